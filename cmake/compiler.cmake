@@ -1,0 +1,30 @@
+# Language, warnings and sanitizers: the same for every target of the project.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+add_library(deltasane_compiler INTERFACE)
+target_include_directories(deltasane_compiler INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_link_libraries(deltasane_compiler INTERFACE Threads::Threads)
+target_compile_options(deltasane_compiler INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wno-psabi -Werror=return-type>)
+
+if(DELTASANE_SANITIZE)
+  target_compile_options(deltasane_compiler INTERFACE
+    -fsanitize=${DELTASANE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(deltasane_compiler INTERFACE -fsanitize=${DELTASANE_SANITIZE})
+endif()
+
+if(DELTASANE_CUDA)
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  find_package(CUDAToolkit 12.4 REQUIRED)
+endif()

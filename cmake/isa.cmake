@@ -1,0 +1,34 @@
+# CPU instruction sets. One row here, one enumerator in kernel/isa.h and one test of the processor
+# in kernel/isa.cpp are all that an instruction set needs.
+#
+# deltasane_isa_sources(TARGET files...) compiles each file once per instruction set of this
+# machine's family, with DELTASANE_ISA naming it, and adds the objects to TARGET. Such a file must
+# not emit code that other files share (the linker could keep the wide copy for everyone): it
+# includes plain declarations only, and the test `isa_symbols` looks.
+
+set(isa_flags_portable "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(DELTASANE_ISAS portable neon)
+  set(isa_flags_neon "-march=armv8-a+simd")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+  set(DELTASANE_ISAS portable avx2 avx512)
+  set(isa_flags_avx2 "-mavx2 -mfma -mf16c")
+  set(isa_flags_avx512 "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512")
+else()
+  set(DELTASANE_ISAS portable)
+endif()
+
+function(deltasane_isa_sources target)
+  foreach(isa IN LISTS DELTASANE_ISAS)
+    set(objects ${target}_isa_${isa})
+    if(NOT TARGET ${objects})
+      add_library(${objects} OBJECT)
+      target_link_libraries(${objects} PRIVATE deltasane_compiler)
+      separate_arguments(flags UNIX_COMMAND "${isa_flags_${isa}}")
+      target_compile_options(${objects} PRIVATE ${flags})
+      target_compile_definitions(${objects} PRIVATE DELTASANE_ISA=${isa})
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+    endif()
+    target_sources(${objects} PRIVATE ${ARGN})
+  endforeach()
+endfunction()

@@ -1,0 +1,12 @@
+# deltasane_layer(NAME USES lower layers... SOURCES files... [LINKS other targets...])
+#
+# One static library per folder of src/. What may use what is checked by the test `house`.
+function(deltasane_layer name)
+  cmake_parse_arguments(arg "" "" "USES;SOURCES;LINKS" ${ARGN})
+  add_library(deltasane_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(deltasane_${name} PUBLIC deltasane_compiler ${arg_LINKS})
+  target_link_libraries(deltasane_${name} PRIVATE deltasane_headers)
+  foreach(used IN LISTS arg_USES)
+    target_link_libraries(deltasane_${name} PUBLIC deltasane_${used})
+  endforeach()
+endfunction()

@@ -1,0 +1,33 @@
+# GoogleTest, and deltasane_test(NAME SOURCES files... USES layers...).
+
+if(DELTASANE_HEADERS)
+  set(gtest ${DELTASANE_HEADERS}/googletest)
+  if(NOT EXISTS ${gtest}/src/gtest-all.cc)
+    message(FATAL_ERROR "DELTASANE_HEADERS=${DELTASANE_HEADERS}: expected googletest/src/gtest-all.cc "
+      "in it, found nothing. Use -DDELTASANE_TESTS=OFF, or make the folder with tools/collect_headers.")
+  endif()
+  add_library(deltasane_gtest STATIC ${gtest}/src/gtest-all.cc ${gtest}/src/gtest_main.cc)
+  target_include_directories(deltasane_gtest SYSTEM PUBLIC ${gtest}/include PRIVATE ${gtest})
+  target_link_libraries(deltasane_gtest PUBLIC Threads::Threads)
+else()
+  find_package(GTest REQUIRED)
+  add_library(deltasane_gtest INTERFACE)
+  target_link_libraries(deltasane_gtest INTERFACE GTest::gtest GTest::gtest_main)
+endif()
+
+# Where test data that is not part of the project may lie; its tests skip with a reason elsewhere.
+set(DELTASANE_SHARED ${CMAKE_SOURCE_DIR}/../shared CACHE PATH "Folder of optional test data")
+
+include(GoogleTest)
+function(deltasane_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;USES" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE deltasane_test_support deltasane_headers deltasane_gtest)
+  foreach(used IN LISTS arg_USES)
+    target_link_libraries(${name} PRIVATE deltasane_${used})
+  endforeach()
+  target_compile_definitions(${name} PRIVATE
+    DELTASANE_SOURCE="${CMAKE_SOURCE_DIR}" DELTASANE_BUILD="${CMAKE_BINARY_DIR}"
+    DELTASANE_SHARED="${DELTASANE_SHARED}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 600)
+endfunction()

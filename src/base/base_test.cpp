@@ -1,0 +1,39 @@
+#include <gtest/gtest.h>
+
+#include "base/checked.h"
+#include "base/choose.h"
+#include "support/errors.h"
+
+namespace deltasane {
+namespace {
+
+TEST(Cat, WritesNumbersThatReadBack) {
+  EXPECT_EQ(cat("x=", 0.1, ", n=", -3, ", b=", true, '!', std::string("s")),
+            "x=0.1, n=-3, b=true!s");
+  EXPECT_EQ(cat(1e300), "1e+300");
+  EXPECT_EQ(cat(0.1f), "0.1");
+  EXPECT_EQ(cat(~uint64_t{0}), "18446744073709551615");
+}
+
+TEST(Choose, CallsTheBodyOfTheValueAndListsTheOptionsOtherwise) {
+  int chosen = 0;
+  choose<16, 32, 64>(32, "channels", [&]<int N>() { chosen = N; });
+  EXPECT_EQ(chosen, 32);
+  EXPECT_FAULT((choose<16, 32, 64>(48, "channels", [&]<int N>() { chosen = N; })), Fault::argument,
+               "channels: expected one of 16, 32, 64, found 48");
+  EXPECT_EQ(chosen, 32);
+}
+
+TEST(Checked, FailsInsteadOfWrapping) {
+  EXPECT_EQ(checked_add(2, 3, "n"), 5u);
+  EXPECT_EQ(checked_product(std::initializer_list<uint64_t>{2, 3, 7}, "n"), 42u);
+  EXPECT_FAULT(checked_add(~uint64_t{0}, 1, "n"), Fault::file, "n: ");
+  EXPECT_FAULT(checked_multiply(uint64_t{1} << 32, uint64_t{1} << 32, "n"), Fault::file, "64 bits");
+}
+
+TEST(RequireDeathTest, AbortsAndSaysWhere) {
+  EXPECT_DEATH(require(false, "two is three"), "base_test.cpp.*two is three");
+}
+
+}  // namespace
+}  // namespace deltasane

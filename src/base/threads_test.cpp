@@ -1,0 +1,50 @@
+#include "base/threads.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "support/errors.h"
+
+namespace deltasane {
+namespace {
+
+TEST(ThreadPool, DoesEveryPieceOnce) {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.size(), threads);
+    for (const int64_t count : {0, 1, 2, 3, 1000}) {
+      std::vector<int> done(size_t(count), 0);
+      pool.parallel(count, [&](int64_t i) { ++done[size_t(i)]; });
+      for (const int times : done) EXPECT_EQ(times, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, ManyShortJobsFollowEachOther) {
+  ThreadPool pool(3);
+  std::vector<int64_t> sums(8, 0);
+  for (int job = 0; job < 5000; ++job)
+    pool.parallel(int64_t(sums.size()), [&](int64_t i) { sums[size_t(i)] += i; });
+  for (size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(sums[i], int64_t(i) * 5000);
+}
+
+TEST(ThreadPool, PassesAnErrorOnAndGoesOn) {
+  ThreadPool pool(2);
+  EXPECT_FAULT(pool.parallel(10,
+                             [](int64_t i) {
+                               if (i == 4) fail(Fault::argument, "piece ", i);
+                             }),
+               Fault::argument, "piece 4");
+  int64_t done[10] = {};
+  pool.parallel(10, [&](int64_t i) { done[i] = 1; });
+  EXPECT_EQ(std::accumulate(done, done + 10, int64_t{0}), 10);
+}
+
+TEST(ThreadPool, RefusesANegativeSize) {
+  EXPECT_FAULT(ThreadPool(-1), Fault::usage, "expected 0 (all) or more, found -1");
+}
+
+}  // namespace
+}  // namespace deltasane

@@ -1,0 +1,57 @@
+#include "tensor/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "support/errors.h"
+#include "tensor/dtype.h"
+
+namespace deltasane {
+namespace {
+
+TEST(View, IndexesByStride) {
+  Tensor<float> tensor({2, 3, 4});
+  for (int64_t i = 0; i < tensor.elements(); ++i) tensor[i] = float(i);
+  const View<float> whole = tensor.view();
+  EXPECT_EQ(whole(1, 2, 3), 23.0f);
+  EXPECT_EQ(whole.at(1, 1), tensor.data() + 16);
+  const View<float> part = whole.part(1, 1, 2);
+  EXPECT_EQ(part.shape, (Shape{2, 2, 4}));
+  EXPECT_EQ(part(1, 0, 0), 16.0f);
+  EXPECT_TRUE(whole.packed());
+  EXPECT_FALSE(part.packed());
+}
+
+TEST(View, NamesWhatWasExpectedAndFound) {
+  Tensor<float> tensor({2, 3});
+  EXPECT_FAULT(expect_shape("w", tensor.view(), {3, 2}), Fault::argument,
+               "w: expected shape (3, 2), found (2, 3)");
+  EXPECT_FAULT(expect_shape("w", View<float>{}, {3, 2}), Fault::argument, "found no tensor");
+  expect_shape("w", tensor.view(), {2, 3});
+}
+
+TEST(Tensor, IsAlignedZeroAndKeepsItsOwnCopy) {
+  Tensor<double> tensor({3, 5});
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data()) % Buffer::alignment, 0u);
+  for (const double x : tensor.span()) EXPECT_EQ(x, 0.0);
+  Tensor<double> copy = tensor.clone();
+  copy[7] = 1.0;
+  EXPECT_EQ(tensor[7], 0.0);
+}
+
+TEST(Tensor, RefusesSizesThatWrap) {
+  const int64_t huge = std::numeric_limits<int64_t>::max();
+  EXPECT_FAULT((Tensor<float>({huge, 3})), Fault::file, "does not fit in 64 bits");
+}
+
+TEST(DType, HasOneNamePerType) {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    EXPECT_EQ(dtype_named(name_of(type)), type);
+    with_dtype(type, [&]<class T>() { EXPECT_EQ(int64_t(sizeof(T)), element_size(type)); });
+  }
+  EXPECT_FAULT(dtype_named("f8"), Fault::usage, "found 'f8'");
+}
+
+}  // namespace
+}  // namespace deltasane
