@@ -1,5 +1,7 @@
 #include "tensor/buffer.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <utility>
 
@@ -9,9 +11,14 @@ namespace deltasane {
 
 Buffer::Buffer(uint64_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  const uint64_t rounded = checked_add(bytes, alignment - 1, "buffer size") / alignment * alignment;
-  data_ = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
+  // Large buffers start on a huge page and ask for more of them: a head's vectors lie a page apart,
+  // and would miss in the address cache at every token.
+  constexpr uint64_t huge_page = uint64_t{2} << 20;
+  const uint64_t boundary = bytes >= 2 * huge_page ? huge_page : alignment;
+  const uint64_t rounded = checked_add(bytes, boundary - 1, "buffer size") / boundary * boundary;
+  data_ = static_cast<std::byte*>(std::aligned_alloc(boundary, rounded));
   if (!data_) fail(Fault::device, "memory: ", bytes, " bytes were needed and could not be had");
+  if (boundary == huge_page) ::madvise(data_, rounded, MADV_HUGEPAGE);  // a wish; refusal is fine
 }
 
 Buffer::~Buffer() { std::free(data_); }

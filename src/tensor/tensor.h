@@ -37,8 +37,9 @@ class Tensor {
   const T& operator[](int64_t i) const { return data()[i]; }
   void fill(T value) { std::fill_n(data(), elements(), value); }
   Tensor clone() const {
+    if (elements() == 0) return {};
     Tensor copy(shape_);
-    if (memory_.size()) std::memcpy(copy.memory_.data(), memory_.data(), memory_.size());
+    std::memcpy(copy.memory_.data(), memory_.data(), memory_.size());
     return copy;
   }
 

@@ -1,0 +1,19 @@
+// How long something takes: run it a few times, keep the median and the spread.
+#pragma once
+
+#include <functional>
+
+namespace deltasane {
+
+struct Timing {
+  double median = 0, low = 0, high = 0;  // seconds
+  int repeats = 0;
+};
+
+// Runs `body` once unmeasured, then at least `least_repeats` times and at least `least_seconds`.
+Timing time_repeated(const std::function<void()>& body, double least_seconds = 0.3,
+                     int least_repeats = 5);
+
+double seconds_now();  // monotonic
+
+}  // namespace deltasane

@@ -1,0 +1,117 @@
+// S <- tau tanh(S / tau), vectorised, for files compiled per instruction set.
+//
+// Two ways, chosen for a few vectors at a time by the largest |u|, u = S / tau:
+//   |u| <= 1/2   S + S z p(z), z = u^2, p of degree 3: a healthy state, and cheap
+//   otherwise    tau u P(z)/Q(z), degrees 4 and 4 on |u| <= 9, then held within [-tau, tau]
+// Both are minimax fits of tanh(u)/u to within 2.1e-8; docs/numerics.md states the error of the
+// whole, and a test measures it. A NaN stays a NaN; an infinite entry becomes tau.
+#pragma once
+
+#include "kernel/simd.h"
+
+namespace deltasane::kernel::cpu {
+namespace {
+
+template <int lanes>
+struct Neutralize {
+  using V = Simd<lanes>;
+  using Vec = typename V::Vec;
+  using Int = typename V::Int;
+
+  static constexpr float p[4] = {-0.333331438964f, 0.133258789614f, -0.0530454945345f,
+                                 0.0172414920355f};
+  static constexpr float small_square = 0.25f;  // |u| <= 1/2
+
+  float tau, inverse;
+  float in_s[4];            // p for z = S^2 instead of u^2
+  float small_square_in_s;  // 0 where tau is so far from 1 that in_s would leave the range of float
+
+  explicit Neutralize(float threshold) : tau(threshold), inverse(1.0f / threshold) {
+    const float inverse_square = inverse * inverse;
+    float power = inverse_square;
+    for (int i = 0; i < 4; ++i, power *= inverse_square) in_s[i] = p[i] * power;
+    small_square_in_s = tau > 1e-3f && tau < 1e4f ? small_square * tau * tau : 0.0f;
+  }
+
+  // tanh(u)/u - 1 for z = u^2 <= 1/4. Products come first and nothing is added to a constant: an
+  // instruction set whose multiply-add overwrites the addend would have to copy the constant.
+  [[gnu::always_inline]] static inline Vec small_excess(Vec z, const float (&c)[4]) {
+    const Vec square = z * z;
+    Vec low = z * c[0];
+    low = low + square * c[1];
+    Vec high = z * c[2];
+    high = high + square * c[3];
+    return low + high * square;
+  }
+
+  // tanh(u)
+  [[gnu::always_inline]] static inline Vec any_tanh(Vec u) {
+    u = V::clamp(u, -9.02f, 9.02f);
+    const Vec z = u * u;
+    Vec p = 1.331908498e-08f * z + 2.058349163e-05f;
+    p = p * z + 0.003494035226f;
+    p = p * z + 0.1337971851f;
+    p = p * z + 0.999999979f;
+    Vec q = 7.762025071e-07f * z + 0.0003283093905f;
+    q = q * z + 0.02587107577f;
+    q = q * z + 0.4671303375f;
+    q = q * z + 1.0f;
+    return V::clamp(u * p / q, -1.0f, 1.0f);
+  }
+
+  // state <- tau tanh(state scale / tau), `count` floats in place, a multiple of lanes.
+  template <int count>
+  [[gnu::always_inline]] inline void scaled(float* state, const float* scale) const {
+    constexpr int vectors = count / lanes;
+    constexpr int group = vectors < 8 ? vectors : 8;
+    const int32_t limit = V::bits(V::splat(small_square_in_s))[0];
+    for (int first = 0; first < count; first += group * lanes) {
+      Vec s[group], z[group];
+      Int most = {};
+#pragma GCC unroll 8
+      for (int g = 0; g < group; ++g) {
+        s[g] = V::load(state + first + g * lanes) * V::load(scale + first + g * lanes);
+        z[g] = s[g] * s[g];
+        most = V::larger(most, V::bits(z[g]));  // squares order like their bits, NaN above all
+      }
+      if (V::largest(most) <= limit) {
+#pragma GCC unroll 8
+        for (int g = 0; g < group; ++g)
+          V::store(state + first + g * lanes, s[g] + s[g] * small_excess(z[g], in_s));
+      } else {
+        scaled_any<group>(state + first, scale + first);
+      }
+    }
+  }
+
+  // The same for a few vectors of any size. Not inlined: its constants would take the registers.
+  template <int vectors>
+  [[gnu::noinline]] void scaled_any(float* state, const float* scale) const {
+    for (int c = 0; c < vectors * lanes; c += lanes)
+      V::store(state + c, tau * any_tanh(V::load(state + c) * V::load(scale + c) * inverse));
+  }
+
+  // Backward: from the gradient of the neutralized state to that of the state, in place, and what
+  // dtau gets from these entries: dS~ (tanh u - u sech^2 u). From e = exp(-2|u|), so that sech^2
+  // keeps its digits where it is tiny.
+  [[gnu::always_inline]] inline Vec gradient(Vec s, Vec& ds) const {
+    const Vec u = V::clamp(s * inverse, -100.0f, 100.0f);
+    const Vec size = u < 0.0f ? -u : u;
+    const Vec e = V::exp_of_negative(-2.0f * size);
+    const Vec share = 1.0f / (1.0f + e);
+    const Vec sech2 = 4.0f * e * share * share;
+    const Vec z = u * u;
+    const Vec excess = small_excess(z, p);
+    const Vec th = (1.0f - e) * share;
+    const Vec signed_th = u < 0.0f ? -th : th;
+    const Vec small_th = u * excess + u;
+    // for small u: u (tanh^2 u + tanh(u)/u - 1), which does not cancel
+    const Vec dtau = z <= small_square ? u * (small_th * small_th + excess) : signed_th - u * sech2;
+    const Vec part = ds * dtau;
+    ds = ds * sech2;
+    return part;
+  }
+};
+
+}  // namespace
+}  // namespace deltasane::kernel::cpu

@@ -1,0 +1,227 @@
+// A few rows of the state taken through a run of tokens, for files compiled per instruction set.
+//
+// Rows never mix: row i needs only its own S_i and v_i. So R rows go together, which loads a
+// token's vectors once for all of them, and S a of the next token is summed while S is still in a
+// register.
+//
+// Inside a run the decay is taken out of the state: with W_n the product of the decays from the
+// run's first token to the n-th, S~_n = S_n diag(1 / W_n) obeys
+//
+//     S~_n = S~_{n-1} + sa_n (b_n / W_n)' + v_n (k_n / W_n)'
+//     sa_n = S~_{n-1} (a_n W_{n-1})          y_n = S~_n (r_n W_n)
+//
+// four multiply-adds per entry and token instead of five operations. A column is scaled as a whole,
+// so rounding errors keep their relative size. A run whose decays are so small that W would leave
+// the range of float is taken a token at a time, each decay applied on entry and W = 1.
+#pragma once
+
+#include "kernel/delta_rule/cpu.h"
+#include "kernel/delta_rule/cpu_neutralize.h"
+#include "kernel/simd.h"
+
+namespace deltasane::kernel::cpu {
+namespace {
+
+// Rows at a time: accumulators for y and S a, splats of S a and v, four operands, four rows of S.
+template <Isa isa>
+constexpr int rows_together = registers_of(isa) == 32 ? 4 : 2;
+
+// Asks for a vector that will be needed soon; any address will do.
+template <int count>
+inline void fetch_row(const float* vector) {
+  for (int c = 0; c < count; c += 16) __builtin_prefetch(vector + c);
+}
+
+enum class DecayOnEntry { yes, no };
+
+// A run's vectors, scaled, side by side. In a (batch, time, head, channel) tensor they lie some KiB
+// apart, and often in the same few sets of the cache.
+template <Isa isa, int N>
+struct alignas(64) RunVectors {
+  float r[longest_run][N];        // r_n W_n
+  float k[longest_run][N];        // k_n / W_n
+  float b[longest_run][N];        // b_n / W_n
+  float a[longest_run + 1][N];    // a_n W_{n-1}; one more that is read and not used
+  float scale[longest_run][N];    // W_n
+  float inverse[longest_run][N];  // 1 / W_n
+  const float* entry_decay;       // where the decay is applied on entry; otherwise null
+  int64_t length;
+  bool in_range = true;  // all W between 20^-16 and 20^16, far inside the range of float
+
+  const float* last_scale() const { return scale[length - 1]; }
+
+  RunVectors(const Head& head, const Run& run, DecayOnEntry on_entry = DecayOnEntry::no)
+      : entry_decay(on_entry == DecayOnEntry::yes ? head.w.at(run.begin) : nullptr),
+        length(run.end - run.begin) {
+    constexpr int lanes = lanes_of(isa);
+    using V = Simd<lanes>;
+    typename V::Int outside = {};
+    for (int64_t n = 0; n < length; ++n) {
+      const int64_t t = run.begin + n, ahead = t + longest_run;
+      fetch_row<N>(head.r.at(ahead));  // the next run's vectors come while this one is computed
+      fetch_row<N>(head.w.at(ahead));
+      fetch_row<N>(head.k.at(ahead));
+      fetch_row<N>(head.a.at(ahead));
+      fetch_row<N>(head.b.at(ahead));
+      for (int c = 0; c < N; c += lanes) {
+        const auto W_before = n > 0 ? V::load(scale[n - 1] + c) : V::splat(1.0f);
+        const auto w = entry_decay ? V::splat(1.0f) : V::load(head.w.at(t) + c);
+        const auto W = W_before * w, one_over = 1.0f / W;
+        outside |= ~((w >= 0.05f) & (w <= 20.0f));
+        V::store(a[n] + c, V::load(head.a.at(t) + c) * W_before);
+        V::store(scale[n] + c, W);
+        V::store(inverse[n] + c, one_over);
+        V::store(r[n] + c, V::load(head.r.at(t) + c) * W);
+        V::store(k[n] + c, V::load(head.k.at(t) + c) * one_over);
+        V::store(b[n] + c, V::load(head.b.at(t) + c) * one_over);
+      }
+    }
+    for (int c = 0; c < N; ++c) a[length][c] = 0;
+    in_range = V::largest(outside & 1) == 0;
+  }
+};
+
+// Where a run's states lie: the i-th row after n tokens is at first + i * row + n * token. It
+// begins with S and goes on with S~ (token = 0: in place); leave_run() ends it.
+struct Layout {
+  float* first;
+  int64_t row, token;
+};
+
+enum class ReadOut { yes, no };
+
+// `groups` times R rows. The groups take turns at each token: while the sums of one are added up,
+// which the next token waits for, the other's rows are computed.
+template <Isa isa, int N, int R, int groups, ReadOut read_out>
+[[gnu::always_inline]] inline void advance_rows(const RunVectors<isa, N>& in, Layout states,
+                                                Track<const float> v_of, Track<float> y,
+                                                Track<float> sa_of) {
+  constexpr int lanes = lanes_of(isa);
+  using V = Simd<lanes>;
+  using Vec = typename V::Vec;
+  typename V::template Few<R> sa[groups];
+  for (int g = 0; g < groups; ++g) {
+    Vec sum[R] = {};
+    for (int c = 0; c < N; c += lanes) {
+      const Vec a = V::load(in.a[0] + c);
+#pragma GCC unroll 8
+      for (int i = 0; i < R; ++i) {
+        float* s = states.first + (g * R + i) * states.row + c;
+        sum[i] += V::load(s) * a;
+        if (in.entry_decay) V::store(s + states.token, V::load(s) * V::load(in.entry_decay + c));
+      }
+    }
+    sa[g] = V::template sums<R>(sum);
+  }
+  for (int64_t n = 0; n < in.length; ++n) {
+    const float *b = in.b[n], *k = in.k[n], *r = in.r[n], *a_next = in.a[n + 1];
+#pragma GCC unroll 2
+    for (int g = 0; g < groups; ++g) {
+      // a decay on entry leaves the first token's state one place further
+      const float* from =
+          states.first + g * R * states.row + (n == 0 && in.entry_decay ? 1 : n) * states.token;
+      float* to = states.first + g * R * states.row + (n + 1) * states.token;
+      Vec out[R] = {}, next[R] = {}, sas[R], vs[R];
+      for (int i = 0; i < R; ++i) {
+        sas[i] = V::splat(sa[g][i]);
+        vs[i] = V::splat(v_of.at(n)[g * R + i]);
+        if (sa_of.first) sa_of.at(n)[g * R + i] = sa[g][i];
+      }
+#pragma GCC unroll 4
+      for (int c = 0; c < N; c += lanes) {
+        const Vec bc = V::load(b + c), kc = V::load(k + c);
+        const Vec rc = V::load(r + c), ac = V::load(a_next + c);
+#pragma GCC unroll 8
+        for (int i = 0; i < R; ++i) {
+          Vec s = V::load(from + i * states.row + c);
+          s = s + sas[i] * bc;
+          s = s + vs[i] * kc;
+          V::store(to + i * states.row + c, s);
+          if (read_out == ReadOut::yes) out[i] += s * rc;
+          next[i] += s * ac;
+        }
+      }
+      if (read_out == ReadOut::yes) {
+        const auto y_n = V::template sums<R>(out);
+        for (int i = 0; i < R; ++i) y.at(n)[g * R + i] = y_n[i];
+      }
+      sa[g] = V::template sums<R>(next);
+    }
+  }
+}
+
+// All of `rows`; `states` starts at the first of them, and so does sa_of. The rows' v and y are
+// gathered too, a block of rows at a time.
+template <Isa isa, int N, ReadOut read_out>
+inline void advance(const Head& head, const RunVectors<isa, N>& in, const Run& run, Rows rows,
+                    Layout states, Track<float> y, Track<float> sa_of) {
+  constexpr int R = rows_together<isa>;
+  constexpr int64_t block = 64;
+  float v_block[longest_run][block], y_block[longest_run][block];
+  const int64_t count = rows.end - rows.begin;
+  for (int64_t first = 0; first < count; first += block) {
+    const int64_t some = count - first < block ? count - first : block;
+    for (int64_t n = 0; n < in.length; ++n) {
+      const float* v = head.v.at(run.begin + n) + rows.begin + first;
+      fetch_row<block>(head.v.at(run.begin + n + longest_run) + rows.begin + first);
+      if (read_out == ReadOut::yes) fetch_row<block>(y.at(run.begin + n) + rows.begin + first);
+      for (int64_t i = 0; i < some; ++i) v_block[n][i] = v[i];
+    }
+    const auto take = [&]<int together, int groups>(int64_t i) {
+      advance_rows<isa, N, together, groups, read_out>(
+          in, {states.first + (first + i) * states.row, states.row, states.token},
+          {v_block[0] + i, block}, {y_block[0] + i, block},
+          {sa_of.first ? sa_of.first + first + i : nullptr, sa_of.step});
+    };
+    int64_t i = 0;
+    for (; i + 2 * R <= some; i += 2 * R) take.template operator()<R, 2>(i);
+    for (; i + R <= some; i += R) take.template operator()<R, 1>(i);
+    for (; i < some; ++i) take.template operator()<1, 1>(i);
+    if (read_out == ReadOut::yes)
+      for (int64_t n = 0; n < in.length; ++n)
+        for (int64_t x = 0; x < some; ++x)
+          y.at(run.begin + n)[rows.begin + first + x] = y_block[n][x];
+  }
+}
+
+// From S~ to S, neutralized where the run ends a chunk.
+template <Isa isa, int N>
+inline void leave_run(const Head& head, const RunVectors<isa, N>& in, const Run& run, Rows rows,
+                      Track<float> state) {
+  constexpr int lanes = lanes_of(isa);
+  using V = Simd<lanes>;
+  if (run.chunk >= 0) {
+    const Neutralize<lanes> neutralize(*head.tau.at(run.chunk));
+    for (int64_t row = rows.begin; row < rows.end; ++row)
+      neutralize.template scaled<N>(state.at(row), in.last_scale());
+  } else {
+    for (int64_t row = rows.begin; row < rows.end; ++row)
+      for (int c = 0; c < N; c += lanes)
+        V::store(state.at(row) + c, V::load(state.at(row) + c) * V::load(in.last_scale() + c));
+  }
+}
+
+// Calls body(vectors, run) for the run, or for its tokens one by one where W would leave its range.
+template <Isa isa, int N, class Body>
+inline void in_pieces(const Head& head, const Run& run, Body body) {
+  const RunVectors<isa, N> whole(head, run);
+  if (whole.in_range) return body(whole, run);
+  for (int64_t t = run.begin; t < run.end; ++t) {
+    const Run token{t, t + 1, t + 1 == run.end ? run.chunk : -1};
+    body(RunVectors<isa, N>(head, token, DecayOnEntry::yes), token);
+  }
+}
+
+// One run of tokens, in place.
+template <Isa isa, int N, ReadOut read_out>
+inline void take_run(const Head& head, const Run& run, Rows rows, Track<float> state,
+                     Track<float> y) {
+  in_pieces<isa, N>(head, run, [&](const RunVectors<isa, N>& in, const Run& piece) {
+    advance<isa, N, read_out>(head, in, piece, rows, {state.at(rows.begin), state.step, 0}, y,
+                              {nullptr, 0});
+    leave_run<isa, N>(head, in, piece, rows, state);
+  });
+}
+
+}  // namespace
+}  // namespace deltasane::kernel::cpu

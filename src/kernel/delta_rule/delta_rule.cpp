@@ -1,0 +1,272 @@
+#include "kernel/delta_rule/delta_rule.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/choose.h"
+#include "kernel/delta_rule/lower.h"
+#include "kernel/delta_rule/runs.h"
+#include "kernel/delta_rule/validate.h"
+#include "kernel/with_isa.h"
+
+namespace deltasane::kernel {
+namespace {
+
+using Runs = std::vector<cpu::Run>;
+
+template <class Body>
+void choose_kernel(const DeltaRule<float>& op, const Cpu& cpu, Body&& body) {
+  with_isa(cpu.isa, [&]<Isa isa>() {
+    choose<16, 32, 64, 128, 256>(op.k.shape[3], "k: key channels per head",
+                                 [&]<int N>() { body.template operator()<isa, N>(); });
+  });
+}
+
+template <class T>
+void expect_packed_channels(std::string_view name, const View<T>& view) {
+  if (!view) return;
+  const int last = view.shape.rank() - 1;
+  if (view.stride[last] != 1)
+    fail(Fault::argument, name, ": expected channels side by side, found a stride of ",
+         view.stride[last]);
+}
+
+void expect_packed_channels(const DeltaRule<float>& op) {
+  expect_packed_channels("r", op.r);
+  expect_packed_channels("w", op.w);
+  expect_packed_channels("k", op.k);
+  expect_packed_channels("v", op.v);
+  expect_packed_channels("a", op.a);
+  expect_packed_channels("b", op.b);
+  expect_packed_channels("initial", op.initial);
+  expect_packed_channels("final_state", op.final_state);
+  expect_packed_channels("y", op.y);
+}
+
+void expect_packed_channels(const DeltaRuleGradient<float>& g) {
+  expect_packed_channels("dy", g.dy);
+  expect_packed_channels("dfinal", g.dfinal);
+  expect_packed_channels("dr", g.dr);
+  expect_packed_channels("dw", g.dw);
+  expect_packed_channels("dk", g.dk);
+  expect_packed_channels("dv", g.dv);
+  expect_packed_channels("da", g.da);
+  expect_packed_channels("db", g.db);
+  expect_packed_channels("dinitial", g.dinitial);
+}
+
+// One head's vectors in a (batch, time, head, channel) view.
+template <class T>
+cpu::Track<T> track(const View<T>& view, int64_t b, int64_t h) {
+  return {view.at(b, 0, h), view.stride[1]};
+}
+
+cpu::Head head_of(const DeltaRule<float>& op, const Runs& runs, int64_t b, int64_t h) {
+  return {track(op.r, b, h),
+          track(op.w, b, h),
+          track(op.k, b, h),
+          track(op.v, b, h),
+          track(op.a, b, h),
+          track(op.b, b, h),
+          op.tau ? track(op.tau, b, h) : cpu::Track<const float>{nullptr, 0},
+          runs.data(),
+          int64_t(runs.size())};
+}
+
+void copy_rows(cpu::Track<float> to, cpu::Track<const float> from, cpu::Rows rows, int64_t keys) {
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    if (from.first == to.first) return;
+    if (from.first)
+      std::memcpy(to.at(i), from.at(i), size_t(keys) * sizeof(float));
+    else
+      std::memset(to.at(i), 0, size_t(keys) * sizeof(float));
+  }
+}
+
+// The (value, key) matrix of one head in a (batch, head, value, key) view.
+template <class T>
+cpu::Track<T> matrix(const View<T>& view, int64_t b, int64_t h) {
+  if (!view) return {nullptr, 0};
+  return {view.at(b, h), view.stride[2]};
+}
+
+std::vector<Runs> runs_of_batch(const DeltaRule<float>& op) {
+  std::vector<Runs> runs;
+  for (int64_t b = 0; b < op.k.shape[0]; ++b) runs.push_back(runs_of(op, b));
+  return runs;
+}
+
+void clear_padding(const DeltaRule<float>& op, const View<float>& view, int64_t b, int64_t h,
+                   cpu::Rows channels) {
+  if (!view || !op.present) return;
+  for (int64_t t = 0; t < op.k.shape[1]; ++t)
+    if (op.present(b, t) == 0)
+      std::fill(view.at(b, t, h) + channels.begin, view.at(b, t, h) + channels.end, 0.0f);
+}
+
+void forward(const DeltaRule<float>& op, const Cpu& cpu) {
+  const int64_t batch = op.k.shape[0], heads = op.k.shape[2], keys = op.k.shape[3];
+  const int64_t values = op.v.shape[3];
+  // A head's rows are split over threads only where there are too few heads. Groups of 16 rows keep
+  // the kernels' row groups, and so every bit, the same.
+  constexpr int64_t group = 16;
+  const int64_t groups = (values + group - 1) / group;
+  const int64_t wanted = (4 * cpu.threads.size() + batch * heads - 1) / (batch * heads);
+  const int64_t parts = std::clamp<int64_t>(cpu.threads.size() == 1 ? 1 : wanted, 1, groups);
+  const auto runs = runs_of_batch(op);
+  choose_kernel(op, cpu, [&]<Isa isa, int N>() {
+    cpu.threads.parallel(batch * heads * parts, [&](int64_t task) {
+      const int64_t part = task % parts, h = task / parts % heads, b = task / parts / heads;
+      const cpu::Rows rows{part * groups / parts * group,
+                           std::min(values, (part + 1) * groups / parts * group)};
+      Tensor<float> own;
+      cpu::Track<float> state = matrix(op.final_state, b, h);
+      if (!state.first) {
+        own = Tensor<float>({values, keys});
+        state = {own.data(), keys};
+      }
+      copy_rows(state, matrix(op.initial, b, h), rows, keys);
+      cpu::forward<isa, N>(head_of(op, runs[size_t(b)], b, h), rows, state, track(op.y, b, h));
+      clear_padding(op, op.y, b, h, rows);
+    });
+  });
+}
+
+// The sums over rows of one head, one part of its rows: (5, time, key) and dtau.
+struct PartSums {
+  Tensor<float> vectors, dtau;
+};
+
+struct BackwardTask {
+  const DeltaRule<float>& op;
+  const DeltaRuleGradient<float>& g;
+  int64_t b, h;
+  cpu::Rows rows;
+  int64_t keys = op.k.shape[3], values = op.v.shape[3], time = op.k.shape[1];
+
+  template <Isa isa, int N>
+  PartSums run(const Runs& runs) const {
+    PartSums sums{Tensor<float>({5, time, keys}), Tensor<float>({op.tau ? op.tau.shape[1] : 1})};
+    Tensor<float> zeros, own_dstate, own_dv;
+    cpu::Track<float> dstate = matrix(g.dinitial, b, h);
+    if (!dstate.first) {
+      own_dstate = Tensor<float>({values, keys});
+      dstate = {own_dstate.data(), keys};
+    }
+    copy_rows(dstate, matrix(g.dfinal, b, h), rows, keys);
+    if (runs.empty()) return sums;
+    cpu::Track<const float> initial = matrix(op.initial, b, h);
+    if (!initial.first) {
+      zeros = Tensor<float>({values, keys});
+      initial = {zeros.data(), keys};
+    }
+    if (!g.dv) own_dv = Tensor<float>({time, values});
+    const auto sum = [&](int64_t which) {
+      return cpu::Track<float>{sums.vectors.data() + which * time * keys, keys};
+    };
+    Tensor<float> scratch({cpu::scratch_floats(rows.end - rows.begin, int64_t(runs.size()), keys)});
+    cpu::backward<isa, N>(head_of(op, runs, b, h), rows, initial,
+                          {track(g.dy, b, h),
+                           dstate,
+                           g.dv ? track(g.dv, b, h) : cpu::Track<float>{own_dv.data(), values},
+                           sum(0),
+                           sum(1),
+                           sum(2),
+                           sum(3),
+                           sum(4),
+                           {sums.dtau.data(), 1},
+                           scratch.data()});
+    return sums;
+  }
+};
+
+// Adds the parts up in order, and hands the sums to those who want them.
+void deliver(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g, int64_t b, int64_t h,
+             std::span<const PartSums> parts) {
+  const int64_t time = op.k.shape[1], keys = op.k.shape[3];
+  const View<float> wanted[5] = {g.dr, g.dw, g.dk, g.da, g.db};
+  for (int64_t which = 0; which < 5; ++which) {
+    if (!wanted[which]) continue;
+    for (int64_t t = 0; t < time; ++t) {
+      float* to = wanted[which].at(b, t, h);
+      for (int64_t j = 0; j < keys; ++j) {
+        float sum = 0;
+        for (const PartSums& part : parts) sum += part.vectors[(which * time + t) * keys + j];
+        to[j] = sum;
+      }
+    }
+  }
+  for (int64_t c = 0; g.dtau && c < g.dtau.shape[1]; ++c) {
+    float sum = 0;
+    for (const PartSums& part : parts) sum += part.dtau[c];
+    g.dtau(b, c, h) = sum;
+  }
+}
+
+void backward(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g, const Cpu& cpu) {
+  const int64_t batch = op.k.shape[0], heads = op.k.shape[2], values = op.v.shape[3];
+  // Few heads: rows in up to four parts, whose sums are added in order. The number of parts follows
+  // from the shape alone, so the result does not depend on the threads.
+  const int64_t blocks = (values + cpu::backward_rows - 1) / cpu::backward_rows;
+  const int64_t parts = batch * heads >= 8 ? 1 : std::min<int64_t>(4, blocks);
+  const auto runs = runs_of_batch(op);
+  choose_kernel(op, cpu, [&]<Isa isa, int N>() {
+    std::vector<PartSums> sums(parts == 1 ? 0 : size_t(batch * heads * parts));
+    cpu.threads.parallel(batch * heads * parts, [&](int64_t index) {
+      const int64_t part = index % parts, h = index / parts % heads, b = index / parts / heads;
+      const BackwardTask task{op,
+                              g,
+                              b,
+                              h,
+                              {part * blocks / parts * cpu::backward_rows,
+                               std::min(values, (part + 1) * blocks / parts * cpu::backward_rows)}};
+      PartSums found = task.run<isa, N>(runs[size_t(b)]);
+      clear_padding(op, g.dv, b, h, task.rows);
+      if (parts == 1)
+        deliver(op, g, b, h, {&found, 1});
+      else
+        sums[size_t(index)] = std::move(found);
+    });
+    for (int64_t head = 0; parts > 1 && head < batch * heads; ++head)
+      deliver(op, g, head / heads, head % heads, {sums.data() + head * parts, size_t(parts)});
+  });
+}
+
+}  // namespace
+
+const char* name_of(Rule rule) {
+  switch (rule) {
+    case Rule::rwkv7:
+      return "rwkv7";
+    case Rule::deltanet:
+      return "deltanet";
+    case Rule::gated_deltanet:
+      return "gated_deltanet";
+    case Rule::kimi:
+      return "kimi";
+  }
+  return "unknown";
+}
+
+void delta_rule(const DeltaRule<float>& op, const Cpu& cpu) {
+  validate(op);
+  expect_packed_channels(op);
+  if (op.rule == Rule::rwkv7)
+    forward(op, cpu);
+  else
+    forward(lower(op).op, cpu);
+}
+
+void delta_rule_backward(const DeltaRule<float>& op, const DeltaRuleGradient<float>& gradient,
+                         const Cpu& cpu) {
+  validate(op, gradient);
+  expect_packed_channels(op);
+  expect_packed_channels(gradient);
+  if (op.rule == Rule::rwkv7) return backward(op, gradient, cpu);
+  const Lowered lowered = lower(op);
+  const LoweredGradient found = lower_gradient(op, gradient);
+  backward(lowered.op, found.gradient, cpu);
+  raise_gradient(op, found, gradient);
+}
+
+}  // namespace deltasane::kernel

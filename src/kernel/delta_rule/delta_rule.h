@@ -1,0 +1,86 @@
+// The delta-rule recurrence with SANE, forward and backward.
+//
+// Each head keeps a state matrix S, (value, key). For every token, by rule:
+//
+//     rwkv7            S <- S diag(w) + (S a) b' + v k'
+//     deltanet         S <- S (I - beta k k') + beta v k'
+//     gated_deltanet   S <- w S (I - beta k k') + beta v k'            one w per head
+//     kimi             S <- S diag(w) (I - beta k k') + beta v k'      one w per channel
+//
+//     y <- S r
+//
+// and then, where the token ends a chunk and the chunk is to be neutralized (SANE):
+//
+//     S <- tau tanh(S / tau)
+//
+// The token at absolute position p ends a chunk when (p + 1) % chunk == 0. A call sees the tokens
+// position, position + 1, ...; the chunks that end in it are numbered from 0 in tau and neutralize.
+// A padding token (present = 0) leaves S alone, reads out 0, and keeps its chunk from being
+// neutralized; where a chunk is cut over two calls, the caller says so with neutralize.
+//
+// w is the decay itself, in (0, 1]. Scales and normalisations of r and k are the caller's.
+// reference.cpp is the definition; everything else in this folder is a faster way to compute it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/threads.h"
+#include "kernel/isa.h"
+#include "tensor/view.h"
+
+namespace deltasane::kernel {
+
+enum class Rule { rwkv7, deltanet, gated_deltanet, kimi };
+
+const char* name_of(Rule rule);
+
+template <class Real>
+struct DeltaRule {
+  Rule rule = Rule::rwkv7;
+  View<const Real> r;     // (batch, time, head, key)
+  View<const Real> w;     // (batch, time, head, key); gated_deltanet: (batch, time, head)
+  View<const Real> k;     // (batch, time, head, key)
+  View<const Real> v;     // (batch, time, head, value)
+  View<const Real> a, b;  // (batch, time, head, key); rwkv7 only
+  View<const Real> beta;  // (batch, time, head); all but rwkv7
+
+  View<const Real> tau;            // (batch, chunks, head); absent: no SANE
+  View<const uint8_t> neutralize;  // (batch, chunks), 0 or 1; absent: all 1
+  View<const uint8_t> present;     // (batch, time), 0 or 1; absent: all 1
+  View<const int64_t> position;    // (batch), of the first token; absent: 0
+  int64_t chunk = 16;
+
+  View<const Real> initial;  // (batch, head, value, key); absent: zero
+  View<Real> final_state;    // the same shape; absent: not wanted. May be initial's own memory.
+  View<Real> y;              // (batch, time, head, value)
+};
+
+// Gradients of a loss. Given: those of y and of the final state. Found: the others, overwritten; an
+// absent one is not wanted.
+template <class Real>
+struct DeltaRuleGradient {
+  View<const Real> dy;      // like y
+  View<const Real> dfinal;  // like final_state; absent: zero
+  View<Real> dr, dw, dk, dv, da, db, dbeta;
+  View<Real> dtau;  // like tau; chunks that were not neutralized get 0
+  View<Real> dinitial;
+};
+
+// Where and how to compute. Results do not depend on the number of threads.
+struct Cpu {
+  ThreadPool& threads;
+  Isa isa = best_isa();
+};
+
+void delta_rule(const DeltaRule<float>& op, const Cpu& cpu);
+
+// op.y and op.final_state are not used.
+void delta_rule_backward(const DeltaRule<float>& op, const DeltaRuleGradient<float>& gradient,
+                         const Cpu& cpu);
+
+// How many chunks end in a call of `time` tokens that starts at `position`.
+constexpr int64_t chunks_ending(int64_t position, int64_t time, int64_t chunk) {
+  return (position + time) / chunk - position / chunk;
+}
+
+}  // namespace deltasane::kernel

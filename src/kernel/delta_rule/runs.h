@@ -1,0 +1,13 @@
+// The tokens of a call cut into runs (cpu.h): where padding lies, where tiles and chunks end.
+#pragma once
+
+#include <vector>
+
+#include "kernel/delta_rule/cpu.h"
+#include "kernel/delta_rule/delta_rule.h"
+
+namespace deltasane::kernel {
+
+std::vector<cpu::Run> runs_of(const DeltaRule<float>& op, int64_t batch);
+
+}  // namespace deltasane::kernel

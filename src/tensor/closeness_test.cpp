@@ -1,0 +1,38 @@
+#include "tensor/closeness.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace deltasane {
+namespace {
+
+TEST(Closeness, FailsOnOneWrongElementAWrongSignAndWhatIsNotANumber) {
+  const std::vector<double> truth{1, -2, 3};
+  const std::vector<float> plain{1, -2, 3.0000005f};
+  EXPECT_TRUE(closeness(plain, plain, truth).close);
+  for (const std::vector<float>& wrong : {std::vector<float>{1, -2, 3.1f},
+                                          {1, 2, 3},
+                                          {1, -20, 3},
+                                          {1, -2, NAN},
+                                          {1, INFINITY, 3},
+                                          {0, 0, 0}})
+    EXPECT_FALSE(closeness(wrong, plain, truth).close) << wrong[0] << ' ' << wrong[1];
+}
+
+TEST(Closeness, AllowsTwiceWhatPlainArithmeticCosts) {
+  const std::vector<double> truth{1};
+  const float eps = 1.1920929e-7f;
+  const std::vector<float> plain{1 + 100 * eps};
+  EXPECT_TRUE(closeness(std::vector<float>{1 - 203 * eps}, plain, truth).close);
+  EXPECT_FALSE(closeness(std::vector<float>{1 - 206 * eps}, plain, truth).close);
+}
+
+TEST(Closeness, ABrokenYardstickMeasuresNothing) {
+  EXPECT_FALSE(
+      closeness(std::vector<float>{1}, std::vector<float>{NAN}, std::vector<double>{1}).close);
+}
+
+}  // namespace
+}  // namespace deltasane
