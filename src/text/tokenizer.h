@@ -1,0 +1,33 @@
+// Text to token ids and back.
+//
+// A tokenizer is made once and then only read, so threads may share it. Text is bytes: nothing is
+// normalised, no piece of text is special, and decode(encode(text)) == text for every text.
+// An id that has no bytes (end of document, unused, out of range) decodes to nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace deltasane {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual std::string_view name() const = 0;
+  // One more than the largest id it knows. A model may have more rows than that; the ids of the
+  // rest have no bytes.
+  virtual int32_t vocabulary_size() const = 0;
+  virtual std::optional<int32_t> end_of_document() const = 0;
+  virtual std::string_view bytes_of(int32_t id) const = 0;
+  virtual void append_encoded(std::string_view text, std::vector<int32_t>& ids) const = 0;
+
+  std::vector<int32_t> encode(std::string_view text) const;
+  std::string decode(std::span<const int32_t> ids) const;
+};
+
+}  // namespace deltasane
