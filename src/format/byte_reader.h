@@ -12,14 +12,13 @@
 
 namespace deltasane {
 
-static_assert(std::endian::native == std::endian::little, "all our file formats are little-endian");
-
 class ByteReader {
  public:
   // `name` must outlive the reader.
   ByteReader(std::span<const std::byte> bytes, std::string_view name, uint64_t offset = 0)
       : bytes_(bytes), name_(name), offset_(offset) {
-    if (offset > bytes.size()) refuse("expected this to lie inside the file of ", bytes.size());
+    if (offset > bytes.size())
+      refuse("expected this to lie inside the file of ", bytes.size(), " bytes");
   }
 
   uint64_t offset() const { return offset_; }
@@ -39,7 +38,7 @@ class ByteReader {
   }
 
   template <class T>
-  T number(std::string_view what) {
+  requires(std::endian::native == std::endian::little) T number(std::string_view what) {
     T value;
     std::memcpy(&value, take(sizeof value, what).data(), sizeof value);
     return value;

@@ -22,6 +22,8 @@ class Rwkv7Checkpoint : public Rwkv7Source {
  public:
   explicit Rwkv7Checkpoint(const fs::path& path);
   explicit Rwkv7Checkpoint(TensorFile file);
+  Rwkv7Checkpoint(Rwkv7Checkpoint&&) = default;  // no copies: parts point into the file
+  Rwkv7Checkpoint& operator=(Rwkv7Checkpoint&&) = default;
 
   std::vector<std::string> names() const override { return names_; }  // in the official order
   bool has(std::string_view name) const override { return parts_.contains(name); }

@@ -7,14 +7,13 @@
 namespace deltasane {
 namespace {
 
-constexpr std::array<StoredLayout, 19> layouts{{
+constexpr std::array<StoredLayout, size_t(StoredType::foreign) + 1> layouts{{
     {"f64", 1, 8, 8},    {"f32", 1, 4, 4},    {"f16", 1, 2, 2},     {"bf16", 1, 2, 2},
     {"i64", 1, 8, 8},    {"i32", 1, 4, 4},    {"i16", 1, 2, 2},     {"i8", 1, 1, 1},
     {"u64", 1, 8, 8},    {"u32", 1, 4, 4},    {"u16", 1, 2, 2},     {"u8", 1, 1, 1},
     {"bool", 1, 1, 1},   {"q4_0", 32, 18, 2}, {"q4_1", 32, 20, 2},  {"q5_0", 32, 22, 2},
     {"q5_1", 32, 24, 2}, {"q8_0", 32, 34, 2}, {"foreign", 1, 0, 1},
 }};
-static_assert(layouts.size() == size_t(StoredType::foreign) + 1);
 
 }  // namespace
 
