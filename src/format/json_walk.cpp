@@ -44,6 +44,9 @@ class Walker {
 
   bool key(const std::string& key) {
     check_length(key);
+    if (open_.back().keys.size() >= limits_.keys)
+      fail(Fault::file, name_, ": expected at most ", limits_.keys,
+           " keys in an object, found more");
     if (!open_.back().keys.insert(key).second)
       fail(Fault::file, name_, ": key ", printable(key),
            ": expected it once in an object, found it ", "twice");
@@ -103,8 +106,24 @@ void walk_json(std::string_view text, std::string_view name, const JsonLimits& l
   // The parser takes a zero byte for the end of its input; what follows would go unread.
   if (const size_t zero = text.find('\0'); zero != text.npos)
     fail(Fault::file, name, ": at byte ", zero, ": expected JSON, found a zero byte");
+  // A very long string is refused before the parser spends seconds on it.
+  for (size_t quote = text.find('"'), next; quote != text.npos; quote = next) {
+    next = text.find('"', quote + 1);
+    if (const size_t end = std::min(next, text.size()); end - quote - 1 > limits.text)
+      fail(Fault::file, name, ": at byte ", quote, ": expected strings of at most ", limits.text,
+           " bytes, found ", end - quote - 1);
+  }
   Walker walker(name, limits, visit);
   Json::sax_parse(text.begin(), text.end(), &walker);
+}
+
+void walk_json_file(const fs::path& path, const JsonLimits& limits, const JsonVisitor& visit) {
+  const MappedFile file(path);
+  if (file.bytes().size() > limits.file)
+    fail(Fault::file, path, ": expected at most ", limits.file, " bytes of JSON, found ",
+         file.bytes().size());
+  walk_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
+            path.string(), limits, visit);
 }
 
 }  // namespace deltasane

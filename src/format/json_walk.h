@@ -1,7 +1,8 @@
 // Reads JSON from a file nobody vouches for, value by value, without building a tree.
 //
 // Refused, with the byte offset: text that is not JSON or not UTF-8, a zero byte, nesting deeper
-// than the limit, a string longer than the limit, and a key that an object holds twice.
+// than the limit, a string longer than the limit, an object with more keys than the limit, and a
+// key that an object holds twice.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/file.h"
 
 namespace deltasane {
 
@@ -24,6 +27,8 @@ struct JsonValue {
 struct JsonLimits {
   size_t depth = 16;
   size_t text = size_t{16} << 20;  // bytes
+  size_t keys = 200'000;           // of one object
+  size_t file = size_t{64} << 20;  // bytes, for walk_json_file
 };
 
 // `path` holds the keys that lead to the value; elements of an array have the array's path. An
@@ -32,5 +37,6 @@ using JsonVisitor = std::function<void(const std::vector<std::string>& path, con
 
 void walk_json(std::string_view text, std::string_view name, const JsonLimits& limits,
                const JsonVisitor& visit);
+void walk_json_file(const fs::path& path, const JsonLimits& limits, const JsonVisitor& visit);
 
 }  // namespace deltasane

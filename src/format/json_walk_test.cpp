@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "support/errors.h"
+#include "support/scratch.h"
 
 namespace deltasane {
 namespace {
@@ -48,7 +49,18 @@ TEST(JsonWalk, BoundsDepthAndLength) {
   EXPECT_EQ(walk(R"([[[]]])", {.depth = 3}), "[ [ [ end end end ");
   EXPECT_FAULT(walk(R"([[[]]])", {.depth = 2}), Fault::file, "at most 2 deep");
   EXPECT_FAULT(walk(R"("abcd")", {.text = 3}), Fault::file, "at most 3 bytes");
+  EXPECT_FAULT(walk(R"({"a":1,"b":{},"c":1})", {.keys = 2}), Fault::file, "at most 2 keys");
   EXPECT_FAULT(walk(R"({"abcd":1})", {.text = 3}), Fault::file, "at most 3 bytes");
+}
+
+TEST(JsonWalk, BoundsTheSizeOfAFile) {
+  const test::Scratch scratch;
+  replace_file(scratch.path() / "f", "[1, 2, 3]");
+  int values = 0;
+  const auto count = [&](const std::vector<std::string>&, const JsonValue&) { ++values; };
+  walk_json_file(scratch.path() / "f", {}, count);
+  EXPECT_EQ(values, 5);
+  EXPECT_FAULT(walk_json_file(scratch.path() / "f", {.file = 8}, count), Fault::file, "at most 8");
 }
 
 }  // namespace

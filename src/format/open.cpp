@@ -30,16 +30,15 @@ std::string as_text(const JsonValue& value) {
 
 // Elements of arrays are left out, except that an array of texts keeps its first.
 void read_config(const fs::path& path, Metadata& metadata) {
-  walk_json(read_file(path), path.string(), {},
-            [&](const std::vector<std::string>& at, const JsonValue& value) {
-              using Kind = JsonValue::Kind;
-              if (at.empty() || value.kind == Kind::object || value.kind == Kind::array ||
-                  value.kind == Kind::end)
-                return;
-              std::string key = "config";
-              for (const std::string& part : at) key += "." + part;
-              metadata.emplace(std::move(key), as_text(value));
-            });
+  walk_json_file(path, {}, [&](const std::vector<std::string>& at, const JsonValue& value) {
+    using Kind = JsonValue::Kind;
+    if (at.empty() || value.kind == Kind::object || value.kind == Kind::array ||
+        value.kind == Kind::end)
+      return;
+    std::string key = "config";
+    for (const std::string& part : at) key += "." + part;
+    metadata.emplace(std::move(key), as_text(value));
+  });
 }
 
 TensorFile open_folder(const fs::path& path) {

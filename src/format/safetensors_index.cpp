@@ -23,7 +23,7 @@ void check_basename(const std::string& shard, const std::string& index) {
 Index read_index(const fs::path& path) {
   const std::string name = path.string();
   Index index;
-  walk_json(read_file(path), name, {}, [&](const auto& at, const JsonValue& value) {
+  walk_json_file(path, {}, [&](const auto& at, const JsonValue& value) {
     if (at.empty() || at[0] != "weight_map") return;
     if (at.size() == 1 &&
         (value.kind == JsonValue::Kind::object || value.kind == JsonValue::Kind::end))

@@ -105,6 +105,9 @@ TEST(Safetensors, RefusesAbsurdHeadersAtOnce) {
   EXPECT_FAULT(read(file_of("{\"a\":" + std::string(1'000'000, '['), "")), Fault::file,
                "tensor 'a'");
   EXPECT_FAULT(read(file_of("{\"a\":" + std::string(100'000, '9') + "}", "")), Fault::file, "file");
+  std::string notes = R"({"__metadata__":{)";
+  for (int i = 0; i < 200'001; ++i) notes += cat("\"", i, "\":\"\",");
+  EXPECT_FAULT(read(file_of(notes, "")), Fault::file, "at most 200000 keys");
   std::string many = "{";
   for (int i = 0; i < 100'001; ++i)
     many += cat("\"", i, R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)");
