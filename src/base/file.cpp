@@ -95,6 +95,17 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
+void AtomicFile::overwrite(uint64_t offset, std::span<const std::byte> bytes) {
+  require(offset <= size_ && bytes.size() <= size_ - offset, "overwrite stays inside the file");
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), off_t(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_errno(sibling_, "write");
+    bytes = bytes.subspan(size_t(written));
+    offset += uint64_t(written);
+  }
+}
+
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail_errno(sibling_, "flush");
   if (::rename(sibling_.c_str(), path_.c_str()) != 0) fail_errno(path_, "replace");

@@ -44,6 +44,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  // Puts bytes over ones that were written before: a header that is known only at the end.
+  void overwrite(uint64_t offset, std::span<const std::byte> bytes);
   uint64_t size() const { return size_; }
   void commit();
 

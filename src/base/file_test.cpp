@@ -36,6 +36,17 @@ TEST(File, LeavesTheOldOneWhenNotCommitted) {
   EXPECT_EQ(files_in(scratch.path()), 1);
 }
 
+TEST(File, PutsAHeaderOverWhatWasWritten) {
+  const test::Scratch scratch;
+  const fs::path path = scratch.path() / "value";
+  AtomicFile file(path);
+  file.write("0000 rows");
+  file.overwrite(0, std::as_bytes(std::span("0012", 4)));
+  file.write(" end");
+  file.commit();
+  EXPECT_EQ(read_file(path), "0012 rows end");
+}
+
 TEST(File, AFullDiskIsAnErrorAndLeavesTheOldOne) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "value";

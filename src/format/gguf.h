@@ -1,0 +1,31 @@
+// GGUF versions 2 and 3, little-endian: magic, version, counts, key-value pairs, tensor records,
+// padding, tensors. ggml lists sizes fastest first; here shapes are row-major as everywhere.
+//
+// Metadata keeps every scalar as text, floats with the fewest digits that read back the same; an
+// array is kept as "[type x count]", except `tokenizer.ggml.tokens`, which becomes the vocabulary.
+// Tensors of types we do not read (the K and I quants) are listed as foreign.
+#pragma once
+
+#include <variant>
+
+#include "format/tensor_file.h"
+#include "format/tensor_plan.h"
+
+namespace deltasane {
+
+TensorFile read_gguf(std::span<const std::byte> bytes, const std::string& name);
+TensorFile open_gguf(const fs::path& path);
+
+using GgufValue = std::variant<uint32_t, int32_t, float, bool, std::string,
+                               std::vector<std::string>, std::vector<int32_t>>;
+struct GgufEntry {
+  std::string key;
+  GgufValue value;
+};
+
+// Version 3, tensors on multiples of 32 bytes, in the planned order, made one at a time. Replaces
+// `path` as a whole or not at all.
+void write_gguf(const fs::path& path, const std::vector<GgufEntry>& entries,
+                const std::vector<PlannedTensor>& plan, const FillTensor& fill);
+
+}  // namespace deltasane

@@ -1,0 +1,81 @@
+#include "format/open.h"
+
+#include "format/gguf.h"
+#include "format/json_walk.h"
+#include "format/printable.h"
+#include "format/pth.h"
+#include "format/rwkvcpp.h"
+#include "format/safetensors.h"
+
+namespace deltasane {
+namespace {
+
+std::string as_text(const JsonValue& value) {
+  using Kind = JsonValue::Kind;
+  switch (value.kind) {
+    case Kind::text:
+      return std::string(value.text);
+    case Kind::natural:
+      return cat(value.natural);
+    case Kind::negative:
+      return cat(value.negative);
+    case Kind::real:
+      return cat(value.real);
+    case Kind::truth:
+      return value.natural ? "true" : "false";
+    default:
+      return "null";
+  }
+}
+
+// Elements of arrays are left out, except that an array of texts keeps its first.
+void read_config(const fs::path& path, Metadata& metadata) {
+  walk_json_file(path, {}, [&](const std::vector<std::string>& at, const JsonValue& value) {
+    using Kind = JsonValue::Kind;
+    if (at.empty() || value.kind == Kind::object || value.kind == Kind::array ||
+        value.kind == Kind::end)
+      return;
+    std::string key = "config";
+    for (const std::string& part : at) key += "." + part;
+    metadata.emplace(std::move(key), as_text(value));
+  });
+}
+
+TensorFile open_folder(const fs::path& path) {
+  const fs::path index = path / "model.safetensors.index.json", single = path / "model.safetensors";
+  if (!fs::exists(index) && !fs::exists(single))
+    fail(Fault::file, path, ": expected model.safetensors or model.safetensors.index.json in the ",
+         "folder, found neither");
+  const TensorFile weights =
+      fs::exists(index) ? open_safetensors_index(index) : open_safetensors(single);
+  TensorFile file("hugging face folder", path.string());
+  file.adopt(weights);
+  if (fs::exists(path / "config.json")) read_config(path / "config.json", file.metadata());
+  return file;
+}
+
+}  // namespace
+
+TensorFile open_tensor_file(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return open_folder(path);
+  std::string start;
+  {
+    const MappedFile file(path);
+    const size_t count = std::min<size_t>(file.bytes().size(), 16);
+    start.assign(reinterpret_cast<const char*>(file.bytes().data()), count);
+  }
+  if (start.starts_with("GGUF")) return open_gguf(path);
+  if (start.starts_with("PK")) return open_pth(path);
+  if (start.starts_with("fmgg")) return open_rwkvcpp(path);
+  if (start.starts_with("\x93NUMPY"))
+    fail(Fault::file, path, ": expected a file of tensors, found one NumPy array");
+  if (start.starts_with("\x80\x02\x8a\x0a"))
+    fail(Fault::file, path, ": expected a .pth of PyTorch 1.6 or later, found the older kind; ",
+         "load and save it again with PyTorch");
+  if (start.size() > 8 && start[8] == '{') return open_safetensors(path);
+  fail(Fault::file, path, ": expected safetensors, .pth, GGUF or rwkv.cpp's .bin, found a file ",
+       "that begins with ", printable(start));
+}
+
+}  // namespace deltasane

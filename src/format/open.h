@@ -1,0 +1,14 @@
+// Opens any file of tensors; what it is shows in its first bytes, never in its name.
+//
+// A folder is a Hugging Face model: config.json, if there is one, becomes metadata under
+// `config.` (scalars, nested keys joined by dots), and the tensors are in model.safetensors or in
+// the shards of model.safetensors.index.json.
+#pragma once
+
+#include "format/tensor_file.h"
+
+namespace deltasane {
+
+TensorFile open_tensor_file(const fs::path& path);
+
+}  // namespace deltasane

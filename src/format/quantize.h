@@ -1,0 +1,23 @@
+// From floats to stored bytes: f32, f16 and bf16 by rounding to nearest, ties to even; q8_0 and
+// q4_0 by ggml's rule, bit for bit:
+//
+//   q8_0   d = max|x| / 127               q = round(x / d), halves away from zero
+//   q4_0   d = (the x of largest |x|) / -8  q = min(15, floor(x / d + 8.5))
+//
+// where x / d is x times the float 1/d, and d is rounded to f16 only when it is stored.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "format/stored_type.h"
+
+namespace deltasane {
+
+// out has stored_bytes(type, in.size()) bytes. A finite number that f16 cannot hold, or a number
+// that is not finite in a block type, fails and names `what` and the element.
+void quantize_from_float(StoredType type, std::span<const float> in, std::span<std::byte> out,
+                         std::string_view what);
+
+}  // namespace deltasane

@@ -1,0 +1,60 @@
+// Element types as files store them: numbers, and blocks of 32 quantised numbers as ggml lays them
+// out. A row of a block type holds whole blocks.
+//
+//   q4_0  f16 d, 16 bytes of 4-bit q          x = d (q - 8)
+//   q4_1  f16 d, f16 m, 16 bytes              x = d q + m
+//   q5_0  f16 d, 4 bytes of fifth bits, 16    x = d (q - 16)
+//   q5_1  f16 d, f16 m, 4 bytes, 16 bytes     x = d q + m
+//   q8_0  f16 d, 32 signed bytes              x = d q
+//
+// `foreign` stands for every type that a container can name and this program does not read; such a
+// tensor may lie in a file, and only reading it fails.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "tensor/dtype.h"
+
+namespace deltasane {
+
+enum class StoredType : uint8_t {
+  f64,
+  f32,
+  f16,
+  bf16,
+  i64,
+  i32,
+  i16,
+  i8,
+  u64,
+  u32,
+  u16,
+  u8,
+  boolean,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  foreign,
+};
+
+struct StoredLayout {
+  std::string_view name;
+  int64_t block;      // elements in a block; 1 for plain numbers
+  int64_t bytes;      // bytes of a block
+  int64_t alignment;  // of a block's first byte, for use in place
+};
+
+StoredLayout layout_of(StoredType type);
+std::string_view name_of(StoredType type);
+StoredType stored_type_named(std::string_view name);  // an unknown name fails
+StoredType stored_type_of(DType type);
+std::optional<DType> dtype_of(StoredType type);  // none for anything but f32, f16 and bf16
+
+// The bytes that `elements` take. Fails where the count is no whole number of blocks or too large.
+uint64_t stored_bytes(StoredType type, uint64_t elements, std::string_view what);
+
+}  // namespace deltasane

@@ -1,0 +1,122 @@
+#include "format/tensor_file.h"
+
+#include <xxhash.h>
+
+#include <array>
+
+#include "format/dequantize.h"
+#include "format/printable.h"
+
+namespace deltasane {
+namespace {
+
+struct HashState {
+  XXH3_state_t* state = XXH3_createState();
+  HashState() { XXH3_64bits_reset(state); }
+  HashState(const HashState&) = delete;
+  HashState& operator=(const HashState&) = delete;
+  ~HashState() { XXH3_freeState(state); }
+  void add(const void* bytes, size_t count) {
+    if (count) XXH3_64bits_update(state, bytes, count);
+  }
+  void add(uint64_t number) { add(&number, sizeof number); }
+  void add(std::string_view text) {
+    add(uint64_t{text.size()});
+    add(text.data(), text.size());
+  }
+  uint64_t digest() const { return XXH3_64bits_digest(state); }
+};
+
+// Copies elements of a plain type that lie at strides into packed order.
+std::vector<std::byte> gathered(const StoredTensor& tensor, int64_t element) {
+  const Shape& shape = tensor.shape;
+  std::vector<std::byte> out(size_t(shape.elements() * element));
+  std::array<int64_t, max_rank> at{};
+  int64_t from = 0;
+  for (size_t to = 0; to < out.size(); to += size_t(element)) {
+    std::memcpy(out.data() + to, tensor.bytes.data() + from * element, size_t(element));
+    for (int i = shape.rank() - 1; i >= 0; --i) {
+      from += tensor.stride[i];
+      if (++at[size_t(i)] < shape[i]) break;
+      from -= tensor.stride[i] * shape[i];
+      at[size_t(i)] = 0;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+const StoredTensor* TensorFile::find(std::string_view name) const {
+  const auto found = index_.find(std::string(name));
+  return found == index_.end() ? nullptr : &tensors_[found->second];
+}
+
+void TensorFile::add(StoredTensor tensor) {
+  if (tensor.name.empty() || tensor.name.size() > max_tensor_name)
+    fail(Fault::file, path_, ": tensor ", printable(tensor.name), ": expected a name of 1 to ",
+         max_tensor_name, " bytes, found ", tensor.name.size());
+  if (tensors_.size() >= max_tensors)
+    fail(Fault::file, path_, ": expected at most ", max_tensors, " tensors, found more");
+  if (!index_.emplace(tensor.name, tensors_.size()).second)
+    fail(Fault::file, path_, ": tensor ", printable(tensor.name), " at byte ", tensor.offset,
+         ": expected one tensor of this name, found two");
+  tensors_.push_back(std::move(tensor));
+}
+
+void TensorFile::adopt(const TensorFile& shard) {
+  for (const StoredTensor& tensor : shard.tensors_) add(tensor);
+  metadata_.insert(shard.metadata_.begin(), shard.metadata_.end());
+  if (shard.vocabulary_) vocabulary_ = shard.vocabulary_;
+  files_.insert(files_.end(), shard.files_.begin(), shard.files_.end());
+}
+
+Tensor<float> TensorFile::read(const StoredTensor& tensor) const {
+  if (tensor.type == StoredType::foreign)
+    fail(Fault::file, path_, ": tensor ", printable(tensor.name), " at byte ", tensor.offset,
+         ": expected a type that this program reads (f64, f32, f16, bf16, integers, q4_0, q4_1, ",
+         "q5_0, q5_1, q8_0), found ", tensor.foreign_type);
+  Tensor<float> out(tensor.shape);
+  if (tensor.packed()) {
+    dequantize_to_float(tensor.type, tensor.bytes, out.span());
+  } else {
+    require(layout_of(tensor.type).block == 1, "only plain numbers have strides");
+    dequantize_to_float(tensor.type, gathered(tensor, layout_of(tensor.type).bytes), out.span());
+  }
+  return out;
+}
+
+uint64_t TensorFile::identity() const {
+  HashState hash;
+  for (const StoredTensor& tensor : tensors_) {
+    hash.add(tensor.name);
+    hash.add(tensor.type == StoredType::foreign ? tensor.foreign_type : name_of(tensor.type));
+    hash.add(uint64_t(tensor.shape.rank()));
+    for (const int64_t size : tensor.shape) hash.add(uint64_t(size));
+    for (const int64_t step : tensor.stride) hash.add(uint64_t(step));
+    hash.add(tensor.bytes.data(), tensor.bytes.size());
+  }
+  for (const auto& [key, value] : metadata_) {
+    hash.add(key);
+    hash.add(value);
+  }
+  return hash.digest();
+}
+
+Shape checked_shape(std::span<const uint64_t> sizes, std::string_view what) {
+  if (sizes.size() > size_t(max_rank))
+    fail(Fault::file, what, ": expected at most ", max_rank, " dimensions, found ", sizes.size());
+  constexpr uint64_t limit = uint64_t{1} << 60;
+  Shape shape;
+  uint64_t product = 1;
+  for (const uint64_t size : sizes) {
+    if (size != 0 && product >= limit / size)
+      fail(Fault::file, what, ": expected fewer than 2^60 elements, found a dimension of ", size,
+           " beside ", product);
+    product *= size == 0 ? 1 : size;
+    shape.push_back(int64_t(size));
+  }
+  return shape;
+}
+
+}  // namespace deltasane

@@ -1,0 +1,92 @@
+// A file of named tensors, whatever container it is: the shape that all our readers produce.
+//
+// Shapes are row-major, slowest dimension first. `bytes` points into the mapped file, which the
+// TensorFile keeps; a tensor's bytes are good for as long as the TensorFile (or a copy) lives.
+// A tensor whose strides are not the packed ones (only .pth has such) spans its first to its last
+// element in `bytes`.
+//
+// Readers take bytes and a name for messages, so that tests can hand them damaged ones; the open_
+// functions map a file and keep the map.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/file.h"
+#include "format/stored_type.h"
+#include "tensor/tensor.h"
+
+namespace deltasane {
+
+inline constexpr size_t max_tensors = 100'000;  // in one file; the largest RWKV-7 has 2,500
+inline constexpr size_t max_tensor_name = 512;  // bytes
+
+using Metadata = std::map<std::string, std::string>;
+
+struct StoredTensor {
+  std::string name;
+  StoredType type = StoredType::f32;
+  Shape shape;
+  Shape stride;                      // in elements
+  std::span<const std::byte> bytes;  // empty for a foreign type of unknown size
+  uint64_t offset = 0;               // of the first byte in its file, for messages
+  std::string foreign_type;          // the container's name of a foreign type
+
+  bool packed() const { return stride == packed_strides(shape); }
+};
+
+class TensorFile {
+ public:
+  TensorFile(std::string format, std::string path)
+      : format_(std::move(format)), path_(std::move(path)) {}
+
+  const std::string& format() const { return format_; }  // "safetensors", "pth", "gguf", ...
+  const std::string& path() const { return path_; }
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in file order
+  const StoredTensor* find(std::string_view name) const;                 // null when absent
+  const Metadata& metadata() const { return metadata_; }
+  const std::optional<std::vector<std::string>>& vocabulary() const { return vocabulary_; }
+
+  // The tensor as floats, packed, in its stored shape. A foreign type fails by name.
+  Tensor<float> read(const StoredTensor& tensor) const;
+
+  // xxh3 (64 bits) of every tensor's name, type, shape and bytes in file order, and of the
+  // metadata. It reads the whole file once: the speed of memory or of the disk.
+  uint64_t identity() const;
+
+  // For readers.
+  void add(StoredTensor tensor);  // fails on a second tensor of the same name
+  void keep(std::shared_ptr<const MappedFile> file) { files_.push_back(std::move(file)); }
+  void adopt(const TensorFile& shard);  // all of it, with its maps
+  Metadata& metadata() { return metadata_; }
+  void set_vocabulary(std::vector<std::string> tokens) { vocabulary_ = std::move(tokens); }
+
+ private:
+  std::string format_, path_;
+  std::vector<StoredTensor> tensors_;
+  std::unordered_map<std::string, size_t> index_;
+  Metadata metadata_;
+  std::optional<std::vector<std::string>> vocabulary_;
+  std::vector<std::shared_ptr<const MappedFile>> files_;
+};
+
+// A shape from a file: at most max_rank sizes whose product, zeros left out, stays below 2^60, so
+// that no later arithmetic on it can wrap.
+Shape checked_shape(std::span<const uint64_t> sizes, std::string_view what);
+
+// Maps a file, has its bytes read, and keeps the map.
+template <class Reader>
+TensorFile open_mapped(const fs::path& path, Reader&& reader) {
+  const auto map = std::make_shared<const MappedFile>(path);
+  const std::string name = path.string();
+  TensorFile file = reader(map->bytes(), name);
+  file.keep(map);
+  return file;
+}
+
+}  // namespace deltasane

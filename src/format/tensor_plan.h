@@ -1,0 +1,26 @@
+// What a writer is told before it gets the first byte: the header comes first in our formats, so
+// names, types and shapes must be known, while the tensors themselves are made one at a time.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "format/stored_type.h"
+#include "tensor/view.h"
+
+namespace deltasane {
+
+struct PlannedTensor {
+  std::string name;
+  StoredType type = StoredType::f32;
+  Shape shape;  // row-major, slowest first
+
+  uint64_t bytes() const { return stored_bytes(type, uint64_t(shape.elements()), name); }
+};
+
+// Hands the bytes of one tensor, in one or more pieces, to the sink.
+using Sink = std::function<void(std::span<const std::byte>)>;
+using FillTensor = std::function<void(const PlannedTensor&, const Sink&)>;
+
+}  // namespace deltasane
