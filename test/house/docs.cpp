@@ -21,16 +21,14 @@ bool ends_like_source(std::string_view word) {
       endings, [&](auto ending) { return word.size() > ending.size() && word.ends_with(ending); });
 }
 
-// DIR, NAME.cpp, PATH/x: a part in capitals stands for something else.
-bool has_capital_part(std::string_view path) {
-  for (size_t at = 0; at <= path.size();) {
-    const size_t end = std::min(path.find('/', at), path.size());
-    const std::string_view part = path.substr(at, std::min(path.find('.', at), end) - at);
-    const bool known = part == "README" || part == "CONTRIBUTING" || part == "LICENSE";
-    const bool capitals = !part.empty() && std::ranges::all_of(part, [](unsigned char c) {
-      return std::isupper(c) || std::isdigit(c) || c == '_';
-    }) && std::isupper(static_cast<unsigned char>(part[0]));
-    if (capitals && !known) return true;
+// DIR, NAME_test.cpp, PATH/x: a word in capitals stands for something else.
+bool has_capital_word(std::string_view path) {
+  for (size_t at = 0; at < path.size();) {
+    const size_t end = std::min(path.find_first_of("/._-", at), path.size());
+    const std::string_view word = path.substr(at, end - at);
+    const bool known = word == "README" || word == "CONTRIBUTING" || word == "LICENSE";
+    const auto is_capital = [](unsigned char c) { return std::isupper(c) != 0; };
+    if (word.size() > 1 && std::ranges::all_of(word, is_capital) && !known) return true;
     at = end + 1;
   }
   return false;
@@ -41,7 +39,7 @@ bool looks_like_path(std::string_view word, const std::set<std::string>& folders
   if (word.empty() || word.find_first_of(never) != word.npos) return false;
   if (word.find("...") != word.npos || word.find("://") != word.npos) return false;
   if (word[0] == '/' || word[0] == '-' || word[0] == '~' || word[0] == '#') return false;
-  if (word.starts_with("build/") || word.starts_with("./build/") || has_capital_part(word))
+  if (word.starts_with("build/") || word.starts_with("./build/") || has_capital_word(word))
     return false;
   const size_t slash = word.find('/');
   if (slash == word.npos) return ends_like_source(word);

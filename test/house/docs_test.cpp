@@ -68,11 +68,13 @@ TEST_F(Tree, LacksThePathsThatDocumentsInvent) {
 }
 
 TEST_F(Tree, IsNotAskedForPlaceholdersUnitsAndOutputs) {
-  EXPECT_EQ(faults("README.md",
-                   "`src/<op>/cpu.cpp` `src/kernel/NAME/x.h` `DIR/fmt` `*.cpp` `src/{a,b}` "
-                   "`tokens/s` `application/json` `/v1/chat` `build/release/x` `model.pth` "
-                   "`--out=src/x` `http://src/x.md` src/gone"),
-            0u);
+  EXPECT_EQ(
+      faults(
+          "README.md",
+          "`src/<op>/cpu.cpp` `src/kernel/NAME/x.h` `DIR/fmt` `NAME_test.cpp` `*.cpp` `src/{a,b}` "
+          "`tokens/s` `application/json` `/v1/chat` `build/release/x` `model.pth` "
+          "`--out=src/x` `http://src/x.md` src/gone"),
+      0u);
   EXPECT_EQ(faults("README.md", "```\n`src/gone`\n```\n"), 0u);
 }
 
