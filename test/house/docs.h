@@ -29,6 +29,10 @@ std::vector<Mention> mentioned_paths(std::string_view markdown,
 // COMMAND of each `deltasane COMMAND ...` in a fenced block.
 std::set<std::string> shown_commands(std::string_view markdown);
 
+// Why `program command --help` is no answer, or nothing. The help of the program itself is none:
+// parsers print that for a command they do not know.
+std::string fault_of_command(const std::string& program, const std::string& command);
+
 // `document` is a path relative to `root`.
 Findings check_paths(const std::filesystem::path& root, const std::string& document,
                      std::string_view markdown);

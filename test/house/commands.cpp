@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/cat.h"
 #include "house/docs.h"
+#include "house/process.h"
 #include "house/text.h"
 
 namespace deltasane::house {
@@ -42,6 +44,16 @@ std::set<std::string> shown_commands(std::string_view markdown) {
     }
   }
   return commands;
+}
+
+std::string fault_of_command(const std::string& program, const std::string& command) {
+  const Outcome outcome = run({program, command, "--help"});
+  const std::string asked = cat("deltasane ", command, " --help: ");
+  if (outcome.exit_code != 0)
+    return cat(asked, "expected exit code 0, found ", outcome.exit_code, "\n", outcome.output);
+  if (outcome.output == run({program, "--help"}).output)
+    return cat(asked, "expected help on the command, found that of the program");
+  return {};
 }
 
 }  // namespace deltasane::house
