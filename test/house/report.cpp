@@ -30,16 +30,27 @@ std::string_view between(std::string_view text, std::string_view open, std::stri
   return text.substr(0, text.find(close));
 }
 
-// GoogleTest prints "file:line: Skipped", then the reason, then an empty line or its mark.
-std::string reason_in(std::string_view output) {
-  std::string reason;
-  bool inside = false;
+// What GoogleTest wrote about one test or many. It prints "[ RUN      ] name" for each, and for a
+// skip "file:line: Skipped", the reason, and then its mark.
+void read_output(std::string_view output, Report& report) {
+  std::string name;
+  bool skipped = false;
   for (const std::string_view line : lines_of(output)) {
-    if (inside && (trimmed(line).empty() || line.starts_with("[  SKIPPED ]"))) break;
-    if (inside) reason += cat(reason.empty() ? "" : " ", trimmed(line));
-    if (line.ends_with(": Skipped")) inside = true;
+    if (line.starts_with("[ RUN      ] ")) {
+      name = trimmed(line.substr(13));
+      skipped = false;
+    } else if (line.starts_with("[  SKIPPED ]")) {
+      skipped = false;
+    } else if (line.ends_with(": Skipped")) {
+      skipped = true;
+      report.skips.push_back({name, ""});
+    } else if (line.starts_with("note: ")) {
+      report.notes.emplace_back(line.substr(6));
+    } else if (skipped && !trimmed(line).empty()) {
+      std::string& reason = report.skips.back().reason;
+      reason += cat(reason.empty() ? "" : " ", trimmed(line));
+    }
   }
-  return reason;
 }
 
 }  // namespace
@@ -51,14 +62,15 @@ Report read_report(std::string_view junit) {
     if (test.empty()) return report;
     junit = junit.substr(static_cast<size_t>(test.data() + test.size() - junit.data()));
     ++report.tests;
-    const std::string output = unescaped(between(test, "<system-out>", "</system-out>"));
-    for (const std::string_view line : lines_of(output))
-      if (line.starts_with("note: ")) report.notes.emplace_back(line.substr(6));
+    const size_t before = report.skips.size();
+    read_output(unescaped(between(test, "<system-out>", "</system-out>")), report);
     const bool disabled = between(test, "status=\"", "\"") == "disabled";
-    if (test.find("<skipped") == test.npos && !disabled) continue;
-    std::string reason = disabled ? "disabled" : reason_in(output);
-    if (reason.empty()) reason = "no reason given";
-    report.skips.push_back({unescaped(between(test, "name=\"", "\"")), std::move(reason)});
+    const bool skipped = disabled || test.find("<skipped") != test.npos;
+    if (skipped && report.skips.size() == before)  // by other means than GoogleTest
+      report.skips.push_back(
+          {unescaped(between(test, "name=\"", "\"")), disabled ? "disabled" : ""});
+    for (Skip& skip : report.skips)
+      if (skip.reason.empty()) skip.reason = "no reason given";
   }
 }
 

@@ -5,7 +5,7 @@
 namespace deltasane::house {
 namespace {
 
-constexpr std::string_view junit = R"(<testsuite tests="4">
+constexpr std::string_view junit = R"(<testsuite tests="5">
 	<testcase name="A.Passes" classname="A.Passes" time="0.1" status="run">
 		<system-out>note: src/x.cpp: 600 lines
 [       OK ] A.Passes</system-out>
@@ -19,6 +19,22 @@ today
 
 [  SKIPPED ] B.Skips/&lt;int&gt; (0 ms)</system-out>
 	</testcase>
+	<testcase name="many_test" classname="many_test" time="1" status="run">
+		<system-out>[ RUN      ] E.Passes
+[       OK ] E.Passes (0 ms)
+[ RUN      ] E.Skips
+/a/e.cpp:9: Skipped
+
+
+[  SKIPPED ] E.Skips (0 ms)
+[ RUN      ] E.SkipsToo
+/a/e.cpp:9: Skipped
+no network
+
+[  SKIPPED ] E.SkipsToo (0 ms)
+[  SKIPPED ] 2 tests, listed below:
+[  SKIPPED ] E.Skips</system-out>
+	</testcase>
 	<testcase name="C.Silent" classname="C.Silent" time="0" status="notrun">
 		<skipped message=""/>
 		<system-out></system-out>
@@ -31,8 +47,10 @@ today
 
 TEST(Report, HoldsSkipsWithReasonsAndNotes) {
   const Report report = read_report(junit);
-  EXPECT_EQ(report.tests, 4u);
+  EXPECT_EQ(report.tests, 5u);
   const std::vector<Skip> skips{{"B.Skips/<int>", "no device & no luck today"},
+                                {"E.Skips", "no reason given"},
+                                {"E.SkipsToo", "no network"},
                                 {"C.Silent", "no reason given"},
                                 {"D.Off", "disabled"}};
   EXPECT_EQ(report.skips, skips);
