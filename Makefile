@@ -1,0 +1,72 @@
+# The short way to everything. Each target works alone on a fresh Debian 12 or Ubuntu 24.04.
+
+JOBS ?= $(shell nproc)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+export CTEST_PARALLEL_LEVEL ?= $(JOBS)
+PROGRAM := build/release/src/cli/deltasane
+NVCC := $(or $(CUDACXX),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+
+.PHONY: help build test bench demo sanitize cuda bare clean packages program
+.NOTPARALLEL:
+
+help:
+	@echo 'make build     the program, in $(PROGRAM)'
+	@echo 'make test      build and run all tests; says what was skipped and why'
+	@echo 'make bench     build and measure the kernels'
+	@echo 'make demo      build and run the demonstration'
+	@echo 'make sanitize  all tests with address, undefined-behaviour and thread checking'
+	@echo 'make cuda      build with the CUDA backends, where nvcc is installed'
+	@echo 'make bare      build and test with a compiler and a folder of headers only'
+	@echo 'make clean     remove everything that was made'
+	@echo 'JOBS=N limits parallel work (now $(JOBS)). Missing packages are installed with apt-get.'
+
+# $(call make_preset,NAME): configure and build.
+make_preset = cmake --preset $(1) --log-level=WARNING && cmake --build --preset $(1)
+
+# $(call test_preset,NAME): run the tests, then say what was skipped, whatever the tests said.
+test_preset = ctest --preset $(1); status=$$?; \
+  build/$(1)/test/house/test_report build/$(1)/tests.xml test/expected_skips.txt && exit $$status
+
+packages:
+	@tools/install_packages
+
+build: packages
+	@$(call make_preset,release)
+
+program: packages
+	@$(call make_preset,release) --target deltasane
+
+test: build
+	@$(call test_preset,release)
+
+bench: program
+	@$(PROGRAM) bench kernel
+
+demo: program
+	@$(PROGRAM) demo
+
+sanitize: packages
+	@$(call make_preset,asan)
+	@$(call test_preset,asan)
+	@$(call make_preset,tsan)
+	@$(call test_preset,tsan)
+
+cuda: packages
+ifeq ($(NVCC),)
+	@echo 'make cuda: nvcc was not found, in the PATH or as CUDACXX; nothing was built'
+else
+	@export CUDACXX='$(NVCC)' && $(call make_preset,cuda)
+endif
+
+# A folder of headers that was brought from another machine is used as it is.
+build/headers:
+	@tools/install_packages
+	@mkdir -p build
+	@tools/collect_headers $@
+
+bare: build/headers
+	@$(call make_preset,bare)
+	@$(call test_preset,bare)
+
+clean:
+	@rm -rf build

@@ -1,0 +1,44 @@
+// Builds the tree from a compiler and a folder of headers, as on a machine that has no packages,
+// and looks at what the build really used.
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "house/bare.h"
+#include "house/process.h"
+
+namespace deltasane::house {
+namespace {
+
+TEST(Bare, TreeBuildsWithACompilerAndAFolderOfHeaders) {
+  const fs::path root = DELTASANE_SOURCE, folder = DELTASANE_BARE_FOLDER;
+  const fs::path headers = folder / "headers", build = folder / "build";
+  const fs::path program = build / DELTASANE_BARE_PROGRAM;
+  const auto succeeds = [](const std::vector<std::string>& words) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.exit_code, 0) << words[0] << " " << words[1] << "\n" << outcome.output;
+    return outcome;
+  };
+
+  succeeds({root / "tools/collect_headers", headers});
+  succeeds({DELTASANE_CMAKE, "-S", root, "-B", build, "-G", "Ninja",
+            "-DCMAKE_CXX_COMPILER=" DELTASANE_CXX, "-DCMAKE_MAKE_PROGRAM=" DELTASANE_NINJA,
+            "-DCMAKE_BUILD_TYPE=Debug", "-DDELTASANE_LIBRARIES=OFF", "-DDELTASANE_TESTS=OFF",
+            "-DDELTASANE_HEADERS=" + headers.string()});
+  if (HasFailure()) return;
+  succeeds({DELTASANE_CMAKE, "--build", build});
+  if (HasFailure()) return;
+
+  const Outcome dependencies = succeeds({DELTASANE_NINJA, "-C", build, "-t", "deps"});
+  EXPECT_NE(dependencies.output.find("src/base/error.h"), std::string::npos);
+  const Findings foreign = check_headers(dependencies.output, root, headers);
+  EXPECT_TRUE(foreign.empty()) << to_string(foreign);
+
+  if (program == build / "") return;  // the tree has no program yet
+  const Findings linked =
+      check_shared_libraries(succeeds({DELTASANE_READELF, "-d", program}).output);
+  EXPECT_TRUE(linked.empty()) << to_string(linked);
+  succeeds({program, "--version"});
+}
+
+}  // namespace
+}  // namespace deltasane::house

@@ -1,0 +1,19 @@
+// What a check found wrong: where, and what. A check returns all of them; none means it passed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace deltasane::house {
+
+struct Finding {
+  std::string where;  // "src/base/file.h:12"
+  std::string what;
+  bool operator==(const Finding&) const = default;
+};
+
+using Findings = std::vector<Finding>;
+
+std::string to_string(const Findings& findings);  // one line each
+
+}  // namespace deltasane::house

@@ -1,0 +1,36 @@
+#include "house/process.h"
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+
+#include "base/error.h"
+
+namespace deltasane::house {
+
+namespace {
+
+std::string quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+}  // namespace
+
+Outcome run(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += quoted(word) + " ";
+  FILE* pipe = ::popen((line + "</dev/null 2>&1").c_str(), "r");
+  if (pipe == nullptr) fail(Fault::file, line, ": expected to start it, found no process to spare");
+  Outcome outcome{};
+  std::array<char, 4096> block;
+  for (size_t got; (got = std::fread(block.data(), 1, block.size(), pipe)) > 0;)
+    outcome.output.append(block.data(), got);
+  const int status = ::pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+}  // namespace deltasane::house
