@@ -1,6 +1,6 @@
 #include "kernel/isa.h"
 
-#include "kernel/with_isa.h"
+#include "kernel/isa_dispatch.h"
 
 namespace deltasane::kernel {
 

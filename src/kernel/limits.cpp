@@ -4,7 +4,7 @@
 
 #include "base/timing.h"
 #include "kernel/limits_loops.h"
-#include "kernel/with_isa.h"
+#include "kernel/isa_dispatch.h"
 #include "tensor/tensor.h"
 
 namespace deltasane::kernel {

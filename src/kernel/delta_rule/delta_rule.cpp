@@ -7,7 +7,7 @@
 #include "kernel/delta_rule/lower.h"
 #include "kernel/delta_rule/runs.h"
 #include "kernel/delta_rule/validate.h"
-#include "kernel/with_isa.h"
+#include "kernel/isa_dispatch.h"
 
 namespace deltasane::kernel {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernel/delta_rule/check.h"
-#include "kernel/with_isa.h"
+#include "kernel/isa_dispatch.h"
 
 namespace deltasane::kernel {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "kernel/delta_rule/problem.h"
-#include "kernel/with_isa.h"
+#include "kernel/isa_dispatch.h"
 #include "support/errors.h"
 
 namespace deltasane::kernel {

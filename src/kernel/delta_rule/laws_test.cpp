@@ -6,7 +6,7 @@
 
 #include "kernel/delta_rule/check.h"
 #include "kernel/delta_rule/reference.h"
-#include "kernel/with_isa.h"
+#include "kernel/isa_dispatch.h"
 #include "tensor/closeness.h"
 
 namespace deltasane::kernel {
