@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <cstdint>
 
 #include <cstring>
 #include <span>

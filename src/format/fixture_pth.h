@@ -1,6 +1,7 @@
 // For tests: PyTorch files built by hand, as PyTorch writes them or wrong in one place.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "format/fixture_bytes.h"

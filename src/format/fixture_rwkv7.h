@@ -1,6 +1,7 @@
 // For tests: a small RWKV-7 in memory whose numbers f16 and bf16 hold exactly.
 #pragma once
 
+#include <cstdint>
 #include <map>
 
 #include "format/rwkv7_checkpoint.h"

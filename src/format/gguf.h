@@ -6,6 +6,7 @@
 // Tensors of types we do not read (the K and I quants) are listed as foreign.
 #pragma once
 
+#include <cstdint>
 #include <variant>
 
 #include "format/tensor_file.h"

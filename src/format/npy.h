@@ -2,6 +2,7 @@
 // objects, no big-endian, no Fortran order); the file must end with the array.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>

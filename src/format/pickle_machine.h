@@ -1,6 +1,7 @@
 // The stack machine behind read_pickle.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <unordered_map>
 

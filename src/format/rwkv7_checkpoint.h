@@ -11,6 +11,7 @@
 //                    "rsqrt(sum + 1e-6)" for FLA models with fuse_norm; the results differ slightly
 #pragma once
 
+#include <cstdint>
 #include <map>
 
 #include "format/rwkv7_names.h"

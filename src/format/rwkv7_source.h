@@ -2,6 +2,7 @@
 // model in memory. And what can be asked of every such source.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

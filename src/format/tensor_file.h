@@ -9,6 +9,7 @@
 // functions map a file and keep the map.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>

@@ -2,6 +2,7 @@
 // names, types and shapes must be known, while the tensors themselves are made one at a time.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>

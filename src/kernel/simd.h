@@ -5,6 +5,7 @@
 // function compiled for a wide instruction set can be picked by the linker for other files.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -55,6 +56,21 @@ struct Simd {
   }
   [[gnu::always_inline]] static inline void store(float* to, Vec value) {
     *reinterpret_cast<Loose*>(to) = value;
+  }
+  // The first `some` lanes; the others are 0, and are not stored.
+  [[gnu::always_inline]] static inline Vec load_some(const float* from, int some) {
+    if (some == lanes) return load(from);
+    Vec value = {};
+    __builtin_memcpy(&value, from, size_t(some) * sizeof(float));
+    return value;
+  }
+  [[gnu::always_inline]] static inline void store_some(float* to, Vec value, int some) {
+    if (some == lanes) return store(to, value);
+    __builtin_memcpy(to, &value, size_t(some) * sizeof(float));
+  }
+  [[gnu::always_inline]] static inline Vec first(Vec value, int some) {
+    for (int i = some; i < lanes; ++i) value[i] = 0;
+    return value;
   }
   [[gnu::always_inline]] static inline Vec splat(float value) { return value - Vec{}; }
   [[gnu::always_inline]] static inline Int bits(Vec value) { return reinterpret_cast<Int>(value); }

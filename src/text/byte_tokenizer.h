@@ -1,6 +1,8 @@
 // The tokenizer without a vocabulary file: an id is a byte, 0 .. 255.
 #pragma once
 
+#include <cstdint>
+
 #include "text/tokenizer.h"
 
 namespace deltasane {

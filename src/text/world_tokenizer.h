@@ -3,6 +3,7 @@
 // Id 0 is the end of a document: it has no bytes and no text encodes to it.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "base/file.h"

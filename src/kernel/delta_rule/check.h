@@ -1,6 +1,7 @@
 // The operator's own check: every backend this machine has, against the definition in double.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

@@ -7,6 +7,8 @@
 // whole, and a test measures it. A NaN stays a NaN; an infinite entry becomes tau.
 #pragma once
 
+#include <cstdint>
+
 #include "kernel/simd.h"
 
 namespace deltasane::kernel::cpu {

@@ -15,6 +15,8 @@
 // the range of float is taken a token at a time, each decay applied on entry and W = 1.
 #pragma once
 
+#include <cstdint>
+
 #include "kernel/delta_rule/cpu.h"
 #include "kernel/delta_rule/cpu_neutralize.h"
 #include "kernel/simd.h"

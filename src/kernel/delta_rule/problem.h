@@ -5,6 +5,7 @@
 // not written is seen. The same seed gives the same numbers in float and double.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 

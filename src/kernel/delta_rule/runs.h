@@ -1,6 +1,7 @@
 // The tokens of a call cut into runs (cpu.h): where padding lies, where tiles and chunks end.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "kernel/delta_rule/cpu.h"

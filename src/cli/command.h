@@ -1,0 +1,24 @@
+// A command is a row in the table of main.cpp: a name, one line about it, and a function that
+// describes its flags and says what to run. One file per command.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace deltasane::cli {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  // Adds flags to `app`; what it returns runs after they were read, and gives the exit code.
+  std::function<std::function<int()>(CLI::App& app)> describe;
+};
+
+extern const Command bench;
+extern const Command demo;
+extern const Command machine;
+
+}  // namespace deltasane::cli

@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/command.h"
+#include "cli/open_model.h"
+#include "format/rwkv7_write.h"
+#include "text/gguf_tokens.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct Options {
+  std::string from, to, type, tokenizer;
+};
+
+// The type of the large matrices, unless another one is asked for.
+StoredType source_type(const Rwkv7Checkpoint& checkpoint) {
+  const StoredType type = checkpoint.type("head.weight");
+  return type == StoredType::f32 || type == StoredType::f16 || type == StoredType::bf16
+             ? type
+             : StoredType::f16;
+}
+
+// The strings GGUF keeps: id 0, the tokens' bytes escaped, and padding up to the model's rows.
+std::vector<std::string> gguf_vocabulary(const Rwkv7Checkpoint& checkpoint,
+                                         const Options& options) {
+  if (checkpoint.vocabulary()) return *checkpoint.vocabulary();
+  const auto tokenizer = open_tokenizer(options.tokenizer, checkpoint, options.from);
+  if (tokenizer->name() != "world")
+    fail(Fault::usage, "convert: expected a World vocabulary for GGUF, found ", tokenizer->name(),
+         "; write .safetensors instead, or give --tokenizer FILE");
+  std::vector<std::string> tokens{"<s>"};
+  for (int32_t id = 1; id < tokenizer->vocabulary_size(); ++id)
+    tokens.push_back(gguf_escaped(tokenizer->bytes_of(id)));
+  for (int64_t id = int64_t(tokens.size()); id < checkpoint.shape("emb.weight")[0]; ++id)
+    tokens.push_back(cat("[PAD", id, "]"));
+  return tokens;
+}
+
+int convert_model(const Options& options) {
+  const Rwkv7Checkpoint checkpoint(options.from);
+  checkpoint.validate();
+  const StoredType type =
+      options.type.empty() ? source_type(checkpoint) : stored_type_named(options.type);
+  const std::string extension = fs::path(options.to).extension().string();
+  if (extension == ".gguf")
+    write_rwkv7_gguf(options.to, checkpoint, type, gguf_vocabulary(checkpoint, options),
+                     checkpoint.metadata());
+  else if (extension == ".safetensors")
+    write_rwkv7_safetensors(options.to, checkpoint, type, checkpoint.metadata());
+  else
+    fail(Fault::usage, "OUT: expected a name that ends in .safetensors or .gguf, found '",
+         options.to, "'");
+  fmt::print("{}: written, {}, {:.1f} MB\n", options.to, name_of(type),
+             double(fs::file_size(options.to)) / 1e6);
+  return 0;
+}
+
+}  // namespace
+
+const Command convert{
+    "convert", "write a model in another format or type", [](CLI::App& app) {
+      auto options = std::make_shared<Options>();
+      app.add_option("IN", options->from, "any model file this program reads")->required();
+      app.add_option("OUT", options->to, "a name that ends in .safetensors or .gguf")->required();
+      app.add_option("--type", options->type,
+                     "f32, f16 or bf16; q8_0 for .gguf; as in the file if not given");
+      app.add_option("--tokenizer", options->tokenizer, "a World vocabulary file, for .gguf");
+      app.footer("Example:\n  deltasane convert rwkv7-g1d-0.4b.pth rwkv7-0.4b.gguf --type q8_0");
+      return [options] { return convert_model(*options); };
+    }};
+
+}  // namespace deltasane::cli

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "kernel/isa_dispatch.h"
+#include "kernel/limits.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct Options {
+  int threads = 0;
+  bool json = false;
+};
+
+int show(const Options& options) {
+  ThreadPool threads(options.threads);
+  const kernel::Isa isa = kernel::best_isa();
+  const kernel::MachineLimits limits = kernel::measure_limits(threads, isa);
+  const double gb = limits.read_bytes_per_second / 1e9;
+  const double gflops = limits.multiply_add_flops_per_second / 1e9;
+  if (options.json) {
+    const nlohmann::ordered_json found{{"instruction_set", kernel::name_of(isa)},
+                                       {"threads", threads.size()},
+                                       {"read_gb_per_s", gb},
+                                       {"multiply_add_gflops", gflops}};
+    fmt::print("{}\n", found.dump(2));
+    return 0;
+  }
+  fmt::print("instruction set      {}\n", kernel::name_of(isa));
+  fmt::print("threads              {}\n", threads.size());
+  fmt::print("plain memory read    {:.1f} GB/s\n", gb);
+  fmt::print("plain multiply-add   {:.1f} GFLOP/s\n", gflops);
+  return 0;
+}
+
+}  // namespace
+
+const Command machine{"machine",
+                      "what this machine can do: the limits that benchmarks are held against",
+                      [](CLI::App& app) {
+                        auto options = std::make_shared<Options>();
+                        app.add_option("--threads", options->threads, "threads; 0: all processors")
+                            ->capture_default_str();
+                        app.add_flag("--json", options->json, "print JSON");
+                        app.footer("Example:\n  deltasane machine --threads 1");
+                        return [options] { return show(*options); };
+                      }};
+
+}  // namespace deltasane::cli

@@ -1,0 +1,41 @@
+// The flags every command that runs a model has, and the model they open.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "model/rwkv7.h"
+#include "text/tokenizer.h"
+
+namespace CLI {
+class App;
+}
+
+namespace deltasane::cli {
+
+struct ModelFlags {
+  std::string path, tokenizer, weights;
+  int threads = 0;
+  double sane_alpha = 0;  // 0: not given
+  bool no_sane = false;
+
+  void describe(CLI::App& app);
+};
+
+struct OpenModel {
+  explicit OpenModel(const ModelFlags& flags);
+
+  ThreadPool threads;
+  Rwkv7 model;
+  std::string name;  // of the file, for messages and state files
+  kernel::Cpu cpu() { return {threads}; }
+};
+
+// From --tokenizer (a vocabulary file, or "byte"), from inside the checkpoint, from the file
+// rwkv_vocab_v20230424.txt beside it, or bytes for a vocabulary of 256; anything else fails.
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& flag,
+                                          const Rwkv7Checkpoint& checkpoint,
+                                          const std::string& model_path);
+
+}  // namespace deltasane::cli

@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/open_model.h"
+#include "format/npy.h"
+#include "model/log_probability.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct Options {
+  ModelFlags model;
+  std::string text, ids, logits;
+  bool json = false, per_token = false;
+};
+
+std::vector<int32_t> read_ids(const std::string& path) {
+  std::vector<int32_t> ids;
+  if (fs::path(path).extension() == ".npy") {
+    const NpyArray array = open_npy(path);
+    ids.resize(size_t(array.shape.elements()));
+    array.read(0, ids);
+    return ids;
+  }
+  const std::string text = read_file(path);
+  const char *at = text.data(), *const end = at + text.size();
+  while (at < end) {
+    if (std::isspace(static_cast<unsigned char>(*at))) {
+      ++at;
+      continue;
+    }
+    int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc())
+      fail(Fault::file, path, ": expected whitespace-separated token ids, found '",
+           std::string(at, std::min<size_t>(8, size_t(end - at))), "' at byte ", at - text.data());
+    ids.push_back(id);
+    at = next;
+  }
+  return ids;
+}
+
+int score_text(const Options& options) {
+  if (options.text.empty() == options.ids.empty())
+    fail(Fault::usage, "score: expected one of --text and --ids");
+  OpenModel open(options.model);
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::vector<int32_t> ids;
+  if (options.ids.empty()) {
+    tokenizer =
+        open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
+    ids = tokenizer->encode(read_file(options.text));
+  } else {
+    ids = read_ids(options.ids);
+  }
+  if (ids.empty()) fail(Fault::file, "score: expected at least one token, found none");
+
+  std::optional<NpyWriter> writer;
+  const int64_t vocabulary = open.model.shape().vocabulary;
+  if (!options.logits.empty()) writer.emplace(options.logits, StoredType::f32, Shape{vocabulary});
+  RecurrentState state = open.model.fresh_state();
+  double total = 0;
+  int64_t predicted = 0, bytes = 0;
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  constexpr int64_t together = 128;
+  for (int64_t from = 0; from < int64_t(ids.size()); from += together) {
+    const int64_t some = std::min<int64_t>(together, int64_t(ids.size()) - from);
+    Tensor<float> logits({some, vocabulary});
+    open.model.forward({ids.data() + from, size_t(some)}, state, Rwkv7::Logits::all, logits.view(),
+                       open.cpu());
+    if (writer) writer->append(logits.span());
+    for (int64_t t = 0; t < some && from + t + 1 < int64_t(ids.size()); ++t) {
+      const int32_t next = ids[size_t(from + t + 1)];
+      const double log_p =
+          log_probability({logits.data() + t * vocabulary, size_t(vocabulary)}, next);
+      total += log_p;
+      ++predicted;
+      if (tokenizer) bytes += int64_t(tokenizer->bytes_of(next).size());
+      if (options.per_token && options.json) rows.push_back(log_p);
+      if (options.per_token && !options.json)
+        fmt::print("{:>10} {:>7} {:>12.6f}\n", from + t + 1, next, log_p);
+    }
+  }
+  if (writer) writer->commit();
+  const double perplexity = predicted ? std::exp(-total / double(predicted)) : NAN;
+  const double per_byte = bytes ? std::exp(-total / double(bytes)) : NAN;
+  if (options.json) {
+    nlohmann::ordered_json found{{"tokens", ids.size()},
+                                 {"predicted", predicted},
+                                 {"log_probability", total},
+                                 {"perplexity", perplexity}};
+    if (bytes) found["bytes"] = bytes, found["perplexity_per_byte"] = per_byte;
+    if (options.per_token) found["log_probabilities"] = rows;
+    fmt::print("{}\n", found.dump(2));
+    return 0;
+  }
+  fmt::print("tokens               {} ({} predicted)\n", ids.size(), predicted);
+  fmt::print("log probability      {:.6f}\n", total);
+  fmt::print("perplexity           {:.6f}\n", perplexity);
+  if (bytes) fmt::print("perplexity per byte  {:.6f} ({} bytes)\n", per_byte, bytes);
+  return 0;
+}
+
+}  // namespace
+
+const Command score{
+    "score", "how likely a model finds a text", [](CLI::App& app) {
+      auto options = std::make_shared<Options>();
+      options->model.describe(app);
+      app.add_option("--text", options->text, "a file with text");
+      app.add_option("--ids", options->ids, "a file with token ids: text, or .npy");
+      app.add_option(
+          "--logits", options->logits,
+          "write float32 logits [tokens, vocabulary], one row after each token, as .npy");
+      app.add_flag("--per-token", options->per_token, "the log probability of each token");
+      app.add_flag("--json", options->json, "print JSON");
+      app.footer(
+          "Examples:\n  deltasane score model.gguf --text book.txt\n"
+          "  deltasane score model.pth --ids ids.npy --logits logits.npy");
+      return [options] { return score_text(*options); };
+    }};
+
+}  // namespace deltasane::cli

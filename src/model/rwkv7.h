@@ -1,0 +1,108 @@
+// RWKV-7 for inference on the CPU: weights in the type they are computed with, and the forward pass
+// over a block of tokens with the state carried.
+//
+// The equations are in src/kernel/rwkv7/rwkv7.h and src/kernel/delta_rule/delta_rule.h; this file
+// only puts them in order.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "format/rwkv7_checkpoint.h"
+#include "kernel/matmul/matmul.h"
+#include "model/recurrent_state.h"
+
+namespace deltasane {
+
+// How SANE is applied. trained: the checkpoint's own x_tau and w_tau. run_time: w_tau = 0, so that
+// tau = alpha ln 2 + 1 everywhere.
+struct Sane {
+  enum class Kind { none, trained, run_time };
+  Kind kind = Kind::none;
+  double alpha = 0;
+  int64_t chunk = 16;
+  friend bool operator==(const Sane&, const Sane&) = default;
+};
+
+struct Rwkv7Options {
+  std::optional<kernel::WeightType> weights;  // none: as the file has them
+  std::optional<double> sane_alpha;           // run-time SANE for a baseline
+  bool without_sane = false;                  // none at all, also for a trained one
+};
+
+class Rwkv7 {
+ public:
+  Rwkv7(Rwkv7Checkpoint checkpoint, const Rwkv7Options& options);
+
+  const Rwkv7Shape& shape() const { return shape_; }
+  const Sane& sane() const { return sane_; }
+  const Rwkv7Checkpoint& checkpoint() const { return checkpoint_; }
+  uint64_t identity() const { return identity_; }
+  uint64_t weight_bytes() const;
+  std::string weight_type() const { return weight_type_; }
+
+  StateShape state_shape() const {
+    return {shape_.layers, shape_.channels, shape_.heads, shape_.head_size};
+  }
+  RecurrentState fresh_state() const { return RecurrentState(state_shape()); }
+
+  // Which tokens' logits are wanted.
+  enum class Logits { none, last, all };
+
+  // Reads tokens and carries the state on. logits: (tokens, vocabulary), (1, vocabulary) or absent.
+  // Every id must be in the vocabulary. Long inputs are taken in blocks.
+  void forward(std::span<const int32_t> tokens, RecurrentState& state, Logits wanted,
+               View<float> logits, const kernel::Cpu& cpu) const;
+
+  // One token for each of several sequences; logits: (sequences, vocabulary).
+  void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+            View<float> logits, const kernel::Cpu& cpu) const;
+
+ private:
+  using Vector = Tensor<float>;
+  struct Norm {
+    Vector weight, bias;
+  };
+  struct LowRank {  // x down' up', with `down` and `up` as (out, in)
+    kernel::Weights down, up;
+  };
+  struct Layer {
+    Norm ln1, ln2, ln_x;
+    Vector x_r, x_w, x_k, x_v, x_a, x_g, w0, a0, v0, k_k, k_a, r_k, ffn_x_k;
+    kernel::Weights receptance, key, value, output, ffn_key, ffn_value;
+    LowRank w, a, g;
+    std::optional<LowRank> v;  // not in the first layer
+    Vector x_tau;
+    std::optional<kernel::Weights> w_tau;  // (head, channel)
+  };
+  struct Rows;     // the tokens of one forward pass, and whose they are
+  struct Scratch;  // its activations
+
+  Layer load_layer(int64_t index) const;
+  kernel::Weights load_matrix(const std::string& name) const;
+  LowRank load_low_rank(const std::string& down, const std::string& up) const;
+  Norm load_norm(const std::string& name) const;
+  void embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const;
+  void time_mix(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
+  void recur(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
+  Tensor<float> taus(const Layer& layer, const Rows& rows, size_t sequence, const Scratch& s,
+                     const kernel::Cpu& cpu) const;
+  void channel_mix(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
+  void run(const Rows& rows, std::span<const int32_t> tokens, Logits wanted, View<float> logits,
+           const kernel::Cpu& cpu) const;
+
+  Rwkv7Checkpoint checkpoint_;
+  Rwkv7Shape shape_;
+  Sane sane_;
+  uint64_t identity_ = 0;
+  std::optional<kernel::WeightType> wanted_;
+  std::string weight_type_;
+  std::optional<StoredTensor> embedding_rows_;  // in place in the file
+  Tensor<float> embedding_;                     // or converted
+  std::optional<Norm> ln0_;
+  std::vector<Layer> layers_;
+  Norm ln_out_;
+  std::optional<kernel::Weights> head_;
+};
+
+}  // namespace deltasane

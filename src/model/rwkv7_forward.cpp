@@ -1,0 +1,227 @@
+#include <cmath>
+
+#include "kernel/delta_rule/delta_rule.h"
+#include "kernel/rwkv7/rwkv7.h"
+#include "model/rwkv7.h"
+
+namespace deltasane {
+
+using kernel::Activation;
+using kernel::Cpu;
+using kernel::matmul;
+using kernel::Store;
+
+namespace {
+
+constexpr float norm_eps = 1e-5f, group_norm_eps = 64e-5f;
+constexpr int64_t block_tokens = 512;  // of a long input, taken at a time
+
+}  // namespace
+
+// `time` tokens of each of several sequences; sequence i has the rows [i * time, (i + 1) * time).
+struct Rwkv7::Rows {
+  std::span<RecurrentState* const> states;
+  int64_t time;
+
+  int64_t count() const { return int64_t(states.size()) * time; }
+  View<float> of(size_t sequence, const View<float>& all) const {
+    return all.part(0, int64_t(sequence) * time, time);
+  }
+};
+
+// (rows, channels) each, unless said otherwise. x is the residual stream.
+struct Rwkv7::Scratch {
+  Tensor<float> x, u, mix_r, mix_w, mix_k, mix_v, mix_a, mix_g, r, w, k, v, a, b, g, y, v_first;
+  Tensor<float> hidden;  // (rows, feed_forward)
+  Tensor<float> low;     // (rows, largest rank)
+
+  Scratch(const Rwkv7Shape& s, int64_t rows)
+      : hidden({rows, s.feed_forward}),
+        low({rows, std::max({s.rank_w, s.rank_a, s.rank_v, s.rank_g})}) {
+    for (Tensor<float>* t : {&x, &u, &mix_r, &mix_w, &mix_k, &mix_v, &mix_a, &mix_g, &r, &w, &k, &v,
+                             &a, &b, &g, &y, &v_first})
+      *t = Tensor<float>({rows, s.channels});
+  }
+  View<float> low_view(int64_t rank) { return {low.data(), {low.shape()[0], rank}}; }
+};
+
+namespace {
+
+void low_rank(const auto& pair, const Tensor<float>& x, View<float> low, Tensor<float>& y,
+              std::optional<Activation> between, const Cpu& cpu) {
+  matmul(pair.down, x.view(), low, cpu);
+  if (between) kernel::activate(*between, low, cpu);
+  matmul(pair.up, low, y.view(), cpu);
+}
+
+void keep_last(const View<float>& rows, float* place) {
+  const int64_t channels = rows.shape[1];
+  std::copy_n(rows.at(rows.shape[0] - 1), channels, place);
+}
+
+}  // namespace
+
+Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence, const Scratch& s,
+                          const Cpu& cpu) const {
+  const RecurrentState& state = *rows.states[sequence];
+  const int64_t chunks = kernel::chunks_ending(state.position, rows.time, sane_.chunk);
+  Tensor<float> tau({1, chunks, shape_.heads});
+  if (chunks == 0) return tau;
+  if (sane_.kind == Sane::Kind::run_time) {
+    tau.fill(float(sane_.alpha * std::log(2.0) + 1));
+    return tau;
+  }
+  // x_tau of the tokens that end a chunk; mix_g holds the row before each
+  Tensor<float> x({chunks, shape_.channels});
+  const int64_t first = sane_.chunk - 1 - state.position % sane_.chunk;
+  const int64_t layer_index = &layer - layers_.data();
+  for (int64_t c = 0; c < chunks; ++c) {
+    const int64_t t = first + c * sane_.chunk, row = int64_t(sequence) * rows.time + t;
+    const float* u = s.u.data() + row * shape_.channels;
+    const float* before = t > 0 ? u - shape_.channels : state.shift.view().at(layer_index, 0);
+    for (int64_t i = 0; i < shape_.channels; ++i)
+      x[c * shape_.channels + i] = u[i] + (before[i] - u[i]) * layer.x_tau[i];
+  }
+  matmul(*layer.w_tau, x.view(), {tau.data(), {chunks, shape_.heads}}, cpu);
+  for (float& z : tau.span()) {
+    const double softplus = std::max(double(z), 0.0) + std::log1p(std::exp(-std::abs(double(z))));
+    z = float(sane_.alpha * softplus + 1);
+  }
+  return tau;
+}
+
+void Rwkv7::recur(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
+  const Layer& layer = layers_[size_t(index)];
+  const int64_t heads = shape_.heads, size = shape_.head_size;
+  for (size_t i = 0; i < rows.states.size(); ++i) {
+    RecurrentState& state = *rows.states[i];
+    const auto tokens = [&](Tensor<float>& all) {
+      return View<float>{rows.of(i, all.view()).data, {1, rows.time, heads, size}};
+    };
+    const Tensor<float> tau =
+        sane_.kind == Sane::Kind::none ? Tensor<float>() : taus(layer, rows, i, s, cpu);
+    kernel::DeltaRule<float> op;
+    op.r = tokens(s.r), op.w = tokens(s.w), op.k = tokens(s.k), op.v = tokens(s.v);
+    op.a = tokens(s.a), op.b = tokens(s.b);
+    if (tau.elements()) op.tau = tau.view();
+    op.chunk = sane_.chunk;
+    op.position = {&state.position, {1}};
+    const View<float> memory{state.memory.view().at(index), {1, heads, size, size}};
+    op.initial = memory;
+    op.final_state = memory;
+    op.y = tokens(s.y);
+    kernel::delta_rule(op, cpu);
+  }
+}
+
+void Rwkv7::time_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
+  const Layer& layer = layers_[size_t(index)];
+  kernel::layer_norm(s.x.view(), layer.ln1.weight.data(), layer.ln1.bias.data(), norm_eps,
+                     s.u.view(), cpu);
+  const float* const mu[] = {layer.x_r.data(), layer.x_w.data(), layer.x_k.data(),
+                             layer.x_v.data(), layer.x_a.data(), layer.x_g.data()};
+  for (size_t i = 0; i < rows.states.size(); ++i) {
+    const View<float> out[] = {rows.of(i, s.mix_r.view()), rows.of(i, s.mix_w.view()),
+                               rows.of(i, s.mix_k.view()), rows.of(i, s.mix_v.view()),
+                               rows.of(i, s.mix_a.view()), rows.of(i, s.mix_g.view())};
+    kernel::token_shift(
+        {rows.of(i, s.u.view()), rows.states[i]->shift.view().at(index, 0), mu, out}, cpu);
+  }
+  matmul(layer.receptance, s.mix_r.view(), s.r.view(), cpu);
+  matmul(layer.key, s.mix_k.view(), s.k.view(), cpu);
+  matmul(layer.value, s.mix_v.view(), s.v.view(), cpu);
+  low_rank(layer.w, s.mix_w, s.low_view(shape_.rank_w), s.w, Activation::tanh, cpu);
+  low_rank(layer.a, s.mix_a, s.low_view(shape_.rank_a), s.a, std::nullopt, cpu);
+  low_rank(layer.g, s.mix_g, s.low_view(shape_.rank_g), s.g, Activation::sigmoid, cpu);
+  if (layer.v)  // the gate's place is mix_r, which is not needed any more
+    low_rank(*layer.v, s.mix_v, s.low_view(shape_.rank_v), s.mix_r, std::nullopt, cpu);
+  else
+    std::copy_n(s.v.data(), s.v.elements(), s.v_first.data());
+
+  kernel::TimeMixInputs in{shape_.head_size,
+                           s.w.view(),
+                           s.a.view(),
+                           s.b.view(),
+                           s.k.view(),
+                           s.v.view(),
+                           {},
+                           {},
+                           layer.w0.data(),
+                           layer.a0.data(),
+                           layer.v0.data(),
+                           layer.k_k.data(),
+                           layer.k_a.data()};
+  if (layer.v) in.gate = s.mix_r.view(), in.v_first = s.v_first.view();
+  kernel::time_mix_inputs(in, cpu);
+  recur(index, rows, s, cpu);
+  kernel::time_mix_output(
+      {shape_.head_size, s.y.view(), s.r.view(), s.k.view(), s.v.view(), s.g.view(),
+       layer.ln_x.weight.data(), layer.ln_x.bias.data(), layer.r_k.data(), group_norm_eps},
+      cpu);
+  matmul(layer.output, s.y.view(), s.x.view(), cpu, Store::add);
+  for (size_t i = 0; i < rows.states.size(); ++i)
+    keep_last(rows.of(i, s.u.view()), rows.states[i]->shift.view().at(index, 0));
+}
+
+void Rwkv7::channel_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
+  const Layer& layer = layers_[size_t(index)];
+  kernel::layer_norm(s.x.view(), layer.ln2.weight.data(), layer.ln2.bias.data(), norm_eps,
+                     s.u.view(), cpu);
+  const float* const mu[] = {layer.ffn_x_k.data()};
+  for (size_t i = 0; i < rows.states.size(); ++i) {
+    float* const before = rows.states[i]->shift.view().at(index, 1);
+    const View<float> out[] = {rows.of(i, s.mix_k.view())};
+    kernel::token_shift({rows.of(i, s.u.view()), before, mu, out}, cpu);
+    keep_last(rows.of(i, s.u.view()), before);
+  }
+  matmul(layer.ffn_key, s.mix_k.view(), s.hidden.view(), cpu);
+  kernel::activate(Activation::squared_relu, s.hidden.view(), cpu);
+  matmul(layer.ffn_value, s.hidden.view(), s.x.view(), cpu, Store::add);
+}
+
+void Rwkv7::run(const Rows& rows, std::span<const int32_t> tokens, Logits wanted,
+                View<float> logits, const Cpu& cpu) const {
+  Scratch s(shape_, rows.count());
+  embed(tokens, s.x.view(), cpu);
+  for (int64_t layer = 0; layer < shape_.layers; ++layer) {
+    time_mix(layer, rows, s, cpu);
+    channel_mix(layer, rows, s, cpu);
+  }
+  for (RecurrentState* state : rows.states) state->position += rows.time;
+  if (wanted == Logits::none) return;
+  const View<float> last =
+      wanted == Logits::last ? s.x.view().part(0, rows.count() - 1, 1) : s.x.view();
+  kernel::layer_norm(last, ln_out_.weight.data(), ln_out_.bias.data(), norm_eps, last, cpu);
+  matmul(*head_, last, logits, cpu);
+}
+
+void Rwkv7::forward(std::span<const int32_t> tokens, RecurrentState& state, Logits wanted,
+                    View<float> logits, const Cpu& cpu) const {
+  if (state.shape != state_shape())
+    fail(Fault::argument, "state: expected that of this model, found another shape");
+  for (const int32_t token : tokens)
+    if (token < 0 || token >= shape_.vocabulary)
+      fail(Fault::argument, "token: expected 0 to ", shape_.vocabulary - 1, ", found ", token);
+  const int64_t count = int64_t(tokens.size());
+  if (wanted != Logits::none)
+    expect_shape("logits", logits, {wanted == Logits::all ? count : 1, shape_.vocabulary});
+  RecurrentState* const states[] = {&state};
+  // Blocks end where a tile of 16 positions does, so that the cut leaves no trace.
+  for (int64_t from = 0; from < count;) {
+    const int64_t some = std::min(count - from, block_tokens - state.position % block_tokens % 16);
+    const bool is_last = from + some == count;
+    const Logits here = wanted == Logits::last && !is_last ? Logits::none : wanted;
+    run({states, some}, tokens.subspan(size_t(from), size_t(some)), here,
+        here == Logits::all ? logits.part(0, from, some) : logits, cpu);
+    from += some;
+  }
+}
+
+void Rwkv7::step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+                 View<float> logits, const Cpu& cpu) const {
+  require(tokens.size() == states.size(), "step has one token per sequence");
+  expect_shape("logits", logits, {int64_t(tokens.size()), shape_.vocabulary});
+  run({states, 1}, tokens, Logits::all, logits, cpu);
+}
+
+}  // namespace deltasane

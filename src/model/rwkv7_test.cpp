@@ -1,0 +1,212 @@
+#include "model/rwkv7.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/random.h"
+#include "format/rwkv7_write.h"
+#include "model/log_probability.h"
+#include "model/random_rwkv7.h"
+#include "model/rwkv7_reference.h"
+#include "support/errors.h"
+#include "support/scratch.h"
+#include "tensor/closeness.h"
+
+namespace deltasane {
+namespace {
+
+constexpr Rwkv7Shape small{.layers = 3,
+                           .channels = 96,
+                           .heads = 3,
+                           .head_size = 32,
+                           .feed_forward = 200,
+                           .vocabulary = 61,
+                           .rank_w = 8,
+                           .rank_a = 12,
+                           .rank_v = 5,
+                           .rank_g = 17};
+
+std::vector<int32_t> some_tokens(int64_t count, int64_t vocabulary) {
+  Random random(5);
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(int32_t(random.below(uint64_t(vocabulary))));
+  return tokens;
+}
+
+// A random model, written to a file and opened again.
+struct OnDisk {
+  test::Scratch scratch;
+  Rwkv7Shape shape;
+  fs::path path = scratch.path() / "model.safetensors";
+
+  explicit OnDisk(Rwkv7Shape s = small, StoredType type = StoredType::f32) : shape(s) {
+    Metadata metadata;
+    if (shape.sane) metadata = {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
+    write_rwkv7_safetensors(path, RandomRwkv7(shape, 1), type, metadata);
+  }
+  Rwkv7 open(const Rwkv7Options& options = {}) const {
+    return Rwkv7(Rwkv7Checkpoint(path), options);
+  }
+};
+
+struct Run {
+  Tensor<float> logits;
+  RecurrentState state;
+};
+
+Run run_in_pieces(const Rwkv7& model, std::span<const int32_t> tokens,
+                  std::span<const int64_t> lengths, const kernel::Cpu& cpu) {
+  Run run{Tensor<float>({int64_t(tokens.size()), model.shape().vocabulary}), model.fresh_state()};
+  int64_t from = 0;
+  for (const int64_t length : lengths) {
+    model.forward(tokens.subspan(size_t(from), size_t(length)), run.state, Rwkv7::Logits::all,
+                  run.logits.view().part(0, from, length), cpu);
+    from += length;
+  }
+  return run;
+}
+
+Run run_whole(const Rwkv7& model, std::span<const int32_t> tokens, const kernel::Cpu& cpu) {
+  const int64_t all[] = {int64_t(tokens.size())};
+  return run_in_pieces(model, tokens, all, cpu);
+}
+
+void expect_the_definition(const Run& run, const Rwkv7Source& source, const Rwkv7Shape& shape,
+                           const reference::SaneStrength& sane, std::span<const int32_t> tokens) {
+  const auto truth = reference::rwkv7<double>(source, shape, sane, tokens);
+  const auto plain = reference::rwkv7<float>(source, shape, sane, tokens);
+  const Closeness logits = closeness(run.logits.span(), plain.logits, truth.logits);
+  const Closeness memory = closeness(run.state.memory.span(), plain.memory, truth.memory);
+  EXPECT_TRUE(logits.close) << "logits " << logits.explanation();
+  EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
+}
+
+TEST(Rwkv7, IsTheDefinitionWithAndWithoutSane) {
+  ThreadPool threads(2);
+  const auto tokens = some_tokens(40, small.vocabulary);
+  const OnDisk baseline;
+  const RandomRwkv7 source(small, 1);
+  expect_the_definition(run_whole(baseline.open(), tokens, {threads}), source, small, {}, tokens);
+  Rwkv7Options at_run_time;
+  at_run_time.sane_alpha = 0.5;
+  expect_the_definition(run_whole(baseline.open(at_run_time), tokens, {threads}), source, small,
+                        {0.5, 16}, tokens);
+  Rwkv7Shape with_sane = small;
+  with_sane.sane = true;
+  const OnDisk trained(with_sane);
+  const RandomRwkv7 sane_source(with_sane, 1);
+  expect_the_definition(run_whole(trained.open(), tokens, {threads}), sane_source, with_sane,
+                        {3, 16}, tokens);
+  Rwkv7Options off;
+  off.without_sane = true;
+  expect_the_definition(run_whole(trained.open(off), tokens, {threads}), sane_source, with_sane, {},
+                        tokens);
+}
+
+TEST(Rwkv7, AnyCutAgreesWithTheDefinition) {
+  ThreadPool threads(2);
+  const auto tokens = some_tokens(50, small.vocabulary);
+  const OnDisk file;
+  Rwkv7Options options;
+  options.sane_alpha = 0.5;
+  const Rwkv7 model = file.open(options);
+  const RandomRwkv7 source(small, 1);
+  const std::vector<int64_t> ones(50, 1);
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{7, 43}, {16, 33, 1}, ones})
+    expect_the_definition(run_in_pieces(model, tokens, lengths, {threads}), source, small,
+                          {0.5, 16}, tokens);
+}
+
+TEST(Rwkv7, SequencesSteppedTogetherDoNotMeet) {
+  ThreadPool threads(2);
+  const OnDisk file;
+  const Rwkv7 model = file.open();
+  const auto tokens = some_tokens(30, small.vocabulary);
+  RecurrentState alone[3], together[3];
+  Tensor<float> logits({3, small.vocabulary}), one({1, small.vocabulary});
+  for (int i = 0; i < 3; ++i) {
+    alone[i] = model.fresh_state();
+    model.forward({tokens.data() + i, size_t(3 * i + 2)}, alone[i], Rwkv7::Logits::none, {},
+                  {threads});
+    together[i] = alone[i].clone();
+  }
+  RecurrentState* const states[] = {&together[0], &together[1], &together[2]};
+  model.step({tokens.data() + 20, 3}, states, logits.view(), {threads});
+  for (int i = 0; i < 3; ++i) {
+    model.forward({tokens.data() + 20 + i, 1}, alone[i], Rwkv7::Logits::last, one.view(),
+                  {threads});
+    EXPECT_EQ(alone[i].position, together[i].position);
+    for (int64_t c = 0; c < small.vocabulary; ++c)
+      EXPECT_NEAR(one[c], logits[i * small.vocabulary + c], 1e-4 * std::abs(one[c]) + 1e-4);
+  }
+}
+
+TEST(Rwkv7, ThreadsDoNotChangeABit) {
+  const OnDisk file;
+  const Rwkv7 model = file.open();
+  const auto tokens = some_tokens(40, small.vocabulary);
+  ThreadPool one(1), three(3);
+  const Run a = run_whole(model, tokens, {one}), b = run_whole(model, tokens, {three});
+  EXPECT_EQ(std::memcmp(a.logits.data(), b.logits.data(), size_t(a.logits.elements()) * 4), 0);
+}
+
+TEST(Rwkv7, RefusesWhatIsNotItsOwn) {
+  ThreadPool threads(1);
+  const OnDisk file;
+  const Rwkv7 model = file.open();
+  RecurrentState other({1, 2, 3, 4}), fresh = model.fresh_state();
+  const int32_t good[] = {1}, bad[] = {61};
+  EXPECT_FAULT(model.forward(good, other, Rwkv7::Logits::none, {}, {threads}), Fault::argument,
+               "state: expected that of this model");
+  EXPECT_FAULT(model.forward(bad, fresh, Rwkv7::Logits::none, {}, {threads}), Fault::argument,
+               "token: expected 0 to 60, found 61");
+  Rwkv7Options both;
+  both.sane_alpha = 3, both.without_sane = true;
+  EXPECT_FAULT(file.open(both), Fault::usage, "found both");
+}
+
+// Trained by others; logits after the bytes 34 105 110 (docs of the data: within 2e-5 of the
+// largest for FP32, 1e-3 for FP16, the same argmax for the 5-bit files).
+TEST(Rwkv7, TinyModelGivesItsKnownLogits) {
+  const fs::path folder = fs::path(DELTASANE_SHARED) / "data" / "tiny-rwkv7";
+  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not here";
+  const std::string stored = read_file(folder / "expected-logits-7v0-834K.bin");
+  std::vector<float> expected(256);
+  ASSERT_EQ(stored.size(), 1024u);
+  std::memcpy(expected.data(), stored.data(), stored.size());
+  const float largest = *std::max_element(
+      expected.begin(), expected.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
+  const auto argmax = std::max_element(expected.begin(), expected.end()) - expected.begin();
+  ThreadPool threads(2);
+  const int32_t tokens[] = {34, 105, 110};
+  const std::pair<const char*, double> files[] = {
+      {"FP32", 2e-5}, {"FP16", 1e-3}, {"Q5_0", INFINITY}, {"Q5_1", INFINITY}};
+  for (const auto& [type, bound] : files) {
+    const Rwkv7 model(Rwkv7Checkpoint(folder / cat("tiny-rwkv-7v0-834K-", type, ".bin")), {});
+    RecurrentState state = model.fresh_state();
+    Tensor<float> logits({1, 256});
+    model.forward(tokens, state, Rwkv7::Logits::last, logits.view(), {threads});
+    double worst = 0, sum = 0;
+    for (int64_t i = 0; i < 256; ++i) {
+      worst = std::max(worst, std::abs(double(logits[i]) - expected[size_t(i)]));
+      sum += double(logits[i]) - expected[size_t(i)];
+    }
+    EXPECT_LE(worst / std::abs(largest), bound) << type;
+    EXPECT_EQ(std::max_element(logits.data(), logits.data() + 256) - logits.data(), argmax) << type;
+    RecordProperty(type, cat(worst / std::abs(largest)));
+    RecordProperty(cat(type, "_sum"), cat(sum));
+  }
+}
+
+TEST(LogProbability, IsLogSoftmax) {
+  const float logits[] = {1, 2, 3};
+  double sum = 0;
+  for (int32_t i = 0; i < 3; ++i) sum += std::exp(log_probability(logits, i));
+  EXPECT_NEAR(sum, 1, 1e-6);
+  EXPECT_NEAR(log_probability(logits, 2) - log_probability(logits, 0), 2, 1e-12);
+}
+
+}  // namespace
+}  // namespace deltasane
