@@ -24,8 +24,7 @@
 
 #include <cstdint>
 
-#include "base/threads.h"
-#include "kernel/isa.h"
+#include "kernel/cpu_device.h"
 #include "tensor/view.h"
 
 namespace deltasane::kernel {
@@ -64,12 +63,6 @@ struct DeltaRuleGradient {
   View<Real> dr, dw, dk, dv, da, db, dbeta;
   View<Real> dtau;  // like tau; chunks that were not neutralized get 0
   View<Real> dinitial;
-};
-
-// Where and how to compute. Results do not depend on the number of threads.
-struct Cpu {
-  ThreadPool& threads;
-  Isa isa = best_isa();
 };
 
 void delta_rule(const DeltaRule<float>& op, const Cpu& cpu);
