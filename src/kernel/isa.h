@@ -5,13 +5,24 @@
 
 namespace deltasane::kernel {
 
-enum class Isa { portable, neon, avx2, avx512 };
+enum class Isa {
+  portable,
+  neon,       // 64-bit ARM
+  neon_dot,   // and products of 8-bit numbers (dotprod)
+  neon_mm,    // and products of small 8-bit and bf16 matrices (i8mm, bf16)
+  avx2,       // and fma, f16c
+  avx512,     // f, bw, dq, vl
+  avx512_dot  // and products of 8-bit numbers (vnni)
+};
 
 // Lanes of float in one vector register.
-constexpr int lanes_of(Isa isa) { return isa == Isa::avx512 ? 16 : isa == Isa::avx2 ? 8 : 4; }
+constexpr int lanes_of(Isa isa) {
+  if (isa == Isa::avx512 || isa == Isa::avx512_dot) return 16;
+  return isa == Isa::avx2 ? 8 : 4;
+}
 
 // Vector registers a kernel may count on.
-constexpr int registers_of(Isa isa) { return isa == Isa::neon || isa == Isa::avx512 ? 32 : 16; }
+constexpr int registers_of(Isa isa) { return isa == Isa::portable || isa == Isa::avx2 ? 16 : 32; }
 
 const char* name_of(Isa isa);
 bool usable(Isa isa);  // built in, and this processor has it

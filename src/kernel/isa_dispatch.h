@@ -10,9 +10,9 @@ namespace deltasane::kernel {
 
 // Narrow to wide. Kept equal to DELTASANE_ISAS of cmake/isa.cmake by a test.
 #if defined(__x86_64__)
-inline constexpr std::array built_isas{Isa::portable, Isa::avx2, Isa::avx512};
+inline constexpr std::array built_isas{Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_dot};
 #elif defined(__aarch64__)
-inline constexpr std::array built_isas{Isa::portable, Isa::neon};
+inline constexpr std::array built_isas{Isa::portable, Isa::neon, Isa::neon_dot, Isa::neon_mm};
 #else
 inline constexpr std::array built_isas{Isa::portable};
 #endif

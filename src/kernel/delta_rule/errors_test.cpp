@@ -79,7 +79,7 @@ TEST_F(DeltaRuleErrors, ChannelsThatAreApart) {
 }
 
 TEST_F(DeltaRuleErrors, AnInstructionSetThisProcessorLacks) {
-  for (const Isa isa : {Isa::neon, Isa::avx2, Isa::avx512})
+  for (const Isa isa : {Isa::neon, Isa::neon_mm, Isa::avx2, Isa::avx512})
     if (!usable(isa)) EXPECT_FAULT(delta_rule(op, {threads, isa}), Fault::device, name_of(isa));
 }
 

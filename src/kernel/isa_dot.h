@@ -1,0 +1,128 @@
+// Sums of products of 8-bit numbers, rows side by side: for each of `width` rows, four weights
+// times four inputs are added to a 32-bit sum.
+//
+//   Dot<isa>::Inputs          32 inputs (all in -127 .. 127), loaded once and used for many rows
+//   Dot<isa>::Sums            the sums of `width` rows
+//   take<c>(sums, w, inputs)  adds the products of inputs 4c .. 4c + 3; w: (row, 4 numbers)
+//   total(sums)               as one 32-bit number per row
+//
+// For files compiled per instruction set: everything here is in an unnamed namespace.
+#pragma once
+
+#if defined(__ARM_FEATURE_DOTPROD)
+#include <arm_neon.h>
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "kernel/simd.h"
+
+namespace deltasane::kernel {
+namespace {
+
+struct PlainDot {
+  static constexpr int width = 4;
+  typedef int8_t Bytes __attribute__((vector_size(16), aligned(1), may_alias));
+  typedef int16_t Wide __attribute__((vector_size(32)));
+  typedef int32_t Pairs __attribute__((vector_size(32)));
+  using Int = Vector<4>::Int;
+  struct Halves {
+    Int low, high;
+  };
+  struct Inputs {
+    const int8_t* first;
+    explicit Inputs(const int8_t* x) : first(x) {}
+  };
+  struct Sums {
+    Pairs pairs = {};
+  };
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* w, const Inputs& x) {
+    const int8_t* four = x.first + 4 * c;
+    const int16_t a = four[0], b = four[1], m = four[2], n = four[3];
+    const Wide inputs{a, b, m, n, a, b, m, n, a, b, m, n, a, b, m, n};
+    const Wide weights = __builtin_convertvector(*reinterpret_cast<const Bytes*>(w), Wide);
+    const Pairs products = reinterpret_cast<Pairs>(weights * inputs);  // at most 128 * 127 each
+    sums.pairs += (products >> 16) + ((products << 16) >> 16);
+  }
+  [[gnu::always_inline]] static inline Int total(const Sums& sums) {
+    const Halves halves = __builtin_bit_cast(Halves, sums.pairs);
+    return __builtin_shuffle(halves.low, halves.high, Int{0, 2, 4, 6}) +
+           __builtin_shuffle(halves.low, halves.high, Int{1, 3, 5, 7});
+  }
+};
+
+template <Isa isa>
+struct Dot : PlainDot {};
+
+#if defined(__ARM_FEATURE_DOTPROD)
+struct ArmDot {
+  static constexpr int width = 4;
+  struct Inputs {
+    int8x16_t low, high;
+    explicit Inputs(const int8_t* x) : low(vld1q_s8(x)), high(vld1q_s8(x + 16)) {}
+  };
+  struct Sums {
+    int32x4_t sum = {};
+  };
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* w, const Inputs& x) {
+    sums.sum = vdotq_laneq_s32(sums.sum, vld1q_s8(w), c < 4 ? x.low : x.high, c % 4);
+  }
+  [[gnu::always_inline]] static inline Vector<4>::Int total(const Sums& sums) { return sums.sum; }
+};
+template <>
+struct Dot<Isa::neon_dot> : ArmDot {};
+template <>
+struct Dot<Isa::neon_mm> : ArmDot {};
+#endif
+
+#if defined(__AVX2__)
+struct WideInputs {
+  const int8_t* first;
+  explicit WideInputs(const int8_t* x) : first(x) {}
+  template <int c>
+  [[gnu::always_inline]] inline __m256i four() const {
+    int32_t bits;
+    __builtin_memcpy(&bits, first + 4 * c, 4);
+    return _mm256_set1_epi32(bits);
+  }
+};
+// |w| times x with w's sign: pairs are at most 2 * 128 * 127, which 16 bits hold.
+struct AvxDot {
+  static constexpr int width = 8;
+  using Inputs = WideInputs;
+  struct Sums {
+    __m256i sum = {};
+  };
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* from, const Inputs& x) {
+    const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    const __m256i pairs =
+        _mm256_maddubs_epi16(_mm256_sign_epi8(w, w), _mm256_sign_epi8(x.four<c>(), w));
+    sums.sum = _mm256_add_epi32(sums.sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  [[gnu::always_inline]] static inline Vector<8>::Int total(const Sums& sums) {
+    return reinterpret_cast<Vector<8>::Int>(sums.sum);
+  }
+};
+template <>
+struct Dot<Isa::avx2> : AvxDot {};
+template <>
+struct Dot<Isa::avx512> : AvxDot {};
+#endif
+
+#if defined(__AVX512VNNI__)
+template <>
+struct Dot<Isa::avx512_dot> : AvxDot {
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* from, const Inputs& x) {
+    const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    sums.sum =
+        _mm256_dpbusd_epi32(sums.sum, _mm256_sign_epi8(w, w), _mm256_sign_epi8(x.four<c>(), w));
+  }
+};
+#endif
+
+}  // namespace
+}  // namespace deltasane::kernel

@@ -1,0 +1,110 @@
+// Vectors of float from 16-bit numbers in memory, with the instruction for it where there is one.
+//
+// For files compiled per instruction set: everything here is in an unnamed namespace.
+#pragma once
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#elif defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#include "kernel/simd.h"
+
+namespace deltasane::kernel {
+namespace {
+
+template <int lanes>
+struct Halves;
+template <>
+struct Halves<4> {
+  typedef uint16_t Short __attribute__((vector_size(8)));
+  typedef uint16_t Loose __attribute__((vector_size(8), aligned(2), may_alias));
+  typedef uint32_t Word __attribute__((vector_size(16)));
+};
+template <>
+struct Halves<8> {
+  typedef uint16_t Short __attribute__((vector_size(16)));
+  typedef uint16_t Loose __attribute__((vector_size(16), aligned(2), may_alias));
+  typedef uint32_t Word __attribute__((vector_size(32)));
+};
+template <>
+struct Halves<16> {
+  typedef uint16_t Short __attribute__((vector_size(32)));
+  typedef uint16_t Loose __attribute__((vector_size(32), aligned(2), may_alias));
+  typedef uint32_t Word __attribute__((vector_size(64)));
+};
+
+template <int lanes>
+[[gnu::always_inline]] inline typename Halves<lanes>::Short load_short(const uint16_t* from) {
+  return *reinterpret_cast<const typename Halves<lanes>::Loose*>(from);
+}
+
+template <int lanes>
+[[gnu::always_inline]] inline typename Vector<lanes>::Vec load_bf16(const uint16_t* from) {
+  using Word = typename Halves<lanes>::Word;
+  return reinterpret_cast<typename Vector<lanes>::Vec>(
+      __builtin_convertvector(load_short<lanes>(from), Word) << 16);
+}
+
+// Without an instruction: the bits in a float's place mean the number times 2^-112, subnormals too;
+// infinities and NaN get the largest exponent.
+template <int lanes>
+[[gnu::always_inline]] inline typename Vector<lanes>::Vec load_f16_plainly(const uint16_t* from) {
+  using Vec = typename Vector<lanes>::Vec;
+  using Word = typename Halves<lanes>::Word;
+  const Word bits = __builtin_convertvector(load_short<lanes>(from), Word);
+  const Word rest = bits & 0x7fffu;
+  const Word finite = reinterpret_cast<Word>(reinterpret_cast<Vec>(rest << 13) * 0x1p112f);
+  const Word value = rest >= 0x7c00u ? (rest << 13) | 0x7f800000u : finite;
+  return reinterpret_cast<Vec>(value | (bits & 0x8000u) << 16);
+}
+
+template <int lanes>
+struct HalfInstruction {
+  static constexpr bool present = false;
+};
+#if defined(__aarch64__)
+template <>
+struct HalfInstruction<4> {
+  static constexpr bool present = true;
+  [[gnu::always_inline]] static inline Vector<4>::Vec load(const uint16_t* from) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
+  }
+};
+#elif defined(__F16C__)
+template <>
+struct HalfInstruction<4> {
+  static constexpr bool present = true;
+  [[gnu::always_inline]] static inline Vector<4>::Vec load(const uint16_t* from) {
+    return _mm_cvtph_ps(_mm_loadu_si64(from));
+  }
+};
+template <>
+struct HalfInstruction<8> {
+  static constexpr bool present = true;
+  [[gnu::always_inline]] static inline Vector<8>::Vec load(const uint16_t* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+};
+#endif
+#if defined(__AVX512F__)
+template <>
+struct HalfInstruction<16> {
+  static constexpr bool present = true;
+  [[gnu::always_inline]] static inline Vector<16>::Vec load(const uint16_t* from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+};
+#endif
+
+template <Isa isa, int lanes = lanes_of(isa)>
+[[gnu::always_inline]] inline typename Vector<lanes>::Vec load_f16(const uint16_t* from) {
+  if constexpr (isa != Isa::portable && HalfInstruction<lanes>::present)
+    return HalfInstruction<lanes>::load(from);
+  else
+    return load_f16_plainly<lanes>(from);
+}
+
+}  // namespace
+}  // namespace deltasane::kernel

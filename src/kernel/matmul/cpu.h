@@ -1,0 +1,87 @@
+// The CPU kernels of the matrix product. Plain declarations only: the cpu_*.cpp files are compiled
+// per instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/isa.h"
+#include "kernel/matmul/q8_block.h"
+#include "kernel/matmul/weight_type.h"
+
+namespace deltasane::kernel::cpu {
+
+struct Range {
+  int64_t begin, end;
+};
+
+enum class Sum { start, add };  // y = ..., y += ...
+
+// Vectors side by side, each `step` elements after the one before.
+template <class T>
+struct Lines {
+  T* first;
+  int64_t step;
+  T* at(int64_t i) const { return first + i * step; }
+};
+
+// ---- few tokens: dot products of rows as they lie (cpu_dot.cpp)
+
+// y's columns `rows` for all tokens. w: rows of `in` elements.
+template <Isa isa, WeightType type>
+void dot_rows(const void* w, Range rows, int64_t in, Lines<const float> x, int64_t tokens,
+              Lines<float> y, Sum sum);
+
+// ---- many tokens: tiles of y from packed panels of x and W (cpu_tiles.cpp, cpu_pack.cpp)
+//
+// A panel of x holds panel_tokens(isa) tokens, a panel of W panel_rows(isa) rows; each is
+// (in, token or row), as floats, what is past the end zero. Both are cut into depths of
+// tile_depth(isa) inputs, so that one panel of each stays in the first cache.
+constexpr int64_t panel_tokens(Isa isa) { return registers_of(isa) == 32 ? 8 : 4; }
+constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
+constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
+// Rows of W that are packed together, for the second cache: a multiple of every panel_rows.
+inline constexpr int64_t block_rows = 48;
+constexpr int64_t block_floats(Isa isa) { return block_rows * tile_depth(isa); }
+
+constexpr int64_t rounded_up(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+// A packed x: all panels of the first depth, then all of the next.
+constexpr int64_t packed_floats(Isa isa, int64_t tokens, int64_t in) {
+  return rounded_up(tokens, panel_tokens(isa)) * in;
+}
+
+// One panel of x into its place in `packed`.
+template <Isa isa>
+void pack_tokens(Lines<const float> x, int64_t tokens, int64_t in, int64_t panel, float* packed);
+
+struct Tiles {
+  const void* w;  // (rows, in)
+  int64_t rows, in;
+  const float* packed;  // x, of all tokens
+  int64_t tokens;
+  Lines<float> y;
+  Sum sum;
+};
+
+// y's part (tokens of `panels`, block_rows from first_row). scratch: block_floats(isa).
+template <Isa isa, WeightType type>
+void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch);
+
+// ---- q8 weights, any number of tokens (cpu_q8.cpp)
+
+// x in 8 bits: (tokens, blocks) of 32 numbers, and a scale for each.
+struct Q8Tokens {
+  int8_t* value;
+  float* scale;
+};
+
+template <Isa isa>
+void quantize_token(const float* x, int64_t in, int64_t token, Q8Tokens to);
+
+// y's columns of `groups` of 8 rows, for the tokens of a range.
+template <Isa isa>
+void q8_multiply(const Q8Block* w, Range groups, int64_t rows, int64_t in, Q8Tokens x, Range tokens,
+                 Lines<float> y, Sum sum);
+
+}  // namespace deltasane::kernel::cpu

@@ -1,0 +1,29 @@
+// Products with weight matrices.
+//
+//     y = x W'        W (out, in), as in the official *.weight tensors
+//
+// x (tokens, in) and y (tokens, out) hold each token's numbers side by side and do not overlap.
+// Sums are float. f32, f16 and bf16 weights are multiplied with x as it is. For q8 weights, x is
+// rounded to 8 bits as well, per token and 32 inputs: scale = max|x| / 127, so each x is off by at
+// most scale / 2, and the products are exact integers until they are scaled.
+//
+// A token's result does not depend on the number of threads. It may differ in the last bits between
+// few and many tokens (matmul_few_tokens), because the sums are ordered differently.
+// reference.cpp is the definition; everything else in this folder is a faster way to compute it.
+#pragma once
+
+#include "kernel/cpu_device.h"
+#include "kernel/matmul/weights.h"
+#include "tensor/view.h"
+
+namespace deltasane::kernel {
+
+enum class Store { overwrite, add };  // y = ..., y += ...
+
+void matmul(const Weights& w, View<const float> x, View<float> y, const Cpu& cpu,
+            Store store = Store::overwrite);
+
+// Up to this many tokens, the weights are read once and in place; above, in packed panels.
+inline constexpr int64_t matmul_few_tokens = 12;
+
+}  // namespace deltasane::kernel

@@ -1,0 +1,169 @@
+#include "kernel/matmul/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/half.h"
+#include "kernel/isa_dispatch.h"
+#include "kernel/matmul/check.h"
+#include "kernel/matmul/reference.h"
+#include "tensor/closeness.h"
+
+namespace deltasane::kernel {
+namespace {
+
+std::vector<Isa> usable_isas() {
+  std::vector<Isa> isas;
+  for (const Isa isa : built_isas)
+    if (usable(isa)) isas.push_back(isa);
+  return isas;
+}
+
+class Matmul : public testing::TestWithParam<WeightType> {};
+
+TEST_P(Matmul, IsAsCloseToTheTruthAsPlainArithmetic) {
+  ThreadPool threads(3);
+  const std::vector<Isa> isas = usable_isas();
+  uint64_t seed = 1;
+  for (const MatmulShape& shape : matmul_cases(GetParam()))
+    for (const std::string& wrong : check_matmul(shape, seed++, threads, isas))
+      ADD_FAILURE() << wrong;
+}
+
+TEST_P(Matmul, DoesNotDependOnTheNumberOfThreads) {
+  for (const int64_t tokens : {1, 5, 12, 13, 200}) {
+    const MatmulProblem problem({GetParam(), tokens, 331, 600}, 5);
+    std::vector<Tensor<float>> results;
+    for (const int count : {1, 2, 3, 8}) {
+      ThreadPool threads(count);
+      results.push_back(problem.y.clone());
+      matmul(problem.weights, problem.x.view(), results.back().view(), {threads});
+    }
+    for (const Tensor<float>& y : results)
+      EXPECT_EQ(std::memcmp(y.data(), results[0].data(), size_t(y.elements()) * 4), 0) << tokens;
+  }
+}
+
+// Which tokens are computed together changes nothing, on either side of matmul_few_tokens.
+TEST_P(Matmul, ATokenDoesNotDependOnTheOthers) {
+  ThreadPool threads(2);
+  const int64_t many = 2 * matmul_few_tokens;
+  const MatmulProblem problem({GetParam(), many, 75, 300}, 6);
+  for (const Isa isa : usable_isas()) {
+    const auto result = [&](int64_t first, int64_t count) {
+      Tensor<float> y({count, 75});
+      matmul(problem.weights, problem.x.view().part(0, first, count), y.view(), {threads, isa});
+      return y;
+    };
+    const Tensor<float> few = result(0, matmul_few_tokens), all = result(0, many);
+    for (int64_t t = 0; t < matmul_few_tokens; ++t)
+      for (const int64_t count : {1, 2, 3, 6})
+        if (t + count <= matmul_few_tokens) {
+          EXPECT_EQ(std::memcmp(result(t, count).data(), few.data() + t * 75, 75 * 4), 0)
+              << name_of(isa) << " token " << t << " of " << count;
+        }
+    const Tensor<float> part = result(3, many - 5);
+    EXPECT_EQ(std::memcmp(part.data(), all.data() + 3 * 75, size_t(many - 5) * 75 * 4), 0);
+  }
+}
+
+TEST_P(Matmul, WritesOnlyItsPartOfY) {
+  ThreadPool threads(2);
+  for (const Isa isa : usable_isas())
+    for (const int64_t tokens : {1, 3, 21}) {
+      const MatmulProblem problem({GetParam(), tokens, 29, 70}, 7);
+      Tensor<float> whole({tokens + 2, 40});
+      whole.fill(7.0f);
+      const View<float> y = whole.view().part(0, 1, tokens).part(1, 5, 29);
+      matmul(problem.weights, problem.x.view(), y, {threads, isa});
+      Tensor<float> packed({tokens, 29});
+      matmul(problem.weights, problem.x.view(), packed.view(), {threads, isa});
+      for (int64_t t = 0; t < tokens + 2; ++t)
+        for (int64_t o = 0; o < 40; ++o) {
+          const bool inside = t >= 1 && t <= tokens && o >= 5 && o < 34;
+          EXPECT_EQ(whole.view()(t, o), inside ? packed.view()(t - 1, o - 5) : 7.0f);
+        }
+    }
+}
+
+TEST_P(Matmul, LongRowsAndManyPasses) {
+  ThreadPool threads(2);
+  const Isa best[] = {best_isa()};
+  for (const MatmulShape& shape :
+       {MatmulShape{GetParam(), 2, 9, 5000}, {GetParam(), 1100, 7, 40}, {GetParam(), 33, 3, 5000}})
+    for (const std::string& wrong : check_matmul(shape, 9, threads, best)) ADD_FAILURE() << wrong;
+}
+
+TEST_P(Matmul, ANanGoesToItsTokenOnly) {
+  ThreadPool threads(2);
+  for (const Isa isa : usable_isas())
+    for (const int64_t tokens : {2, 30}) {
+      MatmulProblem problem({GetParam(), tokens, 20, 70}, 8);
+      problem.x.view()(1, 69) = std::numeric_limits<float>::quiet_NaN();
+      matmul(problem.weights, problem.x.view(), problem.y.view(), {threads, isa});
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t o = 0; o < 20; ++o)
+          EXPECT_EQ(std::isnan(problem.y.view()(t, o)), t == 1) << name_of(isa) << " " << t;
+    }
+}
+
+TEST_P(Matmul, NoTokensAreNoWork) {
+  ThreadPool threads(1);
+  const MatmulProblem problem({GetParam(), 1, 5, 5}, 8);
+  matmul(problem.weights, View<const float>(nullptr, {0, 5}), View<float>(nullptr, {0, 5}),
+         {threads});
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Matmul,
+                         testing::Values(WeightType::f32, WeightType::f16, WeightType::bf16,
+                                         WeightType::q8),
+                         [](const auto& type) { return name_of(type.param); });
+
+// Rows of a mapped file may start at any element.
+TEST(MatmulInPlace, RowsOfAnyAlignment) {
+  ThreadPool threads(2);
+  for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::bf16})
+    for (const Isa isa : usable_isas())
+      for (const int64_t tokens : {1, 9, 20}) {
+        const MatmulProblem problem({type, tokens, 29, 45}, 11);
+        Tensor<float> aligned({tokens, 29}), shifted({tokens, 29});
+        matmul(problem.weights, problem.x.view(), aligned.view(), {threads, isa});
+        Buffer memory(problem.weights.bytes() + 64);
+        for (const int64_t shift : {element_bytes(type), 3 * element_bytes(type)}) {
+          std::memcpy(memory.data() + shift, problem.weights.rows(), problem.weights.bytes());
+          const Weights view = Weights::view(type, memory.data() + shift, 29, 45);
+          matmul(view, problem.x.view(), shifted.view(), {threads, isa});
+          EXPECT_EQ(std::memcmp(aligned.data(), shifted.data(), size_t(tokens) * 29 * 4), 0);
+        }
+      }
+}
+
+// Small integers have exact sums: every type, instruction set and path gives the same numbers.
+TEST(MatmulOfIntegers, IsExact) {
+  ThreadPool threads(2);
+  constexpr int64_t out = 53, in = 160;
+  std::vector<float> rows(size_t(out * in));
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = float(int(i * 7919 % 255) - 127);
+  for (int64_t block = 0; block < out * in; block += 32) rows[size_t(block)] = 127;  // scale 1
+  for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::q8})
+    for (const Isa isa : usable_isas())
+      for (const int64_t tokens : {1, 4, 40}) {
+        Tensor<float> x({tokens, in}), y({tokens, out});
+        for (int64_t i = 0; i < x.elements(); ++i) x[i] = float(i * 104729 % 255 - 127);
+        for (int64_t i = 0; i < x.elements(); i += 32) x[i] = -127;
+        matmul(Weights::copied(type, rows, out, in), x.view(), y.view(), {threads, isa});
+        for (int64_t t = 0; t < tokens; ++t)
+          for (int64_t o = 0; o < out; ++o) {
+            int64_t sum = 0;
+            for (int64_t i = 0; i < in; ++i)
+              sum += int64_t(x.view()(t, i)) * int64_t(rows[size_t(o * in + i)]);
+            ASSERT_EQ(y.view()(t, o), float(sum)) << name_of(type) << " " << name_of(isa);
+          }
+      }
+}
+
+}  // namespace
+}  // namespace deltasane::kernel

@@ -1,0 +1,55 @@
+// Panels: rows of a matrix turned, so that each input's numbers of all rows lie side by side.
+// For files compiled per instruction set.
+#pragma once
+
+#include "kernel/matmul/cpu.h"
+#include "kernel/matmul/stored.h"
+
+namespace deltasane::kernel {
+namespace {
+
+typedef Vector<4>::Vec Four;
+
+[[gnu::always_inline]] inline void turn(Four (&m)[4]) {
+  typedef Vector<4>::Int Index;
+  const Four a = __builtin_shuffle(m[0], m[1], Index{0, 4, 1, 5});
+  const Four b = __builtin_shuffle(m[0], m[1], Index{2, 6, 3, 7});
+  const Four c = __builtin_shuffle(m[2], m[3], Index{0, 4, 1, 5});
+  const Four d = __builtin_shuffle(m[2], m[3], Index{2, 6, 3, 7});
+  m[0] = __builtin_shuffle(a, c, Index{0, 1, 4, 5});
+  m[1] = __builtin_shuffle(a, c, Index{2, 3, 6, 7});
+  m[2] = __builtin_shuffle(b, d, Index{0, 1, 4, 5});
+  m[3] = __builtin_shuffle(b, d, Index{2, 3, 6, 7});
+}
+
+// `width` rows (a multiple of 4), of which `count` are there, of `depth` inputs: panel (depth,
+// width).
+template <Isa isa, WeightType type, int width>
+void pack_panel(const Element<type>* from, int64_t step, int64_t count, int64_t depth,
+                float* panel) {
+  for (int first = 0; first < width; first += 4) {
+    const Element<type>* row[4];
+    const Element<type> nothing[4] = {};
+    int64_t advance[4];
+    for (int i = 0; i < 4; ++i) {
+      const bool there = first + i < count;
+      row[i] = there ? from + (first + i) * step : nothing;
+      advance[i] = there ? 1 : 0;
+    }
+    int64_t k = 0;
+    for (; k + 4 <= depth; k += 4) {
+      Four m[4];
+      for (int i = 0; i < 4; ++i) m[i] = load_stored<isa, type, 4>(row[i] + k * advance[i]);
+      turn(m);
+      for (int i = 0; i < 4; ++i) Simd<4>::store(panel + (k + i) * width + first, m[i]);
+    }
+    for (; k < depth; ++k)
+      for (int i = 0; i < 4; ++i) {
+        const Element<type> alone[4] = {row[i][k * advance[i]]};
+        panel[k * width + first + i] = load_stored<isa, type, 4>(alone)[0];
+      }
+  }
+}
+
+}  // namespace
+}  // namespace deltasane::kernel

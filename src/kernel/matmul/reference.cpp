@@ -1,0 +1,43 @@
+#include "kernel/matmul/reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace deltasane::kernel::reference {
+
+template <class Real>
+std::vector<Real> q8_rounded(View<const float> x) {
+  const int64_t tokens = x.shape[0], in = x.shape[1];
+  std::vector<Real> rounded(size_t(tokens * in));
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t begin = 0; begin < in; begin += q8_columns) {
+      const int64_t end = std::min(in, begin + q8_columns);
+      float largest = 0;
+      for (int64_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(x(t, i)));
+      const float scale = largest / 127.0f, inverse = largest > 0 ? 127.0f / largest : 0.0f;
+      for (int64_t i = begin; i < end; ++i)
+        rounded[size_t(t * in + i)] = Real(std::round(x(t, i) * inverse)) * Real(scale);
+    }
+  return rounded;
+}
+
+template <class Real>
+void matmul(const Weights& w, View<const float> x, View<Real> y, Store store) {
+  std::vector<Real> rounded;
+  if (w.type() == WeightType::q8) rounded = q8_rounded<Real>(x);
+  for (int64_t t = 0; t < x.shape[0]; ++t)
+    for (int64_t o = 0; o < w.out(); ++o) {
+      Real sum = 0;
+      for (int64_t i = 0; i < w.in(); ++i)
+        sum +=
+            Real(w.at(o, i)) * (rounded.empty() ? Real(x(t, i)) : rounded[size_t(t * w.in() + i)]);
+      y(t, o) = store == Store::add ? y(t, o) + sum : sum;
+    }
+}
+
+template std::vector<float> q8_rounded(View<const float>);
+template std::vector<double> q8_rounded(View<const float>);
+template void matmul(const Weights&, View<const float>, View<float>, Store);
+template void matmul(const Weights&, View<const float>, View<double>, Store);
+
+}  // namespace deltasane::kernel::reference

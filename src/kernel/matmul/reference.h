@@ -1,0 +1,19 @@
+// The definition of the matrix product, in float or double.
+#pragma once
+
+#include <vector>
+
+#include "kernel/matmul/matmul.h"
+
+namespace deltasane::kernel::reference {
+
+// What q8 weights are multiplied with: x (tokens, in) rounded to 8 bits per token and 32 inputs, as
+// matmul.h says. The rounding is done in float, whatever Real is, so that it is the same
+// everywhere.
+template <class Real>
+std::vector<Real> q8_rounded(View<const float> x);
+
+template <class Real>
+void matmul(const Weights& w, View<const float> x, View<Real> y, Store store = Store::overwrite);
+
+}  // namespace deltasane::kernel::reference

@@ -1,0 +1,190 @@
+#include "kernel/matmul/weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/half.h"
+
+namespace deltasane::kernel {
+namespace {
+
+// The smallest f16 number that is at least `least`.
+f16 rounded_up(float least) {
+  f16 scale(least);
+  if (float(scale) < least) ++scale.bits;
+  return scale;
+}
+
+// 32 columns of one row, those past the end zero.
+void quantize(std::span<const float> row, Q8Block& to, int in_group, int64_t row_number,
+              int64_t column) {
+  float largest = 0;
+  for (const float w : row) {
+    if (!std::isfinite(w))
+      fail(Fault::argument, "q8 weights: expected finite numbers, found ", w, " in row ",
+           row_number);
+    largest = std::max(largest, std::abs(w));
+  }
+  const f16 scale = rounded_up(largest / 127.0f);
+  if (!std::isfinite(float(scale)))
+    fail(Fault::argument, "q8 weights: expected at most 127 * 65504, found ", largest, " in row ",
+         row_number, " from column ", column);
+  to.scale[in_group] = scale.bits;
+  for (size_t i = 0; i < row.size(); ++i)
+    to.value[i / 4][in_group][i % 4] =
+        largest > 0 ? int8_t(std::lround(row[i] / float(scale))) : int8_t{0};
+}
+
+template <class RowOf>
+void quantize_all(const RowOf& row_of, Q8Block* to, int64_t out, int64_t in) {
+  const int64_t blocks = q8_blocks(in);
+  for (int64_t r = 0; r < out; ++r) {
+    const std::span<const float> row = row_of(r);
+    for (int64_t b = 0; b < blocks; ++b) {
+      const int64_t begin = b * q8_columns;
+      quantize(row.subspan(size_t(begin), size_t(std::min<int64_t>(q8_columns, in - begin))),
+               to[r / q8_rows * blocks + b], int(r % q8_rows), r, begin);
+    }
+  }
+}
+
+void expect_count(std::string_view what, uint64_t found, int64_t out, int64_t in,
+                  uint64_t expected) {
+  if (found != expected)
+    fail(Fault::argument, what, ": expected ", expected, " for a matrix (", out, ", ", in,
+         "), found ", found);
+}
+
+float element(WeightType type, const std::byte* from) {
+  if (type == WeightType::f32) {
+    float value;
+    std::memcpy(&value, from, 4);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, from, 2);
+  return type == WeightType::f16 ? float(f16::from_bits(bits)) : float(bf16::from_bits(bits));
+}
+
+}  // namespace
+
+const char* name_of(WeightType type) {
+  switch (type) {
+    case WeightType::f32:
+      return "f32";
+    case WeightType::f16:
+      return "f16";
+    case WeightType::bf16:
+      return "bf16";
+    case WeightType::q8:
+      return "q8";
+  }
+  return "unknown";
+}
+
+Weights::Weights(WeightType type, int64_t out, int64_t in) : type_(type), out_(out), in_(in) {
+  if (out < 1 || in < 1)
+    fail(Fault::argument, "weights: expected (out, in) of at least 1 each, found (", out, ", ", in,
+         ")");
+  checked_multiply(checked_multiply(uint64_t(out), uint64_t(in), "weights"), 16, "weights");
+}
+
+void Weights::own(uint64_t bytes) {
+  owned_ = Buffer(bytes);
+  std::memset(owned_.data(), 0, bytes);
+  rows_ = owned_.data();
+}
+
+uint64_t Weights::bytes() const {
+  if (type_ == WeightType::q8) return uint64_t(q8_groups(out_) * q8_blocks(in_)) * sizeof(Q8Block);
+  return uint64_t(out_ * in_ * element_bytes(type_));
+}
+
+const Q8Block* Weights::blocks() const {
+  require(type_ == WeightType::q8, "only q8 weights have blocks");
+  return reinterpret_cast<const Q8Block*>(rows_);
+}
+
+float Weights::at(int64_t row, int64_t column) const {
+  if (type_ != WeightType::q8)
+    return element(type_, rows_ + (row * in_ + column) * element_bytes(type_));
+  const Q8Block& block = blocks()[row / q8_rows * q8_blocks(in_) + column / q8_columns];
+  const int64_t i = column % q8_columns, r = row % q8_rows;
+  return float(f16::from_bits(block.scale[r])) * float(block.value[i / 4][r][i % 4]);
+}
+
+Weights Weights::view(WeightType type, const void* rows, int64_t out, int64_t in) {
+  Weights weights(type, out, in);
+  if (type == WeightType::q8)
+    fail(Fault::argument, "weights: expected f32, f16 or bf16 to look at in place, found q8");
+  if (!rows || reinterpret_cast<uintptr_t>(rows) % uintptr_t(element_bytes(type)) != 0)
+    fail(Fault::argument, "weights: expected ", name_of(type), " rows aligned to ",
+         element_bytes(type), " bytes, found ", rows ? "others" : "no memory");
+  weights.rows_ = static_cast<const std::byte*>(rows);
+  return weights;
+}
+
+Weights Weights::copied(WeightType type, std::span<const float> rows, int64_t out, int64_t in) {
+  if (type == WeightType::q8) return quantized(rows, out, in);
+  Weights weights(type, out, in);
+  expect_count("weights", rows.size(), out, in, uint64_t(out * in));
+  weights.own(weights.bytes());
+  std::byte* to = weights.owned_.data();
+  for (const float w : rows) {
+    const uint16_t bits = type == WeightType::f16 ? f16(w).bits : bf16(w).bits;
+    std::memcpy(to, type == WeightType::f32 ? static_cast<const void*>(&w) : &bits,
+                size_t(element_bytes(type)));
+    to += element_bytes(type);
+  }
+  return weights;
+}
+
+Weights Weights::quantized(std::span<const float> rows, int64_t out, int64_t in) {
+  Weights weights(WeightType::q8, out, in);
+  expect_count("weights", rows.size(), out, in, uint64_t(out * in));
+  weights.own(weights.bytes());
+  quantize_all([&](int64_t r) { return rows.subspan(size_t(r * in), size_t(in)); },
+               reinterpret_cast<Q8Block*>(weights.owned_.data()), out, in);
+  return weights;
+}
+
+Weights Weights::quantized(const Weights& floats) {
+  Weights weights(WeightType::q8, floats.out_, floats.in_);
+  if (floats.type_ == WeightType::q8)
+    fail(Fault::argument, "weights: expected f32, f16 or bf16 to quantize, found q8");
+  weights.own(weights.bytes());
+  std::vector<float> row(size_t(floats.in_));
+  quantize_all(
+      [&](int64_t r) {
+        for (int64_t i = 0; i < floats.in_; ++i) row[size_t(i)] = floats.at(r, i);
+        return std::span<const float>(row);
+      },
+      reinterpret_cast<Q8Block*>(weights.owned_.data()), floats.out_, floats.in_);
+  return weights;
+}
+
+Weights Weights::from_q8_0(std::span<const std::byte> blocks, int64_t out, int64_t in) {
+  Weights weights(WeightType::q8, out, in);
+  if (in % q8_columns != 0)
+    fail(Fault::argument, "Q8_0 weights: expected rows of a multiple of 32, found ", in);
+  constexpr int64_t block_bytes = 2 + q8_columns;
+  const int64_t row_blocks = in / q8_columns;
+  expect_count("Q8_0 bytes", blocks.size(), out, in, uint64_t(out * row_blocks * block_bytes));
+  weights.own(weights.bytes());
+  auto* to = reinterpret_cast<Q8Block*>(weights.owned_.data());
+  for (int64_t r = 0; r < out; ++r)
+    for (int64_t b = 0; b < row_blocks; ++b) {
+      const std::byte* from = blocks.data() + (r * row_blocks + b) * block_bytes;
+      Q8Block& block = to[r / q8_rows * row_blocks + b];
+      const int64_t in_group = r % q8_rows;
+      std::memcpy(&block.scale[in_group], from, 2);
+      for (int64_t i = 0; i < q8_columns / 4; ++i)
+        std::memcpy(block.value[i][in_group], from + 2 + 4 * i, 4);
+    }
+  return weights;
+}
+
+}  // namespace deltasane::kernel

@@ -1,0 +1,52 @@
+// A weight matrix (out, in) in the form the matrix products read it.
+//
+//   f32 f16 bf16   rows side by side, in place: a view of a mapped file, or an owned copy
+//   q8             8-bit numbers with one scale per 32 inputs (Q8Block below), always owned
+//
+// A q8 weight is scale * value. From floats: scale is the smallest f16 number that is at least
+// max|w| / 127 of its 32, value = w / scale rounded to nearest; so each weight is off by at most
+// scale / 2. From GGUF's Q8_0 blocks nothing is rounded again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernel/matmul/q8_block.h"
+#include "kernel/matmul/weight_type.h"
+#include "tensor/buffer.h"
+
+namespace deltasane::kernel {
+
+class Weights {
+ public:
+  // rows: out x in elements of f32, f16 or bf16, aligned to one element; they must outlive this.
+  static Weights view(WeightType type, const void* rows, int64_t out, int64_t in);
+  // f32, f16 and bf16 by rounding to nearest, ties to even; or q8 as above.
+  static Weights copied(WeightType type, std::span<const float> rows, int64_t out, int64_t in);
+  static Weights quantized(std::span<const float> rows, int64_t out, int64_t in);
+  static Weights quantized(const Weights& floats);  // f32, f16 or bf16, without a copy in between
+  // GGUF's Q8_0: blocks of one f16 scale and 32 values, 34 bytes, row by row; in is a multiple
+  // of 32.
+  static Weights from_q8_0(std::span<const std::byte> blocks, int64_t out, int64_t in);
+
+  WeightType type() const { return type_; }
+  int64_t out() const { return out_; }
+  int64_t in() const { return in_; }
+  uint64_t bytes() const;  // of the matrix as it is held, owned or not
+  float at(int64_t row, int64_t column) const;
+
+  const std::byte* rows() const { return rows_; }  // f32, f16, bf16
+  const Q8Block* blocks() const;                   // q8: (groups of 8 rows, blocks of 32 columns)
+
+ private:
+  Weights(WeightType type, int64_t out, int64_t in);
+  void own(uint64_t bytes);
+
+  WeightType type_;
+  int64_t out_, in_;
+  const std::byte* rows_ = nullptr;
+  Buffer owned_;
+};
+
+}  // namespace deltasane::kernel
