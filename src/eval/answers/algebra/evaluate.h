@@ -1,0 +1,68 @@
+// The numerical value of an expression at a point.
+//
+// A point gives every symbol a number that depends only on the symbol's name and the number of the
+// trial. Real symbols get real numbers of either sign, others complex numbers. An unknown function
+// is some fixed function of its name and arguments, so f(x) equals f(x) and nothing else.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "eval/answers/algebra/real.h"
+#include "eval/answers/tree.h"
+
+namespace deltasane::answers {
+
+struct Value {
+  int rows = 0, columns = 0;  // 0 x 0: a number
+  std::vector<Complex> cells;
+  Value() = default;
+  Value(Complex number) { cells.push_back(std::move(number)); }
+  Value(int rows_, int columns_)
+      : rows(rows_), columns(columns_), cells(size_t(rows_ * columns_)) {}
+  bool is_number() const { return rows == 0; }
+  Complex& at(int row, int column) { return cells[size_t(row * columns + column)]; }
+  const Complex& at(int row, int column) const { return cells[size_t(row * columns + column)]; }
+};
+Value unknown_value();
+bool nearly_equal(const Value& a, const Value& b);
+bool is_known(const Value& value);
+
+class Evaluator {
+ public:
+  explicit Evaluator(int trial) : trial_(trial) {}
+
+  void assign(const std::string& symbol, Complex value) { assigned_[symbol] = std::move(value); }
+  Value operator()(const Node& node);
+
+ private:
+  Value unsigned_value(const Node& node);
+  Value sum(const Node& node);
+  Value product(const Node& node);
+  Value raised(const Node& node);
+  Value applied(const Node& node);
+  Value of_matrix(const std::string& name, const Value& matrix);
+  Value finite_series(const Node& node);
+  Value some_function(const std::string& name, const std::vector<Tree>& parts);
+  Complex symbol(const Node& node);
+
+  int trial_;
+  int budget_ = 20000;
+  std::map<std::string, Complex> assigned_;
+};
+
+Complex evaluate_constant(const Node& node);  // unknown for matrices
+
+using Symbols = std::set<std::string>;
+Symbols free_symbols(const Node& node);
+bool is_constant(const Node& node);  // no symbols and no unknown functions
+
+// Matrix products, inverses and determinants: matrices.cpp
+Value multiply(const Value& a, const Value& b);
+Value inverse(const Value& matrix);
+Complex determinant(Value matrix);
+int rank(Value matrix);
+
+}  // namespace deltasane::answers
