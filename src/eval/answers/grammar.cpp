@@ -200,7 +200,7 @@ Tree Grammar::read(std::string_view source) {
     tree = is_number_with_commas(source) ? number_with_commas(source) : set_or_tuple(*tree);
   if (!tree) tree = whole(set_relation(0));
   if (!tree || budget_ <= 0 || tree->kind == Kind::invalid) return nullptr;
-  return tree;
+  return settled(tree);
 }
 
 Tree parse_within(std::string_view latex, int depth) {

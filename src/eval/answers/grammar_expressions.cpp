@@ -36,7 +36,7 @@ Tree beside(const Tree& left, const Tree& right) {
   if (left->kind == Kind::nothing || left->kind == Kind::invalid) return left;
   if (right->kind == Kind::nothing || right->kind == Kind::invalid) return invalid_tree();
   if (is_integer(*left) && is_positive_rational(*right)) return make(Kind::mixed, {left, right});
-  return multiply_flat(left, right);
+  return multiply_loosely(left, right);
 }
 
 }  // namespace

@@ -121,10 +121,47 @@ Tree flatten(Kind kind, const Tree& a, const Tree& b) {
 }  // namespace
 
 Tree add_flat(const Tree& a, const Tree& b) { return flatten(Kind::add, a, b); }
-Tree multiply_flat(const Tree& a, const Tree& b) { return flatten(Kind::multiply, a, b); }
+Tree multiply_flat(const Tree& a, const Tree& b) {
+  return a->loose || b->loose ? multiply_loosely(a, b) : flatten(Kind::multiply, a, b);
+}
+
+Tree multiply_loosely(const Tree& a, const Tree& b) {
+  Node node;
+  node.kind = Kind::multiply;
+  node.loose = true;
+  node.parts = {a, b};
+  return make(std::move(node));
+}
+
+Tree settled(const Tree& tree) {
+  if (tree->parts.empty()) return tree;
+  Node node = *tree;
+  node.size = node.depth = 1;
+  node.loose = false;
+  node.parts.clear();
+  // A chain of loose products hangs on its last factor.
+  const Node* here = tree.get();
+  for (; here->loose && here->parts[1]->loose; here = here->parts[1].get()) {
+    const Tree part = settled(here->parts[0]);
+    if (part->kind == Kind::multiply)
+      node.parts.insert(node.parts.end(), part->parts.begin(), part->parts.end());
+    else
+      node.parts.push_back(part);
+  }
+  for (const Tree& child : here->parts) {
+    const Tree part = settled(child);
+    if (here->loose && part->kind == Kind::multiply)
+      node.parts.insert(node.parts.end(), part->parts.begin(), part->parts.end());
+    else
+      node.parts.push_back(part);
+  }
+  return make(std::move(node));
+}
 
 Tree divide(const Tree& a, const Tree& b) {
   if (is_integer(*a) && is_integer(*b)) return make_rational(a, b);
+  if (b->kind == Kind::matrix && size_t(b->rows * b->rows) != b->parts.size())
+    return invalid_tree();
   return make(Kind::multiply, {a, make(Kind::power, {b, make_integer("1", true)})});
 }
 

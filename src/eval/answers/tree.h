@@ -49,6 +49,7 @@ struct Node {
   bool real = true;
   bool left_open = false, right_open = false;
   bool is_matrix = false;  // this node or one of its operands is a matrix
+  bool loose = false;      // multiply: factors that are products are still to be spliced in
   int rows = 0;
   int size = 1;   // nodes in this tree, counted with repetition
   int depth = 1;  // longest way down
@@ -72,6 +73,8 @@ Tree negate(const Tree& tree);                // numbers change sign, the rest g
 Tree add_flat(const Tree& a, const Tree& b);  // one sum, not a sum of sums
 Tree multiply_flat(const Tree& a, const Tree& b);
 Tree divide(const Tree& a, const Tree& b);
+Tree multiply_loosely(const Tree& a, const Tree& b);  // to be settled later, at less cost
+Tree settled(const Tree& tree);
 
 bool is_number(const Node& node);  // integer, decimal, fraction, mixed, infinity
 bool is_integer(const Node& node);

@@ -82,6 +82,7 @@ Value Evaluator::unsigned_value(const Node& node) {
       return some_function(node.text, node.parts);
     case Kind::subscripted:
       if (node.text == "sum" || node.text == "product") return finite_series(node);
+      if (node.text == "derivative") return derivative(node);
       return some_function("\\" + node.text, node.parts);
     case Kind::matrix: {
       Value matrix(node.rows, int(node.parts.size()) / std::max(node.rows, 1));
@@ -119,19 +120,26 @@ Value Evaluator::product(const Node& node) {
   return total;
 }
 
+// Powers of matrices are left as they are written.
 Value Evaluator::raised(const Node& node) {
   const Value base = (*this)(*node.parts[0]), exponent = (*this)(*node.parts[1]);
-  if (!exponent.is_number()) return unknown_value();
-  if (base.is_number()) return power(base.cells[0], exponent.cells[0]);
-  const Complex& n = exponent.cells[0];
-  if (!n.is_real() || !n.re.is_integer() || n.re.exponent() > 7) return unknown_value();
-  long count = mpfr_get_si(n.re.raw(), MPFR_RNDN);
-  Value factor = count < 0 ? inverse(base) : base;
-  if (count < 0) count = -count;
-  if (count == 0 || base.rows != base.columns) return unknown_value();
-  Value total = factor;
-  for (long i = 1; i < count; ++i) total = multiply(total, factor);
-  return total;
+  if (!base.is_number() || !exponent.is_number()) return unknown_value();
+  return power(base.cells[0], exponent.cells[0]);
+}
+
+// The slope between two points so close that the error is lost in the rounding.
+Value Evaluator::derivative(const Node& node) {
+  const Node& variable = *node.parts[1];
+  if (variable.kind != Kind::symbol) return unknown_value();
+  const Complex here = symbol(variable), step = power(2.0, -80.0);
+  const auto before = assigned_;
+  assign(variable.text, here + step);
+  const Value above = (*this)(*node.parts[0]);
+  assign(variable.text, here - step);
+  const Value below = (*this)(*node.parts[0]);
+  assigned_ = before;
+  if (!above.is_number() || !below.is_number()) return unknown_value();
+  return (above.cells[0] - below.cells[0]) / (step + step);
 }
 
 Value Evaluator::of_matrix(const std::string& name, const Value& matrix) {

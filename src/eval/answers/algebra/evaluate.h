@@ -42,6 +42,7 @@ class Evaluator {
   Value sum(const Node& node);
   Value product(const Node& node);
   Value raised(const Node& node);
+  Value derivative(const Node& node);
   Value applied(const Node& node);
   Value of_matrix(const std::string& name, const Value& matrix);
   Value finite_series(const Node& node);
@@ -59,9 +60,8 @@ using Symbols = std::set<std::string>;
 Symbols free_symbols(const Node& node);
 bool is_constant(const Node& node);  // no symbols and no unknown functions
 
-// Matrix products, inverses and determinants: matrices.cpp
+// Matrix products and determinants: matrices.cpp
 Value multiply(const Value& a, const Value& b);
-Value inverse(const Value& matrix);
 Complex determinant(Value matrix);
 int rank(Value matrix);
 

@@ -94,11 +94,11 @@ bool Judge::same(Tree gold, Tree prediction, bool outermost) {
     gold = last_relation(*gold).parts[1];
 
   if (is_relation(*gold) && is_set(*prediction)) {
-    const auto solutions = solution_pieces(*gold), pieces = real_pieces(*prediction);
+    const auto solutions = solution_pieces(gold), pieces = real_pieces(*prediction);
     if (solutions && pieces) return same_pieces(*solutions, *pieces);
   }
   if (outermost && options_.relation_for_set && is_relation(*prediction) && is_set(*gold)) {
-    const auto solutions = solution_pieces(*prediction), pieces = real_pieces(*gold);
+    const auto solutions = solution_pieces(prediction), pieces = real_pieces(*gold);
     if (solutions && pieces) return same_pieces(*solutions, *pieces);
   }
   if (is_undefined(*gold)) return false;

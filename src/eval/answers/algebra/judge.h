@@ -48,7 +48,7 @@ bool equal_everywhere(const Node& a, const Node& b);  // at random points, to ma
 // Intervals whose ends are in the wrong order are tuples, and other such special cases.
 Tree resolve_intervals(const Tree& tree);
 std::optional<Pieces> real_pieces(const Node& set);
-std::optional<Pieces> solution_pieces(const Node& relation);
+std::optional<Pieces> solution_pieces(const Tree& relation);
 bool same_pieces(const Pieces& a, const Pieces& b);
 std::optional<Real> real_value(const Node& constant);  // may be infinite
 

@@ -12,7 +12,7 @@ struct Eliminated {
   int rank = 0;
 };
 
-Eliminated eliminate(Value& matrix, Value* companion) {
+Eliminated eliminate(Value& matrix) {
   Eliminated result;
   for (int column = 0; column < matrix.columns && result.rank < matrix.rows; ++column) {
     int pivot = result.rank;
@@ -22,25 +22,17 @@ Eliminated eliminate(Value& matrix, Value* companion) {
       result.determinant = 0.0;
       continue;
     }
-    const auto swap_rows = [&](Value& value) {
-      for (int i = 0; i < value.columns; ++i)
-        std::swap(value.at(pivot, i), value.at(result.rank, i));
-    };
     if (pivot != result.rank) {
-      swap_rows(matrix);
-      if (companion) swap_rows(*companion);
+      for (int i = 0; i < matrix.columns; ++i)
+        std::swap(matrix.at(pivot, i), matrix.at(result.rank, i));
       result.determinant = -result.determinant;
     }
     const Complex head = matrix.at(result.rank, column);
     result.determinant = result.determinant * head;
-    for (int row = 0; row < matrix.rows; ++row) {
-      if (row == result.rank || (row < result.rank && !companion)) continue;
+    for (int row = result.rank + 1; row < matrix.rows; ++row) {
       const Complex factor = matrix.at(row, column) / head;
-      for (int i = 0; i < matrix.columns; ++i)
+      for (int i = column; i < matrix.columns; ++i)
         matrix.at(row, i) = matrix.at(row, i) - factor * matrix.at(result.rank, i);
-      if (!companion) continue;
-      for (int i = 0; i < companion->columns; ++i)
-        companion->at(row, i) = companion->at(row, i) - factor * companion->at(result.rank, i);
     }
     ++result.rank;
   }
@@ -66,23 +58,11 @@ Value multiply(const Value& a, const Value& b) {
   return result;
 }
 
-Value inverse(const Value& matrix) {
-  if (matrix.is_number() || matrix.rows != matrix.columns || matrix.rows > most_rows)
-    return unknown_value();
-  Value work = matrix, result(matrix.rows, matrix.rows);
-  for (int i = 0; i < matrix.rows; ++i) result.at(i, i) = 1.0;
-  if (eliminate(work, &result).rank < matrix.rows) return unknown_value();
-  for (int row = 0; row < matrix.rows; ++row)
-    for (int column = 0; column < matrix.rows; ++column)
-      result.at(row, column) = result.at(row, column) / work.at(row, row);
-  return result;
-}
-
 Complex determinant(Value matrix) {
   if (matrix.rows > most_rows || !is_known(matrix)) return unknown_complex();
-  return eliminate(matrix, nullptr).determinant;
+  return eliminate(matrix).determinant;
 }
 
-int rank(Value matrix) { return eliminate(matrix, nullptr).rank; }
+int rank(Value matrix) { return eliminate(matrix).rank; }
 
 }  // namespace deltasane::answers

@@ -173,11 +173,23 @@ std::optional<Pieces> real_pieces(const Node& set) {
   }
 }
 
-std::optional<Pieces> solution_pieces(const Node& relation) {
+// f(x) as a variable of its own.
+Tree calls_as_symbols(const Tree& tree) {
+  if (tree->kind == Kind::call) return make_symbol(describe(*tree), true);
+  if (tree->parts.empty()) return tree;
+  Node node = *tree;
+  node.size = node.depth = 1;
+  for (Tree& part : node.parts) part = calls_as_symbols(part);
+  return make(std::move(node));
+}
+
+std::optional<Pieces> solution_pieces(const Tree& tree) {
+  const Tree without_calls = calls_as_symbols(tree);
+  const Node& relation = *without_calls;
   if (relation.kind == Kind::chain) {
     Pieces all = {{infinite(-1), infinite(1), true, true}};
     for (const Tree& part : relation.parts) {
-      const auto pieces = solution_pieces(*part);
+      const auto pieces = solution_pieces(part);
       if (!pieces) return {};
       all = intersection(all, *pieces);
     }

@@ -63,6 +63,23 @@ bool vanishes(const Node& function, const std::string& variable, int trial, cons
   return value.is_number() && equal_to_digits(value.cells[0], Complex(), digits);
 }
 
+// Equations that the reference finds no solutions for; it takes any two of them for the same.
+bool without_solutions(const Tree& equation, const Node& difference) {
+  const Node& right = *equation->parts[1];
+  if (right.is_matrix && right.kind == Kind::multiply) return true;
+  if (difference.is_matrix) return false;
+  const Symbols variables = free_symbols(difference);
+  if (variables.empty()) return true;
+  const Value first = Evaluator(0)(difference);
+  if (!is_known(first)) return false;
+  if (nearly_equal(first, Evaluator(1)(difference)) &&
+      nearly_equal(first, Evaluator(2)(difference)))
+    return true;
+  if (variables.size() > 1) return false;
+  const auto solutions = solution_pieces(equation);
+  return solutions && solutions->empty();
+}
+
 enum class Shared { all, some_missing, unknown };
 
 // Whether the roots of `of` that can be found are also roots of `in`.
@@ -92,7 +109,9 @@ bool Judge::same_relation(const Tree& gold, const Tree& prediction) {
   const Tree ours = difference(*gold), theirs = difference(*prediction);
   if (gold->text == prediction->text && same(ours, theirs)) return true;
   if (flipped(gold->text) == prediction->text && same(ours, negate(theirs))) return true;
-  return gold->text == "=" && prediction->text == "=" && same_solutions(*ours, *theirs);
+  if (gold->text != "=" || prediction->text != "=") return false;
+  if (without_solutions(gold, *ours)) return without_solutions(prediction, *theirs);
+  return same_solutions(*ours, *theirs);
 }
 
 // Two equations in several variables are the same if they hold for the same values. In a single

@@ -39,6 +39,15 @@ std::optional<std::string> spelled(const Node& node) {
   return lower(word);
 }
 
+// How a number prints, where a symbol of that name can be meant: \text{18}, \text{1/8}.
+std::string printed(const Node& node) {
+  if (node.kind == Kind::symbol) return node.text;
+  if (node.kind != Kind::integer && node.kind != Kind::fraction && node.kind != Kind::mixed)
+    return {};
+  const auto value = exact_value(node);
+  return value ? value->get_str() : std::string();
+}
+
 bool holds_infinity(const Node& node) {
   return node.kind == Kind::infinity ||
          std::any_of(node.parts.begin(), node.parts.end(),
@@ -75,7 +84,8 @@ bool Judge::same_symbol(const Node& gold, const Node& prediction) const {
     if (const auto word = spelled(prediction)) return lower(gold.text) == *word;
   if (prediction.kind == Kind::symbol)
     if (const auto word = spelled(gold)) return lower(prediction.text) == *word;
-  if (gold.kind != Kind::symbol || prediction.kind != Kind::symbol) return false;
+  if (gold.kind != Kind::symbol || prediction.kind != Kind::symbol)
+    return printed(gold) == printed(prediction);
   const auto folded = [](const std::string& name) { return name.size() > 1 ? lower(name) : name; };
   return folded(gold.text) == folded(prediction.text);
 }
