@@ -102,8 +102,9 @@ Answer extract(std::string_view text, const CheckOptions& options) {
   Answer answer;
   int attempts = 0;
   bool done = false;
-  for (const int priority : priorities(options)) {
-    for (const Match& match : matches(text, priority, options)) {
+  Matcher matcher(text, options);
+  for (const int priority : matcher.priorities()) {
+    for (const Match& match : matcher.matches(priority)) {
       if (++attempts > most_attempts) break;
       Reading reading = read(match, options);
       if (answer.text.empty()) answer.text = std::move(reading.text);

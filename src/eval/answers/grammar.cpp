@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t most_tokens = 600;
 constexpr int most_nesting = 120;
-constexpr int most_work = 60000;
+constexpr int most_work = 25000;
 
 }  // namespace
 

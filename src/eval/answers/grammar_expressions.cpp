@@ -55,8 +55,13 @@ Grammar::Readings Grammar::unary(int at, Functions functions) {
 Grammar::Readings Grammar::factors(int at, Kept first, Kept rest) {
   Readings found;
   for (const Reading& head : kept(first, at)) {
-    for (const Reading& tail : kept(rest, head.end))
-      add(found, tail.end, beside(head.tree, tail.tree));
+    const bool alone = found.empty();  // then no end can come twice
+    for (const Reading& tail : kept(rest, head.end)) {
+      if (alone)
+        found.push_back({tail.end, beside(head.tree, tail.tree)});
+      else
+        add(found, tail.end, beside(head.tree, tail.tree));
+    }
     const bool lone_sign = head.tree->kind == Kind::subscripted && is_derivative_sign(*head.tree);
     add(found, head.end, lone_sign ? invalid_tree() : head.tree);
   }

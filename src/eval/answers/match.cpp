@@ -1,6 +1,9 @@
 #include "eval/answers/match.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <iterator>
 
 #include "eval/answers/environment.h"
 #include "eval/answers/prose.h"
@@ -21,20 +24,23 @@ enum Priority {
 
 const Follow anything = [](size_t) { return true; };
 
-// Calls try_at for each place a pattern may start at, from the left; goes on behind each match.
-template <class NextStart, class TryAt>
-void find_each(std::vector<Match>& found, const NextStart& next_start, const TryAt& try_at) {
-  for (size_t at = next_start(0); at != nowhere;) {
-    if (auto match = try_at(at)) {
-      match->start = at;
-      const size_t end = std::max(match->end, at + 1);
-      found.push_back(std::move(*match));
-      at = next_start(end);
-    } else {
-      at = next_start(at + 1);
-    }
-  }
+constexpr size_t most_matches = 1000;  // kept of one pattern; only the last can matter
+constexpr int scanning_budget = 1500000;
+
+using Table = std::array<bool, 256>;
+
+constexpr Table table_of(std::string_view characters, bool beyond_ascii) {
+  Table table{};
+  for (const char c : characters) table[uint8_t(c)] = true;
+  for (size_t i = 0x80; i < 256; ++i) table[i] = beyond_ascii;
+  return table;
 }
+
+constexpr std::string_view spaces = " \t\n\v\f\r\x1c\x1d\x1e\x1f";
+constexpr Table space_table = table_of(spaces, true);
+constexpr Table span_table = table_of(" \t\n\v\f\r\x1c\x1d\x1e\x1f$\\-", true);
+constexpr Table prose_table = table_of(" \t\n\v\f\r\x1c\x1d\x1e\x1f=", true);
+constexpr Table number_table = table_of("0123456789-(.*$", true);
 
 // Calls body with the positions 0, 1 ... `most` characters after `at`.
 template <class Body>
@@ -48,10 +54,15 @@ auto within(std::string_view text, size_t at, int most, bool across_lines, const
   return {};
 }
 
-class Patterns {
+}  // namespace
+
+class Matcher::Patterns {
  public:
   Patterns(std::string_view text, const CheckOptions& options)
-      : text_(text), options_(options), environments_(text), prose_(text) {}
+      : text_(text), options_(options), environments_(text), prose_(text) {
+    for (size_t at = 0; at + 6 <= text.size(); ++at)
+      if ((text[at] | 32) == 'a' && starts_any_case(text, at, "answer")) anchors_.push_back(at);
+  }
 
   std::vector<Match> of(int priority) {
     std::vector<Match> found;
@@ -67,14 +78,51 @@ class Patterns {
  private:
   using Found = std::optional<Match>;
 
+  // Calls try_at for each place a pattern may start at, from the left; goes on behind each match.
+  template <class NextStart, class TryAt>
+  void find_each(std::vector<Match>& found, int cost, const NextStart& next_start,
+                 const TryAt& try_at) {
+    std::vector<Match> matches;
+    for (size_t at = next_start(0); at != nowhere && (budget_ -= cost) > 0;) {
+      if (auto match = try_at(at)) {
+        match->start = at;
+        const size_t end = std::max(match->end, at + 1);
+        if (matches.size() >= 2 * most_matches)
+          matches.erase(matches.begin(), matches.begin() + most_matches);
+        matches.push_back(std::move(*match));
+        at = next_start(end);
+      } else {
+        at = next_start(at + 1);
+      }
+    }
+    found.insert(found.end(), std::make_move_iterator(matches.begin()),
+                 std::make_move_iterator(matches.end()));
+  }
+
+  size_t next_in(const Table& table, size_t from) const {
+    while (from < text_.size() && !table[uint8_t(text_[from])]) ++from;
+    return from < text_.size() ? from : nowhere;
+  }
+
   // body(position) is tried where the anchored part may begin.
   template <class Body>
   void anchored(int priority, bool across_lines, std::vector<Match>& found, const Body& body) {
     const bool final_words = priority <= final_answer;
-    const std::string_view anchor = final_words ? "final answer" : "answer";
-    const auto next = [&](size_t from) { return find_any_case(text_, from, anchor); };
-    find_each(found, next, [&](size_t at) -> Found {
-      at += anchor.size();
+    const std::string_view before = "final ";
+    // The anchors come in order, so the next is found from the last one.
+    size_t next_anchor = 0;
+    const auto next = [&](size_t from) {
+      for (; next_anchor < anchors_.size(); ++next_anchor) {
+        const size_t at = anchors_[next_anchor];
+        if (!final_words && at >= from) return at;
+        if (final_words && at >= from + before.size() &&
+            starts_any_case(text_, at - before.size(), before))
+          return at - before.size();
+      }
+      return nowhere;
+    };
+    find_each(found, 200, next, [&](size_t at) -> Found {
+      at += final_words ? 12 : 6;
       if (priority == hope) {
         if (!starts_any_case(text_, at, " is")) return {};
         at += 3;
@@ -132,10 +180,15 @@ class Patterns {
   }
 
   void spans(Content content, std::vector<Match>& found) {
-    const auto next = [&](size_t from) { return from < text_.size() ? from : nowhere; };
-    find_each(found, next, [&](size_t at) -> Found {
-      const char c = text_[at];
-      if (c != '$' && c != '\\' && c != '-' && !is_space(text_, at)) return {};
+    if (content == Content::boxed && text_.find("\\boxed{") == nowhere) return;
+    const auto next = [&](size_t from) {
+      for (from = next_in(span_table, from); from != nowhere; from = next_in(span_table, from + 1))
+        if (!space_table[uint8_t(text_[from])] || (text_[from] & 0x80) ||
+            starts(text_, from + 1, "["))
+          break;
+      return from;
+    };
+    find_each(found, 10, next, [&](size_t at) -> Found {
       auto enumeration = environments_.enumeration_at(at, content);
       if (!enumeration) return {};
       return latex_match(std::move(*enumeration));
@@ -174,12 +227,18 @@ class Patterns {
                       [&](size_t here) { return prose_.either_at(here, not_equals); });
       });
     } else if (priority == bare && options_.without_anchor) {
-      const auto next = [&](size_t from) {
-        while (from < text_.size() && !prose_.may_start(from)) ++from;
-        return from < text_.size() ? from : nowhere;
+      const auto may_start = [&](size_t at) {
+        if (at == 0 || (text_[at] & 0x80)) return true;
+        return at + 1 < text_.size() && number_table[uint8_t(text_[at + 1])];
       };
-      find_each(found, next, [&](size_t at) { return prose_.expression_at(at, anything); });
-      find_each(found, next, [&](size_t at) { return prose_.number_at(at, anything); });
+      const auto next = [&](size_t from) {
+        if (from == 0 && !text_.empty()) return from;
+        do from = next_in(prose_table, from);
+        while (from != nowhere && !may_start(from) && ++from);
+        return from;
+      };
+      find_each(found, 20, next, [&](size_t at) { return prose_.expression_at(at, anything); });
+      find_each(found, 20, next, [&](size_t at) { return prose_.number_at(at, anything); });
     }
   }
 
@@ -256,8 +315,10 @@ class Patterns {
     } else if (priority == opening && options_.without_anchor) {
       if (auto match = lone_choice(0)) found.push_back(std::move(*match));
     } else if (priority == bare && options_.without_anchor) {
-      const auto next = [&](size_t from) { return from < text_.size() ? from : nowhere; };
-      find_each(found, next, [&](size_t at) { return delimited_choice(at); });
+      const auto next = [&](size_t from) {
+        return from == 0 && !text_.empty() ? from : next_in(space_table, from);
+      };
+      find_each(found, 10, next, [&](size_t at) { return delimited_choice(at); });
     }
   }
 
@@ -265,21 +326,24 @@ class Patterns {
   const CheckOptions& options_;
   EnvironmentScanner environments_;
   ProseScanner prose_;
+  std::vector<size_t> anchors_;  // where "answer" stands
+  int budget_ = scanning_budget;
 };
 
-}  // namespace
+Matcher::Matcher(std::string_view text, const CheckOptions& options)
+    : patterns_(std::make_unique<Patterns>(text, options)), options_(options) {}
 
-std::vector<int> priorities(const CheckOptions& options) {
+Matcher::~Matcher() = default;
+
+std::vector<int> Matcher::priorities() const {
   std::vector<int> all = {hope, final_answer, colon, answer_word, bare};
-  if (options.strings) all.push_back(opening);
-  if (options.latex && options.boxed_priority >= 0) all.push_back(options.boxed_priority);
+  if (options_.strings) all.push_back(opening);
+  if (options_.latex && options_.boxed_priority >= 0) all.push_back(options_.boxed_priority);
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 
-std::vector<Match> matches(std::string_view text, int priority, const CheckOptions& options) {
-  return Patterns(text, options).of(priority);
-}
+std::vector<Match> Matcher::matches(int priority) { return patterns_->of(priority); }
 
 }  // namespace deltasane::answers

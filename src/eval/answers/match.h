@@ -25,8 +25,21 @@ struct Match {
   std::string_view text;          // expression, choice
 };
 
-// The matches of one priority, best first. Priorities in ascending order come from `priorities`.
-std::vector<int> priorities(const CheckOptions& options);
-std::vector<Match> matches(std::string_view text, int priority, const CheckOptions& options);
+// Finds the matches of a text. They come in groups of falling priority; within a group the match
+// that ends last comes first. Scanning draws on one budget for the text, and no group keeps more
+// matches than could be tried.
+class Matcher {
+ public:
+  Matcher(std::string_view text, const CheckOptions& options);
+  ~Matcher();
+
+  std::vector<int> priorities() const;  // in the order to try them
+  std::vector<Match> matches(int priority);
+
+ private:
+  class Patterns;
+  std::unique_ptr<Patterns> patterns_;
+  const CheckOptions& options_;
+};
 
 }  // namespace deltasane::answers

@@ -45,12 +45,6 @@ bool starts_any_case(std::string_view text, size_t at, std::string_view word) {
   return true;
 }
 
-size_t find_any_case(std::string_view text, size_t at, std::string_view word) {
-  for (; at + word.size() <= text.size(); ++at)
-    if (starts_any_case(text, at, word)) return at;
-  return nowhere;
-}
-
 std::string_view trimmed(std::string_view text) {
   text.remove_prefix(skip_spaces(text, 0));
   for (size_t start; (start = space_before(text, text.size())) != nowhere;)

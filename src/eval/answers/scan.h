@@ -26,7 +26,6 @@ inline bool starts(std::string_view text, size_t at, std::string_view word) {
 }
 // The same without regard to the case of ASCII letters; `word` is in lower case.
 bool starts_any_case(std::string_view text, size_t at, std::string_view word);
-size_t find_any_case(std::string_view text, size_t at, std::string_view word);
 
 std::string_view trimmed(std::string_view text);
 void replace_all(std::string& text, std::string_view from, std::string_view to);

@@ -1,6 +1,7 @@
 #include "eval/answers/algebra/evaluate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/random.h"
 #include "eval/answers/algebra/exact.h"
@@ -54,8 +55,9 @@ Value Evaluator::operator()(const Node& node) {
 
 Value Evaluator::unsigned_value(const Node& node) {
   switch (node.kind) {
-    case Kind::integer:
     case Kind::decimal:
+      return decimal(node);
+    case Kind::integer:
     case Kind::fraction:
     case Kind::mixed: {
       auto value = exact_value(node);
@@ -97,6 +99,24 @@ Value Evaluator::unsigned_value(const Node& node) {
   }
 }
 
+Complex Evaluator::decimal(const Node& node) const {
+  const auto value = exact_value(node);
+  if (!value) return unknown_complex();
+  const Real exact = to_real(node.negative ? mpq_class(-*value) : *value);
+  if (decimals_ == Decimals::exact) return exact;
+  const Real binary(exact.to_double());
+  if (decimals_ == Decimals::binary) return binary;
+  return binary + binary * Real(0x1p-70);
+}
+
+Value Evaluator::inside(Decimals decimals, const Node& node) {
+  if (is_constant(node)) return (*this)(node);
+  const Decimals before = std::exchange(decimals_, std::max(decimals, decimals_));
+  Value value = (*this)(node);
+  decimals_ = before;
+  return value;
+}
+
 Complex Evaluator::symbol(const Node& node) {
   const auto found = assigned_.find(node.text);
   if (found != assigned_.end()) return found->second;
@@ -122,7 +142,8 @@ Value Evaluator::product(const Node& node) {
 
 // Powers of matrices are left as they are written.
 Value Evaluator::raised(const Node& node) {
-  const Value base = (*this)(*node.parts[0]), exponent = (*this)(*node.parts[1]);
+  const Value base = (*this)(*node.parts[0]);
+  const Value exponent = inside(Decimals::binary, *node.parts[1]);
   if (!base.is_number() || !exponent.is_number()) return unknown_value();
   return power(base.cells[0], exponent.cells[0]);
 }
@@ -169,8 +190,9 @@ Value Evaluator::of_matrix(const std::string& name, const Value& matrix) {
 
 Value Evaluator::applied(const Node& node) {
   std::vector<Complex> arguments;
+  const bool keeps_factors = node.text == "abs" || node.text == "max" || node.text == "min";
   for (const Tree& part : node.parts) {
-    const Value value = (*this)(*part);
+    const Value value = keeps_factors ? (*this)(*part) : inside(Decimals::apart, *part);
     if (!value.is_number()) return of_matrix(node.text, value);
     if (!is_known(value)) return unknown_value();
     arguments.push_back(value.cells[0]);
@@ -207,11 +229,13 @@ Value Evaluator::finite_series(const Node& node) {
 
 Value Evaluator::some_function(const std::string& name, const std::vector<Tree>& parts) {
   Complex mixed = random_number(name, 17, true);
+  const Decimals before = std::exchange(decimals_, Decimals::apart);
   for (size_t i = 0; i < parts.size(); ++i) {
     const Value value = (*this)(*parts[i]);
     for (const Complex& cell : value.cells)
       mixed = mixed + random_number(name + char('0' + i % 64), 19, true) * cell;
   }
+  decimals_ = before;
   return mixed + mixed * mixed;
 }
 

@@ -30,6 +30,10 @@ Value unknown_value();
 bool nearly_equal(const Value& a, const Value& b);
 bool is_known(const Value& value);
 
+// What a decimal number such as 0.3 stands for. The reference computes with binary fractions, so
+// that in an exponent 0.3 is not quite 3/10, and it never takes sin(0.5x) for sin(x/2).
+enum class Decimals { exact, binary, apart };
+
 class Evaluator {
  public:
   explicit Evaluator(int trial) : trial_(trial) {}
@@ -48,8 +52,11 @@ class Evaluator {
   Value finite_series(const Node& node);
   Value some_function(const std::string& name, const std::vector<Tree>& parts);
   Complex symbol(const Node& node);
+  Complex decimal(const Node& node) const;
+  Value inside(Decimals decimals, const Node& node);  // with decimals of that kind, if it varies
 
   int trial_;
+  Decimals decimals_ = Decimals::exact;
   int budget_ = 20000;
   std::map<std::string, Complex> assigned_;
 };

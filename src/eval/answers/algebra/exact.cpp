@@ -136,6 +136,23 @@ std::optional<mpq_class> exact_value(const Node& node) {
   return value;
 }
 
+double floating_value(const Node& node) {
+  const bool composed =
+      node.kind == Kind::add || node.kind == Kind::multiply || node.kind == Kind::power;
+  if (!composed || !contains_decimal(node)) {
+    const auto value = exact_value(node);
+    return value ? to_real(*value).to_double() : NAN;
+  }
+  double total = floating_value(*node.parts[0]);
+  for (size_t i = 1; i < node.parts.size(); ++i) {
+    const double next = floating_value(*node.parts[i]);
+    total = node.kind == Kind::add        ? total + next
+            : node.kind == Kind::multiply ? total * next
+                                          : std::pow(total, next);
+  }
+  return total;
+}
+
 bool contains_decimal(const Node& node) {
   return node.kind == Kind::decimal ||
          std::any_of(node.parts.begin(), node.parts.end(),

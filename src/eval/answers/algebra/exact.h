@@ -22,6 +22,10 @@ struct Rounded {
 };
 std::optional<Rounded> rounded(const Node& constant, int decimals);
 
+// The value in double precision, operation by operation as written. Only where there is an exact
+// one.
+double floating_value(const Node& node);
+
 bool contains_decimal(const Node& node);
 Real to_real(const mpq_class& value);
 

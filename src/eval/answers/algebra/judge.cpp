@@ -94,7 +94,8 @@ bool Judge::same(Tree gold, Tree prediction, bool outermost) {
     gold = last_relation(*gold).parts[1];
 
   if (is_relation(*gold) && is_set(*prediction)) {
-    const auto solutions = solution_pieces(gold), pieces = real_pieces(*prediction);
+    const auto solutions = solution_pieces(gold),
+               pieces = real_pieces(*prediction, Assignments::as_values);
     if (solutions && pieces) return same_pieces(*solutions, *pieces);
   }
   if (outermost && options_.relation_for_set && is_relation(*prediction) && is_set(*gold)) {

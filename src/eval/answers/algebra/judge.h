@@ -47,7 +47,10 @@ bool equal_everywhere(const Node& a, const Node& b);  // at random points, to ma
 
 // Intervals whose ends are in the wrong order are tuples, and other such special cases.
 Tree resolve_intervals(const Tree& tree);
-std::optional<Pieces> real_pieces(const Node& set);
+// Assignments in a set count as their values if asked for.
+enum class Assignments { as_written, as_values };
+std::optional<Pieces> real_pieces(const Node& set,
+                                  Assignments assignments = Assignments::as_written);
 std::optional<Pieces> solution_pieces(const Tree& relation);
 bool same_pieces(const Pieces& a, const Pieces& b);
 std::optional<Real> real_value(const Node& constant);  // may be infinite

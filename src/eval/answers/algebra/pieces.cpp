@@ -135,7 +135,7 @@ std::optional<Real> real_value(const Node& constant) {
   return value.re;
 }
 
-std::optional<Pieces> real_pieces(const Node& set) {
+std::optional<Pieces> real_pieces(const Node& set, Assignments assignments) {
   switch (set.kind) {
     case Kind::named_set:
       if (set.text.empty()) return Pieces{};
@@ -152,7 +152,8 @@ std::optional<Pieces> real_pieces(const Node& set) {
       if (set.parts.size() > most_pieces) return {};
       Pieces pieces;
       for (const Tree& element : set.parts) {
-        const Node& value = is_assignment(*element) ? *last_relation(*element).parts[1] : *element;
+        const bool unwrapped = assignments == Assignments::as_values && is_assignment(*element);
+        const Node& value = unwrapped ? *last_relation(*element).parts[1] : *element;
         const auto number = real_value(value);
         if (!number || !number->is_finite()) return {};
         pieces.push_back(point(*number));

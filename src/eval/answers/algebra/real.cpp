@@ -1,6 +1,7 @@
 #include "eval/answers/algebra/real.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace deltasane::answers {
 
@@ -96,7 +97,7 @@ bool nearly_equal(const Complex& a, const Complex& b) {
 
 bool equal_to_digits(const Complex& a, const Complex& b, int digits) {
   if (!a.is_known() || !b.is_known()) return false;
-  const long bits = long(double(digits + 1) * 3.3219280948873626) - 4;
+  const long bits = std::lround(double(digits + 1) * 3.3219280948873626);
   const Complex difference = a - b;
   return difference.re.exponent() < -bits && difference.im.exponent() < -bits;
 }

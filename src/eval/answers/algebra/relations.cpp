@@ -66,9 +66,8 @@ bool vanishes(const Node& function, const std::string& variable, int trial, cons
 // Equations that the reference finds no solutions for; it takes any two of them for the same.
 bool without_solutions(const Tree& equation, const Node& difference) {
   const Node& right = *equation->parts[1];
-  if (right.is_matrix && right.kind == Kind::multiply) return true;
-  if (difference.is_matrix) return false;
   const Symbols variables = free_symbols(difference);
+  if (difference.is_matrix) return right.kind != Kind::matrix && variables.size() > 1;
   if (variables.empty()) return true;
   const Value first = Evaluator(0)(difference);
   if (!is_known(first)) return false;

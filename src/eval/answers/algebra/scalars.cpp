@@ -59,7 +59,9 @@ bool holds_infinity(const Node& node) {
 bool equal_everywhere(const Node& a, const Node& b) {
   if (is_constant(a) && is_constant(b)) {
     const auto exact_a = exact_value(a), exact_b = exact_value(b);
-    if (exact_a && exact_b) return *exact_a == *exact_b;
+    if (exact_a && exact_b)
+      return contains_decimal(a) || contains_decimal(b) ? floating_value(a) == floating_value(b)
+                                                        : *exact_a == *exact_b;
     return nearly_equal(Evaluator(0)(a), Evaluator(0)(b));
   }
   constexpr int trials = 4;
