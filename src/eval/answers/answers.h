@@ -69,6 +69,10 @@ Answer extract(std::string_view text, const CheckOptions& options = {});
 Verdict equivalent(const Answer& gold, const Answer& prediction, const CheckOptions& options = {});
 Verdict verify(Gold gold, Prediction prediction, const CheckOptions& options = {});
 
+// A bare reference answer in the form that `extract` reads whole: $...$, or a box where the answer
+// has several lines or dollar signs of its own.
+std::string wrapped(std::string_view bare_gold);
+
 struct Pair {
   std::string gold, prediction;
   CheckOptions options;

@@ -98,6 +98,11 @@ Reading read(const Match& match, const CheckOptions& options) {
 
 }  // namespace
 
+std::string wrapped(std::string_view bare_gold) {
+  if (bare_gold.find_first_of("$\n") == nowhere) return "$" + std::string(bare_gold) + "$";
+  return "\\boxed{" + std::string(bare_gold) + "}";
+}
+
 Answer extract(std::string_view text, const CheckOptions& options) {
   Answer answer;
   int attempts = 0;

@@ -123,10 +123,12 @@ Grammar::Readings Grammar::symbol(int at) {
   if (plain_symbol(at).empty()) return {};
   const bool unit = token(at) == Token::letter && text(at) == "I";
   const std::string name = symbol_name(at);
+  const Tree bare = symbol_tree(name);
   Readings found;
   const auto put = [&](int end, const std::string& below, const Tree& above) {
+    if (!spend()) return;
     if (unit) return add(found, end, make(Kind::imaginary, {}));
-    const Tree tree = symbol_tree(name + below);
+    const Tree tree = below.empty() ? bare : symbol_tree(name + below);
     add(found, end, above ? make(Kind::power, {tree, above}) : tree);
   };
   const Readings below = subscript(at + 1), above = superscript(at + 1);

@@ -57,6 +57,7 @@ Grammar::Readings Grammar::factors(int at, Kept first, Kept rest) {
   for (const Reading& head : kept(first, at)) {
     const bool alone = found.empty();  // then no end can come twice
     for (const Reading& tail : kept(rest, head.end)) {
+      if (!spend()) return {};
       if (alone)
         found.push_back({tail.end, beside(head.tree, tail.tree)});
       else

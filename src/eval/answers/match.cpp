@@ -25,7 +25,7 @@ enum Priority {
 const Follow anything = [](size_t) { return true; };
 
 constexpr size_t most_matches = 1000;  // kept of one pattern; only the last can matter
-constexpr int scanning_budget = 1500000;
+constexpr int scanning_budget = 1000000;
 
 using Table = std::array<bool, 256>;
 
@@ -238,7 +238,7 @@ class Matcher::Patterns {
         return from;
       };
       find_each(found, 20, next, [&](size_t at) { return prose_.expression_at(at, anything); });
-      find_each(found, 20, next, [&](size_t at) { return prose_.number_at(at, anything); });
+      find_each(found, 50, next, [&](size_t at) { return prose_.number_at(at, anything); });
     }
   }
 
