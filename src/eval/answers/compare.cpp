@@ -4,6 +4,7 @@
 #include "eval/answers/answers.h"
 #include "eval/answers/plain_numbers.h"
 #include "eval/answers/scan.h"
+#include "eval/answers/words.h"
 
 namespace deltasane::answers {
 
@@ -24,6 +25,9 @@ Verdict equivalent(const Answer& gold, const Answer& prediction, const CheckOpti
   if (!gold.value || !prediction.value) return Verdict::different;
   const auto plain = compare_plain_numbers(*gold.value, *prediction.value, options.float_rounding);
   if (plain) return *plain ? Verdict::same : Verdict::different;
+  if (options.strict)
+    if (const auto words = compare_words(*gold.value, *prediction.value))
+      return *words ? Verdict::same : Verdict::different;
   return compare_trees(gold.value, prediction.value, options);
 }
 

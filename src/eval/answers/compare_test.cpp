@@ -32,6 +32,17 @@ TEST(Compare, JudgesPlainNumbersInEveryBuild) {
                               {"$5$", "no answer"}});
 }
 
+TEST(Compare, JudgesChoicesAndWordsInEveryBuild) {
+  expect(Verdict::same, {{"$D$", "\\boxed{(D)}"},
+                         {"$AC$", "\\boxed{CA}"},
+                         {"$\\text{Even}$", "$even$"},
+                         {"$E$", "$e$"},
+                         {"$\\text{18}$", "$18$"},
+                         {"$\\text{1/8}$", "$\\frac{2}{16}$"}});
+  expect(Verdict::different,
+         {{"$D$", "\\boxed{A}"}, {"$AC$", "$ACD$"}, {"$D$", "$5$"}, {"$AC$", "$12$"}});
+}
+
 TEST(Compare, RefusesInsteadOfGuessingWithoutAlgebra) {
   if (has_algebra()) GTEST_SKIP() << "this build has algebra";
   EXPECT_EQ(verify("$x+1$", "$1+x$"), Verdict::refused);

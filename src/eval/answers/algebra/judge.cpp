@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "eval/answers/algebra.h"
+#include "eval/answers/words.h"
 
 namespace deltasane::answers {
 
@@ -113,7 +114,7 @@ bool Judge::same(Tree gold, Tree prediction, bool outermost) {
            prediction->kind == Kind::tuple)
     result = same_set(gold, prediction);
   else if (gold->kind == Kind::symbol || prediction->kind == Kind::symbol)
-    result = same_symbol(*gold, *prediction);
+    result = compare_words(*gold, *prediction).value_or(false);
   else
     result = same_scalar(*gold, *prediction);
   --depth_;

@@ -28,7 +28,6 @@ class Judge {
   bool same_scalar(const Node& gold, const Node& prediction) const;
   bool same_number(const Node& gold, const Node& prediction) const;
   bool same_matrix(const Node& gold, const Node& prediction) const;
-  bool same_symbol(const Node& gold, const Node& prediction) const;
 
   // relations.cpp
   bool same_relation(const Tree& gold, const Tree& prediction);

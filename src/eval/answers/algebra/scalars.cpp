@@ -18,36 +18,6 @@ bool is_decimal_or_percent(const Node& node) {
   return is_decimal(node) || is_percent_of(node, is_decimal);
 }
 
-std::string lower(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = char(c + 32);
-  return text;
-}
-
-// $abc$ is read as a product of three symbols; its letters together may be a word.
-std::optional<std::string> spelled(const Node& node) {
-  if (node.kind != Kind::multiply) return {};
-  std::string word;
-  for (const Tree& part : node.parts) {
-    if (part->kind == Kind::euler)
-      word += 'e';
-    else if (part->kind == Kind::symbol)
-      word += part->text;
-    else
-      return {};
-  }
-  return lower(word);
-}
-
-// How a number prints, where a symbol of that name can be meant: \text{18}, \text{1/8}.
-std::string printed(const Node& node) {
-  if (node.kind == Kind::symbol) return node.text;
-  if (node.kind != Kind::integer && node.kind != Kind::fraction && node.kind != Kind::mixed)
-    return {};
-  const auto value = exact_value(node);
-  return value ? value->get_str() : std::string();
-}
-
 bool holds_infinity(const Node& node) {
   return node.kind == Kind::infinity ||
          std::any_of(node.parts.begin(), node.parts.end(),
@@ -75,21 +45,6 @@ bool equal_everywhere(const Node& a, const Node& b) {
     ++compared;
   }
   return compared > 0;
-}
-
-bool Judge::same_symbol(const Node& gold, const Node& prediction) const {
-  const auto is_e = [](const Node& node) { return node.kind == Kind::symbol && node.text == "e"; };
-  if ((is_e(gold) && prediction.kind == Kind::euler) ||
-      (is_e(prediction) && gold.kind == Kind::euler))
-    return true;
-  if (gold.kind == Kind::symbol)
-    if (const auto word = spelled(prediction)) return lower(gold.text) == *word;
-  if (prediction.kind == Kind::symbol)
-    if (const auto word = spelled(gold)) return lower(prediction.text) == *word;
-  if (gold.kind != Kind::symbol || prediction.kind != Kind::symbol)
-    return printed(gold) == printed(prediction);
-  const auto folded = [](const std::string& name) { return name.size() > 1 ? lower(name) : name; };
-  return folded(gold.text) == folded(prediction.text);
 }
 
 // Numbers by the rules for numbers; false means only that these rules do not make them equal.
