@@ -239,8 +239,8 @@ Value Evaluator::some_function(const std::string& name, const std::vector<Tree>&
   return mixed + mixed * mixed;
 }
 
-Complex evaluate_constant(const Node& node) {
-  const Value value = Evaluator(0)(node);
+Complex evaluate_constant(const Node& node, Decimals decimals) {
+  const Value value = Evaluator(0, decimals)(node);
   return value.is_number() ? value.cells[0] : unknown_complex();
 }
 

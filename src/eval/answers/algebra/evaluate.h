@@ -36,7 +36,8 @@ enum class Decimals { exact, binary, apart };
 
 class Evaluator {
  public:
-  explicit Evaluator(int trial) : trial_(trial) {}
+  explicit Evaluator(int trial, Decimals decimals = Decimals::exact)
+      : trial_(trial), decimals_(decimals) {}
 
   void assign(const std::string& symbol, Complex value) { assigned_[symbol] = std::move(value); }
   Value operator()(const Node& node);
@@ -56,12 +57,13 @@ class Evaluator {
   Value inside(Decimals decimals, const Node& node);  // with decimals of that kind, if it varies
 
   int trial_;
-  Decimals decimals_ = Decimals::exact;
+  Decimals decimals_;
   int budget_ = 20000;
   std::map<std::string, Complex> assigned_;
 };
 
-Complex evaluate_constant(const Node& node);  // unknown for matrices
+// Unknown for matrices.
+Complex evaluate_constant(const Node& node, Decimals decimals = Decimals::exact);
 
 using Symbols = std::set<std::string>;
 Symbols free_symbols(const Node& node);

@@ -7,10 +7,11 @@ namespace deltasane::answers {
 
 namespace {
 
-Tree difference(const Node& relation) {
-  const Tree &left = relation.parts[0], &right = relation.parts[1];
-  if (right->kind == Kind::integer && right->text == "0") return left;
-  return add_flat(left, negate(right));
+bool is_zero(const Node& node) { return node.kind == Kind::integer && node.text == "0"; }
+
+Tree difference(const Tree& left, const Tree& right) {
+  if (is_zero(*right)) return left;
+  return is_zero(*left) ? negate(right) : add_flat(left, negate(right));
 }
 
 std::string_view flipped(std::string_view sign) {
@@ -105,9 +106,12 @@ bool Judge::same_relation(const Tree& gold, const Tree& prediction) {
   }
   if (gold->kind != Kind::relation || prediction->kind != Kind::relation) return false;
   if (!has_difference(*gold) || !has_difference(*prediction)) return identical(*gold, *prediction);
-  const Tree ours = difference(*gold), theirs = difference(*prediction);
+  const Tree ours = difference(gold->parts[0], gold->parts[1]);
+  const Tree theirs = difference(prediction->parts[0], prediction->parts[1]);
   if (gold->text == prediction->text && same(ours, theirs)) return true;
-  if (flipped(gold->text) == prediction->text && same(ours, negate(theirs))) return true;
+  if (flipped(gold->text) == prediction->text &&
+      same(ours, difference(prediction->parts[1], prediction->parts[0])))
+    return true;
   if (gold->text != "=" || prediction->text != "=") return false;
   if (without_solutions(gold, *ours)) return without_solutions(prediction, *theirs);
   return same_solutions(*ours, *theirs);

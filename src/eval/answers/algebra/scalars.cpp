@@ -18,6 +18,37 @@ bool is_decimal_or_percent(const Node& node) {
   return is_decimal(node) || is_percent_of(node, is_decimal);
 }
 
+// A product as its number, computed in double precision as the reference does, and the rest.
+struct Split {
+  double number = 1;
+  Complex rest = 1.0;
+};
+
+Split split(const Node& node) {
+  Split result;
+  const bool product = node.kind == Kind::multiply;
+  mpq_class exact = 1;
+  for (size_t i = 0; i < (product ? node.parts.size() : 1); ++i) {
+    const Node& factor = product ? *node.parts[i] : node;
+    if (contains_decimal(factor) && exact_value(factor))
+      result.number *= floating_value(factor);
+    else if (const auto value = exact_value(factor))
+      exact *= *value;
+    else
+      result.rest = result.rest * evaluate_constant(factor);
+  }
+  result.number *= to_real(exact).to_double();
+  return result;
+}
+
+// Constants with decimal numbers in them.
+bool same_decimal_constants(const Node& a, const Node& b) {
+  if (exact_value(a) && exact_value(b)) return floating_value(a) == floating_value(b);
+  const Split x = split(a), y = split(b);
+  if (nearly_equal(x.rest, y.rest)) return x.number == y.number;
+  return nearly_equal(evaluate_constant(a), evaluate_constant(b));
+}
+
 bool holds_infinity(const Node& node) {
   return node.kind == Kind::infinity ||
          std::any_of(node.parts.begin(), node.parts.end(),
@@ -29,9 +60,9 @@ bool holds_infinity(const Node& node) {
 bool equal_everywhere(const Node& a, const Node& b) {
   if (is_constant(a) && is_constant(b)) {
     const auto exact_a = exact_value(a), exact_b = exact_value(b);
-    if (exact_a && exact_b)
-      return contains_decimal(a) || contains_decimal(b) ? floating_value(a) == floating_value(b)
-                                                        : *exact_a == *exact_b;
+    if (!a.is_matrix && !b.is_matrix && (contains_decimal(a) || contains_decimal(b)))
+      return same_decimal_constants(a, b);
+    if (exact_a && exact_b) return *exact_a == *exact_b;
     return nearly_equal(Evaluator(0)(a), Evaluator(0)(b));
   }
   constexpr int trials = 4;
@@ -53,7 +84,8 @@ bool Judge::same_number(const Node& gold, const Node& prediction) const {
     return *plain;
   if (!is_constant(gold) || !is_constant(prediction)) return false;
   if (!is_number_or_percent(gold) && !is_number_or_percent(prediction))
-    return equal_to_digits(evaluate_constant(gold), evaluate_constant(prediction),
+    return equal_to_digits(evaluate_constant(gold, Decimals::binary),
+                           evaluate_constant(prediction, Decimals::binary),
                            options_.numeric_precision);
   if (!is_decimal_or_percent(gold) && !is_decimal_or_percent(prediction)) return false;
   const auto a = rounded(gold, options_.float_rounding);
