@@ -120,7 +120,19 @@ Tree flatten(Kind kind, const Tree& a, const Tree& b) {
 
 }  // namespace
 
-Tree add_flat(const Tree& a, const Tree& b) { return flatten(Kind::add, a, b); }
+namespace {
+
+bool different_shapes(const Node& a, const Node& b) {
+  return a.kind == Kind::matrix && b.kind == Kind::matrix &&
+         (a.rows != b.rows || a.parts.size() != b.parts.size());
+}
+
+}  // namespace
+
+Tree add_flat(const Tree& a, const Tree& b) {
+  if (a->is_matrix != b->is_matrix || different_shapes(*a, *b)) return invalid_tree();
+  return flatten(Kind::add, a, b);
+}
 Tree multiply_flat(const Tree& a, const Tree& b) {
   return a->loose || b->loose ? multiply_loosely(a, b) : flatten(Kind::multiply, a, b);
 }
@@ -218,7 +230,8 @@ bool only_symbols(const Node& node) {
     return exponent.kind == Kind::integer && exponent.negative && exponent.text == "1" &&
            only_symbols(*node.parts[0]);
   }
-  if (node.parts.empty() || node.kind == Kind::interval || node.kind == Kind::fraction)
+  if (node.parts.empty() || node.kind == Kind::interval || node.kind == Kind::fraction ||
+      node.text == "derivative")
     return false;
   return std::all_of(node.parts.begin(), node.parts.end(),
                      [](const Tree& part) { return only_symbols(*part); });

@@ -231,7 +231,9 @@ Value Evaluator::some_function(const std::string& name, const std::vector<Tree>&
   Complex mixed = random_number(name, 17, true);
   const Decimals before = std::exchange(decimals_, Decimals::apart);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Value value = (*this)(*parts[i]);
+    const bool infinite = parts[i]->kind == Kind::infinity;
+    const Value value =
+        infinite ? random_number(parts[i]->negative ? "-oo" : "oo", 23, true) : (*this)(*parts[i]);
     for (const Complex& cell : value.cells)
       mixed = mixed + random_number(name + char('0' + i % 64), 19, true) * cell;
   }

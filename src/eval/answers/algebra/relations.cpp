@@ -11,7 +11,7 @@ bool is_zero(const Node& node) { return node.kind == Kind::integer && node.text 
 
 Tree difference(const Tree& left, const Tree& right) {
   if (is_zero(*right)) return left;
-  return is_zero(*left) ? negate(right) : add_flat(left, negate(right));
+  return is_zero(*left) ? negate(right) : make(Kind::add, {left, negate(right)});
 }
 
 std::string_view flipped(std::string_view sign) {
