@@ -46,7 +46,7 @@ bool nearly_equal(const Value& a, const Value& b) {
 }
 
 Value Evaluator::operator()(const Node& node) {
-  if (--budget_ < 0) return unknown_value();
+  if (--work_.left < 0) return unknown_value();
   Value value = unsigned_value(node);
   if (node.negative)
     for (Complex& cell : value.cells) cell = -cell;
@@ -142,6 +142,7 @@ Value Evaluator::product(const Node& node) {
 
 // Powers of matrices are left as they are written.
 Value Evaluator::raised(const Node& node) {
+  work_.left -= 10;
   const Value base = (*this)(*node.parts[0]);
   const Value exponent = inside(Decimals::binary, *node.parts[1]);
   if (!base.is_number() || !exponent.is_number()) return unknown_value();
@@ -190,6 +191,7 @@ Value Evaluator::of_matrix(const std::string& name, const Value& matrix) {
 
 Value Evaluator::applied(const Node& node) {
   std::vector<Complex> arguments;
+  work_.left -= node.text == "binomial" || node.text == "factorial" ? 500 : 10;
   const bool keeps_factors = node.text == "abs" || node.text == "max" || node.text == "min";
   for (const Tree& part : node.parts) {
     const Value value = keeps_factors ? (*this)(*part) : inside(Decimals::apart, *part);
@@ -241,8 +243,8 @@ Value Evaluator::some_function(const std::string& name, const std::vector<Tree>&
   return mixed + mixed * mixed;
 }
 
-Complex evaluate_constant(const Node& node, Decimals decimals) {
-  const Value value = Evaluator(0, decimals)(node);
+Complex evaluate_constant(const Node& node, Work& work, Decimals decimals) {
+  const Value value = Evaluator(0, work, decimals)(node);
   return value.is_number() ? value.cells[0] : unknown_complex();
 }
 

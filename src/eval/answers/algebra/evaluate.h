@@ -34,10 +34,15 @@ bool is_known(const Value& value);
 // that in an exponent 0.3 is not quite 3/10, and it never takes sin(0.5x) for sin(x/2).
 enum class Decimals { exact, binary, apart };
 
+// What evaluation may still cost; one function value costs as much as ten sums.
+struct Work {
+  int left = 20000;
+};
+
 class Evaluator {
  public:
-  explicit Evaluator(int trial, Decimals decimals = Decimals::exact)
-      : trial_(trial), decimals_(decimals) {}
+  Evaluator(int trial, Work& work, Decimals decimals = Decimals::exact)
+      : trial_(trial), work_(work), decimals_(decimals) {}
 
   void assign(const std::string& symbol, Complex value) { assigned_[symbol] = std::move(value); }
   Value operator()(const Node& node);
@@ -57,13 +62,13 @@ class Evaluator {
   Value inside(Decimals decimals, const Node& node);  // with decimals of that kind, if it varies
 
   int trial_;
+  Work& work_;
   Decimals decimals_;
-  int budget_ = 20000;
   std::map<std::string, Complex> assigned_;
 };
 
 // Unknown for matrices.
-Complex evaluate_constant(const Node& node, Decimals decimals = Decimals::exact);
+Complex evaluate_constant(const Node& node, Work& work, Decimals decimals = Decimals::exact);
 
 using Symbols = std::set<std::string>;
 Symbols free_symbols(const Node& node);

@@ -116,7 +116,8 @@ int precision_of(const Node& node) {
 
 std::optional<mpq_class> constant_value(const Node& node) {
   if (auto exact = exact_value(node)) return exact;
-  const Complex value = evaluate_constant(node);
+  Work work;
+  const Complex value = evaluate_constant(node, work);
   constexpr long largest_exponent = 4000;
   if (!value.is_known() || !value.is_real() || std::labs(value.re.exponent()) > largest_exponent)
     return {};

@@ -25,13 +25,13 @@ class Judge {
 
  private:
   // scalars.cpp
-  bool same_scalar(const Node& gold, const Node& prediction) const;
-  bool same_number(const Node& gold, const Node& prediction) const;
-  bool same_matrix(const Node& gold, const Node& prediction) const;
+  bool same_scalar(const Node& gold, const Node& prediction);
+  bool same_number(const Node& gold, const Node& prediction);
+  bool same_matrix(const Node& gold, const Node& prediction);
 
   // relations.cpp
   bool same_relation(const Tree& gold, const Tree& prediction);
-  bool same_solutions(const Node& gold, const Node& prediction) const;
+  bool same_solutions(const Node& gold, const Node& prediction);
 
   // sets.cpp
   bool same_set(const Tree& gold, const Tree& prediction);
@@ -40,9 +40,11 @@ class Judge {
   const CheckOptions& options_;
   int depth_ = 0;
   int budget_ = 400;  // comparisons of two expressions within one check
+  Work work_{30000};  // evaluation within one check
 };
 
-bool equal_everywhere(const Node& a, const Node& b);  // at random points, to many digits
+// At random points, to many digits.
+bool equal_everywhere(const Node& a, const Node& b, Work& work);
 
 // Intervals whose ends are in the wrong order are tuples, and other such special cases.
 Tree resolve_intervals(const Tree& tree);

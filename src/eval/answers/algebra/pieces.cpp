@@ -90,8 +90,9 @@ struct Polynomial {
 };
 
 std::optional<Polynomial> as_polynomial(const Node& relation, const std::string& variable) {
+  Work work;
   const auto value_at = [&](double x) -> Real {
-    Evaluator evaluate(0);
+    Evaluator evaluate(0, work);
     evaluate.assign(variable, Real(x));
     const Value left = evaluate(*relation.parts[0]), right = evaluate(*relation.parts[1]);
     if (!left.is_number() || !right.is_number()) return unknown_real();
@@ -130,7 +131,8 @@ std::optional<Real> real_value(const Node& constant) {
   if (constant.kind == Kind::infinity) return infinite(constant.negative ? -1 : 1);
   if (is_set(constant) || constant.kind == Kind::tuple || is_relation(constant)) return {};
   if (!is_constant(constant)) return {};
-  const Complex value = evaluate_constant(constant);
+  Work work;
+  const Complex value = evaluate_constant(constant, work);
   if (!value.is_known() || !nearly_equal(value.im, Complex())) return {};
   return value.re;
 }

@@ -30,11 +30,11 @@ bool has_difference(const Node& relation) {
 
 // A root of `function` in one variable near a random start, by the secant method.
 std::optional<Complex> find_root(const Node& function, const std::string& variable, int trial,
-                                 uint64_t start) {
+                                 uint64_t start, Work& work) {
   constexpr int most_steps = 60;
   Random random(start, uint64_t(trial));
   const auto value_at = [&](const Complex& x) {
-    Evaluator evaluate(trial);
+    Evaluator evaluate(trial, work);
     evaluate.assign(variable, x);
     const Value value = evaluate(function);
     return value.is_number() ? value.cells[0] : unknown_complex();
@@ -56,8 +56,9 @@ std::optional<Complex> find_root(const Node& function, const std::string& variab
   return {};
 }
 
-bool vanishes(const Node& function, const std::string& variable, int trial, const Complex& x) {
-  Evaluator evaluate(trial);
+bool vanishes(const Node& function, const std::string& variable, int trial, const Complex& x,
+              Work& work) {
+  Evaluator evaluate(trial, work);
   evaluate.assign(variable, x);
   const Value value = evaluate(function);
   constexpr int digits = 20;  // a root is found to fewer digits than a value
@@ -65,15 +66,15 @@ bool vanishes(const Node& function, const std::string& variable, int trial, cons
 }
 
 // Equations that the reference finds no solutions for; it takes any two of them for the same.
-bool without_solutions(const Tree& equation, const Node& difference) {
+bool without_solutions(const Tree& equation, const Node& difference, Work& work) {
   const Node& right = *equation->parts[1];
   const Symbols variables = free_symbols(difference);
   if (difference.is_matrix) return right.kind != Kind::matrix && variables.size() > 1;
   if (variables.empty()) return true;
-  const Value first = Evaluator(0)(difference);
+  const Value first = Evaluator(0, work)(difference);
   if (!is_known(first)) return false;
-  if (nearly_equal(first, Evaluator(1)(difference)) &&
-      nearly_equal(first, Evaluator(2)(difference)))
+  if (nearly_equal(first, Evaluator(1, work)(difference)) &&
+      nearly_equal(first, Evaluator(2, work)(difference)))
     return true;
   if (variables.size() > 1) return false;
   const auto solutions = solution_pieces(equation);
@@ -83,14 +84,16 @@ bool without_solutions(const Tree& equation, const Node& difference) {
 enum class Shared { all, some_missing, unknown };
 
 // Whether the roots of `of` that can be found are also roots of `in`.
-Shared roots_shared(const Node& of, const Node& in, const std::string& variable, int trial) {
+Shared roots_shared(const Node& of, const Node& in, const std::string& variable, int trial,
+                    Work& work) {
   constexpr uint64_t starts = 5;
   int found = 0;
   for (uint64_t start = 0; start < starts; ++start) {
-    const auto root = find_root(of, variable, trial, start);
+    const auto root = find_root(of, variable, trial, start, work);
+    if (work.left < 0) return Shared::unknown;
     if (!root) continue;
     ++found;
-    if (!vanishes(in, variable, trial, *root)) return Shared::some_missing;
+    if (!vanishes(in, variable, trial, *root, work)) return Shared::some_missing;
   }
   return found > 0 ? Shared::all : Shared::unknown;
 }
@@ -113,20 +116,20 @@ bool Judge::same_relation(const Tree& gold, const Tree& prediction) {
       same(ours, difference(prediction->parts[1], prediction->parts[0])))
     return true;
   if (gold->text != "=" || prediction->text != "=") return false;
-  if (without_solutions(gold, *ours)) return without_solutions(prediction, *theirs);
+  if (without_solutions(gold, *ours, work_)) return without_solutions(prediction, *theirs, work_);
   return same_solutions(*ours, *theirs);
 }
 
 // Two equations in several variables are the same if they hold for the same values. In a single
 // variable the reference asks for the same difference of both sides.
-bool Judge::same_solutions(const Node& gold, const Node& prediction) const {
+bool Judge::same_solutions(const Node& gold, const Node& prediction) {
   const Symbols variables = free_symbols(gold);
   if (variables.size() < 2 || variables != free_symbols(prediction)) return false;
   for (const std::string& variable : variables) {
     Shared shared = Shared::unknown;
     for (int trial = 0; trial < 2; ++trial) {
-      shared = roots_shared(gold, prediction, variable, trial);
-      if (shared == Shared::all) shared = roots_shared(prediction, gold, variable, trial);
+      shared = roots_shared(gold, prediction, variable, trial, work_);
+      if (shared == Shared::all) shared = roots_shared(prediction, gold, variable, trial, work_);
       if (shared != Shared::all) break;
     }
     if (shared != Shared::unknown) return shared == Shared::all;

@@ -24,7 +24,7 @@ struct Split {
   Complex rest = 1.0;
 };
 
-Split split(const Node& node) {
+Split split(const Node& node, Work& work) {
   Split result;
   const bool product = node.kind == Kind::multiply;
   mpq_class exact = 1;
@@ -35,18 +35,18 @@ Split split(const Node& node) {
     else if (const auto value = exact_value(factor))
       exact *= *value;
     else
-      result.rest = result.rest * evaluate_constant(factor);
+      result.rest = result.rest * evaluate_constant(factor, work);
   }
   result.number *= to_real(exact).to_double();
   return result;
 }
 
 // Constants with decimal numbers in them.
-bool same_decimal_constants(const Node& a, const Node& b) {
+bool same_decimal_constants(const Node& a, const Node& b, Work& work) {
   if (exact_value(a) && exact_value(b)) return floating_value(a) == floating_value(b);
-  const Split x = split(a), y = split(b);
+  const Split x = split(a, work), y = split(b, work);
   if (nearly_equal(x.rest, y.rest)) return x.number == y.number;
-  return nearly_equal(evaluate_constant(a), evaluate_constant(b));
+  return nearly_equal(evaluate_constant(a, work), evaluate_constant(b, work));
 }
 
 bool holds_infinity(const Node& node) {
@@ -57,18 +57,18 @@ bool holds_infinity(const Node& node) {
 
 }  // namespace
 
-bool equal_everywhere(const Node& a, const Node& b) {
+bool equal_everywhere(const Node& a, const Node& b, Work& work) {
   if (is_constant(a) && is_constant(b)) {
     const auto exact_a = exact_value(a), exact_b = exact_value(b);
     if (!a.is_matrix && !b.is_matrix && (contains_decimal(a) || contains_decimal(b)))
-      return same_decimal_constants(a, b);
+      return same_decimal_constants(a, b, work);
     if (exact_a && exact_b) return *exact_a == *exact_b;
-    return nearly_equal(Evaluator(0)(a), Evaluator(0)(b));
+    return nearly_equal(Evaluator(0, work)(a), Evaluator(0, work)(b));
   }
   constexpr int trials = 4;
   int compared = 0;
   for (int trial = 0; trial < trials; ++trial) {
-    const Value x = Evaluator(trial)(a), y = Evaluator(trial)(b);
+    const Value x = Evaluator(trial, work)(a), y = Evaluator(trial, work)(b);
     const bool known = is_known(x);
     if (known != is_known(y)) return false;
     if (!known) continue;
@@ -79,13 +79,13 @@ bool equal_everywhere(const Node& a, const Node& b) {
 }
 
 // Numbers by the rules for numbers; false means only that these rules do not make them equal.
-bool Judge::same_number(const Node& gold, const Node& prediction) const {
+bool Judge::same_number(const Node& gold, const Node& prediction) {
   if (const auto plain = compare_plain_numbers(gold, prediction, options_.float_rounding))
     return *plain;
   if (!is_constant(gold) || !is_constant(prediction)) return false;
   if (!is_number_or_percent(gold) && !is_number_or_percent(prediction))
-    return equal_to_digits(evaluate_constant(gold, Decimals::binary),
-                           evaluate_constant(prediction, Decimals::binary),
+    return equal_to_digits(evaluate_constant(gold, work_, Decimals::binary),
+                           evaluate_constant(prediction, work_, Decimals::binary),
                            options_.numeric_precision);
   if (!is_decimal_or_percent(gold) && !is_decimal_or_percent(prediction)) return false;
   const auto a = rounded(gold, options_.float_rounding);
@@ -93,22 +93,23 @@ bool Judge::same_number(const Node& gold, const Node& prediction) const {
   return a && b && *a == *b;
 }
 
-bool Judge::same_matrix(const Node& gold, const Node& prediction) const {
+bool Judge::same_matrix(const Node& gold, const Node& prediction) {
   if (gold.kind != Kind::matrix || prediction.kind != Kind::matrix ||
       gold.rows != prediction.rows || gold.parts.size() != prediction.parts.size())
     return false;
   for (size_t i = 0; i < gold.parts.size(); ++i) {
     const Node &a = *gold.parts[i], &b = *prediction.parts[i];
-    if (!identical(a, b) && !same_number(a, b) && !equal_everywhere(a, b)) return false;
+    if (!identical(a, b) && !same_number(a, b) && !equal_everywhere(a, b, work_)) return false;
   }
   return true;
 }
 
-bool Judge::same_scalar(const Node& gold, const Node& prediction) const {
+bool Judge::same_scalar(const Node& gold, const Node& prediction) {
   if (gold.is_matrix != prediction.is_matrix) return false;
-  if (gold.is_matrix) return same_matrix(gold, prediction) || equal_everywhere(gold, prediction);
+  if (gold.is_matrix)
+    return same_matrix(gold, prediction) || equal_everywhere(gold, prediction, work_);
   if (holds_infinity(gold) || holds_infinity(prediction)) return false;
-  return same_number(gold, prediction) || equal_everywhere(gold, prediction);
+  return same_number(gold, prediction) || equal_everywhere(gold, prediction, work_);
 }
 
 }  // namespace deltasane::answers
