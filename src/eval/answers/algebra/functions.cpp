@@ -60,7 +60,7 @@ Complex gamma(const Complex& z) {
 Complex binomial(const Complex& n, const Complex& k) {
   if (!n.is_real() || !k.is_real()) return unknown_complex();
   // n (n-1) ... (n-k+1) / k! for small whole k holds for every n.
-  if (k.re.is_integer() && k.re.exponent() <= 12) {
+  if (k.re.is_integer() && k.re.exponent() <= 8) {
     const long count = mpfr_get_si(k.re.raw(), MPFR_RNDN);
     if (count < 0) return 0.0;
     Complex product = 1.0;
