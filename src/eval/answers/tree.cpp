@@ -237,12 +237,29 @@ bool only_symbols(const Node& node) {
                      [](const Tree& part) { return only_symbols(*part); });
 }
 
+namespace {
+
+bool identical_in_any_order(const std::vector<Tree>& a, const std::vector<Tree>& b) {
+  std::vector<bool> used(b.size(), false);
+  for (const Tree& part : a) {
+    size_t i = 0;
+    while (i < b.size() && (used[i] || !identical(*part, *b[i]))) ++i;
+    if (i == b.size()) return false;
+    used[i] = true;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool identical(const Node& a, const Node& b) {
   if (&a == &b) return true;
   if (a.kind != b.kind || a.negative != b.negative || a.real != b.real ||
       a.left_open != b.left_open || a.right_open != b.right_open || a.rows != b.rows ||
       a.text != b.text || a.parts.size() != b.parts.size() || a.size != b.size)
     return false;
+  if (a.kind == Kind::finite_set || a.kind == Kind::unite || a.kind == Kind::intersect)
+    return identical_in_any_order(a.parts, b.parts);
   for (size_t i = 0; i < a.parts.size(); ++i)
     if (!identical(*a.parts[i], *b.parts[i])) return false;
   return true;

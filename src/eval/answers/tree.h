@@ -81,8 +81,8 @@ bool is_integer(const Node& node);
 bool is_positive_rational(const Node& node);
 bool is_set(const Node& node);  // finite_set ... named_set, but not tuple
 bool is_percent_of(const Node& node, bool (*atom)(const Node&));
-bool only_symbols(const Node& node);  // a symbol, or built from symbols alone
-bool identical(const Node& a, const Node& b);
+bool only_symbols(const Node& node);           // a symbol, or built from symbols alone
+bool identical(const Node& a, const Node& b);  // as written; sets in any order
 
 std::string describe(const Node& node);
 

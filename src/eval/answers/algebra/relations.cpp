@@ -1,13 +1,17 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "eval/answers/algebra/exact.h"
 #include "eval/answers/algebra/judge.h"
 
 namespace deltasane::answers {
 
 namespace {
 
-bool is_zero(const Node& node) { return node.kind == Kind::integer && node.text == "0"; }
+bool is_zero(const Node& node) {
+  const auto value = exact_value(node);
+  return value && *value == 0;
+}
 
 Tree difference(const Tree& left, const Tree& right) {
   if (is_zero(*right)) return left;

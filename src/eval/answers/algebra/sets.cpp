@@ -12,32 +12,29 @@ Tree as_set(const Tree& tree) {
   return is_set(*tree) || tree->kind == Kind::tuple ? tree : make_set({tree});
 }
 
-// Same elements whatever the order, each written the same way.
-bool identical_unordered(const Node& a, const Node& b) {
-  if (a.kind != b.kind || a.parts.size() != b.parts.size() || a.text != b.text) return false;
-  std::vector<bool> used(b.parts.size(), false);
-  for (const Tree& part : a.parts) {
-    size_t i = 0;
-    while (i < b.parts.size() && (used[i] || !identical(*part, *b.parts[i]))) ++i;
-    if (i == b.parts.size()) return false;
-    used[i] = true;
-  }
-  return true;
-}
+// The elements that have a real value in the order of these values, then the others.
+struct Sorted {
+  std::vector<Tree> elements;
+  size_t with_value = 0;
+};
 
-// The elements in the order of their values; nothing if some have no real value.
-std::optional<std::vector<Tree>> sorted(const std::vector<Tree>& elements) {
+Sorted sorted(const std::vector<Tree>& elements) {
   std::vector<std::pair<Real, Tree>> keyed;
+  std::vector<Tree> others;
   for (const Tree& element : elements) {
     const Node& value = is_assignment(*element) ? *last_relation(*element).parts[1] : *element;
     auto key = real_value(value);
-    if (!key) return {};
-    keyed.emplace_back(std::move(*key), element);
+    if (key)
+      keyed.emplace_back(std::move(*key), element);
+    else
+      others.push_back(element);
   }
   std::stable_sort(keyed.begin(), keyed.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<Tree> result;
-  for (auto& [key, element] : keyed) result.push_back(element);
+  Sorted result;
+  for (auto& [key, element] : keyed) result.elements.push_back(element);
+  result.with_value = keyed.size();
+  result.elements.insert(result.elements.end(), others.begin(), others.end());
   return result;
 }
 
@@ -46,20 +43,22 @@ std::optional<std::vector<Tree>> sorted(const std::vector<Tree>& elements) {
 bool Judge::same_elements(const Node& gold, const Node& prediction) {
   const size_t count = gold.parts.size();
   if (count != prediction.parts.size()) return false;
-  const auto pairwise = [&](const std::vector<Tree>& a, const std::vector<Tree>& b) {
+  if (gold.kind == Kind::tuple) {
     for (size_t i = 0; i < count; ++i)
-      if (!same(a[i], b[i])) return false;
+      if (!same(gold.parts[i], prediction.parts[i])) return false;
     return true;
-  };
-  if (gold.kind == Kind::tuple) return pairwise(gold.parts, prediction.parts);
-  const auto ours = sorted(gold.parts), theirs = sorted(prediction.parts);
-  if (ours && theirs) return pairwise(*ours, *theirs);
+  }
+  const Sorted ours = sorted(gold.parts), theirs = sorted(prediction.parts);
+  const size_t paired = std::max(ours.with_value, theirs.with_value);
+  for (size_t i = 0; i < paired; ++i)
+    if (!same(ours.elements[i], theirs.elements[i])) return false;
   std::vector<bool> used(count, false);
-  for (const Tree& element : gold.parts) {
-    size_t i = 0;
-    while (i < count && (used[i] || !same(element, prediction.parts[i]))) ++i;
-    if (i == count) return false;
-    used[i] = true;
+  for (size_t i = paired; i < count; ++i) {
+    size_t other = paired;
+    while (other < count && (used[other] || !same(ours.elements[i], theirs.elements[other])))
+      ++other;
+    if (other == count) return false;
+    used[other] = true;
   }
   return true;
 }
@@ -70,7 +69,7 @@ bool Judge::same_set(const Tree& gold, const Tree& prediction) {
     return a->left_open == b->left_open && a->right_open == b->right_open &&
            same(a->parts[0], b->parts[0]) && same(a->parts[1], b->parts[1]);
   if (a->kind == Kind::tuple && b->kind == Kind::tuple) return same_elements(*a, *b);
-  if (identical_unordered(*a, *b)) return true;
+  if (identical(*a, *b)) return true;
   if (is_set(*a) && is_set(*b)) {
     const auto ours = real_pieces(*a), theirs = real_pieces(*b);
     if (ours && theirs && same_pieces(*ours, *theirs)) return true;
