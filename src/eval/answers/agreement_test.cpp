@@ -1,7 +1,9 @@
 // Agreement with the verdicts of the reference, where its data lies.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
+#include <iostream>
 
 #include "eval/answers/agreement_rows.h"
 
@@ -17,7 +19,10 @@ void expect_agreement(const std::string& file, double least) {
   std::vector<Pair> pairs;
   for (const test::Row& row : rows) pairs.push_back(row.pair);
   ThreadPool pool;
+  const auto start = std::chrono::steady_clock::now();
   const std::vector<Verdict> verdicts = verify_all(pool, pairs);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  const double per_minute = 60 * double(pairs.size()) / spent.count();
   size_t agreed = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     if ((verdicts[i] == Verdict::same) == rows[i].expected) {
@@ -34,7 +39,9 @@ void expect_agreement(const std::string& file, double least) {
   const double share = double(agreed) / double(rows.size());
   std::cout << file << ": " << agreed << " of " << rows.size() << " agree (" << 100 * share
             << " %)\n";
+  std::cout << int(per_minute) << " checks a minute on " << pool.size() << " threads\n";
   EXPECT_GE(share, least);
+  EXPECT_GE(per_minute, 100000 / DELTASANE_SLOWDOWN);
 }
 
 TEST(Agreement, WithTheReferenceOnPairs) { expect_agreement("pairs.jsonl", 0.99); }

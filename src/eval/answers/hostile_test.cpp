@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <iostream>
 
 #include "eval/answers/answers.h"
 
@@ -64,11 +65,7 @@ std::vector<std::pair<std::string, std::string>> hostile_answers() {
   };
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double slowdown = 20;
-#else
-constexpr double slowdown = 1;
-#endif
+constexpr double slowdown = DELTASANE_SLOWDOWN;  // of a build with sanitizers
 
 TEST(Hostile, NothingTakesLongerThanFiftyMilliseconds) {
   verify("$1$", "$x+1$");  // tables are made on first use

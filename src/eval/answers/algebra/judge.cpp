@@ -9,7 +9,17 @@ namespace deltasane::answers {
 
 bool has_algebra() { return true; }
 
+namespace {
+
+// MPFR keeps constants such as pi per thread; they go when the thread ends.
+struct ConstantCache {
+  ~ConstantCache() { mpfr_free_cache(); }
+};
+
+}  // namespace
+
 Verdict compare_trees(const Tree& gold, const Tree& prediction, const CheckOptions& options) {
+  thread_local ConstantCache cache;
   return Judge(options).same(gold, prediction, true) ? Verdict::same : Verdict::different;
 }
 
