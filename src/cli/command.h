@@ -18,7 +18,11 @@ struct Command {
 };
 
 extern const Command bench;
+extern const Command convert;
 extern const Command demo;
+extern const Command info;
 extern const Command machine;
+extern const Command score;
+extern const Command tokenize;
 
 }  // namespace deltasane::cli

@@ -9,7 +9,7 @@
 namespace deltasane::cli {
 namespace {
 
-const Command* const commands[] = {&demo, &bench, &machine};
+const Command* const commands[] = {&info, &score, &tokenize, &convert, &demo, &bench, &machine};
 
 constexpr int failed = 1, misused = 2;
 
