@@ -1,4 +1,5 @@
 #include "format/dequantize.h"
+#include "kernel/rwkv7/rwkv7.h"
 #include "model/rwkv7.h"
 
 namespace deltasane {

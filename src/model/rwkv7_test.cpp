@@ -51,14 +51,14 @@ struct OnDisk {
   }
 };
 
-struct Run {
+struct Outcome {
   Tensor<float> logits;
   RecurrentState state;
 };
 
-Run run_in_pieces(const Rwkv7& model, std::span<const int32_t> tokens,
+Outcome run_in_pieces(const Rwkv7& model, std::span<const int32_t> tokens,
                   std::span<const int64_t> lengths, const kernel::Cpu& cpu) {
-  Run run{Tensor<float>({int64_t(tokens.size()), model.shape().vocabulary}), model.fresh_state()};
+  Outcome run{Tensor<float>({int64_t(tokens.size()), model.shape().vocabulary}), model.fresh_state()};
   int64_t from = 0;
   for (const int64_t length : lengths) {
     model.forward(tokens.subspan(size_t(from), size_t(length)), run.state, Rwkv7::Logits::all,
@@ -68,12 +68,12 @@ Run run_in_pieces(const Rwkv7& model, std::span<const int32_t> tokens,
   return run;
 }
 
-Run run_whole(const Rwkv7& model, std::span<const int32_t> tokens, const kernel::Cpu& cpu) {
+Outcome run_whole(const Rwkv7& model, std::span<const int32_t> tokens, const kernel::Cpu& cpu) {
   const int64_t all[] = {int64_t(tokens.size())};
   return run_in_pieces(model, tokens, all, cpu);
 }
 
-void expect_the_definition(const Run& run, const Rwkv7Source& source, const Rwkv7Shape& shape,
+void expect_the_definition(const Outcome& run, const Rwkv7Source& source, const Rwkv7Shape& shape,
                            const reference::SaneStrength& sane, std::span<const int32_t> tokens) {
   const auto truth = reference::rwkv7<double>(source, shape, sane, tokens);
   const auto plain = reference::rwkv7<float>(source, shape, sane, tokens);
@@ -148,7 +148,7 @@ TEST(Rwkv7, ThreadsDoNotChangeABit) {
   const Rwkv7 model = file.open();
   const auto tokens = some_tokens(40, small.vocabulary);
   ThreadPool one(1), three(3);
-  const Run a = run_whole(model, tokens, {one}), b = run_whole(model, tokens, {three});
+  const Outcome a = run_whole(model, tokens, {one}), b = run_whole(model, tokens, {three});
   EXPECT_EQ(std::memcmp(a.logits.data(), b.logits.data(), size_t(a.logits.elements()) * 4), 0);
 }
 
