@@ -66,26 +66,30 @@ StateScan scan_state(const RecurrentState& state) {
 
 LogitsScan scan_logits(std::span<const float> logits) {
   using V = kernel::Simd<4>;
-  constexpr size_t lanes = 4;
-  V::Vec largest = V::splat(-infinity);
-  V::Int sound = V::bits(V::Vec{}) == 0;  // all ones
+  constexpr size_t lanes = 4, vectors = 4;  // side by side, to hide the latency of one
+  V::Vec largest[vectors];
+  V::Int broken[vectors] = {};
+  std::ranges::fill(largest, V::splat(-infinity));
   size_t i = 0;
-  for (; i + lanes <= logits.size(); i += lanes) {
-    const V::Vec logit = V::load(logits.data() + i);
-    largest = logit > largest ? logit : largest;
-    sound &= logit < infinity;  // NaN is not below infinity
-  }
+  for (; i + vectors * lanes <= logits.size(); i += vectors * lanes)
+#pragma GCC unroll 4
+    for (size_t u = 0; u < vectors; ++u) {
+      const V::Vec logit = V::load(logits.data() + i + u * lanes);
+      largest[u] = logit > largest[u] ? logit : largest[u];
+      broken[u] |= ~(logit < infinity);  // NaN is not below infinity
+    }
   LogitsScan scan{-infinity, std::nullopt};
-  bool broken = false;
-  for (size_t lane = 0; lane < lanes; ++lane) {
-    scan.largest = std::max(scan.largest, largest[lane]);
-    broken |= sound[lane] == 0;
-  }
+  bool any_broken = false;
+  for (size_t u = 0; u < vectors; ++u)
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      scan.largest = std::max(scan.largest, largest[u][lane]);
+      any_broken |= broken[u][lane] != 0;
+    }
   for (; i < logits.size(); ++i) {
     scan.largest = std::max(scan.largest, logits[i]);
-    broken |= !(logits[i] < infinity);
+    any_broken |= !(logits[i] < infinity);
   }
-  if (broken)
+  if (any_broken)
     scan.first_broken =
         std::ranges::find_if(logits, [](float x) { return !(x < infinity); }) - logits.begin();
   return scan;

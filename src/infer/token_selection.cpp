@@ -86,10 +86,9 @@ std::vector<TokenLogit> largest_logits(std::span<const float> logits, int64_t co
   return found;
 }
 
-// Keeps the `count` most probable tokens as a list, and of these what reaches the mass that is
-// needed. Whether it was reached; weights_ are those of all tokens, before and after.
-bool TokenSelection::select_list(std::span<const float> logits, int64_t count, double needed) {
-  list_ = largest_logits(logits, count);
+// Keeps of the list what reaches the mass that is needed; weights_ has all tokens. False, and all
+// of the list stays, where it is not reached.
+bool TokenSelection::cut_list(double needed) {
   double mass = 0;
   for (size_t kept = 0; kept < list_.size();) {
     mass += weights_[size_t(list_[kept++].token)];
@@ -130,21 +129,24 @@ void TokenSelection::temper(std::span<const float> logits, float largest, double
 
 void TokenSelection::select(std::span<const float> logits, float largest,
                             const SamplerSettings& settings) {
-  constexpr int64_t first_try = 256;  // a nucleus is rarely larger, and a list is cheaper
+  constexpr int64_t first_try = 64;  // a nucleus is rarely larger, and a list is cheaper
   const bool after = settings.temperature_order == TemperatureOrder::after_filters;
   const double temperature = settings.temperature, filter = after ? 1.0 : temperature;
   const bool cut = settings.top_p < 1;
   const bool top_k = settings.top_k > 0 && settings.top_k < int64_t(logits.size());
   list_.clear();
   weights_.resize(logits.size());
-  fill_weights(logits, largest, cut ? filter : temperature, weights_);
-  if (!cut && !top_k) return;
-  const double needed = cut ? settings.top_p * mass_of(weights_) : infinity;
-  if (!select_list(logits, top_k ? settings.top_k : first_try, needed) && !top_k) {
-    list_.clear();
-    select_nucleus(logits, largest, filter, needed);
-    if (after) temper(logits, largest, temperature);
-    return;
+  if (!cut && !top_k) return fill_weights(logits, largest, temperature, weights_);
+  list_ = largest_logits(logits, top_k ? settings.top_k : first_try);
+  if (cut) {
+    fill_weights(logits, largest, filter, weights_);
+    const double needed = settings.top_p * mass_of(weights_);
+    if (!cut_list(needed) && !top_k) {
+      list_.clear();
+      select_nucleus(logits, largest, filter, needed);
+      if (after) temper(logits, largest, temperature);
+      return;
+    }
   }
   std::vector<float> kept;
   for (const TokenLogit& token : list_) kept.push_back(token.logit);

@@ -35,7 +35,7 @@ class TokenSelection {
   std::vector<TokenProbability> probabilities() const;  // of the tokens kept; the sum is 1
 
  private:
-  bool select_list(std::span<const float> logits, int64_t count, double needed);
+  bool cut_list(double needed);
   void select_nucleus(std::span<const float> logits, float largest, double temperature,
                       double needed);
   void temper(std::span<const float> logits, float largest, double temperature);

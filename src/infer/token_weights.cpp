@@ -27,12 +27,10 @@ Vec power_of_two(Vec x) {
   const Vec clamped = x < -126.0f ? V::splat(-126.0f) : x;
   const Vec shifted = clamped + round;
   const Vec f = clamped - (shifted - round);
-  Vec p = f * 1.5403530e-4f + 1.3333558e-3f;
-  p = p * f + 9.6181291e-3f;
-  p = p * f + 5.5504109e-2f;
-  p = p * f + 2.4022651e-1f;
-  p = p * f + 6.9314718e-1f;
-  p = p * f + 1.0f;
+  const Vec f2 = f * f;  // in pairs: shorter chains than one coefficient after the other
+  const Vec high = (f * 1.3333558e-3f + 9.6181291e-3f) + f2 * 1.5403530e-4f;
+  const Vec middle = f * 5.5504109e-2f + 2.4022651e-1f;
+  const Vec p = (f * 6.9314718e-1f + 1.0f) + f2 * (middle + f2 * high);
   const Int n = V::bits(shifted) - std::bit_cast<int32_t>(round);
   const Vec power = p * reinterpret_cast<Vec>((n + 127) << 23);
   return x < -126.0f ? Vec{} : power;
@@ -69,8 +67,10 @@ void fill_weights(std::span<const float> logits, float largest, double temperatu
   require(logits.size() == weights.size(), "a weight for each logit");
   const auto scale = float(1.4426950408889634 / temperature);
   size_t i = 0;
-  for (; i + lanes <= logits.size(); i += lanes)
-    V::store(weights.data() + i, power_of_two((V::load(logits.data() + i) - largest) * scale));
+  for (; i + step <= logits.size(); i += step)
+#pragma GCC unroll 4
+    for (size_t u = i; u < i + step; u += lanes)
+      V::store(weights.data() + u, power_of_two((V::load(logits.data() + u) - largest) * scale));
   for (; i < logits.size(); ++i)
     weights[i] = power_of_two(V::splat(logits[i] - largest) * scale)[0];
 }
@@ -107,14 +107,16 @@ int32_t token_at_mass(std::span<const float> weights, double target) {
 }
 
 float smallest_from(std::span<const float> logits, float bound) {
-  Vec smallest = V::splat(infinity);
+  Vec smallest[2] = {V::splat(infinity), V::splat(infinity)};
   size_t i = 0;
-  for (; i + lanes <= logits.size(); i += lanes) {
-    const Vec logit = V::load(logits.data() + i);
-    smallest = ((logit >= bound) & (logit < smallest)) ? logit : smallest;
-  }
+  for (; i + 2 * lanes <= logits.size(); i += 2 * lanes)
+    for (size_t u = 0; u < 2; ++u) {
+      const Vec logit = V::load(logits.data() + i + u * lanes);
+      smallest[u] = ((logit >= bound) & (logit < smallest[u])) ? logit : smallest[u];
+    }
   float found = infinity;
-  for (size_t lane = 0; lane < lanes; ++lane) found = std::min(found, smallest[lane]);
+  for (size_t lane = 0; lane < lanes; ++lane)
+    found = std::min({found, smallest[0][lane], smallest[1][lane]});
   for (; i < logits.size(); ++i)
     if (logits[i] >= bound) found = std::min(found, logits[i]);
   return found;
