@@ -1,0 +1,118 @@
+#include "infer/finite.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/random.h"
+#include "support/errors.h"
+
+namespace deltasane {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr StateShape shape{3, 10, 2, 5};
+
+RecurrentState random_state() {
+  RecurrentState state(shape);
+  Random random(1);
+  for (float& value : state.memory.span()) value = float(random.normal());
+  for (float& value : state.shift.span()) value = float(random.normal());
+  return state;
+}
+
+TEST(Finite, FindsTheLargestNumber) {
+  RecurrentState state = random_state();
+  EXPECT_TRUE(scan_state(state).finite());
+  for (const float largest : {-123.5f, 1e38f, -std::numeric_limits<float>::max()}) {
+    state.memory[77] = largest;
+    EXPECT_TRUE(scan_state(state).finite());
+    EXPECT_EQ(scan_state(state).largest, std::abs(largest));
+  }
+  EXPECT_EQ(scan_state(RecurrentState(shape)).largest, 0.0f);
+  EXPECT_TRUE(scan_state(RecurrentState()).finite());
+}
+
+TEST(Finite, NamesEveryPlaceInTheMemory) {
+  for (const float wrong : {nan, -nan, infinity, -infinity})
+    for (int64_t layer = 0; layer < 3; ++layer)
+      for (int64_t head = 0; head < 2; ++head)
+        for (int64_t row = 0; row < 5; ++row)
+          for (int64_t column = 0; column < 5; ++column) {
+            RecurrentState state = random_state();
+            state.memory.view()(layer, head, row, column) = wrong;
+            const StateScan scan = scan_state(state);
+            ASSERT_FALSE(scan.finite());
+            EXPECT_EQ(scan.not_finite->part, StatePart::memory);
+            EXPECT_EQ(scan.not_finite->layer, layer);
+            EXPECT_EQ(scan.not_finite->head, head);
+            EXPECT_EQ(scan.not_finite->row, row);
+            EXPECT_EQ(scan.not_finite->column, column);
+            EXPECT_EQ(scan.largest, infinity);
+          }
+}
+
+TEST(Finite, NamesEveryPlaceInTheShifts) {
+  for (int64_t layer = 0; layer < 3; ++layer)
+    for (int64_t which = 0; which < 2; ++which)
+      for (int64_t channel = 0; channel < 10; ++channel) {
+        RecurrentState state = random_state();
+        state.shift.view()(layer, which, channel) = nan;
+        const StateScan scan = scan_state(state);
+        ASSERT_FALSE(scan.finite());
+        EXPECT_EQ(scan.not_finite->part, which ? StatePart::channel_shift : StatePart::time_shift);
+        EXPECT_EQ(scan.not_finite->layer, layer);
+        EXPECT_EQ(scan.not_finite->column, channel);
+        EXPECT_LT(scan.largest, 10.0f);
+      }
+}
+
+TEST(Finite, FindsTheFirst) {
+  RecurrentState state = random_state();
+  state.shift[0] = nan;
+  state.memory[120] = infinity;
+  state.memory[60] = nan;
+  EXPECT_EQ(scan_state(state).not_finite->layer, 1);
+  EXPECT_EQ(scan_state(state).not_finite->row, 2);
+}
+
+TEST(Finite, LogitsMayBeBannedButNotBroken) {
+  for (const size_t size : {0u, 1u, 15u, 16u, 17u, 100u}) {
+    std::vector<float> logits(size, -infinity);
+    EXPECT_EQ(scan_logits(logits).largest, -infinity);
+    EXPECT_FALSE(scan_logits(logits).first_broken);
+    for (size_t i = 0; i < size; ++i) {
+      logits.assign(size, -2.0f);
+      logits[i] = -1.0f;
+      EXPECT_EQ(scan_logits(logits).largest, -1.0f);
+      for (const float wrong : {nan, -nan, infinity}) {
+        logits.assign(size, -infinity);
+        logits[i] = logits.back() = wrong;
+        EXPECT_EQ(scan_logits(logits).first_broken, int64_t(i));
+      }
+    }
+  }
+}
+
+TEST(Finite, SaysWhereAndWhatToDo) {
+  EXPECT_EQ(overflow_message(StatePlace{StatePart::memory, 3, 7, 1, 60, nan}, 20000000),
+            "state overflowed at position 20000000 in layer 3, head 7: row 1, column 60 is NaN; "
+            "use --on-overflow reset, or SANE (--sane-alpha 3)");
+  EXPECT_EQ(overflow_message(StatePlace{StatePart::channel_shift, 3, 0, 0, 60, -infinity}, 5),
+            "state overflowed at position 5 in layer 3, channel mix shift: channel 60 is "
+            "-infinity; use --on-overflow reset, or SANE (--sane-alpha 3)");
+  EXPECT_EQ(overflow_message(std::vector<float>{1, infinity}, 1, 12),
+            "logits at position 12: token 1: expected a finite number or -infinity (banned), "
+            "found infinity");
+}
+
+TEST(Finite, PoliciesHaveNames) {
+  for (const OnOverflow policy : {OnOverflow::stop, OnOverflow::reset})
+    EXPECT_EQ(on_overflow_named(name_of(policy)), policy);
+  EXPECT_FAULT(on_overflow_named("ignore"), Fault::usage, "expected stop or reset, found 'ignore'");
+}
+
+}  // namespace
+}  // namespace deltasane

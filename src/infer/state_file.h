@@ -1,0 +1,68 @@
+// A recurrent state on disk, with all that is needed to go on from it. The format and its reasons:
+// docs/state-file.md.
+//
+// A file is replaced as a whole: a crash leaves the one before or the one after. It is read as if
+// by an enemy: sizes are checked against the bytes that are there before memory is taken for them,
+// and a checksum covers every byte. A state file holds finite numbers only; a state that has
+// overflowed is neither written nor read.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "model/recurrent_state.h"
+
+namespace deltasane {
+
+// How states are kept in bounds: not at all, by thresholds the model was trained with, or by fixed
+// ones put on a model that was trained without.
+enum class SaneKind { none, trained, run_time };
+std::string_view name_of(SaneKind kind);
+
+struct SaneUse {
+  SaneKind kind = SaneKind::none;
+  double alpha = 0;
+  int64_t chunk = 0;  // tokens; alpha and chunk are 0 where there is no SANE
+  friend bool operator==(const SaneUse&, const SaneUse&) = default;
+};
+std::string to_string(const SaneUse& sane);  // "trained SANE with alpha 3, chunk 16"
+
+// What belongs to a state beside its numbers and its position.
+struct StateStamp {
+  uint64_t model_identity = 0;  // of the checkpoint (TensorFile::identity)
+  std::string model_name;       // for people; at most 4096 bytes
+  SaneUse sane;
+  std::optional<int32_t> last_token;  // picked, but not yet read by the model
+  std::vector<std::byte> sampler;     // SamplerState::save; empty: none
+  std::string creator;                // program and version; at most 256 bytes
+  friend bool operator==(const StateStamp&, const StateStamp&) = default;
+};
+
+struct SavedState {
+  RecurrentState state;
+  StateStamp stamp;
+};
+
+void save_state(const fs::path& path, const RecurrentState& state, const StateStamp& stamp);
+
+// Any well-formed state, of whatever model. `name` is for messages.
+SavedState read_state(std::span<const std::byte> bytes, const std::string& name);
+
+enum class OtherSane { refuse, accept };
+
+// The model that is to go on from the state, and how it runs.
+struct StateExpectation {
+  uint64_t model_identity = 0;
+  std::string model_name;
+  StateShape shape;
+  SaneUse sane;
+  OtherSane other_sane = OtherSane::refuse;
+};
+
+// Fails, and says what to do, where the state is another model's or was made with another SANE.
+SavedState load_state(const fs::path& path, const StateExpectation& expected);
+
+}  // namespace deltasane

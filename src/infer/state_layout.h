@@ -1,0 +1,48 @@
+// The bytes of a state file; docs/state-file.md has the table.
+#pragma once
+
+#include <xxhash.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "infer/state_file.h"
+
+namespace deltasane {
+
+inline constexpr std::string_view state_magic =
+    "\x89"
+    "DSTAT"
+    "\r\n";
+inline constexpr uint32_t state_version = 1;
+inline constexpr uint64_t state_prefix = 16;     // magic, version, header length
+inline constexpr uint64_t state_checksum = 8;    // after the numbers
+inline constexpr uint64_t state_alignment = 64;  // of the numbers in the file
+inline constexpr uint64_t max_state_header = 16 << 20;
+inline constexpr size_t max_model_name = 4096, max_creator = 256;
+inline constexpr int64_t max_state_size = 1 << 20;  // of one dimension
+
+inline constexpr uint32_t has_last_token = 1, has_sampler = 2;  // flags
+
+// Bytes of numbers that a state of this shape has. Fails for shapes that are not positive or beyond
+// max_state_size; what cannot be counted in 64 bits is never reached.
+uint64_t payload_bytes(const StateShape& shape, std::string_view name);
+
+void check_sane(const SaneUse& sane, std::string_view name);
+
+// xxh3, 64 bits, of pieces one after another.
+class StateHash {
+ public:
+  StateHash();
+  ~StateHash();
+  StateHash(const StateHash&) = delete;
+  StateHash& operator=(const StateHash&) = delete;
+  void add(std::span<const std::byte> bytes);
+  uint64_t digest() const;
+
+ private:
+  XXH3_state_t* state_;
+};
+
+}  // namespace deltasane
