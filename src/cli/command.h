@@ -18,8 +18,10 @@ struct Command {
 };
 
 extern const Command bench;
+extern const Command chat;
 extern const Command convert;
 extern const Command demo;
+extern const Command generate;
 extern const Command info;
 extern const Command machine;
 extern const Command score;

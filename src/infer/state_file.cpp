@@ -38,13 +38,4 @@ SavedState load_state(const fs::path& path, const StateExpectation& expected) {
   return saved;
 }
 
-std::string_view name_of(SaneKind kind) {
-  return kind == SaneKind::none ? "none" : kind == SaneKind::trained ? "trained" : "run-time";
-}
-
-std::string to_string(const SaneUse& sane) {
-  if (sane.kind == SaneKind::none) return "no SANE";
-  return cat(name_of(sane.kind), " SANE with alpha ", sane.alpha, ", chunk ", sane.chunk);
-}
-
 }  // namespace deltasane

@@ -11,22 +11,13 @@
 #include "format/rwkv7_checkpoint.h"
 #include "kernel/matmul/matmul.h"
 #include "model/recurrent_state.h"
+#include "model/sane.h"
 
 namespace deltasane {
 
-// How SANE is applied. trained: the checkpoint's own x_tau and w_tau. run_time: w_tau = 0, so that
-// tau = alpha ln 2 + 1 everywhere.
-struct Sane {
-  enum class Kind { none, trained, run_time };
-  Kind kind = Kind::none;
-  double alpha = 0;
-  int64_t chunk = 16;
-  friend bool operator==(const Sane&, const Sane&) = default;
-};
-
 struct Rwkv7Options {
   std::optional<kernel::WeightType> weights;  // none: as the file has them
-  std::optional<double> sane_alpha;           // run-time SANE for a baseline
+  std::optional<double> sane_alpha;           // run-time SANE: w_tau = 0, tau = alpha ln 2 + 1
   bool without_sane = false;                  // none at all, also for a trained one
 };
 
@@ -35,7 +26,7 @@ class Rwkv7 {
   Rwkv7(Rwkv7Checkpoint checkpoint, const Rwkv7Options& options);
 
   const Rwkv7Shape& shape() const { return shape_; }
-  const Sane& sane() const { return sane_; }
+  const SaneUse& sane() const { return sane_; }
   const Rwkv7Checkpoint& checkpoint() const { return checkpoint_; }
   uint64_t identity() const { return identity_; }
   uint64_t weight_bytes() const;
@@ -93,7 +84,7 @@ class Rwkv7 {
 
   Rwkv7Checkpoint checkpoint_;
   Rwkv7Shape shape_;
-  Sane sane_;
+  SaneUse sane_;
   uint64_t identity_ = 0;
   std::optional<kernel::WeightType> wanted_;
   std::string weight_type_;

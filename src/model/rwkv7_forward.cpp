@@ -67,11 +67,11 @@ Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence,
   const int64_t chunks = kernel::chunks_ending(state.position, rows.time, sane_.chunk);
   Tensor<float> tau({1, chunks, shape_.heads});
   if (chunks == 0) return tau;
-  if (sane_.kind == Sane::Kind::run_time) {
+  if (sane_.kind == SaneKind::run_time) {
     tau.fill(float(sane_.alpha * std::log(2.0) + 1));
     return tau;
   }
-  // x_tau of the tokens that end a chunk; mix_g holds the row before each
+  // x_tau of the tokens that end a chunk
   Tensor<float> x({chunks, shape_.channels});
   const int64_t first = sane_.chunk - 1 - state.position % sane_.chunk;
   const int64_t layer_index = &layer - layers_.data();
@@ -99,12 +99,12 @@ void Rwkv7::recur(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) c
       return View<float>{rows.of(i, all.view()).data, {1, rows.time, heads, size}};
     };
     const Tensor<float> tau =
-        sane_.kind == Sane::Kind::none ? Tensor<float>() : taus(layer, rows, i, s, cpu);
+        sane_.kind == SaneKind::none ? Tensor<float>() : taus(layer, rows, i, s, cpu);
     kernel::DeltaRule<float> op;
     op.r = tokens(s.r), op.w = tokens(s.w), op.k = tokens(s.k), op.v = tokens(s.v);
     op.a = tokens(s.a), op.b = tokens(s.b);
+    if (sane_.kind != SaneKind::none) op.chunk = sane_.chunk;
     if (tau.elements()) op.tau = tau.view();
-    op.chunk = sane_.chunk;
     op.position = {&state.position, {1}};
     const View<float> memory{state.memory.view().at(index), {1, heads, size, size}};
     op.initial = memory;

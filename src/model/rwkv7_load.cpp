@@ -54,9 +54,9 @@ Rwkv7::Rwkv7(Rwkv7Checkpoint checkpoint, const Rwkv7Options& options)
     if (options.sane_alpha)
       fail(Fault::usage, "--sane-alpha: ", checkpoint_.where(), " was trained with SANE, alpha ",
            trained->alpha, "; leave the flag out, or turn SANE off with --no-sane");
-    sane_ = {Sane::Kind::trained, trained->alpha, trained->chunk};
+    sane_ = {SaneKind::trained, trained->alpha, trained->chunk};
   } else if (options.sane_alpha) {
-    sane_ = {Sane::Kind::run_time, *options.sane_alpha, 16};
+    sane_ = {SaneKind::run_time, *options.sane_alpha, 16};
   }
 
   if (auto rows = checkpoint_.in_place("emb.weight"); rows && dtype_of(rows->type))
@@ -133,7 +133,7 @@ Rwkv7::Layer Rwkv7::load_layer(int64_t index) const {
               Vector(),
               std::nullopt};
   if (index > 0) layer.v = load_low_rank(att + "v1", att + "v2");
-  if (sane_.kind == Sane::Kind::trained) {
+  if (sane_.kind == SaneKind::trained) {
     layer.x_tau = vector(att + "x_tau");
     const Tensor<float> w_tau = transposed(vector(att + "w_tau"));
     layer.w_tau = Weights::copied(WeightType::f32, w_tau.span(), shape_.heads, shape_.channels);

@@ -57,8 +57,9 @@ struct Outcome {
 };
 
 Outcome run_in_pieces(const Rwkv7& model, std::span<const int32_t> tokens,
-                  std::span<const int64_t> lengths, const kernel::Cpu& cpu) {
-  Outcome run{Tensor<float>({int64_t(tokens.size()), model.shape().vocabulary}), model.fresh_state()};
+                      std::span<const int64_t> lengths, const kernel::Cpu& cpu) {
+  Outcome run{Tensor<float>({int64_t(tokens.size()), model.shape().vocabulary}),
+              model.fresh_state()};
   int64_t from = 0;
   for (const int64_t length : lengths) {
     model.forward(tokens.subspan(size_t(from), size_t(length)), run.state, Rwkv7::Logits::all,

@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "cli/command.h"
+#include "cli/open_model.h"
+#include "cli/sampling_flags.h"
+#include "cli/version.h"
+#include "infer/chat_template.h"
+#include "infer/sampler.h"
+#include "infer/session.h"
+#include "text/text_stop.h"
+#include "text/utf8.h"
+#include "text/utf8_stream.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct Options {
+  ModelFlags model;
+  SamplingFlags sampling;
+  std::string system, mode = "plain", state_in;
+  int64_t tokens = 1024;
+};
+
+class Conversation {
+ public:
+  explicit Conversation(const Options& options)
+      : options_(options),
+        open_(options.model),
+        tokenizer_(
+            open_tokenizer(options.model.tokenizer, open_.model.checkpoint(), options.model.path)),
+        session_(open_.model, open_.cpu(), options.sampling.on_overflow()),
+        sampler_(options.sampling.settings),
+        mode_(reply_mode_named(options.mode)) {
+    session_.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+    if (!options.state_in.empty()) load(options.state_in);
+  }
+
+  // False: the conversation is over.
+  bool take(const std::string& line) {
+    if (line.empty()) return true;
+    if (line[0] != '/') return answer(line), true;
+    const size_t space = line.find(' ');
+    const std::string word = line.substr(0, space);
+    const std::string rest = space == std::string::npos ? "" : clean_text(line.substr(space));
+    if (word == "/quit") return false;
+    if (word == "/reset") {
+      session_.reset();
+      begun_ = false;
+      fmt::print("(forgotten)\n");
+    } else if (word == "/state") {
+      const StateScan scan = scan_state(session_.state());
+      fmt::print("({} tokens read, largest |S| {:.4g}, {})\n", session_.state().position,
+                 scan.largest, to_string(open_.model.sane()));
+    } else if (word == "/save" && !rest.empty()) {
+      StateStamp stamp;
+      stamp.creator = version_text().substr(0, 256);
+      session_.save(rest, open_.name, stamp);
+      fmt::print("(kept in {})\n", rest);
+    } else if (word == "/load" && !rest.empty()) {
+      load(rest);
+      fmt::print("({} tokens remembered)\n", session_.state().position);
+    } else {
+      fmt::print("(/save FILE, /load FILE, /reset, /state, /quit)\n");
+    }
+    return true;
+  }
+
+ private:
+  void load(const std::string& path) {
+    session_.load(path, open_.name, OtherSane::refuse);
+    begun_ = true;
+  }
+
+  void answer(const std::string& line) {
+    if (!valid_utf8(line)) fail(Fault::usage, "chat: expected UTF-8 text, found other bytes");
+    std::string prompt;
+    if (begun_) {
+      prompt = next_turn(line, mode_);
+    } else {
+      std::vector<Message> messages;
+      if (!options_.system.empty()) messages.push_back({Role::system, options_.system});
+      messages.push_back({Role::user, line});
+      prompt = chat_prompt(messages, mode_);
+    }
+    begun_ = true;
+    session_.read(tokenizer_->encode(prompt));
+    const StopRules rules;
+    Utf8Stream characters;
+    TextStop stop(rules.texts);
+    std::cout << reply_beginning(mode_);
+    for (int64_t i = 0; i < options_.tokens; ++i) {
+      const int32_t token = sampler_.next(session_.logits(), session_.state().position);
+      if (token == rules.token && tokenizer_->end_of_document() == token) break;
+      std::cout << stop.feed(characters.feed(tokenizer_->bytes_of(token))) << std::flush;
+      if (stop.stopped()) break;
+      session_.read({&token, 1});
+    }
+    std::cout << stop.feed(characters.finish()) << stop.finish() << std::endl;
+  }
+
+  const Options& options_;
+  OpenModel open_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Session session_;
+  Sampler sampler_;
+  ReplyMode mode_;
+  bool begun_ = false;
+};
+
+int run_chat(const Options& options) {
+  Conversation conversation(options);
+  const bool terminal = ::isatty(STDIN_FILENO) != 0;
+  if (terminal) fmt::print("(/save FILE, /load FILE, /reset, /state, /quit)\n");
+  for (std::string line;;) {
+    if (terminal) std::cout << "\nUser: " << std::flush;
+    if (!std::getline(std::cin, line)) return 0;
+    try {
+      if (!conversation.take(line)) return 0;
+    } catch (const Error& error) {
+      // A wrong file name or a broken state must not end the conversation.
+      if (!terminal) throw;
+      fmt::print(stderr, "deltasane: {}\n", error.what());
+    }
+  }
+}
+
+}  // namespace
+
+const Command chat{
+    "chat", "talk with a model", [](CLI::App& app) {
+      auto options = std::make_shared<Options>();
+      options->model.describe(app);
+      app.add_option("--system", options->system, "what the model is told first");
+      app.add_option("--mode", options->mode, "plain, think or fast-think")->capture_default_str();
+      app.add_option("--tokens", options->tokens, "tokens of one answer at most")
+          ->capture_default_str();
+      app.add_option("--state-in", options->state_in, "begin with this state");
+      options->sampling.describe(app);
+      app.footer(
+          "In the conversation: /save FILE, /load FILE, /reset, /state, /quit.\n"
+          "Example:\n  deltasane chat rwkv7-g1d-0.4b.gguf --mode think");
+      return [options] { return run_chat(*options); };
+    }};
+
+}  // namespace deltasane::cli

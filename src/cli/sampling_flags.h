@@ -1,0 +1,23 @@
+// The flags of commands that write text: how tokens are drawn, and what to do on overflow.
+#pragma once
+
+#include <string>
+
+#include "infer/finite.h"
+#include "infer/sampler_settings.h"
+
+namespace CLI {
+class App;
+}
+
+namespace deltasane::cli {
+
+struct SamplingFlags {
+  SamplerSettings settings;
+  std::string overflow = "stop";
+
+  void describe(CLI::App& app);
+  OnOverflow on_overflow() const { return on_overflow_named(overflow); }
+};
+
+}  // namespace deltasane::cli

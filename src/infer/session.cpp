@@ -1,0 +1,84 @@
+#include "infer/session.h"
+
+#include <algorithm>
+
+namespace deltasane {
+namespace {
+
+constexpr int64_t block = 512;  // tokens between two scans of a long input
+constexpr int64_t boundary = 16;
+
+}  // namespace
+
+Session::Session(const Rwkv7& model, const kernel::Cpu& cpu, OnOverflow on_overflow)
+    : model_(model),
+      cpu_(cpu),
+      on_overflow_(on_overflow),
+      state_(model.fresh_state()),
+      logits_({1, model.shape().vocabulary}) {}
+
+void Session::read(std::span<const int32_t> tokens) {
+  while (!tokens.empty()) {
+    const size_t some = std::min(tokens.size(), size_t(block - state_.position % boundary));
+    read_block(tokens.first(some));
+    tokens = tokens.subspan(some);
+  }
+}
+
+void Session::read_block(std::span<const int32_t> tokens) {
+  // A single token is scanned at boundaries only; there is nothing to look back into.
+  const bool single = tokens.size() == 1;
+  const RecurrentState before = single ? RecurrentState() : state_.clone();
+  model_.forward(tokens, state_, Rwkv7::Logits::last, logits_.view(), cpu_);
+  const bool at_boundary = state_.position % boundary == 0;
+  if (single && !at_boundary && !scan_logits(logits_.span()).first_broken) return;
+  const StateScan scan = scan_state(state_);
+  if (scan.finite()) return;
+  if (!single) return find_the_break(tokens, before);
+  const std::string message = overflow_message(*scan.not_finite, state_.position - 1);
+  if (on_overflow_ == OnOverflow::stop) fail(Fault::overflow, message);
+  const int64_t position = state_.position;
+  reset();
+  state_.position = position - 1;
+  on_reset(message);
+  model_.forward(tokens, state_, Rwkv7::Logits::last, logits_.view(), cpu_);
+}
+
+// Reads the block again, a chunk at a time, to name the chunk that broke.
+void Session::find_the_break(std::span<const int32_t> tokens, const RecurrentState& before) {
+  state_ = before.clone();
+  while (!tokens.empty()) {
+    const RecurrentState whole = state_.clone();
+    const size_t some = std::min(tokens.size(), size_t(boundary - state_.position % boundary));
+    model_.forward(tokens.first(some), state_, Rwkv7::Logits::last, logits_.view(), cpu_);
+    tokens = tokens.subspan(some);
+    const StateScan scan = scan_state(state_);
+    if (scan.finite()) continue;
+    const std::string message = overflow_message(*scan.not_finite, state_.position - 1);
+    const int64_t position = state_.position;
+    if (on_overflow_ == OnOverflow::stop) {
+      state_ = whole.clone();
+      fail(Fault::overflow, message);
+    }
+    reset();
+    state_.position = position;
+    on_reset(message);
+  }
+}
+
+void Session::save(const fs::path& path, const std::string& model_name, StateStamp stamp) const {
+  stamp.model_identity = model_.identity();
+  stamp.model_name = model_name;
+  stamp.sane = model_.sane();
+  save_state(path, state_, stamp);
+}
+
+StateStamp Session::load(const fs::path& path, const std::string& model_name,
+                         OtherSane other_sane) {
+  SavedState saved = load_state(
+      path, {model_.identity(), model_name, model_.state_shape(), model_.sane(), other_sane});
+  state_ = std::move(saved.state);
+  return saved.stamp;
+}
+
+}  // namespace deltasane
