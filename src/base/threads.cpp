@@ -2,7 +2,9 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -20,17 +22,50 @@ int usable_processors() {
   return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
+namespace {
+
+// Lets the processor's other thread, or its power saving, have a moment.
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+// Waits until `ready` for as long as a model's step between two jobs takes, so that the next job
+// need not wake a sleeper, which costs more than a small job. Others who want the processor get it.
+template <class Ready>
+bool spin_until(const Ready& ready) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  for (;;) {
+    for (int i = 0; i < 16; ++i) {
+      if (ready()) return true;
+      pause_briefly();
+    }
+    const Clock::duration waited = Clock::now() - begin;
+    if (waited > std::chrono::microseconds(50)) return ready();
+    if (waited > std::chrono::microseconds(5)) std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+// A job is published by the store to `job` and has ended when `busy` is 0; what lies between is
+// ordered by these two. The mutex is for those who sleep, and for `failure`.
 struct ThreadPool::Shared {
   std::mutex mutex;
   std::condition_variable start, done;
-  uint64_t job = 0;  // number of the job that workers should take up
-  bool ending = false;
-  int busy = 0;  // workers still in the current job
+  std::atomic<uint64_t> job{0};  // number of the job that workers should take up
+  std::atomic<bool> ending{false};
+  std::atomic<int> busy{0};  // workers still in the current job
   const std::function<void(int64_t)>* body = nullptr;
   int64_t count = 0;
   std::atomic<int64_t> next{0};
   std::exception_ptr failure;
   std::vector<std::thread> workers;
+  bool spins = true;  // not where there are more threads than processors: the others need them
 
   void work() {
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
@@ -43,17 +78,23 @@ struct ThreadPool::Shared {
     }
   }
 
-  void serve() {
-    uint64_t seen = 0;
+  template <class Ready>
+  void wait(std::condition_variable& sleepers, const Ready& ready) {
+    if (spins && spin_until(ready)) return;
     std::unique_lock lock(mutex);
-    for (;;) {
-      start.wait(lock, [&] { return ending || job != seen; });
+    sleepers.wait(lock, ready);
+  }
+
+  void serve() {
+    for (uint64_t seen = 0;;) {
+      wait(start, [&] { return ending || job != seen; });
       if (ending) return;
       seen = job;
-      lock.unlock();
       work();
-      lock.lock();
-      if (--busy == 0) done.notify_one();
+      if (busy.fetch_sub(1) == 1) {
+        const std::lock_guard lock(mutex);
+        done.notify_one();
+      }
     }
   }
 };
@@ -61,6 +102,7 @@ struct ThreadPool::Shared {
 ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
   if (threads < 0) fail(Fault::usage, "threads: expected 0 (all) or more, found ", threads);
   if (threads == 0) threads = usable_processors();
+  shared_->spins = threads <= usable_processors();
   for (int i = 1; i < threads; ++i) shared_->workers.emplace_back([this] { shared_->serve(); });
 }
 
@@ -94,8 +136,7 @@ void ThreadPool::parallel(int64_t count, const std::function<void(int64_t)>& bod
   }
   s.start.notify_all();
   s.work();
-  std::unique_lock lock(s.mutex);
-  s.done.wait(lock, [&] { return s.busy == 0; });
+  s.wait(s.done, [&] { return s.busy == 0; });
   if (s.failure) std::rethrow_exception(s.failure);
 }
 

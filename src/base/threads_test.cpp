@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "support/errors.h"
@@ -28,6 +30,21 @@ TEST(ThreadPool, ManyShortJobsFollowEachOther) {
   for (int job = 0; job < 5000; ++job)
     pool.parallel(int64_t(sums.size()), [&](int64_t i) { sums[size_t(i)] += i; });
   for (size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(sums[i], int64_t(i) * 5000);
+}
+
+// Jobs at once, after a moment and after workers have gone to sleep, with and without more threads
+// than processors.
+TEST(ThreadPool, WaitsAwakeAndAsleep) {
+  for (const int threads : {2, usable_processors(), usable_processors() + 3}) {
+    ThreadPool pool(threads);
+    std::vector<int64_t> sums(5, 0);
+    for (int job = 0; job < 300; ++job) {
+      pool.parallel(5, [&](int64_t i) { sums[size_t(i)] += job; });
+      if (job % 3 == 1) std::this_thread::sleep_for(std::chrono::microseconds(20));
+      if (job % 50 == 2) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    for (const int64_t sum : sums) EXPECT_EQ(sum, 299 * 300 / 2);
+  }
 }
 
 TEST(ThreadPool, PassesAnErrorOnAndGoesOn) {

@@ -40,11 +40,35 @@ template <int lanes>
   return *reinterpret_cast<const typename Halves<lanes>::Loose*>(from);
 }
 
+// Numbers of 16 bits as the upper halves of 32 bits, the first or the last four of eight.
+[[gnu::always_inline]] inline Vector<4>::Vec first_as_upper(Halves<8>::Short eight) {
+  typedef Halves<8>::Short Index;
+  return reinterpret_cast<Vector<4>::Vec>(
+      __builtin_shuffle(Index{}, eight, Index{0, 8, 1, 9, 2, 10, 3, 11}));
+}
+[[gnu::always_inline]] inline Vector<4>::Vec last_as_upper(Halves<8>::Short eight) {
+  typedef Halves<8>::Short Index;
+  return reinterpret_cast<Vector<4>::Vec>(
+      __builtin_shuffle(Index{}, eight, Index{4, 12, 5, 13, 6, 14, 7, 15}));
+}
+
+// Four numbers, then four zeros.
+[[gnu::always_inline]] inline Halves<8>::Short load_low(const uint16_t* from) {
+  typedef uint64_t Two __attribute__((vector_size(16)));
+  uint64_t four;
+  __builtin_memcpy(&four, from, 8);
+  return reinterpret_cast<Halves<8>::Short>(Two{four, 0});
+}
+
 template <int lanes>
 [[gnu::always_inline]] inline typename Vector<lanes>::Vec load_bf16(const uint16_t* from) {
-  using Word = typename Halves<lanes>::Word;
-  return reinterpret_cast<typename Vector<lanes>::Vec>(
-      __builtin_convertvector(load_short<lanes>(from), Word) << 16);
+  if constexpr (lanes == 4) {
+    return first_as_upper(load_low(from));
+  } else {
+    using Word = typename Halves<lanes>::Word;
+    return reinterpret_cast<typename Vector<lanes>::Vec>(
+        __builtin_convertvector(load_short<lanes>(from), Word) << 16);
+  }
 }
 
 // Without an instruction: the bits in a float's place mean the number times 2^-112, subnormals too;
@@ -59,6 +83,22 @@ template <int lanes>
   const Word value = rest >= 0x7c00u ? (rest << 13) | 0x7f800000u : finite;
   return reinterpret_cast<Vec>(value | (bits & 0x8000u) << 16);
 }
+
+// f16 numbers times 2^-112, infinities and NaN apart: each number's bits in a float's place, the
+// first or the last four of eight.
+#if defined(__aarch64__)
+[[gnu::always_inline]] inline Vector<4>::Vec first_shifted(Halves<8>::Short eight) {
+  const int32x4_t wide = vshll_n_s16(vreinterpret_s16_u16(vget_low_u16(eight)), 13);
+  return vreinterpretq_f32_s32(vandq_s32(wide, vdupq_n_s32(int32_t(0x8fffffffu))));
+}
+[[gnu::always_inline]] inline Vector<4>::Vec last_shifted(Halves<8>::Short eight) {
+  const int32x4_t wide = vshll_high_n_s16(vreinterpretq_s16_u16(eight), 13);
+  return vreinterpretq_f32_s32(vandq_s32(wide, vdupq_n_s32(int32_t(0x8fffffffu))));
+}
+#else
+Vector<4>::Vec first_shifted(Halves<8>::Short eight);
+Vector<4>::Vec last_shifted(Halves<8>::Short eight);
+#endif
 
 template <int lanes>
 struct HalfInstruction {

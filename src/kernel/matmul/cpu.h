@@ -26,9 +26,25 @@ struct Lines {
 
 // ---- few tokens: dot products of rows as they lie (cpu_dot.cpp)
 
+constexpr int64_t rounded_up(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+// x for dot products: groups of dot_tokens(isa), in each (steps of two vectors, token, input), with
+// zeros up to a multiple of dot_step(isa): then tokens that lie a power of two apart do not meet in
+// one set of the cache.
+constexpr int64_t dot_step(Isa isa) { return 4 * lanes_of(isa); }
+constexpr int64_t dot_tokens(Isa isa) { return registers_of(isa) == 32 ? 4 : 2; }
+constexpr int64_t laid_floats(Isa isa, int64_t tokens, int64_t in) {
+  return tokens * rounded_up(in, dot_step(isa));
+}
+
+template <Isa isa, WeightType type>
+void lay_tokens(Lines<const float> x, int64_t tokens, int64_t in, float* laid);
+
 // y's columns `rows` for all tokens. w: rows of `in` elements.
 template <Isa isa, WeightType type>
-void dot_rows(const void* w, Range rows, int64_t in, Lines<const float> x, int64_t tokens,
+void dot_rows(const void* w, Range rows, int64_t in, const float* laid, int64_t tokens,
               Lines<float> y, Sum sum);
 
 // ---- many tokens: tiles of y from packed panels of x and W (cpu_tiles.cpp, cpu_pack.cpp)
@@ -43,9 +59,6 @@ constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
 inline constexpr int64_t block_rows = 48;
 constexpr int64_t block_floats(Isa isa) { return block_rows * tile_depth(isa); }
 
-constexpr int64_t rounded_up(int64_t n, int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 // A packed x: all panels of the first depth, then all of the next.
 constexpr int64_t packed_floats(Isa isa, int64_t tokens, int64_t in) {
   return rounded_up(tokens, panel_tokens(isa)) * in;

@@ -6,112 +6,136 @@
 namespace deltasane::kernel::cpu {
 namespace {
 
-// R rows times T tokens. Each sum lives in two vectors, whatever R and T are, so that a token's
-// result does not depend on who is computed beside it. Two vectors by R by T are enough sums to
-// hide the latency of a multiply-add.
-template <Isa isa, WeightType type, int R, int T>
+// R rows times T tokens, each sum in A vectors: R by T by A multiply-adds wait for each other only
+// in the next round.
+template <Isa isa, WeightType type, int R, int T, int A>
 struct Dots {
-  static constexpr int lanes = lanes_of(isa);
-  static constexpr int step = 2 * lanes;
+  static constexpr int lanes = lanes_of(isa), step = A * lanes;
   using V = Simd<lanes>;
   using Vec = typename V::Vec;
 
-  Vec sum[R][T][2] = {};
+  Vec sum[R][T][A] = {};
 
-  [[gnu::always_inline]] inline void take(const Element<type>* const (&w)[R],
-                                          const float* const (&x)[T], int64_t at) {
-    Vec wide[R][2];
+  // x: (token, step).
+  [[gnu::always_inline]] inline void take(const Element<type>* const (&w)[R], int64_t at,
+                                          const float* x) {
+    Vec wide[R][A];
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-      for (int h = 0; h < 2; ++h) wide[r][h] = load_stored<isa, type>(w[r] + at + h * lanes);
+    for (int r = 0; r < R; ++r) load_side_by_side<isa, type>(w[r] + at, wide[r]);
 #pragma GCC unroll 4
     for (int t = 0; t < T; ++t)
-#pragma GCC unroll 2
-      for (int h = 0; h < 2; ++h) {
-        const Vec one = V::load(x[t] + at + h * lanes);
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sum[r][t][h] += wide[r][h] * one;
+      for (int i = 0; i < A; ++i) {
+        const Vec one = V::load(x + t * step + i * lanes);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) sum[r][t][i] += wide[r][i] * one;
       }
   }
 
-  // The last inputs, fewer than a step, through copies that end in zeros.
-  void take_rest(const Element<type>* const (&w)[R], const float* const (&x)[T], int64_t at,
-                 int64_t count) {
-    Element<type> w_copy[R][step] = {};
-    float x_copy[T][step] = {};
-    const Element<type>* w_rest[R];
-    const float* x_rest[T];
-    for (int r = 0; r < R; ++r) {
-      std::memcpy(w_copy[r], w[r] + at, size_t(count) * sizeof(Element<type>));
-      w_rest[r] = w_copy[r];
-    }
-    for (int t = 0; t < T; ++t) {
-      std::memcpy(x_copy[t], x[t] + at, size_t(count) * sizeof(float));
-      x_rest[t] = x_copy[t];
-    }
-    take(w_rest, x_rest, 0);
+  [[gnu::always_inline]] inline float total(int r, int t) const {
+    Vec all = sum[r][t][0];
+#pragma GCC unroll 4
+    for (int i = 1; i < A; ++i) all += sum[r][t][i];
+    return V::sum(all) * stored_unit<isa, type>;
   }
 };
 
-struct Place {
-  int64_t row, token;
-};
-
-template <Isa isa, WeightType type, int R, int T>
-void dot_block(const Element<type>* rows, int64_t in, Lines<const float> x, Place place,
-               Lines<float> y, Sum how) {
-  using Block = Dots<isa, type, R, T>;
+// w: R rows of `in`; x: (steps, token, step); y: (token, row).
+template <Isa isa, WeightType type, int R, int T, int A>
+void dot_block(const Element<type>* rows, int64_t in, const float* x, Lines<float> y, Sum how) {
+  using Block = Dots<isa, type, R, T, A>;
   const Element<type>* w[R];
-  const float* inputs[T];
-  for (int r = 0; r < R; ++r) w[r] = rows + (place.row + r) * in;
-  for (int t = 0; t < T; ++t) inputs[t] = x.at(place.token + t);
+  for (int r = 0; r < R; ++r) w[r] = rows + r * in;
+  // One token: what comes soon. More: the next rows, while these wait for arithmetic.
+  const int64_t ahead = T == 1 ? 1024 / int64_t(sizeof(Element<type>)) : R * in;
   Block dots;
   int64_t at = 0;
-  for (; at + Block::step <= in; at += Block::step) dots.take(w, inputs, at);
-  if (at < in) dots.take_rest(w, inputs, at, in - at);
-  for (int t = 0; t < T; ++t)
+  for (; at + Block::step <= in; at += Block::step, x += T * Block::step) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) __builtin_prefetch(w[r] + at + ahead);
+    dots.take(w, at, x);
+  }
+  if (at < in) {
+    Element<type> rest[R][Block::step] = {};
     for (int r = 0; r < R; ++r) {
-      float& to = y.at(place.token + t)[place.row + r];
-      const float value = Block::V::sum(dots.sum[r][t][0] + dots.sum[r][t][1]);
-      to = how == Sum::add ? to + value : value;
+      std::memcpy(rest[r], w[r] + at, size_t(in - at) * sizeof(Element<type>));
+      w[r] = rest[r];
+    }
+    dots.take(w, 0, x);
+  }
+#pragma GCC unroll 4
+  for (int t = 0; t < T; ++t)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      float& to = y.at(t)[r];
+      to = how == Sum::add ? to + dots.total(r, t) : dots.total(r, t);
     }
 }
 
 template <Isa isa, WeightType type, int R>
-void dot_tokens(const Element<type>* rows, int64_t in, Lines<const float> x, int64_t tokens,
-                int64_t row, Lines<float> y, Sum sum) {
-  int64_t t = 0;
-  for (; t + 4 <= tokens; t += 4) dot_block<isa, type, R, 4>(rows, in, x, {row, t}, y, sum);
-  if (tokens - t == 3) dot_block<isa, type, R, 3>(rows, in, x, {row, t}, y, sum);
-  if (tokens - t == 2) dot_block<isa, type, R, 2>(rows, in, x, {row, t}, y, sum);
-  if (tokens - t == 1) dot_block<isa, type, R, 1>(rows, in, x, {row, t}, y, sum);
+void dot_group(const Element<type>* rows, int64_t in, const float* x, int64_t tokens,
+               Lines<float> y, Sum sum) {
+  if constexpr (dot_tokens(isa) == 4) {
+    if (tokens == 4) dot_block<isa, type, R, 4, 2>(rows, in, x, y, sum);
+    if (tokens == 3) dot_block<isa, type, R, 3, 2>(rows, in, x, y, sum);
+  }
+  if (tokens == 2) dot_block<isa, type, R, 2, 2>(rows, in, x, y, sum);
+  if (tokens == 1) dot_block<isa, type, R, 1, 2>(rows, in, x, y, sum);
 }
 
 }  // namespace
 
 template <Isa isa, WeightType type>
-void dot_rows(const void* w, Range range, int64_t in, Lines<const float> x, int64_t tokens,
-              Lines<float> y, Sum sum) {
-  const auto* rows = static_cast<const Element<type>*>(w);
-  int64_t row = range.begin;
-  if (tokens == 1)
-    for (; row + 4 <= range.end; row += 4)
-      dot_block<isa, type, 4, 1>(rows, in, x, {row, 0}, y, sum);
-  constexpr int together = registers_of(isa) == 32 ? 2 : 1;
-  for (; row + together <= range.end; row += together)
-    dot_tokens<isa, type, together>(rows, in, x, tokens, row, y, sum);
-  for (; row < range.end; ++row) dot_tokens<isa, type, 1>(rows, in, x, tokens, row, y, sum);
+void lay_tokens(Lines<const float> x, int64_t tokens, int64_t in, float* laid) {
+  constexpr int64_t step = 2 * lanes_of(isa), group = dot_tokens(isa);
+  const int64_t padded = rounded_up(in, dot_step(isa)), whole = in / step * step;
+  for (int64_t first = 0; first < tokens; first += group) {
+    const int64_t count = tokens - first < group ? tokens - first : group;
+    for (int64_t t = 0; t < count; ++t) {
+      const float* from = x.at(first + t);
+      float* to = laid + first * padded + t * step;
+      for (int64_t at = 0; at < whole; at += step, to += count * step)
+        for (int64_t i = 0; i < step; ++i) to[i] = from[at + i] * laid_unit<isa, type>;
+      for (int64_t at = whole; at < padded; at += step, to += count * step)
+        for (int64_t i = 0; i < step; ++i)
+          to[i] = at + i < in ? from[at + i] * laid_unit<isa, type> : 0.0f;
+    }
+  }
 }
 
-template void dot_rows<Isa::DELTASANE_ISA, WeightType::f32>(const void*, Range, int64_t,
-                                                            Lines<const float>, int64_t,
-                                                            Lines<float>, Sum);
-template void dot_rows<Isa::DELTASANE_ISA, WeightType::f16>(const void*, Range, int64_t,
-                                                            Lines<const float>, int64_t,
-                                                            Lines<float>, Sum);
-template void dot_rows<Isa::DELTASANE_ISA, WeightType::bf16>(const void*, Range, int64_t,
-                                                             Lines<const float>, int64_t,
-                                                             Lines<float>, Sum);
+// One token takes rows one by one: several at a time are several streams of memory, and reach two
+// thirds of what one stream does. More tokens share what is loaded of two rows; four would meet in
+// one set of the cache where rows lie a power of two apart.
+template <Isa isa, WeightType type>
+void dot_rows(const void* w, Range range, int64_t in, const float* laid, int64_t tokens,
+              Lines<float> y, Sum sum) {
+  constexpr int64_t group = dot_tokens(isa);
+  const auto* elements = static_cast<const Element<type>*>(w);
+  const int64_t padded = rounded_up(in, dot_step(isa));
+  if (tokens == 1) {
+    for (int64_t row = range.begin; row < range.end; ++row)
+      dot_block<isa, type, 1, 1, 4>(elements + row * in, in, laid, {y.first + row, y.step}, sum);
+    return;
+  }
+  for (int64_t row = range.begin; row < range.end; row += 2)
+    for (int64_t t = 0; t < tokens; t += group) {
+      const int64_t count = tokens - t < group ? tokens - t : group;
+      const Lines<float> to{y.at(t) + row, y.step};
+      if (row + 1 < range.end)
+        dot_group<isa, type, 2>(elements + row * in, in, laid + t * padded, count, to, sum);
+      else
+        dot_group<isa, type, 1>(elements + row * in, in, laid + t * padded, count, to, sum);
+    }
+}
+
+#define DELTASANE_DOT(type)                                                                   \
+  template void lay_tokens<Isa::DELTASANE_ISA, type>(Lines<const float>, int64_t, int64_t,    \
+                                                     float*);                                 \
+  template void dot_rows<Isa::DELTASANE_ISA, type>(const void*, Range, int64_t, const float*, \
+                                                   int64_t, Lines<float>, Sum);
+DELTASANE_DOT(WeightType::f32)
+DELTASANE_DOT(WeightType::f16)
+DELTASANE_DOT(WeightType::bf16)
+#undef DELTASANE_DOT
 
 }  // namespace deltasane::kernel::cpu

@@ -61,13 +61,15 @@ struct Q8Tile {
     }
   }
 
-  void store(Lines<float> y, int64_t rows, Sum how) const {
+  [[gnu::always_inline]] inline void store(Lines<float> y, int64_t rows, Sum how) const {
+    float whole[T][q8_rows];
+#pragma GCC unroll 4
     for (int t = 0; t < T; ++t)
-      for (int r = 0; r < rows; ++r) {
-        float& to = y.at(t)[r];
-        const float value = sum[r / width][t][r % width];
-        to = how == Sum::add ? to + value : value;
-      }
+#pragma GCC unroll 2
+      for (int p = 0; p < parts; ++p) V::store(whole[t] + p * width, sum[p][t]);
+    for (int t = 0; t < T; ++t)
+      for (int64_t r = 0; r < rows; ++r)
+        y.at(t)[r] = how == Sum::add ? y.at(t)[r] + whole[t][r] : whole[t][r];
   }
 };
 

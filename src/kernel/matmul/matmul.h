@@ -7,8 +7,9 @@
 // rounded to 8 bits as well, per token and 32 inputs: scale = max|x| / 127, so each x is off by at
 // most scale / 2, and the products are exact integers until they are scaled.
 //
-// A token's result does not depend on the number of threads. It may differ in the last bits between
-// few and many tokens (matmul_few_tokens), because the sums are ordered differently.
+// A token's result does not depend on the number of threads, nor on the other tokens, but for one
+// thing: alone, among few and among many (matmul_few_tokens) its sums are ordered differently, and
+// may differ in the last bits. q8 has no such difference.
 // reference.cpp is the definition; everything else in this folder is a faster way to compute it.
 #pragma once
 

@@ -1,0 +1,59 @@
+#include "kernel/matmul/bench.h"
+
+#include <algorithm>
+
+#include "kernel/matmul/check.h"
+
+namespace deltasane::kernel {
+namespace {
+
+constexpr uint64_t beyond_caches = uint64_t{256} << 20;
+
+// As many matrices as it takes to leave the caches, all with one content.
+std::vector<Weights> rotation(WeightType type, int64_t out, int64_t in, int64_t tokens) {
+  MatmulProblem first({type, 1, std::min<int64_t>(out, 64), in}, 1);
+  std::vector<float> rows(size_t(out * in));
+  for (int64_t r = 0; r < out; ++r)
+    for (int64_t i = 0; i < in; ++i)
+      rows[size_t(r * in + i)] = first.weights.at(r % first.weights.out(), i);
+  std::vector<Weights> matrices;
+  uint64_t bytes = 0;
+  do {
+    matrices.push_back(Weights::copied(type, rows, out, in));
+    bytes += matrices.back().bytes();
+  } while (tokens <= matmul_few_tokens && bytes < beyond_caches);
+  return matrices;
+}
+
+MatmulMeasurement measure(WeightType type, int64_t tokens, int64_t out, int64_t in,
+                          const Cpu& cpu) {
+  const std::vector<Weights> matrices = rotation(type, out, in, tokens);
+  const MatmulProblem problem({type, tokens, 1, in}, 2);
+  Tensor<float> y({tokens, out});
+  Timing timing = time_repeated([&] {
+    for (const Weights& w : matrices) matmul(w, problem.x.view(), y.view(), cpu);
+  });
+  for (double* seconds : {&timing.median, &timing.low, &timing.high})
+    *seconds /= double(matrices.size());
+  return {type,
+          tokens,
+          out,
+          in,
+          double(matrices[0].bytes()) + 4.0 * double(tokens * (in + out)),
+          2.0 * double(tokens * out * in),
+          timing};
+}
+
+}  // namespace
+
+std::vector<MatmulMeasurement> bench_matmul(const Cpu& cpu) {
+  std::vector<MatmulMeasurement> rows;
+  for (const auto& [out, in] :
+       {std::pair<int64_t, int64_t>{1024, 1024}, {4096, 1024}, {1024, 4096}, {65536, 1024}})
+    for (const WeightType type :
+         {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::q8})
+      for (const int64_t tokens : {1, 8, 512}) rows.push_back(measure(type, tokens, out, in, cpu));
+  return rows;
+}
+
+}  // namespace deltasane::kernel
