@@ -131,6 +131,11 @@ TEST(TokenSelection, FindsTheLargestLogitsInOrder) {
   }
 }
 
+TEST(TokenSelection, FindsNoBannedTokensAmongTheLargest) {
+  EXPECT_EQ(largest_logits(std::vector<float>{-infinity, 1, -infinity, -1}, 3).size(), 2u);
+  EXPECT_TRUE(largest_logits(std::vector<float>(100, -infinity), 3).empty());
+}
+
 TEST(TokenWeights, AreExponentials) {
   std::vector<float> logits, weights(20001);
   for (int i = 0; i <= 20000; ++i) logits.push_back(float(i - 20000) * 0.005f);
