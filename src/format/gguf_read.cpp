@@ -2,10 +2,10 @@
 #include <bit>
 
 #include "base/checked.h"
+#include "base/printable.h"
 #include "format/byte_reader.h"
 #include "format/gguf.h"
 #include "format/gguf_types.h"
-#include "format/printable.h"
 
 namespace deltasane {
 namespace {

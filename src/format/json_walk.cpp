@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "format/printable.h"
+#include "base/printable.h"
 
 namespace deltasane {
 namespace {

@@ -2,10 +2,10 @@
 #include <charconv>
 #include <utility>
 
+#include "base/printable.h"
 #include "format/byte_reader.h"
 #include "format/dequantize.h"
 #include "format/npy.h"
-#include "format/printable.h"
 #include "format/tensor_file.h"
 
 namespace deltasane {

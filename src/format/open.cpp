@@ -1,8 +1,8 @@
 #include "format/open.h"
 
+#include "base/printable.h"
 #include "format/gguf.h"
 #include "format/json_walk.h"
-#include "format/printable.h"
 #include "format/pth.h"
 #include "format/rwkvcpp.h"
 #include "format/safetensors.h"

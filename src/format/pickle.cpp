@@ -1,7 +1,7 @@
 #include "format/pickle.h"
 
+#include "base/printable.h"
 #include "format/pickle_machine.h"
-#include "format/printable.h"
 #include "tensor/view.h"
 
 namespace deltasane {

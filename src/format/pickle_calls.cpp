@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "base/printable.h"
 #include "format/pickle_machine.h"
-#include "format/printable.h"
 
 namespace deltasane {
 

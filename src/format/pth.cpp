@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/printable.h"
 #include "format/pickle.h"
-#include "format/printable.h"
 #include "format/zip.h"
 
 namespace deltasane {

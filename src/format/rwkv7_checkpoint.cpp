@@ -2,8 +2,8 @@
 
 #include <charconv>
 
+#include "base/printable.h"
 #include "format/open.h"
-#include "format/printable.h"
 #include "format/rwkv7_refusals.h"
 
 namespace deltasane {

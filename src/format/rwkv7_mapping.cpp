@@ -1,7 +1,7 @@
 // How Rwkv7Checkpoint finds the official tensors among the stored ones.
 #include <charconv>
 
-#include "format/printable.h"
+#include "base/printable.h"
 #include "format/rwkv7_checkpoint.h"
 
 namespace deltasane {

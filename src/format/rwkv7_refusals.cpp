@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "format/printable.h"
+#include "base/printable.h"
 
 namespace deltasane {
 namespace {

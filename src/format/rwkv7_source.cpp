@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "format/printable.h"
+#include "base/printable.h"
 
 namespace deltasane {
 namespace {

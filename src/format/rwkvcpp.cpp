@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "base/printable.h"
 #include "format/byte_reader.h"
-#include "format/printable.h"
 
 namespace deltasane {
 namespace {

@@ -1,5 +1,5 @@
+#include "base/printable.h"
 #include "format/json_walk.h"
-#include "format/printable.h"
 #include "format/safetensors.h"
 
 namespace deltasane {

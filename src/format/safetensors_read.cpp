@@ -2,9 +2,9 @@
 #include <array>
 
 #include "base/checked.h"
+#include "base/printable.h"
 #include "format/byte_reader.h"
 #include "format/json_walk.h"
-#include "format/printable.h"
 #include "format/safetensors.h"
 
 namespace deltasane {

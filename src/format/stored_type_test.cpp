@@ -6,9 +6,9 @@
 #include <limits>
 #include <numeric>
 
+#include "base/printable.h"
 #include "format/dequantize.h"
 #include "format/fixture_bytes.h"
-#include "format/printable.h"
 #include "format/quantize.h"
 #include "support/errors.h"
 

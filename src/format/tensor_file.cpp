@@ -4,8 +4,8 @@
 
 #include <array>
 
+#include "base/printable.h"
 #include "format/dequantize.h"
-#include "format/printable.h"
 
 namespace deltasane {
 namespace {

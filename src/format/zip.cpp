@@ -4,8 +4,8 @@
 #include <unordered_set>
 
 #include "base/checked.h"
+#include "base/printable.h"
 #include "format/byte_reader.h"
-#include "format/printable.h"
 
 namespace deltasane {
 namespace {

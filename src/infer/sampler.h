@@ -5,6 +5,7 @@
 // again alone, by giving it the same stream. A sampler is a value; a copy goes its own way.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 

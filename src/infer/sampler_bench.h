@@ -1,6 +1,8 @@
 // How long picking a token takes, on one thread.
 #pragma once
 
+#include <cstdint>
+
 #include "base/timing.h"
 #include "infer/sampler_settings.h"
 

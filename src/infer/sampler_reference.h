@@ -1,6 +1,7 @@
 // For tests: the sampler's definition, slow and in double. Sorts everything, keeps no state.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 

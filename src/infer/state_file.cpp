@@ -1,6 +1,6 @@
 #include "infer/state_file.h"
 
-#include "format/printable.h"
+#include "base/printable.h"
 
 namespace deltasane {
 namespace {
@@ -34,7 +34,8 @@ SavedState load_state(const fs::path& path, const StateExpectation& expected) {
            "load the model that made the state, or begin a new state");
   if (stamp.sane != expected.sane && expected.other_sane == OtherSane::refuse)
     refuse(path, "SANE", to_string(expected.sane), to_string(stamp.sane),
-           "run the model as the state was made, or accept another SANE explicitly");
+           "run the model as the state was made, or accept another SANE explicitly "
+           "(--accept-other-sane)");
   return saved;
 }
 

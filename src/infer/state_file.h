@@ -7,6 +7,7 @@
 // overflowed is neither written nor read.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "format/open.h"
-#include "format/printable.h"
 #include "infer/finite.h"
 
 namespace deltasane {

@@ -11,6 +11,7 @@
 
 #if defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
+#include <cstdint>
 #elif defined(__AVX2__)
 #include <immintrin.h>
 #endif

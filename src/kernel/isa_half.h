@@ -5,6 +5,7 @@
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
+#include <cstdint>
 #elif defined(__F16C__)
 #include <immintrin.h>
 #endif

@@ -5,6 +5,7 @@
 // only puts them in order.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 

@@ -2,6 +2,7 @@
 // number read from the source anew. It is never made faster.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 

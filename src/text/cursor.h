@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "text/printable.h"
+#include "base/printable.h"
 
 namespace deltasane {
 

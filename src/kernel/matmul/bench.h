@@ -1,6 +1,7 @@
 // The operator's benchmark cases: what each must compute and move, and how long it took.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/timing.h"

@@ -2,6 +2,7 @@
 // double.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

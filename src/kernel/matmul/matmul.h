@@ -13,6 +13,8 @@
 // reference.cpp is the definition; everything else in this folder is a faster way to compute it.
 #pragma once
 
+#include <cstdint>
+
 #include "kernel/cpu_device.h"
 #include "kernel/matmul/weights.h"
 #include "tensor/view.h"

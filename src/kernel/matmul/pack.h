@@ -2,6 +2,8 @@
 // For files compiled per instruction set.
 #pragma once
 
+#include <cstdint>
+
 #include "kernel/matmul/cpu.h"
 #include "kernel/matmul/stored.h"
 

@@ -1,6 +1,8 @@
 // Stored weights as vectors of float. For files compiled per instruction set.
 #pragma once
 
+#include <cstdint>
+
 #include "kernel/isa_half.h"
 #include "kernel/matmul/weight_type.h"
 

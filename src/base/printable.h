@@ -1,4 +1,5 @@
-// Bytes as they may be shown in a message: in quotes, printable ASCII only, cut when long.
+// Bytes from a file, made fit for one line of a message: in quotes, what is not printable ASCII as
+// \xHH, cut after 100 characters.
 #pragma once
 
 #include <string>
