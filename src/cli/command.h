@@ -17,6 +17,7 @@ struct Command {
   std::function<std::function<int()>(CLI::App& app)> describe;
 };
 
+extern const Command answer_checks;
 extern const Command bench;
 extern const Command chat;
 extern const Command convert;
