@@ -39,7 +39,7 @@ constexpr int64_t laid_floats(Isa isa, int64_t tokens, int64_t in) {
   return tokens * rounded_up(in, dot_step(isa));
 }
 
-template <Isa isa, WeightType type>
+template <Isa isa>
 void lay_tokens(Lines<const float> x, int64_t tokens, int64_t in, float* laid);
 
 // y's columns `rows` for all tokens. w: rows of `in` elements.

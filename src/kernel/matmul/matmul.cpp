@@ -31,7 +31,7 @@ void few_tokens(const Product& p) {
   const int64_t rows = std::max<int64_t>(1, (int64_t{64} << 10) / row_bytes);
   const Buffer laid(uint64_t(cpu::laid_floats(isa, p.tokens, p.w.in())) * sizeof(float));
   auto* const x = reinterpret_cast<float*>(laid.data());
-  cpu::lay_tokens<isa, type>(p.x, p.tokens, p.w.in(), x);
+  cpu::lay_tokens<isa>(p.x, p.tokens, p.w.in(), x);
   p.threads.parallel(pieces_of(p.w.out(), rows), [&](int64_t piece) {
     const Range range{piece * rows, std::min(p.w.out(), (piece + 1) * rows)};
     cpu::dot_rows<isa, type>(p.w.rows(), range, p.w.in(), x, p.tokens, p.y, p.sum);
