@@ -85,22 +85,6 @@ template <int lanes>
   return reinterpret_cast<Vec>(value | (bits & 0x8000u) << 16);
 }
 
-// f16 numbers times 2^-112, infinities and NaN apart: each number's bits in a float's place, the
-// first or the last four of eight.
-#if defined(__aarch64__)
-[[gnu::always_inline]] inline Vector<4>::Vec first_shifted(Halves<8>::Short eight) {
-  const int32x4_t wide = vshll_n_s16(vreinterpret_s16_u16(vget_low_u16(eight)), 13);
-  return vreinterpretq_f32_s32(vandq_s32(wide, vdupq_n_s32(int32_t(0x8fffffffu))));
-}
-[[gnu::always_inline]] inline Vector<4>::Vec last_shifted(Halves<8>::Short eight) {
-  const int32x4_t wide = vshll_high_n_s16(vreinterpretq_s16_u16(eight), 13);
-  return vreinterpretq_f32_s32(vandq_s32(wide, vdupq_n_s32(int32_t(0x8fffffffu))));
-}
-#else
-Vector<4>::Vec first_shifted(Halves<8>::Short eight);
-Vector<4>::Vec last_shifted(Halves<8>::Short eight);
-#endif
-
 template <int lanes>
 struct HalfInstruction {
   static constexpr bool present = false;

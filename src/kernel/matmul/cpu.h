@@ -39,7 +39,7 @@ constexpr int64_t laid_floats(Isa isa, int64_t tokens, int64_t in) {
   return tokens * rounded_up(in, dot_step(isa));
 }
 
-template <Isa isa, WeightType type>
+template <Isa isa>
 void lay_tokens(Lines<const float> x, int64_t tokens, int64_t in, float* laid);
 
 // y's columns `rows` for all tokens. w: rows of `in` elements.
@@ -64,12 +64,17 @@ constexpr int64_t packed_floats(Isa isa, int64_t tokens, int64_t in) {
   return rounded_up(tokens, panel_tokens(isa)) * in;
 }
 
-// One panel of x into its place in `packed`.
-template <Isa isa>
+// How a matrix that is packed lies in memory: its rows side by side (they are turned), or its
+// columns (they are copied).
+enum class Lie { rows, columns };
+
+// One panel of x, (tokens, in), into its place in `packed`.
+template <Isa isa, Lie lie>
 void pack_tokens(Lines<const float> x, int64_t tokens, int64_t in, int64_t panel, float* packed);
 
 struct Tiles {
-  const void* w;  // (rows, in)
+  const void* w;   // (rows, in)
+  int64_t w_step;  // elements from a row, or column, to the next
   int64_t rows, in;
   const float* packed;  // x, of all tokens
   int64_t tokens;
@@ -78,7 +83,7 @@ struct Tiles {
 };
 
 // y's part (tokens of `panels`, block_rows from first_row). scratch: block_floats(isa).
-template <Isa isa, WeightType type>
+template <Isa isa, WeightType type, Lie lie>
 void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch);
 
 // ---- q8 weights, any number of tokens (cpu_q8.cpp)

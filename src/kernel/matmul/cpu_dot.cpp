@@ -36,7 +36,7 @@ struct Dots {
     Vec all = sum[r][t][0];
 #pragma GCC unroll 4
     for (int i = 1; i < A; ++i) all += sum[r][t][i];
-    return V::sum(all) * stored_unit<isa, type>;
+    return V::sum(all);
   }
 };
 
@@ -85,7 +85,7 @@ void dot_group(const Element<type>* rows, int64_t in, const float* x, int64_t to
 
 }  // namespace
 
-template <Isa isa, WeightType type>
+template <Isa isa>
 void lay_tokens(Lines<const float> x, int64_t tokens, int64_t in, float* laid) {
   constexpr int64_t step = 2 * lanes_of(isa), group = dot_tokens(isa);
   const int64_t padded = rounded_up(in, dot_step(isa)), whole = in / step * step;
@@ -95,10 +95,9 @@ void lay_tokens(Lines<const float> x, int64_t tokens, int64_t in, float* laid) {
       const float* from = x.at(first + t);
       float* to = laid + first * padded + t * step;
       for (int64_t at = 0; at < whole; at += step, to += count * step)
-        for (int64_t i = 0; i < step; ++i) to[i] = from[at + i] * laid_unit<isa, type>;
+        for (int64_t i = 0; i < step; ++i) to[i] = from[at + i];
       for (int64_t at = whole; at < padded; at += step, to += count * step)
-        for (int64_t i = 0; i < step; ++i)
-          to[i] = at + i < in ? from[at + i] * laid_unit<isa, type> : 0.0f;
+        for (int64_t i = 0; i < step; ++i) to[i] = at + i < in ? from[at + i] : 0.0f;
     }
   }
 }
@@ -128,14 +127,15 @@ void dot_rows(const void* w, Range range, int64_t in, const float* laid, int64_t
     }
 }
 
-#define DELTASANE_DOT(type)                                                                   \
-  template void lay_tokens<Isa::DELTASANE_ISA, type>(Lines<const float>, int64_t, int64_t,    \
-                                                     float*);                                 \
-  template void dot_rows<Isa::DELTASANE_ISA, type>(const void*, Range, int64_t, const float*, \
-                                                   int64_t, Lines<float>, Sum);
-DELTASANE_DOT(WeightType::f32)
-DELTASANE_DOT(WeightType::f16)
-DELTASANE_DOT(WeightType::bf16)
-#undef DELTASANE_DOT
+template void lay_tokens<Isa::DELTASANE_ISA>(Lines<const float>, int64_t, int64_t, float*);
+template void dot_rows<Isa::DELTASANE_ISA, WeightType::f32>(const void*, Range, int64_t,
+                                                            const float*, int64_t, Lines<float>,
+                                                            Sum);
+template void dot_rows<Isa::DELTASANE_ISA, WeightType::f16>(const void*, Range, int64_t,
+                                                            const float*, int64_t, Lines<float>,
+                                                            Sum);
+template void dot_rows<Isa::DELTASANE_ISA, WeightType::bf16>(const void*, Range, int64_t,
+                                                             const float*, int64_t, Lines<float>,
+                                                             Sum);
 
 }  // namespace deltasane::kernel::cpu

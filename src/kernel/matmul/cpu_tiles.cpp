@@ -67,18 +67,18 @@ void tile(const float* x, const float* w, int64_t depth, Lines<float> y, Part pa
 
 }  // namespace
 
-template <Isa isa>
+template <Isa isa, Lie lie>
 void pack_tokens(Lines<const float> x, int64_t tokens, int64_t in, int64_t panel, float* packed) {
   constexpr int64_t width = panel_tokens(isa);
   const int64_t all = rounded_up(tokens, width), first = panel * width;
   for (int64_t k = 0; k < in; k += tile_depth(isa)) {
     const int64_t depth = in - k < tile_depth(isa) ? in - k : tile_depth(isa);
-    pack_panel<isa, WeightType::f32, int(width)>(x.at(first) + k, x.step, tokens - first, depth,
-                                                 packed + k * all + first * depth);
+    pack_from<isa, WeightType::f32, lie, int(width)>(x.first, x.step, first, k, tokens - first,
+                                                     depth, packed + k * all + first * depth);
   }
 }
 
-template <Isa isa, WeightType type>
+template <Isa isa, WeightType type, Lie lie>
 void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch) {
   constexpr int64_t tokens = panel_tokens(isa), rows = panel_rows(isa);
   const auto* w = static_cast<const Element<type>*>(tiles.w);
@@ -87,8 +87,8 @@ void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* 
   for (int64_t k = 0; k < tiles.in; k += tile_depth(isa)) {
     const int64_t depth = tiles.in - k < tile_depth(isa) ? tiles.in - k : tile_depth(isa);
     for (int64_t row = first_row; row < end_row; row += rows)
-      pack_panel<isa, type, int(rows)>(w + row * tiles.in + k, tiles.in, tiles.rows - row, depth,
-                                       scratch + (row - first_row) * depth);
+      pack_from<isa, type, lie, int(rows)>(w, tiles.w_step, row, k, tiles.rows - row, depth,
+                                           scratch + (row - first_row) * depth);
     const Sum how = k == 0 ? tiles.sum : Sum::add;
     for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
       const int64_t token = panel * tokens;
@@ -106,13 +106,18 @@ void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* 
   }
 }
 
-template void pack_tokens<Isa::DELTASANE_ISA>(Lines<const float>, int64_t, int64_t, int64_t,
-                                              float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32>(const Tiles&, int64_t, Range,
-                                                                  float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::f16>(const Tiles&, int64_t, Range,
-                                                                  float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::bf16>(const Tiles&, int64_t, Range,
-                                                                   float*);
+template void pack_tokens<Isa::DELTASANE_ISA, Lie::rows>(Lines<const float>, int64_t, int64_t,
+                                                         int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, Lie::columns>(Lines<const float>, int64_t, int64_t,
+                                                            int64_t, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Lie::rows>(const Tiles&, int64_t,
+                                                                             Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f16, Lie::rows>(const Tiles&, int64_t,
+                                                                             Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::bf16, Lie::rows>(const Tiles&, int64_t,
+                                                                              Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Lie::columns>(const Tiles&,
+                                                                                int64_t, Range,
+                                                                                float*);
 
 }  // namespace deltasane::kernel::cpu

@@ -53,5 +53,25 @@ void pack_panel(const Element<type>* from, int64_t step, int64_t count, int64_t 
   }
 }
 
+// The same of a matrix whose columns lie side by side: `depth` columns, `step` apart.
+template <int width>
+void copy_panel(const float* from, int64_t step, int64_t count, int64_t depth, float* panel) {
+  for (int64_t k = 0; k < depth; ++k, from += step, panel += width)
+    if (count >= width)
+      for (int i = 0; i < width; ++i) panel[i] = from[i];
+    else
+      for (int i = 0; i < width; ++i) panel[i] = i < count ? from[i] : 0.0f;
+}
+
+// A panel that starts at (row, column) of a matrix.
+template <Isa isa, WeightType type, cpu::Lie lie, int width>
+void pack_from(const Element<type>* matrix, int64_t step, int64_t row, int64_t column,
+               int64_t count, int64_t depth, float* panel) {
+  if constexpr (lie == cpu::Lie::rows)
+    pack_panel<isa, type, width>(matrix + row * step + column, step, count, depth, panel);
+  else
+    copy_panel<width>(matrix + column * step + row, step, count, depth, panel);
+}
+
 }  // namespace
 }  // namespace deltasane::kernel

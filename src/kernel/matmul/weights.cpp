@@ -116,14 +116,6 @@ float Weights::at(int64_t row, int64_t column) const {
   return float(f16::from_bits(block.scale[r])) * float(block.value[i / 4][r][i % 4]);
 }
 
-void Weights::expect_finite(std::string_view name) const {
-  for (int64_t row = 0; row < out_; ++row)
-    for (int64_t column = 0; column < in_; ++column)
-      if (const float w = at(row, column); !std::isfinite(w))
-        fail(Fault::file, name, ": expected finite numbers, found ", w, " in row ", row,
-             ", column ", column);
-}
-
 Weights Weights::view(WeightType type, const void* rows, int64_t out, int64_t in) {
   Weights weights(type, out, in);
   if (type == WeightType::q8)

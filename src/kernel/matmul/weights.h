@@ -5,14 +5,13 @@
 //
 // A q8 weight is scale * value. From floats: scale is the smallest f16 number that is at least
 // max|w| / 127 of its 32, value = w / scale rounded to nearest; so each weight is off by at most
-// scale / 2. All elements are finite (expect_finite looks). From GGUF's Q8_0 blocks nothing is
+// scale / 2. From GGUF's Q8_0 blocks nothing is
 // rounded again.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "kernel/matmul/q8_block.h"
 #include "kernel/matmul/weight_type.h"
@@ -37,9 +36,6 @@ class Weights {
   int64_t in() const { return in_; }
   uint64_t bytes() const;  // of the matrix as it is held, owned or not
   float at(int64_t row, int64_t column) const;
-
-  // Fails if an element is infinite or not a number, and names it. The products rely on it for f16.
-  void expect_finite(std::string_view name) const;
 
   const std::byte* rows() const { return rows_; }  // f32, f16, bf16
   const Q8Block* blocks() const;                   // q8: (groups of 8 rows, blocks of 32 columns)

@@ -121,17 +121,6 @@ TEST(Weights, Q8ProductsStayWithinTheStatedError) {
     }
 }
 
-TEST(WeightsErrors, ANumberThatIsNotFiniteIsNamed) {
-  std::vector<float> rows(12, 1.0f);
-  for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::bf16}) {
-    rows[7] = -std::numeric_limits<float>::infinity();
-    EXPECT_FAULT(Weights::copied(type, rows, 3, 4).expect_finite("w"), Fault::file,
-                 "w: expected finite numbers, found -inf in row 1, column 3");
-    rows[7] = 65504;
-    Weights::copied(type, rows, 3, 4).expect_finite("w");
-  }
-}
-
 TEST(WeightsErrors, AreNamed) {
   const std::vector<float> rows(12, 1.0f);
   EXPECT_FAULT(Weights::copied(WeightType::f16, rows, 3, 5), Fault::argument,
