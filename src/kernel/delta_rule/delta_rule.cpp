@@ -22,37 +22,37 @@ void choose_kernel(const DeltaRule<float>& op, const Cpu& cpu, Body&& body) {
   });
 }
 
-template <class T>
-void expect_packed_channels(std::string_view name, const View<T>& view) {
-  if (!view) return;
-  const int last = view.shape.rank() - 1;
-  if (view.stride[last] != 1)
-    fail(Fault::argument, name, ": expected channels side by side, found a stride of ",
-         view.stride[last]);
+// The kernels read and write a head's channels side by side.
+void expect_packed_channels(
+    std::initializer_list<std::pair<std::string_view, View<const float>>> views) {
+  for (const auto& [name, view] : views)
+    if (view.shape.rank() == 4 && view.stride[3] != 1)
+      fail(Fault::argument, name, ": expected channels side by side, found a stride of ",
+           view.stride[3]);
 }
 
 void expect_packed_channels(const DeltaRule<float>& op) {
-  expect_packed_channels("r", op.r);
-  expect_packed_channels("w", op.w);
-  expect_packed_channels("k", op.k);
-  expect_packed_channels("v", op.v);
-  expect_packed_channels("a", op.a);
-  expect_packed_channels("b", op.b);
-  expect_packed_channels("initial", op.initial);
-  expect_packed_channels("final_state", op.final_state);
-  expect_packed_channels("y", op.y);
+  expect_packed_channels({{"r", op.r},
+                          {"w", op.w},
+                          {"k", op.k},
+                          {"v", op.v},
+                          {"a", op.a},
+                          {"b", op.b},
+                          {"initial", op.initial},
+                          {"final_state", op.final_state},
+                          {"y", op.y}});
 }
 
 void expect_packed_channels(const DeltaRuleGradient<float>& g) {
-  expect_packed_channels("dy", g.dy);
-  expect_packed_channels("dfinal", g.dfinal);
-  expect_packed_channels("dr", g.dr);
-  expect_packed_channels("dw", g.dw);
-  expect_packed_channels("dk", g.dk);
-  expect_packed_channels("dv", g.dv);
-  expect_packed_channels("da", g.da);
-  expect_packed_channels("db", g.db);
-  expect_packed_channels("dinitial", g.dinitial);
+  expect_packed_channels({{"dy", g.dy},
+                          {"dfinal", g.dfinal},
+                          {"dr", g.dr},
+                          {"dw", g.dw},
+                          {"dk", g.dk},
+                          {"dv", g.dv},
+                          {"da", g.da},
+                          {"db", g.db},
+                          {"dinitial", g.dinitial}});
 }
 
 // One head's vectors in a (batch, time, head, channel) view.
