@@ -21,8 +21,20 @@ else()
   set(DELTASANE_ISAS portable)
 endif()
 
+# Kernels of floats only: sets that add nothing for floats are left out.
+set(DELTASANE_FLOAT_ISAS ${DELTASANE_ISAS})
+list(REMOVE_ITEM DELTASANE_FLOAT_ISAS neon_dot neon_mm avx512_dot)
+
+function(deltasane_float_isa_sources target)
+  deltasane_sources_for("${DELTASANE_FLOAT_ISAS}" ${target} ${ARGN})
+endfunction()
+
 function(deltasane_isa_sources target)
-  foreach(isa IN LISTS DELTASANE_ISAS)
+  deltasane_sources_for("${DELTASANE_ISAS}" ${target} ${ARGN})
+endfunction()
+
+function(deltasane_sources_for isas target)
+  foreach(isa IN LISTS isas)
     set(objects ${target}_isa_${isa})
     if(NOT TARGET ${objects})
       add_library(${objects} OBJECT)

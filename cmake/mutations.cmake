@@ -22,6 +22,7 @@ function(deltasane_mutations)
     add_executable(mutant_${name} ${sources} $<TARGET_OBJECTS:${arg_TESTS}>)
     target_include_directories(mutant_${name} BEFORE PRIVATE ${folder}/src)
     target_compile_definitions(mutant_${name} PRIVATE DELTASANE_ISA=portable)
+    target_compile_options(mutant_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     target_link_libraries(mutant_${name} PRIVATE deltasane_${arg_LAYER} deltasane_test_support
       deltasane_headers deltasane_gtest)
     set(filter "*")

@@ -18,6 +18,13 @@ endif()
 # Where test data that is not part of the project may lie; its tests skip with a reason elsewhere.
 set(DELTASANE_SHARED ${CMAKE_SOURCE_DIR}/../shared CACHE PATH "Folder of optional test data")
 
+# Test code is compiled for its author's time, not for its own speed: little optimisation, and
+# GoogleTest's header compiled once per program. What is tested is optimised as users get it.
+function(deltasane_compile_tests target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_precompile_headers(${target} PRIVATE <gtest/gtest.h>)
+endfunction()
+
 include(GoogleTest)
 function(deltasane_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;USES" ${ARGN})
@@ -29,6 +36,7 @@ function(deltasane_test name)
   target_compile_definitions(${name} PRIVATE
     DELTASANE_SOURCE="${CMAKE_SOURCE_DIR}" DELTASANE_BUILD="${CMAKE_BINARY_DIR}"
     DELTASANE_SHARED="${DELTASANE_SHARED}")
+  deltasane_compile_tests(${name})
   if(DELTASANE_SANITIZE)  # one process per program: looking for leaks can take seconds per process
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT 3600)

@@ -24,6 +24,12 @@ constexpr int lanes_of(Isa isa) {
 // Vector registers a kernel may count on.
 constexpr int registers_of(Isa isa) { return isa == Isa::portable || isa == Isa::avx2 ? 16 : 32; }
 
+// The set that a kernel of floats is compiled for.
+constexpr Isa float_isa(Isa isa) {
+  if (isa == Isa::neon_dot || isa == Isa::neon_mm) return Isa::neon;
+  return isa == Isa::avx512_dot ? Isa::avx512 : isa;
+}
+
 const char* name_of(Isa isa);
 bool usable(Isa isa);  // built in, and this processor has it
 Isa best_isa();        // the widest usable one

@@ -11,20 +11,39 @@ namespace deltasane::kernel {
 // Narrow to wide. Kept equal to DELTASANE_ISAS of cmake/isa.cmake by a test.
 #if defined(__x86_64__)
 inline constexpr std::array built_isas{Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_dot};
+inline constexpr std::array float_isas{Isa::portable, Isa::avx2, Isa::avx512};
 #elif defined(__aarch64__)
 inline constexpr std::array built_isas{Isa::portable, Isa::neon, Isa::neon_dot, Isa::neon_mm};
+inline constexpr std::array float_isas{Isa::portable, Isa::neon};
 #else
 inline constexpr std::array built_isas{Isa::portable};
+inline constexpr std::array float_isas{Isa::portable};
 #endif
+
+template <auto levels, class Body>
+void with_level(Isa isa, Body&& body) {
+  [&]<size_t... I>(std::index_sequence<I...>) {
+    ((levels[I] == isa && (body.template operator()<levels[I]>(), true)) || ...);
+  }
+  (std::make_index_sequence<levels.size()>{});
+}
+
+inline void expect_usable(Isa isa) {
+  if (!usable(isa))
+    fail(Fault::device, "instruction set: expected one this processor has, found ", name_of(isa));
+}
 
 template <class Body>
 void with_isa(Isa isa, Body&& body) {
-  if (!usable(isa))
-    fail(Fault::device, "instruction set: expected one this processor has, found ", name_of(isa));
-  [&]<size_t... I>(std::index_sequence<I...>) {
-    ((built_isas[I] == isa && (body.template operator()<built_isas[I]>(), true)) || ...);
-  }
-  (std::make_index_sequence<built_isas.size()>{});
+  expect_usable(isa);
+  with_level<built_isas>(isa, body);
+}
+
+// For kernels that compute with floats only: sets that add nothing for floats are the one below.
+template <class Body>
+void with_float_isa(Isa isa, Body&& body) {
+  expect_usable(isa);
+  with_level<float_isas>(float_isa(isa), body);
 }
 
 }  // namespace deltasane::kernel

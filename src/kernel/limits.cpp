@@ -13,7 +13,7 @@ MachineLimits measure_limits(ThreadPool& threads, Isa isa) {
   MachineLimits limits;
   const int64_t pieces = threads.size();
   std::vector<float> kept(static_cast<size_t>(pieces) * 16);  // so that no loop can be dropped
-  with_isa(isa, [&]<Isa I>() {
+  with_float_isa(isa, [&]<Isa I>() {
     constexpr int64_t floats = int64_t{64} << 20;  // 256 MiB: far beyond the caches
     Tensor<float> memory({floats});
     memory.fill(1.0f);

@@ -18,8 +18,9 @@ namespace {
 
 // Columns that the sums over rows keep in registers at a time.
 template <Isa isa, int N>
-constexpr int columns_together =
-    registers_of(isa) == 32 && 2 * lanes_of(isa) <= N ? 2 * lanes_of(isa) : lanes_of(isa);
+constexpr int columns_together = registers_of(isa) == 32 && 2 * lanes_of(isa) <= N
+                                     ? 2 * lanes_of(isa)
+                                     : lanes_of(isa);
 
 template <Isa isa, int N>
 struct Block {

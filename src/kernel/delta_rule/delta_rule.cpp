@@ -16,7 +16,7 @@ using Runs = std::vector<cpu::Run>;
 
 template <class Body>
 void choose_kernel(const DeltaRule<float>& op, const Cpu& cpu, Body&& body) {
-  with_isa(cpu.isa, [&]<Isa isa>() {
+  with_float_isa(cpu.isa, [&]<Isa isa>() {
     choose<16, 32, 64, 128, 256>(op.k.shape[3], "k: key channels per head",
                                  [&]<int N>() { body.template operator()<isa, N>(); });
   });

@@ -24,7 +24,8 @@ class DeltaRuleLaw : public testing::TestWithParam<Isa> {
 template <class T>
 bool same_bits(const Tensor<T>& a, const Tensor<T>& b) {
   return a.elements() == b.elements() &&
-         std::memcmp(a.data(), b.data(), size_t(a.elements()) * sizeof(T)) == 0;
+         (a.elements() == 0 ||
+          std::memcmp(a.data(), b.data(), size_t(a.elements()) * sizeof(T)) == 0);
 }
 
 // The problem in pieces of the given lengths, the state carried in place.
@@ -176,7 +177,7 @@ TEST_P(DeltaRuleLaw, TanhIsAsExactAsTheNumericsPageSays) {
   EXPECT_LT(worst_any, 4e-7);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, DeltaRuleLaw, testing::ValuesIn(built_isas),
+INSTANTIATE_TEST_SUITE_P(Isas, DeltaRuleLaw, testing::ValuesIn(float_isas),
                          [](const auto& isa) { return std::string(name_of(isa.param)); });
 
 }  // namespace

@@ -18,6 +18,10 @@ float quantize_32(const float* x, int8_t* to) {
   for (int i = 0; i < q8_columns; i += lanes)
     size = V::larger(size, V::bits(V::load(x + i)) & 0x7fffffff);
   const float largest = __builtin_bit_cast(float, V::largest(size));  // a NaN is larger than all
+  if (!__builtin_isfinite(largest)) {  // seen in the result through the scale; no values to round
+    for (int i = 0; i < q8_columns; ++i) to[i] = 1;
+    return largest;
+  }
   const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
   int32_t rounded[q8_columns];
   for (int i = 0; i < q8_columns; i += lanes) {

@@ -37,7 +37,7 @@ void layer_norm(View<const float> x, const float* weight, const float* bias, flo
                 View<float> y, const Cpu& cpu) {
   expect_rows("x", x, x.shape);
   expect_rows("y", y, x.shape);
-  with_isa(cpu.isa, [&]<Isa isa>() {
+  with_float_isa(cpu.isa, [&]<Isa isa>() {
     each_row(x.shape[0], cpu, [&](int64_t row) {
       cpu::layer_norm_row<isa>(x.at(row), weight, bias, eps, y.at(row), x.shape[1]);
     });
@@ -48,7 +48,7 @@ void token_shift(const TokenShift& op, const Cpu& cpu) {
   expect_rows("u", op.u, op.u.shape);
   require(op.mu.size() == op.out.size(), "token_shift has one output per mix");
   for (const View<float>& out : op.out) expect_rows("out", out, op.u.shape);
-  with_isa(cpu.isa, [&]<Isa isa>() {
+  with_float_isa(cpu.isa, [&]<Isa isa>() {
     each_row(op.u.shape[0], cpu, [&](int64_t row) {
       const float* before = row == 0 ? op.before : op.u.at(row - 1);
       for (size_t i = 0; i < op.mu.size(); ++i)
@@ -67,7 +67,7 @@ void time_mix_inputs(const TimeMixInputs& op, const Cpu& cpu) {
   if (op.gate) expect_rows("gate", op.gate, rows);
   if (op.gate) expect_rows("v_first", op.v_first, rows);
   const int64_t heads = heads_of(rows, op.head_size);
-  with_isa(cpu.isa, [&]<Isa isa>() {
+  with_float_isa(cpu.isa, [&]<Isa isa>() {
     each_row(rows[0], cpu, [&](int64_t row) {
       cpu::inputs_row<isa>({heads, op.head_size, op.w.at(row), op.a.at(row), op.b.at(row),
                             op.k.at(row), op.v.at(row), op.gate ? op.gate.at(row) : nullptr,
@@ -85,7 +85,7 @@ void time_mix_output(const TimeMixOutput& op, const Cpu& cpu) {
   expect_rows("v", op.v, rows);
   expect_rows("g", op.g, rows);
   const int64_t heads = heads_of(rows, op.head_size);
-  with_isa(cpu.isa, [&]<Isa isa>() {
+  with_float_isa(cpu.isa, [&]<Isa isa>() {
     each_row(rows[0], cpu, [&](int64_t row) {
       cpu::output_row<isa>({heads, op.head_size, op.y.at(row), op.r.at(row), op.k.at(row),
                             op.v.at(row), op.g.at(row), op.weight, op.bias, op.r_k, op.eps});
@@ -95,7 +95,7 @@ void time_mix_output(const TimeMixOutput& op, const Cpu& cpu) {
 
 void activate(Activation activation, View<float> x, const Cpu& cpu) {
   expect_rows("x", x, x.shape);
-  with_isa(cpu.isa, [&]<Isa isa>() {
+  with_float_isa(cpu.isa, [&]<Isa isa>() {
     each_row(x.shape[0], cpu, [&](int64_t row) {
       switch (activation) {
         case Activation::tanh:
