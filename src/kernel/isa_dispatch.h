@@ -8,7 +8,7 @@
 
 namespace deltasane::kernel {
 
-// Narrow to wide. Kept equal to DELTASANE_ISAS of cmake/isa.cmake by a test.
+// Narrow to wide. What stands here and not in cmake/isa.cmake fails to link.
 #if defined(__x86_64__)
 inline constexpr std::array built_isas{Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_dot};
 inline constexpr std::array float_isas{Isa::portable, Isa::avx2, Isa::avx512};

@@ -29,7 +29,7 @@ class Rwkv7 {
   const Rwkv7Shape& shape() const { return shape_; }
   const SaneUse& sane() const { return sane_; }
   const Rwkv7Checkpoint& checkpoint() const { return checkpoint_; }
-  uint64_t identity() const { return identity_; }
+  uint64_t identity() const { return checkpoint_.identity(); }  // reads the whole file
   uint64_t weight_bytes() const;
   std::string weight_type() const { return weight_type_; }
 
@@ -74,6 +74,7 @@ class Rwkv7 {
   kernel::Weights load_matrix(const std::string& name) const;
   LowRank load_low_rank(const std::string& down, const std::string& up) const;
   Norm load_norm(const std::string& name) const;
+  void expect_own(std::span<const int32_t> tokens, std::span<RecurrentState* const> states) const;
   void embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const;
   void time_mix(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
   void recur(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
@@ -86,7 +87,6 @@ class Rwkv7 {
   Rwkv7Checkpoint checkpoint_;
   Rwkv7Shape shape_;
   SaneUse sane_;
-  uint64_t identity_ = 0;
   std::optional<kernel::WeightType> wanted_;
   std::string weight_type_;
   std::optional<StoredTensor> embedding_rows_;  // in place in the file

@@ -195,20 +195,26 @@ void Rwkv7::run(const Rows& rows, std::span<const int32_t> tokens, Logits wanted
   matmul(*head_, last, logits, cpu);
 }
 
-void Rwkv7::forward(std::span<const int32_t> tokens, RecurrentState& state, Logits wanted,
-                    View<float> logits, const Cpu& cpu) const {
-  if (state.shape != state_shape())
-    fail(Fault::argument, "state: expected that of this model, found another shape");
+void Rwkv7::expect_own(std::span<const int32_t> tokens,
+                       std::span<RecurrentState* const> states) const {
+  for (const RecurrentState* state : states)
+    if (state->shape != state_shape())
+      fail(Fault::argument, "state: expected that of this model, found another shape");
   for (const int32_t token : tokens)
     if (token < 0 || token >= shape_.vocabulary)
       fail(Fault::argument, "token: expected 0 to ", shape_.vocabulary - 1, ", found ", token);
+}
+
+void Rwkv7::forward(std::span<const int32_t> tokens, RecurrentState& state, Logits wanted,
+                    View<float> logits, const Cpu& cpu) const {
+  RecurrentState* const states[] = {&state};
+  expect_own(tokens, states);
   const int64_t count = int64_t(tokens.size());
   if (wanted != Logits::none)
     expect_shape("logits", logits, {wanted == Logits::all ? count : 1, shape_.vocabulary});
-  RecurrentState* const states[] = {&state};
   // Blocks end where a tile of 16 positions does, so that the cut leaves no trace.
   for (int64_t from = 0; from < count;) {
-    const int64_t some = std::min(count - from, block_tokens - state.position % block_tokens % 16);
+    const int64_t some = std::min(count - from, block_tokens - state.position % 16);
     const bool is_last = from + some == count;
     const Logits here = wanted == Logits::last && !is_last ? Logits::none : wanted;
     run({states, some}, tokens.subspan(size_t(from), size_t(some)), here,
@@ -220,6 +226,7 @@ void Rwkv7::forward(std::span<const int32_t> tokens, RecurrentState& state, Logi
 void Rwkv7::step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
                  View<float> logits, const Cpu& cpu) const {
   require(tokens.size() == states.size(), "step has one token per sequence");
+  expect_own(tokens, states);
   expect_shape("logits", logits, {int64_t(tokens.size()), shape_.vocabulary});
   run({states, 1}, tokens, Logits::all, logits, cpu);
 }

@@ -42,10 +42,7 @@ WeightType nearest_type(StoredType type) {
 }  // namespace
 
 Rwkv7::Rwkv7(Rwkv7Checkpoint checkpoint, const Rwkv7Options& options)
-    : checkpoint_(std::move(checkpoint)),
-      shape_(checkpoint_.validate()),
-      identity_(checkpoint_.identity()),
-      wanted_(options.weights) {
+    : checkpoint_(std::move(checkpoint)), shape_(checkpoint_.validate()), wanted_(options.weights) {
   if (options.sane_alpha && options.without_sane)
     fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
   if (options.sane_alpha && !(*options.sane_alpha > 0))

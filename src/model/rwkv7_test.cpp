@@ -163,6 +163,10 @@ TEST(Rwkv7, RefusesWhatIsNotItsOwn) {
                "state: expected that of this model");
   EXPECT_FAULT(model.forward(bad, fresh, Rwkv7::Logits::none, {}, {threads}), Fault::argument,
                "token: expected 0 to 60, found 61");
+  RecurrentState* const states[] = {&fresh};
+  Tensor<float> logits({1, 61});
+  EXPECT_FAULT(model.step(bad, states, logits.view(), {threads}), Fault::argument,
+               "token: expected 0 to 60, found 61");
   Rwkv7Options both;
   both.sane_alpha = 3, both.without_sane = true;
   EXPECT_FAULT(file.open(both), Fault::usage, "found both");
