@@ -19,10 +19,17 @@ endif()
 set(DELTASANE_SHARED ${CMAKE_SOURCE_DIR}/../shared CACHE PATH "Folder of optional test data")
 
 # Test code is compiled for its author's time, not for its own speed: little optimisation, and
-# GoogleTest's header compiled once per program. What is tested is optimised as users get it.
+# GoogleTest's header compiled once. What is tested is optimised as users get it.
 function(deltasane_compile_tests target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_precompile_headers(${target} PRIVATE <gtest/gtest.h>)
+  if(NOT TARGET deltasane_test_headers)
+    file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cpp "")
+    add_library(deltasane_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cpp)
+    target_compile_options(deltasane_test_headers PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_link_libraries(deltasane_test_headers PRIVATE deltasane_compiler deltasane_gtest)
+    target_precompile_headers(deltasane_test_headers PRIVATE <gtest/gtest.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM deltasane_test_headers)
 endfunction()
 
 include(GoogleTest)

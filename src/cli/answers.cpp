@@ -15,13 +15,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Options {
+struct AnswersOptions {
   std::string gold, prediction, batch, out;
   int threads = 0;
   bool json = false;
 };
 
-int check_one(const Options& options) {
+int check_one(const AnswersOptions& options) {
   const answers::Answer gold = answers::extract(options.gold);
   const answers::Answer prediction = answers::extract(options.prediction);
   const answers::Verdict verdict = answers::equivalent(gold, prediction);
@@ -43,14 +43,14 @@ int check_one(const Options& options) {
 }
 
 // A line that is not a row keeps its place, with what is wrong with it.
-struct Row {
+struct BatchRow {
   Json json;
   std::string error;
   answers::Pair pair;
 };
 
-Row read_row(const std::string& line) {
-  Row row;
+BatchRow read_row(const std::string& line) {
+  BatchRow row;
   try {
     row.json = Json::parse(line);
     row.pair = {row.json.at("gold").get<std::string>(), row.json.at("pred").get<std::string>(),
@@ -65,10 +65,10 @@ Row read_row(const std::string& line) {
   return row;
 }
 
-int check_batch(const Options& options) {
+int check_batch(const AnswersOptions& options) {
   if (options.out.empty()) fail(Fault::usage, "--batch: expected --out FILE with it, found none");
   std::istringstream input(read_file(options.batch));
-  std::vector<Row> rows;
+  std::vector<BatchRow> rows;
   std::vector<answers::Pair> pairs;
   for (std::string line; std::getline(input, line);) {
     if (line.empty()) continue;
@@ -82,7 +82,7 @@ int check_batch(const Options& options) {
   const std::vector<answers::Verdict> verdicts = answers::verify_all(threads, pairs);
   AtomicFile out(options.out);
   size_t next = 0, same = 0, broken = 0;
-  for (Row& row : rows) {
+  for (BatchRow& row : rows) {
     if (!row.json.is_object()) row.json = Json::object();
     row.json["verdict"] = false;
     if (!row.error.empty()) {
@@ -108,7 +108,7 @@ int check_batch(const Options& options) {
 
 const Command answer_checks{
     "answers", "judge answers as Math-Verify does", [](CLI::App& app) {
-      auto options = std::make_shared<Options>();
+      auto options = std::make_shared<AnswersOptions>();
       app.require_subcommand(1);
       CLI::App* check = app.add_subcommand("check", "a prediction against a gold answer");
       check->add_option("--gold", options->gold, "the right answer, such as '$\\frac{1}{2}$'");

@@ -12,7 +12,7 @@
 namespace deltasane::cli {
 namespace {
 
-struct Options {
+struct BenchOptions {
   int threads = 0;
   std::string isa;
   bool json = false;
@@ -37,7 +37,7 @@ void check_first(ThreadPool& threads, kernel::Isa isa) {
            "bench kernel: the operator's check failed, so nothing is measured: ", fault);
 }
 
-struct Row {
+struct BenchRow {
   const kernel::DeltaRuleMeasurement& measured;
   const kernel::MachineLimits& limits;
 
@@ -57,7 +57,7 @@ struct Row {
   }
 };
 
-nlohmann::ordered_json as_json(const Row& row) {
+nlohmann::ordered_json as_json(const BenchRow& row) {
   const kernel::DeltaRuleMeasurement& m = row.measured;
   return {{"kernel", "delta_rule"},
           {"pass", m.pass},
@@ -77,7 +77,7 @@ nlohmann::ordered_json as_json(const Row& row) {
           {"fraction_of_multiply_add", row.of_multiply_add()}};
 }
 
-int bench_kernel(const Options& options) {
+int bench_kernel(const BenchOptions& options) {
   ThreadPool threads(options.threads);
   const kernel::Isa isa = chosen_isa(options.isa);
   check_first(threads, isa);
@@ -102,7 +102,7 @@ int bench_kernel(const Options& options) {
              "(B,T,H)", "tokens/s", "us/head,tok", "GB/s", "GFLOP/s", "% read", "% mul-add",
              "spread");
   for (const auto& measured : measurements) {
-    const Row row{measured, limits};
+    const BenchRow row{measured, limits};
     fmt::print(
         "{:<9} {:<5} {:>13} {:>11.0f} {:>12.3f} {:>7.2f} {:>8.1f} {:>7.1f} {:>9.1f} {:>6.0f}%\n",
         measured.pass, measured.sane ? "yes" : "no",
@@ -121,7 +121,7 @@ int bench_kernel(const Options& options) {
 
 const Command bench{
     "bench", "measure speed against this machine's limits", [](CLI::App& app) {
-      auto options = std::make_shared<Options>();
+      auto options = std::make_shared<BenchOptions>();
       app.require_subcommand(1);
       CLI::App* of_kernel =
           app.add_subcommand("kernel", "the delta-rule recurrence: forward, backward, single step");

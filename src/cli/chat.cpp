@@ -17,7 +17,7 @@
 namespace deltasane::cli {
 namespace {
 
-struct Options {
+struct ChatOptions {
   ModelFlags model;
   SamplingFlags sampling;
   std::string system, mode = "plain", state_in;
@@ -26,7 +26,7 @@ struct Options {
 
 class Conversation {
  public:
-  explicit Conversation(const Options& options)
+  explicit Conversation(const ChatOptions& options)
       : options_(options),
         open_(options.model),
         tokenizer_(
@@ -101,7 +101,7 @@ class Conversation {
     std::cout << stop.feed(characters.finish()) << stop.finish() << std::endl;
   }
 
-  const Options& options_;
+  const ChatOptions& options_;
   OpenModel open_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Session session_;
@@ -110,7 +110,7 @@ class Conversation {
   bool begun_ = false;
 };
 
-int run_chat(const Options& options) {
+int run_chat(const ChatOptions& options) {
   Conversation conversation(options);
   const bool terminal = ::isatty(STDIN_FILENO) != 0;
   if (terminal) fmt::print("(/save FILE, /load FILE, /reset, /state, /quit)\n");
@@ -131,7 +131,7 @@ int run_chat(const Options& options) {
 
 const Command chat{
     "chat", "talk with a model", [](CLI::App& app) {
-      auto options = std::make_shared<Options>();
+      auto options = std::make_shared<ChatOptions>();
       options->model.describe(app);
       app.add_option("--system", options->system, "what the model is told first");
       app.add_option("--mode", options->mode, "plain, think or fast-think")->capture_default_str();

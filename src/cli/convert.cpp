@@ -9,7 +9,7 @@
 namespace deltasane::cli {
 namespace {
 
-struct Options {
+struct ConvertOptions {
   std::string from, to, type, tokenizer;
 };
 
@@ -23,7 +23,7 @@ StoredType source_type(const Rwkv7Checkpoint& checkpoint) {
 
 // The strings GGUF keeps: id 0, the tokens' bytes escaped, and padding up to the model's rows.
 std::vector<std::string> gguf_vocabulary(const Rwkv7Checkpoint& checkpoint,
-                                         const Options& options) {
+                                         const ConvertOptions& options) {
   if (checkpoint.vocabulary()) return *checkpoint.vocabulary();
   const auto tokenizer = open_tokenizer(options.tokenizer, checkpoint, options.from);
   if (tokenizer->name() != "world")
@@ -37,7 +37,7 @@ std::vector<std::string> gguf_vocabulary(const Rwkv7Checkpoint& checkpoint,
   return tokens;
 }
 
-int convert_model(const Options& options) {
+int convert_model(const ConvertOptions& options) {
   const Rwkv7Checkpoint checkpoint(options.from);
   checkpoint.validate();
   const StoredType type =
@@ -60,7 +60,7 @@ int convert_model(const Options& options) {
 
 const Command convert{
     "convert", "write a model in another format or type", [](CLI::App& app) {
-      auto options = std::make_shared<Options>();
+      auto options = std::make_shared<ConvertOptions>();
       app.add_option("IN", options->from, "any model file this program reads")->required();
       app.add_option("OUT", options->to, "a name that ends in .safetensors or .gguf")->required();
       app.add_option("--type", options->type,

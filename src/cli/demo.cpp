@@ -10,7 +10,7 @@
 namespace deltasane::cli {
 namespace {
 
-struct Options {
+struct DemoOptions {
   int64_t tokens = 262144;
   double alpha = 3;
   uint64_t seed = 1;
@@ -85,7 +85,7 @@ Stream::Vectors draw(Random& random) {
   return out;
 }
 
-int show(const Options& options) {
+int show_demo(const DemoOptions& options) {
   ThreadPool threads;
   Random random(options.seed);
   const double tau = options.alpha * std::log(2.0) + 1;
@@ -118,7 +118,7 @@ int show(const Options& options) {
 
 const Command demo{
     "demo", "a state that grows without bound, and the same with SANE", [](CLI::App& app) {
-      auto options = std::make_shared<Options>();
+      auto options = std::make_shared<DemoOptions>();
       app.add_option("--tokens", options->tokens, "length of the stream")
           ->check(CLI::Range(int64_t{1024}, int64_t{1} << 40))
           ->capture_default_str();
@@ -127,7 +127,7 @@ const Command demo{
           ->capture_default_str();
       app.add_option("--seed", options->seed, "seed of the stream")->capture_default_str();
       app.footer("Example:\n  deltasane demo --tokens 1048576 --alpha 5");
-      return [options] { return show(*options); };
+      return [options] { return show_demo(*options); };
     }};
 
 }  // namespace deltasane::cli

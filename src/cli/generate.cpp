@@ -17,7 +17,7 @@
 namespace deltasane::cli {
 namespace {
 
-struct Options {
+struct GenerateOptions {
   ModelFlags model;
   SamplingFlags sampling;
   std::string prompt, prompt_file, state_in, state_out;
@@ -26,7 +26,7 @@ struct Options {
   bool json = false, other_sane = false;
 };
 
-std::string prompt_of(const Options& options) {
+std::string prompt_of(const GenerateOptions& options) {
   if (!options.prompt.empty() && !options.prompt_file.empty())
     fail(Fault::usage, "generate: expected one of --prompt and --prompt-file, found both");
   const std::string text =
@@ -37,7 +37,7 @@ std::string prompt_of(const Options& options) {
   return text;
 }
 
-int generate_text(const Options& options) {
+int generate_text(const GenerateOptions& options) {
   const std::string prompt = prompt_of(options);
   OpenModel open(options.model);
   const auto tokenizer =
@@ -118,7 +118,7 @@ int generate_text(const Options& options) {
 
 const Command generate{
     "generate", "go on with a text", [](CLI::App& app) {
-      auto options = std::make_shared<Options>();
+      auto options = std::make_shared<GenerateOptions>();
       options->model.describe(app);
       app.add_option("--prompt", options->prompt, "the text to go on with");
       app.add_option("--prompt-file", options->prompt_file, "a file with the text");

@@ -9,12 +9,12 @@
 namespace deltasane::cli {
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string model;
   bool json = false, tensors = false;
 };
 
-int show(const Options& options) {
+int show_model(const InspectOptions& options) {
   const Rwkv7Checkpoint checkpoint(options.model);
   const Rwkv7Shape s = checkpoint.validate();
   int64_t parameters = 0;
@@ -76,14 +76,14 @@ int show(const Options& options) {
 }  // namespace
 
 const Command info{"info", "what a model file holds", [](CLI::App& app) {
-                     auto options = std::make_shared<Options>();
+                     auto options = std::make_shared<InspectOptions>();
                      app.add_option("MODEL", options->model,
                                     ".pth, .safetensors, .gguf, rwkv.cpp .bin, or a model folder")
                          ->required();
                      app.add_flag("--tensors", options->tensors, "list every tensor");
                      app.add_flag("--json", options->json, "print JSON");
                      app.footer("Example:\n  deltasane info rwkv7-g1d-0.4b.pth");
-                     return [options] { return show(*options); };
+                     return [options] { return show_model(*options); };
                    }};
 
 }  // namespace deltasane::cli

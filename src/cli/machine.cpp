@@ -9,12 +9,12 @@
 namespace deltasane::cli {
 namespace {
 
-struct Options {
+struct MachineOptions {
   int threads = 0;
   bool json = false;
 };
 
-int show(const Options& options) {
+int show_machine(const MachineOptions& options) {
   ThreadPool threads(options.threads);
   const kernel::Isa isa = kernel::best_isa();
   const kernel::MachineLimits limits = kernel::measure_limits(threads, isa);
@@ -40,12 +40,12 @@ int show(const Options& options) {
 const Command machine{"machine",
                       "what this machine can do: the limits that benchmarks are held against",
                       [](CLI::App& app) {
-                        auto options = std::make_shared<Options>();
+                        auto options = std::make_shared<MachineOptions>();
                         app.add_option("--threads", options->threads, "threads; 0: all processors")
                             ->capture_default_str();
                         app.add_flag("--json", options->json, "print JSON");
                         app.footer("Example:\n  deltasane machine --threads 1");
-                        return [options] { return show(*options); };
+                        return [options] { return show_machine(*options); };
                       }};
 
 }  // namespace deltasane::cli

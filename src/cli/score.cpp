@@ -12,7 +12,7 @@
 namespace deltasane::cli {
 namespace {
 
-struct Options {
+struct ScoreOptions {
   ModelFlags model;
   std::string text, ids, logits;
   bool json = false, per_token = false;
@@ -44,7 +44,7 @@ std::vector<int32_t> read_ids(const std::string& path) {
   return ids;
 }
 
-int score_text(const Options& options) {
+int score_text(const ScoreOptions& options) {
   if (options.text.empty() == options.ids.empty())
     fail(Fault::usage, "score: expected one of --text and --ids");
   OpenModel open(options.model);
@@ -109,7 +109,7 @@ int score_text(const Options& options) {
 
 const Command score{
     "score", "how likely a model finds a text", [](CLI::App& app) {
-      auto options = std::make_shared<Options>();
+      auto options = std::make_shared<ScoreOptions>();
       options->model.describe(app);
       app.add_option("--text", options->text, "a file with text");
       app.add_option("--ids", options->ids, "a file with token ids: text, or .npy");

@@ -12,13 +12,13 @@
 namespace deltasane::cli {
 namespace {
 
-struct Options {
+struct TokenizeOptions {
   std::string tokenizer, text, file;
   std::vector<int32_t> decode;
   bool json = false, bench = false;
 };
 
-int tokenize_text(const Options& options) {
+int tokenize_text(const TokenizeOptions& options) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (options.tokenizer == "byte")
     tokenizer = std::make_unique<ByteTokenizer>();
@@ -49,7 +49,7 @@ int tokenize_text(const Options& options) {
 
 const Command tokenize{
     "tokenize", "text to token ids, and back", [](CLI::App& app) {
-      auto options = std::make_shared<Options>();
+      auto options = std::make_shared<TokenizeOptions>();
       app.add_option("TOKENIZER", options->tokenizer, "a World vocabulary file, or 'byte'")
           ->required();
       app.add_option("--text", options->text, "the text");

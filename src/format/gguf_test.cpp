@@ -12,7 +12,7 @@ namespace {
 
 using test::Bytes;
 
-TensorFile read(std::string_view bytes) {
+TensorFile gguf_from(std::string_view bytes) {
   return read_gguf(std::as_bytes(std::span(bytes)), "file");
 }
 
@@ -33,7 +33,7 @@ Bytes& record(Bytes& bytes, std::string_view name, const std::vector<uint64_t>& 
   return bytes.number(type).number(offset);
 }
 
-std::string good_file() {
+std::string good_gguf_file() {
   Bytes bytes = header(3, 4);
   entry(bytes, "general.alignment", 4).number(uint32_t{64});
   entry(bytes, "f", 6).number(0.1f);
@@ -49,8 +49,8 @@ std::string good_file() {
 }
 
 TEST(Gguf, ReadsEntriesVocabularyAndTensors) {
-  const std::string bytes = good_file();
-  const TensorFile file = read(bytes);
+  const std::string bytes = good_gguf_file();
+  const TensorFile file = gguf_from(bytes);
   EXPECT_EQ(file.metadata().at("f"), "0.1");
   EXPECT_EQ(file.metadata().at("text"), "hello");
   EXPECT_EQ(file.metadata().at("tokenizer.ggml.tokens"), "[string x 2]");
@@ -86,12 +86,12 @@ TEST(Gguf, ReadsEveryKindOfEntry) {
                           {"u64", "18446744073709551615"},
                           {"numbers", "[i32 x 2]"},
                           {"texts", "[string x 1]"}};
-  EXPECT_EQ(read(bytes.string()).metadata(), expected);
+  EXPECT_EQ(gguf_from(bytes.string()).metadata(), expected);
 }
 
 TEST(Gguf, RefusesAbsurdCountsAndSizes) {
   const auto refused = [](const Bytes& bytes, std::string_view why) {
-    EXPECT_FAULT(read(bytes.string()), Fault::file, why);
+    EXPECT_FAULT(gguf_from(bytes.string()), Fault::file, why);
   };
   constexpr uint64_t huge = ~uint64_t{0};
   refused(header(huge, 0), "at most 100000 tensors");
@@ -122,7 +122,7 @@ TEST(Gguf, RefusesTensorsThatDoNotFit) {
                           std::string_view why) {
     Bytes bytes = header(1, 0);
     record(bytes, "w", sizes, type, offset).pad(32).text(std::string(64, 'x'));
-    EXPECT_FAULT(read(bytes.string()), Fault::file, why);
+    EXPECT_FAULT(gguf_from(bytes.string()), Fault::file, why);
   };
   constexpr uint64_t huge = ~uint64_t{0};
   refused({17}, 0, 0, "expected 68 bytes, found 64");
@@ -139,15 +139,15 @@ TEST(Gguf, RefusesTensorsThatDoNotFit) {
   Bytes overlap = header(2, 0);
   record(overlap, "a", {16}, 0, 0);
   record(overlap, "b", {8}, 0, 32).pad(32).text(std::string(64, 'x'));
-  EXPECT_FAULT(read(overlap.string()), Fault::file, "overlap with 'a'");
+  EXPECT_FAULT(gguf_from(overlap.string()), Fault::file, "overlap with 'a'");
   Bytes twice = header(2, 0);
   record(twice, "a", {8}, 0, 0);
   record(twice, "a", {8}, 0, 32).pad(32).text(std::string(64, 'x'));
-  EXPECT_FAULT(read(twice.string()), Fault::file, "found two");
+  EXPECT_FAULT(gguf_from(twice.string()), Fault::file, "found two");
 }
 
 TEST(Gguf, RefusesEveryCutOfTheHeaderAndSurvivesEveryFlip) {
-  const std::string bytes = good_file();
+  const std::string bytes = good_gguf_file();
   const std::string_view known(bytes.data(), bytes.size() - 144);  // how long k is nobody knows
   test::expect_every_cut_refused(known, test::read_all(read_gguf));
   test::expect_every_flip_survived(bytes, bytes.size(), test::read_all(read_gguf));

@@ -8,7 +8,7 @@ namespace deltasane {
 namespace {
 
 // The header while it grows.
-class Header {
+class GgufHeader {
  public:
   template <class T>
   requires std::is_arithmetic_v<T>
@@ -58,7 +58,7 @@ void pad(AtomicFile& file) {
 
 void write_gguf(const fs::path& path, const std::vector<GgufEntry>& entries,
                 const std::vector<PlannedTensor>& plan, const FillTensor& fill) {
-  Header header;
+  GgufHeader header;
   header.put(gguf_magic);
   header.put(uint32_t{3});
   header.put(uint64_t{plan.size()});

@@ -31,9 +31,9 @@ constexpr std::array<std::pair<std::string_view, StoredType>, 14> types{{
 }};
 
 // The header: a Python dictionary literal with exactly the keys descr, fortran_order and shape.
-class Header {
+class NpyHeader {
  public:
-  Header(std::string_view text, const std::string& file) : rest_(text), file_(file) {}
+  NpyHeader(std::string_view text, const std::string& file) : rest_(text), file_(file) {}
 
   void read(NpyArray& array) {
     expect('{');
@@ -151,7 +151,7 @@ NpyArray read_npy(std::span<const std::byte> bytes, const std::string& name) {
     in.refuse("expected a header of at most ", max_header, " bytes, found ", length);
   NpyArray array;
   array.path = name;
-  Header(in.text(length, "header"), name).read(array);
+  NpyHeader(in.text(length, "header"), name).read(array);
   const uint64_t size = stored_bytes(array.type, uint64_t(array.shape.elements()), name);
   if (size != in.remaining())
     in.refuse("expected ", size, " bytes for ", array.shape, " of ", name_of(array.type),

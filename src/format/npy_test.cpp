@@ -13,7 +13,7 @@ namespace {
 
 using test::Bytes;
 
-std::string file_of(std::string_view header, std::string_view elements, uint8_t version = 1) {
+std::string npy_file_of(std::string_view header, std::string_view elements, uint8_t version = 1) {
   Bytes bytes;
   bytes.text("\x93NUMPY").number(version).number(uint8_t{0});
   if (version == 1)
@@ -27,12 +27,12 @@ std::string header_of(std::string_view descr, std::string_view shape) {
   return cat("{'descr': '", descr, "', 'fortran_order': False, 'shape': ", shape, ", }   \n");
 }
 
-NpyArray read(std::string_view bytes) { return read_npy(std::as_bytes(std::span(bytes)), "file"); }
+NpyArray npy_from(std::string_view bytes) { return read_npy(std::as_bytes(std::span(bytes)), "file"); }
 
 int32_t integer(std::string_view descr, std::string_view element) {
-  const std::string bytes = file_of(header_of(descr, "()"), element);
+  const std::string bytes = npy_file_of(header_of(descr, "()"), element);
   int32_t out = 0;
-  read(bytes).read(0, std::span(&out, 1));
+  npy_from(bytes).read(0, std::span(&out, 1));
   return out;
 }
 
@@ -47,17 +47,17 @@ TEST(Npy, ReadsEveryKindOfNumber) {
        {std::pair<std::string_view, std::string>{"<f2", Bytes().number(f16(1.5f).bits).string()},
         {"<f4", Bytes().number(1.5f).string()},
         {"<f8", Bytes().number(1.5).string()}}) {
-    const std::string bytes = file_of(header_of(descr, "(1,)"), element, 2);
+    const std::string bytes = npy_file_of(header_of(descr, "(1,)"), element, 2);
     float out = 0;
-    read(bytes).read(0, std::span(&out, 1));
+    npy_from(bytes).read(0, std::span(&out, 1));
     EXPECT_EQ(out, 1.5f);
   }
 }
 
 TEST(Npy, ReadsShapesAndParts) {
-  const std::string bytes = file_of("{\"shape\":(2,3),\"descr\":\"<u2\",\"fortran_order\":False}",
+  const std::string bytes = npy_file_of("{\"shape\":(2,3),\"descr\":\"<u2\",\"fortran_order\":False}",
                                     std::string_view("a\0b\0c\0d\0e\0f\0", 12));
-  const NpyArray array = read(bytes);
+  const NpyArray array = npy_from(bytes);
   EXPECT_EQ(array.shape, (Shape{2, 3}));
   std::vector<int32_t> row(3);
   array.read(3, row);
@@ -66,7 +66,7 @@ TEST(Npy, ReadsShapesAndParts) {
 
 TEST(Npy, RefusesWhatItDoesNotRead) {
   const auto refused = [](std::string_view header, std::string_view why) {
-    EXPECT_FAULT(read(file_of(header, "1234")), Fault::file, why);
+    EXPECT_FAULT(npy_from(npy_file_of(header, "1234")), Fault::file, why);
   };
   refused(header_of("|O", "(1,)"), "found '|O'");
   refused(header_of(">f4", "(1,)"), "found '>f4'");
@@ -84,16 +84,16 @@ TEST(Npy, RefusesWhatItDoesNotRead) {
   refused(cat(header_of("<f4", "(1,)"), "x"), "nothing after");
   refused("{'descr': '<f4", "end of a string");
   refused("", "expected '{'");
-  EXPECT_FAULT(read(file_of(std::string(20'000, ' '), "")), Fault::file, "at most 10000");
-  EXPECT_FAULT(read(file_of(header_of("<f4", "(1,)"), "1234", 4)), Fault::file,
+  EXPECT_FAULT(npy_from(npy_file_of(std::string(20'000, ' '), "")), Fault::file, "at most 10000");
+  EXPECT_FAULT(npy_from(npy_file_of(header_of("<f4", "(1,)"), "1234", 4)), Fault::file,
                "version 1, 2 or 3");
-  EXPECT_FAULT(read("PK"), Fault::file, "file: ");
+  EXPECT_FAULT(npy_from("PK"), Fault::file, "file: ");
   EXPECT_FAULT(integer("<i8", Bytes().number(int64_t{1} << 40).string()), Fault::file, "32 bits");
   EXPECT_FAULT(integer("<f4", "1234"), Fault::file, "array of integers");
 }
 
 TEST(Npy, RefusesEveryCutAndSurvivesEveryFlip) {
-  const std::string bytes = file_of(header_of("<f4", "(2, 1)"), "12345678");
+  const std::string bytes = npy_file_of(header_of("<f4", "(2, 1)"), "12345678");
   const auto reader = [](std::span<const std::byte> all) {
     const NpyArray array = read_npy(all, "file");
     std::vector<float> out(size_t(array.shape.elements()));

@@ -10,15 +10,15 @@ namespace {
 
 using test::Pickle;
 
-std::vector<PickledTensor> read(const std::string& bytes) {
+std::vector<PickledTensor> pickle_from(const std::string& bytes) {
   return read_pickle(std::as_bytes(std::span(bytes)), "file", {.values = 10'000});
 }
 
 void refused(Pickle pickle, std::string_view why) {
-  EXPECT_FAULT(read(pickle.end()), Fault::file, why);
+  EXPECT_FAULT(pickle_from(pickle.end()), Fault::file, why);
 }
 
-TEST(Pickle, ReadsAnEmptyDictionary) { EXPECT_TRUE(read(Pickle().raw("}").end()).empty()); }
+TEST(Pickle, ReadsAnEmptyDictionary) { EXPECT_TRUE(pickle_from(Pickle().raw("}").end()).empty()); }
 
 TEST(Pickle, RunsNothing) {
   refused(Pickle().global("os", "system").text("echo").raw("\x85R"),
@@ -62,9 +62,9 @@ TEST(Pickle, ChecksEveryArgument) {
     wrong == 5 ? pickle.raw("N") : pickle.raw("}");
     return pickle.raw("tRs").end();
   };
-  EXPECT_EQ(read(call(-1)).size(), 1u);
+  EXPECT_EQ(pickle_from(call(-1)).size(), 1u);
   for (int wrong = 0; wrong < 6; ++wrong)
-    EXPECT_FAULT(read(call(wrong)), Fault::file, "tensor 'w': expected a");
+    EXPECT_FAULT(pickle_from(call(wrong)), Fault::file, "tensor 'w': expected a");
   refused(Pickle().raw(")Q"), "id of a storage");
   refused(Pickle().text("storage").raw("Q"), "id of a storage");
 }
@@ -89,8 +89,8 @@ TEST(Pickle, KeepsItsStackAndMemoInBounds) {
   refused(Pickle().raw("}").text("w").raw("Ns"), "expected a tensor, found a None");
   refused(Pickle().raw("}").text("w").raw("}s"), "save the inner dictionary by itself");
   refused(Pickle().raw("N"), "dictionary of tensors, found a None");
-  EXPECT_FAULT(read(Pickle().raw("}").end() + "x"), Fault::file, "1 bytes more");
-  EXPECT_FAULT(read("\x80\x04}."), Fault::file, "protocol 2");
+  EXPECT_FAULT(pickle_from(Pickle().raw("}").end() + "x"), Fault::file, "1 bytes more");
+  EXPECT_FAULT(pickle_from("\x80\x04}."), Fault::file, "protocol 2");
 }
 
 TEST(Pickle, BoundsDepthAndNumber) {

@@ -13,7 +13,7 @@ using test::Bytes;
 using test::Pickle;
 using test::pth_of;
 
-TensorFile read(std::string_view bytes) {
+TensorFile pth_from(std::string_view bytes) {
   return read_pth(std::as_bytes(std::span(bytes)), "file");
 }
 
@@ -34,7 +34,7 @@ std::vector<float> values(const TensorFile& file, std::string_view name) {
 
 TEST(Pth, ReadsATensor) {
   const std::string bytes = with_tensor(6, 0, {2, 3}, {3, 1});
-  const TensorFile file = read(bytes);
+  const TensorFile file = pth_from(bytes);
   EXPECT_EQ(file.tensors()[0].shape, (Shape{2, 3}));
   EXPECT_TRUE(file.tensors()[0].packed());
   EXPECT_EQ(values(file, "w"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
@@ -42,16 +42,16 @@ TEST(Pth, ReadsATensor) {
 
 TEST(Pth, HonoursStridesAndOffsets) {
   const std::string turned = with_tensor(6, 0, {3, 2}, {1, 3});
-  EXPECT_FALSE(read(turned).tensors()[0].packed());
-  EXPECT_EQ(values(read(turned), "w"), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  EXPECT_FALSE(pth_from(turned).tensors()[0].packed());
+  EXPECT_EQ(values(pth_from(turned), "w"), (std::vector<float>{0, 3, 1, 4, 2, 5}));
   const std::string part = with_tensor(6, 1, {2, 2}, {3, 1});
-  EXPECT_EQ(values(read(part), "w"), (std::vector<float>{1, 2, 4, 5}));
+  EXPECT_EQ(values(pth_from(part), "w"), (std::vector<float>{1, 2, 4, 5}));
   const std::string repeated = with_tensor(6, 2, {2, 3}, {0, 1});
-  EXPECT_EQ(values(read(repeated), "w"), (std::vector<float>{2, 3, 4, 2, 3, 4}));
+  EXPECT_EQ(values(pth_from(repeated), "w"), (std::vector<float>{2, 3, 4, 2, 3, 4}));
   const std::string odd = with_tensor(6, 0, {1, 6, 1}, {77, 1, 99});  // sizes of 1 are not stepped
-  EXPECT_TRUE(read(odd).tensors()[0].packed());
+  EXPECT_TRUE(pth_from(odd).tensors()[0].packed());
   const std::string empty = with_tensor(6, 6, {0, 4}, {9, 1});
-  EXPECT_TRUE(values(read(empty), "w").empty());
+  EXPECT_TRUE(values(pth_from(empty), "w").empty());
 }
 
 TEST(Pth, ReadsWhatPyTorchAlsoWrites) {
@@ -63,8 +63,8 @@ TEST(Pth, ReadsWhatPyTorchAlsoWrites) {
   pickle.tensor("FloatStorage", "0", 6, 4, {2}, {1}).raw("\x88").empty_ordered_dict().raw("tR");
   pickle.raw("u}").text("_metadata").empty_ordered_dict().raw("sb");
   const std::string bytes = pth_of(pickle.end(), {six_floats});
-  EXPECT_EQ(values(read(bytes), "a"), (std::vector<float>{0, 1}));
-  EXPECT_EQ(values(read(bytes), "b"), (std::vector<float>{4, 5}));
+  EXPECT_EQ(values(pth_from(bytes), "a"), (std::vector<float>{0, 1}));
+  EXPECT_EQ(values(pth_from(bytes), "b"), (std::vector<float>{4, 5}));
 }
 
 TEST(Pth, ReadsUntypedStorages) {
@@ -73,7 +73,7 @@ TEST(Pth, ReadsUntypedStorages) {
   pickle.text("storage").global("torch.storage", "UntypedStorage").text("0").text("cpu");
   pickle.integer(24).raw("tQ").integer(1).tuple({5}).tuple({1}).raw("\x89").empty_ordered_dict();
   pickle.global("torch", "float32").raw("tRs");
-  EXPECT_EQ(values(read(pth_of(pickle.end(), {six_floats})), "w"),
+  EXPECT_EQ(values(pth_from(pth_of(pickle.end(), {six_floats})), "w"),
             (std::vector<float>{1, 2, 3, 4, 5}));
 }
 
@@ -82,7 +82,7 @@ TEST(Pth, ReadsEveryStorageType) {
     Pickle pickle;
     pickle.raw("}").text("w").tensor(type, "0", 1, 0, {1}, {1});
     const std::string bytes = pth_of(pickle.raw("s").end(), {storage});
-    const TensorFile file = read(bytes);
+    const TensorFile file = pth_from(bytes);
     return file.read(file.tensors()[0])[0];
   };
   EXPECT_EQ(one("DoubleStorage", Bytes().number(1.5).string()), 1.5f);
@@ -98,7 +98,7 @@ TEST(Pth, ReadsEveryStorageType) {
 
 TEST(Pth, RefusesTensorsThatLeaveTheirStorage) {
   const auto refused = [](std::string bytes, std::string_view why) {
-    EXPECT_FAULT(read(bytes), Fault::file, why);
+    EXPECT_FAULT(pth_from(bytes), Fault::file, why);
   };
   constexpr int64_t huge = std::numeric_limits<int64_t>::max();
   refused(with_tensor(6, 1, {6}, {1}), "storage of 6 elements");
@@ -126,18 +126,18 @@ TEST(Pth, RefusesTensorsThatLeaveTheirStorage) {
 
 TEST(Pth, RefusesAnotherByteOrderAndOtherArchives) {
   auto pieces = test::pth_pieces(Pickle().raw("}").end(), {});
-  EXPECT_EQ(read(test::zip_of(pieces)).tensors().size(), 0u);
+  EXPECT_EQ(pth_from(test::zip_of(pieces)).tensors().size(), 0u);
   pieces[1].bytes = "big";
-  EXPECT_FAULT(read(test::zip_of(pieces)), Fault::file, "found 'big'");
-  EXPECT_FAULT(read(test::zip_of({{"a/b.txt", "x"}})), Fault::file, "'a/data.pkl'");
-  EXPECT_FAULT(read(test::zip_of({})), Fault::file, "found none");
+  EXPECT_FAULT(pth_from(test::zip_of(pieces)), Fault::file, "found 'big'");
+  EXPECT_FAULT(pth_from(test::zip_of({{"a/b.txt", "x"}})), Fault::file, "'a/data.pkl'");
+  EXPECT_FAULT(pth_from(test::zip_of({})), Fault::file, "found none");
 }
 
 TEST(Pth, RefusesTwoTensorsOfOneName) {
   Pickle pickle;
   pickle.raw("}(");
   for (int i = 0; i < 2; ++i) pickle.text("w").tensor("FloatStorage", "0", 6, 0, {6}, {1});
-  EXPECT_FAULT(read(pth_of(pickle.raw("u").end(), {six_floats})), Fault::file, "tensor 'w'");
+  EXPECT_FAULT(pth_from(pth_of(pickle.raw("u").end(), {six_floats})), Fault::file, "tensor 'w'");
 }
 
 TEST(Pth, RefusesEveryCutAndSurvivesEveryFlip) {

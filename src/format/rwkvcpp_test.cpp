@@ -10,7 +10,7 @@ namespace {
 
 using test::Bytes;
 
-TensorFile read(std::string_view bytes) {
+TensorFile rwkvcpp_from(std::string_view bytes) {
   return read_rwkvcpp(std::as_bytes(std::span(bytes)), "file");
 }
 
@@ -28,7 +28,7 @@ Bytes& record(Bytes& bytes, std::string_view name, int32_t type,
   return bytes.text(name);
 }
 
-std::string good_file() {
+std::string good_rwkvcpp_file() {
   Bytes bytes = header();
   record(bytes, "a", 0, {3, 2}).floats({1, 2, 3, 4, 5, 6});
   record(bytes, "h", 1, {1, 1, 1}).number(f16(0.5f).bits);
@@ -37,8 +37,8 @@ std::string good_file() {
 }
 
 TEST(Rwkvcpp, ReadsHeaderAndTensors) {
-  const std::string bytes = good_file();
-  const TensorFile file = read(bytes);
+  const std::string bytes = good_rwkvcpp_file();
+  const TensorFile file = rwkvcpp_from(bytes);
   EXPECT_EQ(file.metadata().at("n_layer"), "12");
   EXPECT_EQ(file.metadata().at("data_type"), "f32");
   EXPECT_EQ(file.find("a")->shape, (Shape{2, 3}));
@@ -50,7 +50,7 @@ TEST(Rwkvcpp, ReadsHeaderAndTensors) {
 
 TEST(Rwkvcpp, RefusesWhatIsNotThere) {
   const auto refused = [](const Bytes& bytes, std::string_view why) {
-    EXPECT_FAULT(read(bytes.string()), Fault::file, why);
+    EXPECT_FAULT(rwkvcpp_from(bytes.string()), Fault::file, why);
   };
   refused(Bytes().text("xxxx"), "expected an rwkv.cpp file");
   refused(header(99), "version 100 or 101");
@@ -78,7 +78,7 @@ TEST(Rwkvcpp, RefusesWhatIsNotThere) {
 }
 
 TEST(Rwkvcpp, SurvivesEveryCutAndFlip) {
-  const std::string bytes = good_file();
+  const std::string bytes = good_rwkvcpp_file();
   const size_t one_record = header().size() + 12 + 8 + 1 + 24, two = one_record + 12 + 12 + 1 + 2;
   for (size_t length = 0; length < bytes.size(); ++length)
     EXPECT_EQ(test::accepted(bytes.substr(0, length), test::read_all(read_rwkvcpp)),

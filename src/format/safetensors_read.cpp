@@ -50,9 +50,9 @@ struct Entry {
   bool has_shape = false, has_offsets = false;
 };
 
-class Header {
+class SafetensorsHeader {
  public:
-  Header(std::string_view file, Metadata& metadata) : file_(file), metadata_(metadata) {}
+  SafetensorsHeader(std::string_view file, Metadata& metadata) : file_(file), metadata_(metadata) {}
 
   std::vector<Entry> entries;
 
@@ -186,7 +186,7 @@ TensorFile read_safetensors(std::span<const std::byte> bytes, const std::string&
   if (!text.starts_with('{'))
     fail(Fault::file, name, ": at byte 8: expected the header to begin with '{'");
   TensorFile file("safetensors", name);
-  Header header(name, file.metadata());
+  SafetensorsHeader header(name, file.metadata());
   walk_json(text, cat(name, ": header"), {.depth = 4},
             [&](const auto& path, const JsonValue& value) { header.visit(path, value); });
   check_tiling(header.entries, reader.offset(), bytes.size(), name);

@@ -9,19 +9,19 @@
 namespace deltasane {
 namespace {
 
-std::string file_of(std::string_view header, std::string_view tensors) {
+std::string safetensors_file_of(std::string_view header, std::string_view tensors) {
   return test::Bytes().sized(header).text(tensors).string();
 }
 
-TensorFile read(std::string_view bytes) {
+TensorFile safetensors_from(std::string_view bytes) {
   return read_safetensors(std::as_bytes(std::span(bytes)), "file");
 }
 
-std::string good_file() {
+std::string good_safetensors_file() {
   test::Bytes tensors;
   tensors.number(1.0f).number(2.0f).number(bf16(3).bits).number(bf16(4).bits).number(bf16(5).bits);
   tensors.number(uint8_t{7});
-  return file_of(
+  return safetensors_file_of(
       R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
       R"("b":{"dtype":"BF16","shape":[3],"data_offsets":[8,14]},)"
       R"("e":{"dtype":"F32","shape":[0,5],"data_offsets":[8,8]},)"
@@ -30,8 +30,8 @@ std::string good_file() {
 }
 
 TEST(Safetensors, ReadsNamesTypesShapesAndValues) {
-  const std::string bytes = good_file();
-  const TensorFile file = read(bytes);
+  const std::string bytes = good_safetensors_file();
+  const TensorFile file = safetensors_from(bytes);
   ASSERT_EQ(file.tensors().size(), 4u);
   EXPECT_EQ(file.tensors()[0].name, "a");
   EXPECT_EQ(file.tensors()[0].shape, (Shape{1, 2}));
@@ -45,7 +45,7 @@ TEST(Safetensors, ReadsNamesTypesShapesAndValues) {
 
 TEST(Safetensors, RefusesWhatTheFormatForbids) {
   const auto refused = [](std::string_view header, std::string_view tensors, std::string_view why) {
-    EXPECT_FAULT(read(file_of(header, tensors)), Fault::file, why);
+    EXPECT_FAULT(safetensors_from(safetensors_file_of(header, tensors)), Fault::file, why);
   };
   refused(R"([1])", "", "begin with '{'");
   refused(R"( {})", "", "begin with '{'");
@@ -90,41 +90,41 @@ TEST(Safetensors, RefusesSizesThatWrap) {
        {"[4194305,4194305,211106198978564]", "[18446744073709551615,2]", "[9223372036854775807]",
         "[0,9223372036854775807,9223372036854775807]", "[1e3]", "[99999999999999999999999]"})
     EXPECT_FAULT(
-        read(file_of(cat(R"({"a":{"dtype":"F32","shape":)", shape, R"(,"data_offsets":[0,16]}})"),
+        safetensors_from(safetensors_file_of(cat(R"({"a":{"dtype":"F32","shape":)", shape, R"(,"data_offsets":[0,16]}})"),
                      std::string(16, 'x'))),
         Fault::file, "file: ");
 }
 
 TEST(Safetensors, RefusesAbsurdHeadersAtOnce) {
-  EXPECT_FAULT(read(test::Bytes().number(~uint64_t{0}).text("{}").string()), Fault::file,
+  EXPECT_FAULT(safetensors_from(test::Bytes().number(~uint64_t{0}).text("{}").string()), Fault::file,
                "at most 100000000");
-  EXPECT_FAULT(read(test::Bytes().number(uint64_t{100'000'001}).text("{}").string()), Fault::file,
+  EXPECT_FAULT(safetensors_from(test::Bytes().number(uint64_t{100'000'001}).text("{}").string()), Fault::file,
                "at most 100000000");
-  EXPECT_FAULT(read(test::Bytes().number(uint64_t{99}).text("{}").string()), Fault::file,
+  EXPECT_FAULT(safetensors_from(test::Bytes().number(uint64_t{99}).text("{}").string()), Fault::file,
                "expected 99 bytes, found 2");
-  EXPECT_FAULT(read(file_of("{\"a\":" + std::string(1'000'000, '['), "")), Fault::file,
+  EXPECT_FAULT(safetensors_from(safetensors_file_of("{\"a\":" + std::string(1'000'000, '['), "")), Fault::file,
                "tensor 'a'");
-  EXPECT_FAULT(read(file_of("{\"a\":" + std::string(100'000, '9') + "}", "")), Fault::file, "file");
+  EXPECT_FAULT(safetensors_from(safetensors_file_of("{\"a\":" + std::string(100'000, '9') + "}", "")), Fault::file, "file");
   std::string notes = R"({"__metadata__":{)";
   for (int i = 0; i < 200'001; ++i) notes += cat("\"", i, "\":\"\",");
-  EXPECT_FAULT(read(file_of(notes, "")), Fault::file, "at most 200000 keys");
+  EXPECT_FAULT(safetensors_from(safetensors_file_of(notes, "")), Fault::file, "at most 200000 keys");
   std::string many = "{";
   for (int i = 0; i < 100'001; ++i)
     many += cat("\"", i, R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)");
   many.back() = '}';
-  EXPECT_FAULT(read(file_of(many, "")), Fault::file, "at most 100000 tensors");
+  EXPECT_FAULT(safetensors_from(safetensors_file_of(many, "")), Fault::file, "at most 100000 tensors");
 }
 
 TEST(Safetensors, ListsTypesItDoesNotReadAndRefusesThemByName) {
   const std::string bytes =
-      file_of(R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})", "12");
-  const TensorFile file = read(bytes);
+      safetensors_file_of(R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})", "12");
+  const TensorFile file = safetensors_from(bytes);
   EXPECT_EQ(file.tensors()[0].type, StoredType::foreign);
   EXPECT_FAULT(file.read(file.tensors()[0]), Fault::file, "found F8_E4M3");
 }
 
 TEST(Safetensors, RefusesEveryCutAndSurvivesEveryFlip) {
-  const std::string bytes = good_file();
+  const std::string bytes = good_safetensors_file();
   test::expect_every_cut_refused(bytes, test::read_all(read_safetensors));
   test::expect_every_flip_survived(bytes, bytes.size(), test::read_all(read_safetensors));
 }
@@ -164,7 +164,7 @@ TEST(Safetensors, ComesBackAsWritten) {
 TEST(Safetensors, MayReplaceTheFileItIsMadeFrom) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "weights";
-  replace_file(path, good_file());
+  replace_file(path, good_safetensors_file());
   const TensorFile file = open_safetensors(path);
   const StoredTensor& a = *file.find("a");
   write_safetensors(path, {{"a", a.type, a.shape}}, {},
@@ -174,14 +174,14 @@ TEST(Safetensors, MayReplaceTheFileItIsMadeFrom) {
 }
 
 TEST(Safetensors, IdentityChangesWithEveryByteThatMatters) {
-  std::string bytes = good_file();
-  const uint64_t identity = read(bytes).identity();
-  EXPECT_EQ(read(bytes).identity(), identity);
+  std::string bytes = good_safetensors_file();
+  const uint64_t identity = safetensors_from(bytes).identity();
+  EXPECT_EQ(safetensors_from(bytes).identity(), identity);
   bytes.back() ^= 1;
-  EXPECT_NE(read(bytes).identity(), identity);
+  EXPECT_NE(safetensors_from(bytes).identity(), identity);
   bytes.back() ^= 1;
   bytes[bytes.find("\"b\"") + 1] = 'c';
-  EXPECT_NE(read(bytes).identity(), identity);
+  EXPECT_NE(safetensors_from(bytes).identity(), identity);
 }
 
 class Shards : public ::testing::Test {
@@ -189,7 +189,7 @@ class Shards : public ::testing::Test {
   void shard(const std::string& name, const std::string& tensor) {
     replace_file(
         scratch_.path() / name,
-        file_of(cat("{\"", tensor, R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"),
+        safetensors_file_of(cat("{\"", tensor, R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"),
                 tensor.substr(0, 1)));
   }
   TensorFile open(std::string_view weight_map) {

@@ -3,20 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "base/random.h"
+#include "infer/logits_fixture.h"
 #include "support/errors.h"
 
 namespace deltasane {
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-constexpr StateShape shape{3, 10, 2, 5};
+constexpr StateShape finite_shape{3, 10, 2, 5};
 
 RecurrentState random_state() {
-  RecurrentState state(shape);
+  RecurrentState state(finite_shape);
   Random random(1);
   for (float& value : state.memory.span()) value = float(random.normal());
   for (float& value : state.shift.span()) value = float(random.normal());
@@ -31,12 +29,12 @@ TEST(Finite, FindsTheLargestNumber) {
     EXPECT_TRUE(scan_state(state).finite());
     EXPECT_EQ(scan_state(state).largest, std::abs(largest));
   }
-  EXPECT_EQ(scan_state(RecurrentState(shape)).largest, 0.0f);
+  EXPECT_EQ(scan_state(RecurrentState(finite_shape)).largest, 0.0f);
   EXPECT_TRUE(scan_state(RecurrentState()).finite());
 }
 
 TEST(Finite, NamesEveryPlaceInTheMemory) {
-  for (const float wrong : {nan, -nan, infinity, -infinity})
+  for (const float wrong : {test::nan, -test::nan, test::infinity, -test::infinity})
     for (int64_t layer = 0; layer < 3; ++layer)
       for (int64_t head = 0; head < 2; ++head)
         for (int64_t row = 0; row < 5; ++row)
@@ -50,7 +48,7 @@ TEST(Finite, NamesEveryPlaceInTheMemory) {
             EXPECT_EQ(scan.not_finite->head, head);
             EXPECT_EQ(scan.not_finite->row, row);
             EXPECT_EQ(scan.not_finite->column, column);
-            EXPECT_EQ(scan.largest, infinity);
+            EXPECT_EQ(scan.largest, test::infinity);
           }
 }
 
@@ -59,7 +57,7 @@ TEST(Finite, NamesEveryPlaceInTheShifts) {
     for (int64_t which = 0; which < 2; ++which)
       for (int64_t channel = 0; channel < 10; ++channel) {
         RecurrentState state = random_state();
-        state.shift.view()(layer, which, channel) = nan;
+        state.shift.view()(layer, which, channel) = test::nan;
         const StateScan scan = scan_state(state);
         ASSERT_FALSE(scan.finite());
         EXPECT_EQ(scan.not_finite->part, which ? StatePart::channel_shift : StatePart::time_shift);
@@ -71,24 +69,24 @@ TEST(Finite, NamesEveryPlaceInTheShifts) {
 
 TEST(Finite, FindsTheFirst) {
   RecurrentState state = random_state();
-  state.shift[0] = nan;
-  state.memory[120] = infinity;
-  state.memory[60] = nan;
+  state.shift[0] = test::nan;
+  state.memory[120] = test::infinity;
+  state.memory[60] = test::nan;
   EXPECT_EQ(scan_state(state).not_finite->layer, 1);
   EXPECT_EQ(scan_state(state).not_finite->row, 2);
 }
 
 TEST(Finite, LogitsMayBeBannedButNotBroken) {
   for (const size_t size : {0u, 1u, 15u, 16u, 17u, 100u}) {
-    std::vector<float> logits(size, -infinity);
-    EXPECT_EQ(scan_logits(logits).largest, -infinity);
+    std::vector<float> logits(size, -test::infinity);
+    EXPECT_EQ(scan_logits(logits).largest, -test::infinity);
     EXPECT_FALSE(scan_logits(logits).first_broken);
     for (size_t i = 0; i < size; ++i) {
       logits.assign(size, -2.0f);
       logits[i] = -1.0f;
       EXPECT_EQ(scan_logits(logits).largest, -1.0f);
-      for (const float wrong : {nan, -nan, infinity}) {
-        logits.assign(size, -infinity);
+      for (const float wrong : {test::nan, -test::nan, test::infinity}) {
+        logits.assign(size, -test::infinity);
         logits[i] = logits.back() = wrong;
         EXPECT_EQ(scan_logits(logits).first_broken, int64_t(i));
       }
@@ -97,13 +95,13 @@ TEST(Finite, LogitsMayBeBannedButNotBroken) {
 }
 
 TEST(Finite, SaysWhereAndWhatToDo) {
-  EXPECT_EQ(overflow_message(StatePlace{StatePart::memory, 3, 7, 1, 60, nan}, 20000000),
+  EXPECT_EQ(overflow_message(StatePlace{StatePart::memory, 3, 7, 1, 60, test::nan}, 20000000),
             "state overflowed at position 20000000 in layer 3, head 7: row 1, column 60 is NaN; "
             "use --on-overflow reset, or SANE (--sane-alpha 3)");
-  EXPECT_EQ(overflow_message(StatePlace{StatePart::channel_shift, 3, 0, 0, 60, -infinity}, 5),
+  EXPECT_EQ(overflow_message(StatePlace{StatePart::channel_shift, 3, 0, 0, 60, -test::infinity}, 5),
             "state overflowed at position 5 in layer 3, channel mix shift: channel 60 is "
             "-infinity; use --on-overflow reset, or SANE (--sane-alpha 3)");
-  EXPECT_EQ(overflow_message(std::vector<float>{1, infinity}, 1, 12),
+  EXPECT_EQ(overflow_message(std::vector<float>{1, test::infinity}, 1, 12),
             "logits at position 12: token 1: expected a finite number or -infinity (banned), "
             "found infinity");
 }

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "base/random.h"
+#include "infer/logits_fixture.h"
 #include "infer/sampler_bench.h"
 #include "infer/sampler_reference.h"
 #include "support/errors.h"
@@ -13,15 +13,6 @@
 namespace deltasane {
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<float> normal_logits(int64_t count, double deviation, uint64_t seed) {
-  Random random(seed);
-  std::vector<float> logits(static_cast<size_t>(count));
-  for (float& logit : logits) logit = float(deviation * random.normal());
-  return logits;
-}
 
 SamplerSettings with_penalties() {
   SamplerSettings settings{1.2, 0.95, 0};
@@ -61,7 +52,7 @@ void expect_frequencies(std::span<const float> logits, const SamplerSettings& se
 }
 
 TEST(Sampler, DrawsAsOftenAsTheDefinitionSays) {
-  const std::vector<float> logits = normal_logits(400, 2, 1);
+  const std::vector<float> logits = test::normal_logits(400, 2, 1);
   expect_frequencies(logits, {1, 0.8, 20});
   expect_frequencies(logits, {1, 1, 0});
   expect_frequencies(logits, {0.7, 0.95, 0});
@@ -69,19 +60,19 @@ TEST(Sampler, DrawsAsOftenAsTheDefinitionSays) {
   SamplerSettings after{1.8, 0.7, 0};
   after.temperature_order = TemperatureOrder::after_filters;
   expect_frequencies(logits, after);
-  expect_frequencies(std::vector<float>{0, -1, -infinity, 0.5f}, {1, 1, 0});
+  expect_frequencies(std::vector<float>{0, -1, -test::infinity, 0.5f}, {1, 1, 0});
 }
 
 TEST(Sampler, TakesTheMostProbableTokenAtTemperatureZero) {
   Sampler sampler({0, 0.8, 20});
   EXPECT_EQ(sampler.next(std::vector<float>{1, 3, 2, 3}), 1);  // the lowest of equal ones
-  EXPECT_EQ(sampler.next(std::vector<float>{-infinity, -5, -infinity}), 1);
+  EXPECT_EQ(sampler.next(std::vector<float>{-test::infinity, -5, -test::infinity}), 1);
   EXPECT_EQ(Sampler({1, 0.8, 1}).next(std::vector<float>{1, 3, 2, 3}), 1);
   EXPECT_EQ(Sampler({1, 0, 0}).next(std::vector<float>{1, 3, 2, 3}), 1);
 }
 
 TEST(Sampler, ADrawDependsOnSeedStreamAndNumberOnly) {
-  const std::vector<float> logits = normal_logits(500, 1, 3);
+  const std::vector<float> logits = test::normal_logits(500, 1, 3);
   SamplerSettings settings{1, 1, 0};
   settings.seed = 5;
   std::vector<std::vector<int32_t>> drawn(3);
@@ -130,7 +121,7 @@ TEST(Sampler, PenaltiesFollowTheDefinition) {
   const SamplerSettings settings = with_penalties();
   Sampler sampler(settings);
   for (uint64_t step = 0; step < 200; ++step) {
-    const std::vector<float> logits = normal_logits(60, 1, step);
+    const std::vector<float> logits = test::normal_logits(60, 1, step);
     const auto reference = test::reference_distribution(logits, settings, sampler.state().counts);
     const int32_t token = sampler.next(logits);
     EXPECT_TRUE(reference.margin < 1e-6 || reference.probability.contains(token)) << step;
@@ -143,13 +134,13 @@ TEST(Sampler, GoesOnExactly) {
   for (const int stop : {0, 1, 17, 59}) {
     Sampler whole(settings, 4), first(settings, 4);
     for (int i = 0; i < stop; ++i) {
-      const std::vector<float> logits = normal_logits(300, 2, uint64_t(i));
+      const std::vector<float> logits = test::normal_logits(300, 2, uint64_t(i));
       EXPECT_EQ(first.next(logits), whole.next(logits));
     }
     Sampler resumed(settings, SamplerState::load(first.state().save()));
     Sampler copy = whole;
     for (int i = stop; i < 60; ++i) {
-      const std::vector<float> logits = normal_logits(300, 2, uint64_t(i));
+      const std::vector<float> logits = test::normal_logits(300, 2, uint64_t(i));
       const int32_t expected = whole.next(logits);
       EXPECT_EQ(resumed.next(logits), expected);
       EXPECT_EQ(copy.next(logits), expected);
@@ -160,7 +151,7 @@ TEST(Sampler, GoesOnExactly) {
 
 TEST(Sampler, NeverDrawsFromNumbersThatAreNotFinite) {
   for (const double temperature : {0.0, 1.0})
-    for (const float wrong : {nan, -nan, infinity})
+    for (const float wrong : {test::nan, -test::nan, test::infinity})
       for (const size_t at : {0, 1, 15, 16, 40}) {
         std::vector<float> logits(41, 1.0f);
         logits[at] = wrong;
@@ -171,7 +162,7 @@ TEST(Sampler, NeverDrawsFromNumbersThatAreNotFinite) {
         EXPECT_EQ(sampler.state(), SamplerState{});
       }
   Sampler sampler({1, 0.8, 20});
-  EXPECT_FAULT(sampler.next(std::vector<float>(5, -infinity)), Fault::argument, "none of 5");
+  EXPECT_FAULT(sampler.next(std::vector<float>(5, -test::infinity)), Fault::argument, "none of 5");
   EXPECT_FAULT(sampler.next({}), Fault::argument, "none of 0");
 }
 
@@ -181,21 +172,21 @@ TEST(Sampler, RefusesSettingsThatMakeNoSense) {
     change(settings);
     EXPECT_FAULT(Sampler{settings}, Fault::usage, part);
   };
-  for (const double wrong : {double(nan), double(infinity), -double(infinity), -1.0, 1e9, 1e-9})
+  for (const double wrong : {double(test::nan), double(test::infinity), -double(test::infinity), -1.0, 1e9, 1e-9})
     refuses([&](auto& s) { s.temperature = wrong; }, "temperature: expected 0");
-  for (const double wrong : {double(nan), double(infinity), -0.1, 1.0001})
+  for (const double wrong : {double(test::nan), double(test::infinity), -0.1, 1.0001})
     refuses([&](auto& s) { s.top_p = wrong; }, "top-p: expected a number from 0 to 1, found ");
   refuses([&](auto& s) { s.top_k = -1; }, "top-k: expected 0 (off) or more, found -1");
-  for (const double wrong : {double(nan), double(infinity), -1001.0, 1001.0}) {
+  for (const double wrong : {double(test::nan), double(test::infinity), -1001.0, 1001.0}) {
     refuses([&](auto& s) { s.presence_penalty = wrong; }, "presence penalty: expected");
     refuses([&](auto& s) { s.frequency_penalty = wrong; }, "frequency penalty: expected");
   }
-  for (const double wrong : {double(nan), -0.1, 1.1})
+  for (const double wrong : {double(test::nan), -0.1, 1.1})
     refuses([&](auto& s) { s.penalty_decay = wrong; }, "penalty decay: expected");
 }
 
 TEST(Sampler, ExtremesOfTheSettingsWork) {
-  const std::vector<float> logits = normal_logits(1000, 3, 9);
+  const std::vector<float> logits = test::normal_logits(1000, 3, 9);
   for (const double temperature : {0.001, 1000.0})
     for (const double top_p : {0.0, 1.0})
       for (const int64_t top_k : {int64_t{1}, INT64_MAX})

@@ -4,24 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/cat.h"
 #include "base/random.h"
+#include "infer/logits_fixture.h"
 #include "infer/sampler_reference.h"
 #include "infer/token_weights.h"
 
 namespace deltasane {
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
-std::vector<float> normal_logits(int64_t count, double deviation, uint64_t seed) {
-  Random random(seed);
-  std::vector<float> logits(static_cast<size_t>(count));
-  for (float& logit : logits) logit = float(deviation * random.normal());
-  return logits;
-}
 
 std::vector<TokenProbability> selected(std::span<const float> logits,
                                        const SamplerSettings& settings) {
@@ -70,7 +62,7 @@ TEST(TokenSelection, KeepsWhatTheDefinitionKeeps) {
               settings.temperature_order = order;
               SCOPED_TRACE(cat("vocabulary ", vocabulary, ", deviation ", deviation, ", T ",
                                temperature, ", top-p ", top_p, ", top-k ", top_k));
-              expect_as_reference(normal_logits(vocabulary, deviation, ++seed), settings, compared);
+              expect_as_reference(test::normal_logits(vocabulary, deviation, ++seed), settings, compared);
               ++all;
               if (HasFatalFailure()) return;
             }
@@ -96,18 +88,18 @@ TEST(TokenSelection, LeavesATopKThatHoldsLessThanTopPWhole) {
 }
 
 TEST(TokenSelection, NeverKeepsBannedTokens) {
-  const std::vector<float> logits{-infinity, 2, -infinity, 1, -infinity};
+  const std::vector<float> logits{-test::infinity, 2, -test::infinity, 1, -test::infinity};
   for (const SamplerSettings& settings :
        {SamplerSettings{1, 1, 0}, {1, 1, 4}, {1, 0.99, 0}, {1000, 0.9999, 0}, {1000, 1, 0}})
     EXPECT_EQ(tokens_of(logits, settings), (std::vector<int32_t>{1, 3}));
-  std::vector<float> large(10000, -infinity);
+  std::vector<float> large(10000, -test::infinity);
   for (size_t i = 0; i < large.size(); i += 2) large[i] = 0;
   EXPECT_EQ(tokens_of(large, {1, 0.5, 0}).size(), 2500u);
 }
 
 TEST(TokenSelection, SurvivesTheLargestAndSmallestLogits) {
   constexpr float huge = std::numeric_limits<float>::max();
-  const std::vector<float> logits{-huge, huge, 0, 1e-45f, -infinity, huge};
+  const std::vector<float> logits{-huge, huge, 0, 1e-45f, -test::infinity, huge};
   for (const double temperature : {0.001, 1.0, 1000.0})
     EXPECT_EQ(tokens_of(logits, {temperature, 1, 0}), (std::vector<int32_t>{1, 5}));
   std::vector<float> many(5000, huge);
@@ -116,7 +108,7 @@ TEST(TokenSelection, SurvivesTheLargestAndSmallestLogits) {
 
 TEST(TokenSelection, FindsTheLargestLogitsInOrder) {
   for (const int64_t count : {0, 1, 5, 64, 100, 999, 1000, 5000}) {
-    std::vector<float> logits = normal_logits(1000, 1, uint64_t(count));
+    std::vector<float> logits = test::normal_logits(1000, 1, uint64_t(count));
     for (float& logit : logits) logit = std::round(logit * 8) / 8;  // many are equal
     std::vector<int32_t> expected(logits.size());
     for (size_t i = 0; i < expected.size(); ++i) expected[i] = int32_t(i);
@@ -132,8 +124,8 @@ TEST(TokenSelection, FindsTheLargestLogitsInOrder) {
 }
 
 TEST(TokenSelection, FindsNoBannedTokensAmongTheLargest) {
-  EXPECT_EQ(largest_logits(std::vector<float>{-infinity, 1, -infinity, -1}, 3).size(), 2u);
-  EXPECT_TRUE(largest_logits(std::vector<float>(100, -infinity), 3).empty());
+  EXPECT_EQ(largest_logits(std::vector<float>{-test::infinity, 1, -test::infinity, -1}, 3).size(), 2u);
+  EXPECT_TRUE(largest_logits(std::vector<float>(100, -test::infinity), 3).empty());
 }
 
 TEST(TokenWeights, AreExponentials) {

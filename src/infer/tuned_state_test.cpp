@@ -11,7 +11,7 @@
 namespace deltasane {
 namespace {
 
-constexpr StateShape shape{2, 6, 2, 3};
+constexpr StateShape tuned_shape{2, 6, 2, 3};
 
 // A .pth of so many layers; every number says its layer, head, row and column.
 std::string tuned_file(int64_t layers, int64_t heads = 2, float spoiled = 0) {
@@ -32,7 +32,7 @@ std::string tuned_file(int64_t layers, int64_t heads = 2, float spoiled = 0) {
 RecurrentState read(const std::string& bytes) {
   const test::Scratch scratch;
   replace_file(scratch.path() / "tuned.pth", bytes);
-  return read_tuned_state(scratch.path() / "tuned.pth", shape);
+  return read_tuned_state(scratch.path() / "tuned.pth", tuned_shape);
 }
 
 TEST(TunedState, FillsTheMemoryAndNothingElse) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view mark = "\xEF\xBF\xBD";  // U+FFFD
 
-std::string whole(std::string_view bytes) {
+std::string whole_text(std::string_view bytes) {
   Utf8Stream stream;
   std::string text = stream.feed(bytes);
   return text += stream.finish();
@@ -86,7 +86,7 @@ TEST(Utf8Stream, ReplacesEachLongestInvalidPart) {
       {"\xF0\x9F\x98", "?"},
       {"\xE4\xBD\xA0\xE5\xA5", "\xE4\xBD\xA0?"}};
   for (const auto& [bytes, pattern] : cases) {
-    EXPECT_EQ(whole(bytes), with_marks(pattern));
+    EXPECT_EQ(whole_text(bytes), with_marks(pattern));
     EXPECT_EQ(byte_by_byte(bytes), with_marks(pattern));
   }
 }
