@@ -27,7 +27,9 @@ std::string header_of(std::string_view descr, std::string_view shape) {
   return cat("{'descr': '", descr, "', 'fortran_order': False, 'shape': ", shape, ", }   \n");
 }
 
-NpyArray npy_from(std::string_view bytes) { return read_npy(std::as_bytes(std::span(bytes)), "file"); }
+NpyArray npy_from(std::string_view bytes) {
+  return read_npy(std::as_bytes(std::span(bytes)), "file");
+}
 
 int32_t integer(std::string_view descr, std::string_view element) {
   const std::string bytes = npy_file_of(header_of(descr, "()"), element);
@@ -55,8 +57,9 @@ TEST(Npy, ReadsEveryKindOfNumber) {
 }
 
 TEST(Npy, ReadsShapesAndParts) {
-  const std::string bytes = npy_file_of("{\"shape\":(2,3),\"descr\":\"<u2\",\"fortran_order\":False}",
-                                    std::string_view("a\0b\0c\0d\0e\0f\0", 12));
+  const std::string bytes =
+      npy_file_of("{\"shape\":(2,3),\"descr\":\"<u2\",\"fortran_order\":False}",
+                  std::string_view("a\0b\0c\0d\0e\0f\0", 12));
   const NpyArray array = npy_from(bytes);
   EXPECT_EQ(array.shape, (Shape{2, 3}));
   std::vector<int32_t> row(3);

@@ -89,30 +89,34 @@ TEST(Safetensors, RefusesSizesThatWrap) {
   for (const char* const shape :
        {"[4194305,4194305,211106198978564]", "[18446744073709551615,2]", "[9223372036854775807]",
         "[0,9223372036854775807,9223372036854775807]", "[1e3]", "[99999999999999999999999]"})
-    EXPECT_FAULT(
-        safetensors_from(safetensors_file_of(cat(R"({"a":{"dtype":"F32","shape":)", shape, R"(,"data_offsets":[0,16]}})"),
+    EXPECT_FAULT(safetensors_from(safetensors_file_of(
+                     cat(R"({"a":{"dtype":"F32","shape":)", shape, R"(,"data_offsets":[0,16]}})"),
                      std::string(16, 'x'))),
-        Fault::file, "file: ");
+                 Fault::file, "file: ");
 }
 
 TEST(Safetensors, RefusesAbsurdHeadersAtOnce) {
-  EXPECT_FAULT(safetensors_from(test::Bytes().number(~uint64_t{0}).text("{}").string()), Fault::file,
-               "at most 100000000");
-  EXPECT_FAULT(safetensors_from(test::Bytes().number(uint64_t{100'000'001}).text("{}").string()), Fault::file,
-               "at most 100000000");
-  EXPECT_FAULT(safetensors_from(test::Bytes().number(uint64_t{99}).text("{}").string()), Fault::file,
-               "expected 99 bytes, found 2");
-  EXPECT_FAULT(safetensors_from(safetensors_file_of("{\"a\":" + std::string(1'000'000, '['), "")), Fault::file,
-               "tensor 'a'");
-  EXPECT_FAULT(safetensors_from(safetensors_file_of("{\"a\":" + std::string(100'000, '9') + "}", "")), Fault::file, "file");
+  EXPECT_FAULT(safetensors_from(test::Bytes().number(~uint64_t{0}).text("{}").string()),
+               Fault::file, "at most 100000000");
+  EXPECT_FAULT(safetensors_from(test::Bytes().number(uint64_t{100'000'001}).text("{}").string()),
+               Fault::file, "at most 100000000");
+  EXPECT_FAULT(safetensors_from(test::Bytes().number(uint64_t{99}).text("{}").string()),
+               Fault::file, "expected 99 bytes, found 2");
+  EXPECT_FAULT(safetensors_from(safetensors_file_of("{\"a\":" + std::string(1'000'000, '['), "")),
+               Fault::file, "tensor 'a'");
+  EXPECT_FAULT(
+      safetensors_from(safetensors_file_of("{\"a\":" + std::string(100'000, '9') + "}", "")),
+      Fault::file, "file");
   std::string notes = R"({"__metadata__":{)";
   for (int i = 0; i < 200'001; ++i) notes += cat("\"", i, "\":\"\",");
-  EXPECT_FAULT(safetensors_from(safetensors_file_of(notes, "")), Fault::file, "at most 200000 keys");
+  EXPECT_FAULT(safetensors_from(safetensors_file_of(notes, "")), Fault::file,
+               "at most 200000 keys");
   std::string many = "{";
   for (int i = 0; i < 100'001; ++i)
     many += cat("\"", i, R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)");
   many.back() = '}';
-  EXPECT_FAULT(safetensors_from(safetensors_file_of(many, "")), Fault::file, "at most 100000 tensors");
+  EXPECT_FAULT(safetensors_from(safetensors_file_of(many, "")), Fault::file,
+               "at most 100000 tensors");
 }
 
 TEST(Safetensors, ListsTypesItDoesNotReadAndRefusesThemByName) {
@@ -187,10 +191,10 @@ TEST(Safetensors, IdentityChangesWithEveryByteThatMatters) {
 class Shards : public ::testing::Test {
  protected:
   void shard(const std::string& name, const std::string& tensor) {
-    replace_file(
-        scratch_.path() / name,
-        safetensors_file_of(cat("{\"", tensor, R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"),
-                tensor.substr(0, 1)));
+    replace_file(scratch_.path() / name,
+                 safetensors_file_of(
+                     cat("{\"", tensor, R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})"),
+                     tensor.substr(0, 1)));
   }
   TensorFile open(std::string_view weight_map) {
     replace_file(index_, cat(R"({"metadata":{"total_size":2},"weight_map":)", weight_map, "}"));

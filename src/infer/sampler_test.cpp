@@ -13,7 +13,6 @@
 namespace deltasane {
 namespace {
 
-
 SamplerSettings with_penalties() {
   SamplerSettings settings{1.2, 0.95, 0};
   settings.presence_penalty = 0.4;
@@ -172,7 +171,8 @@ TEST(Sampler, RefusesSettingsThatMakeNoSense) {
     change(settings);
     EXPECT_FAULT(Sampler{settings}, Fault::usage, part);
   };
-  for (const double wrong : {double(test::nan), double(test::infinity), -double(test::infinity), -1.0, 1e9, 1e-9})
+  for (const double wrong :
+       {double(test::nan), double(test::infinity), -double(test::infinity), -1.0, 1e9, 1e-9})
     refuses([&](auto& s) { s.temperature = wrong; }, "temperature: expected 0");
   for (const double wrong : {double(test::nan), double(test::infinity), -0.1, 1.0001})
     refuses([&](auto& s) { s.top_p = wrong; }, "top-p: expected a number from 0 to 1, found ");

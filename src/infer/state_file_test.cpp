@@ -131,8 +131,8 @@ TEST(StateFile, AFullDiskLeavesTheStateBefore) {
   getrlimit(RLIMIT_FSIZE, &before);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   for (const rlim_t limit : {0, 1, 64, 250, int(fs::file_size(path)) - 1}) {
-    const struct rlimit small { limit, before.rlim_max };
-    setrlimit(RLIMIT_FSIZE, &small);
+    const struct rlimit tight { limit, before.rlim_max };
+    setrlimit(RLIMIT_FSIZE, &tight);
     EXPECT_FAULT(save_state(path, example_state(2), example_stamp()), Fault::file, "cannot write");
   }
   setrlimit(RLIMIT_FSIZE, &before);

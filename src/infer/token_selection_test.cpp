@@ -14,7 +14,6 @@
 namespace deltasane {
 namespace {
 
-
 std::vector<TokenProbability> selected(std::span<const float> logits,
                                        const SamplerSettings& settings) {
   TokenSelection selection;
@@ -62,7 +61,8 @@ TEST(TokenSelection, KeepsWhatTheDefinitionKeeps) {
               settings.temperature_order = order;
               SCOPED_TRACE(cat("vocabulary ", vocabulary, ", deviation ", deviation, ", T ",
                                temperature, ", top-p ", top_p, ", top-k ", top_k));
-              expect_as_reference(test::normal_logits(vocabulary, deviation, ++seed), settings, compared);
+              expect_as_reference(test::normal_logits(vocabulary, deviation, ++seed), settings,
+                                  compared);
               ++all;
               if (HasFatalFailure()) return;
             }
@@ -124,7 +124,8 @@ TEST(TokenSelection, FindsTheLargestLogitsInOrder) {
 }
 
 TEST(TokenSelection, FindsNoBannedTokensAmongTheLargest) {
-  EXPECT_EQ(largest_logits(std::vector<float>{-test::infinity, 1, -test::infinity, -1}, 3).size(), 2u);
+  EXPECT_EQ(largest_logits(std::vector<float>{-test::infinity, 1, -test::infinity, -1}, 3).size(),
+            2u);
   EXPECT_TRUE(largest_logits(std::vector<float>(100, -test::infinity), 3).empty());
 }
 

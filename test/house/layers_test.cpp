@@ -17,15 +17,17 @@ TEST(Layers, HoldInThisTree) {
 }
 
 TEST(Layers, AllowLowerLevelsAndTheSameFolder) {
-  EXPECT_TRUE(layer_findings("src/model/x.cpp",
-                    "#include <vector>\n#include \"base/error.h\"\n#include \"model/x.h\"\n"
-                    "# include \"kernel/delta_rule/delta_rule.h\"\n")
-                  .empty());
+  EXPECT_TRUE(
+      layer_findings("src/model/x.cpp",
+                     "#include <vector>\n#include \"base/error.h\"\n#include \"model/x.h\"\n"
+                     "# include \"kernel/delta_rule/delta_rule.h\"\n")
+          .empty());
   EXPECT_TRUE(layer_findings("src/base/x_test.cpp", "#include \"support/scratch.h\"\n").empty());
 }
 
 TEST(Layers, RefuseHigherLevelsAndSiblings) {
-  const Findings up = layer_findings("src/base/x.h", "#pragma once\n\n#include \"tensor/view.h\"\n");
+  const Findings up =
+      layer_findings("src/base/x.h", "#pragma once\n\n#include \"tensor/view.h\"\n");
   ASSERT_EQ(up.size(), 1u);
   EXPECT_EQ(up[0].where, "src/base/x.h:3");
   EXPECT_NE(up[0].what.find("tensor/view.h"), std::string::npos);
@@ -44,7 +46,8 @@ TEST(Layers, RefuseWhatHasNoLevel) {
 
 TEST(Layers, DoNotReadComments) {
   EXPECT_TRUE(
-      layer_findings("src/base/x.h", "// #include \"cli/x.h\"\n/*\n#include \"cli/x.h\"\n*/").empty());
+      layer_findings("src/base/x.h", "// #include \"cli/x.h\"\n/*\n#include \"cli/x.h\"\n*/")
+          .empty());
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct Block {
   const Head& head;
   const Gradients& g;
   const RunVectors<isa, N>& in;
+  const RunScales<N>& scales;
   const Run& run;
   int64_t row, count;  // rows [row, row + count), at most backward_rows
   float* states;       // (token + 1, row, N): S that enters the run, then S~ after each token
@@ -46,7 +47,7 @@ struct Block {
     Vec dtau = {};
     for (int64_t i = 0; i < count; ++i)
       for (int c = 0; c < N; c += lanes) {
-        const Vec scale = V::load(in.last_scale() + c);
+        const Vec scale = V::load(in.last_scale + c);
         Vec gradient = V::load(G(i) + c);
         if (run.chunk >= 0)
           dtau += boundary.gradient(V::load(state(in.length, i) + c) * scale, gradient);
@@ -106,8 +107,8 @@ struct Block {
 #pragma GCC unroll 2
       for (int x = 0; x < vectors; ++x) {
         const int at = c + x * lanes;
-        const Vec W = V::load(in.scale[n] + at), one_over = V::load(in.inverse[n] + at);
-        const Vec W_before = n > 0 ? V::load(in.scale[n - 1] + at) : V::splat(1.0f);
+        const Vec W = V::load(scales.scale[n] + at), one_over = V::load(scales.inverse[n] + at);
+        const Vec W_before = n > 0 ? V::load(scales.scale[n - 1] + at) : V::splat(1.0f);
         add(g.dr.at(t) + at, dr[x] * W);
         add(g.dk.at(t) + at, dk[x] * one_over);
         add(g.db.at(t) + at, db[x] * one_over);
@@ -166,17 +167,18 @@ void backward(const Head& head, Rows rows, Track<const float> initial, const Gra
     take_run<isa, N, ReadOut::no>(head, head.runs[i], rows, {entry(i + 1, 0), N}, {nullptr, 0});
   }
 
+  RunScales<N> scales;
   const auto through = [&](const RunVectors<isa, N>& in, const Run& run, int64_t i) {
     for (int64_t row = rows.begin; row < rows.end; row += backward_rows) {
       const int64_t some = rows.end - row < backward_rows ? rows.end - row : backward_rows;
-      const Block<isa, N> block{head, g, in, run, row, some, states, sa, dsa};
+      const Block<isa, N> block{head, g, in, scales, run, row, some, states, sa, dsa};
       for (int64_t x = 0; x < some; ++x) copy_row<N>(block.state(0, x), entry(i, row + x));
       block.backward();
     }
   };
   for (int64_t i = head.run_count - 1; i >= 0; --i) {
     const Run& run = head.runs[i];
-    const RunVectors<isa, N> whole(head, run);
+    const RunVectors<isa, N> whole(head, run, DecayOnEntry::no, &scales);
     if (whole.in_range) {
       through(whole, run, i);
       continue;
@@ -190,7 +192,7 @@ void backward(const Head& head, Rows rows, Track<const float> initial, const Gra
         take_run<isa, N, ReadOut::no>(head, {run.begin, t, -1}, rows, {entry(i + 1, 0), N},
                                       {nullptr, 0});
       const Run token{t, t + 1, t + 1 == run.end ? run.chunk : -1};
-      through(RunVectors<isa, N>(head, token, DecayOnEntry::yes), token, i + 1);
+      through(RunVectors<isa, N>(head, token, DecayOnEntry::yes, &scales), token, i + 1);
     }
   }
 }

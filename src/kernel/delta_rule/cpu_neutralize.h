@@ -61,9 +61,10 @@ struct Neutralize {
     return V::clamp(u * p / q, -1.0f, 1.0f);
   }
 
-  // state <- tau tanh(state scale / tau), `count` floats in place, a multiple of lanes.
-  template <int count>
-  [[gnu::always_inline]] inline void scaled(float* state, const float* scale) const {
+  // state <- tau tanh(state scale / tau), `count` floats in place, a multiple of lanes; scale(i) is
+  // the scale of the vector at i.
+  template <int count, class Scale>
+  [[gnu::always_inline]] inline void scaled(float* state, Scale scale) const {
     constexpr int vectors = count / lanes;
     constexpr int group = vectors < 8 ? vectors : 8;
     const int32_t limit = V::bits(V::splat(small_square_in_s))[0];
@@ -72,7 +73,7 @@ struct Neutralize {
       Int most = {};
 #pragma GCC unroll 8
       for (int g = 0; g < group; ++g) {
-        s[g] = V::load(state + first + g * lanes) * V::load(scale + first + g * lanes);
+        s[g] = V::load(state + first + g * lanes) * scale(first + g * lanes);
         z[g] = s[g] * s[g];
         most = V::larger(most, V::bits(z[g]));  // squares order like their bits, NaN above all
       }
@@ -81,16 +82,18 @@ struct Neutralize {
         for (int g = 0; g < group; ++g)
           V::store(state + first + g * lanes, s[g] + s[g] * small_excess(z[g], in_s));
       } else {
-        scaled_any<group>(state + first, scale + first);
+#pragma GCC unroll 8
+        for (int g = 0; g < group; ++g) V::store(state + first + g * lanes, s[g]);
+        any<group>(state + first);
       }
     }
   }
 
   // The same for a few vectors of any size. Not inlined: its constants would take the registers.
   template <int vectors>
-  [[gnu::noinline]] void scaled_any(float* state, const float* scale) const {
+  [[gnu::noinline]] void any(float* state) const {
     for (int c = 0; c < vectors * lanes; c += lanes)
-      V::store(state + c, tau * any_tanh(V::load(state + c) * V::load(scale + c) * inverse));
+      V::store(state + c, tau * any_tanh(V::load(state + c) * inverse));
   }
 
   // Backward: from the gradient of the neutralized state to that of the state, in place, and what

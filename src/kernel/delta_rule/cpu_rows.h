@@ -28,58 +28,87 @@ namespace {
 template <Isa isa>
 constexpr int rows_together = registers_of(isa) == 32 ? 4 : 2;
 
-// Asks for a vector that will be needed soon; any address will do.
-template <int count>
-inline void fetch_row(const float* vector) {
-  for (int c = 0; c < count; c += 16) __builtin_prefetch(vector + c);
-}
-
 enum class DecayOnEntry { yes, no };
+
+// W_n and 1 / W_n of a run's tokens.
+template <int N>
+struct alignas(64) RunScales {
+  float scale[longest_run][N];
+  float inverse[longest_run][N];
+};
 
 // A run's vectors, scaled, side by side. In a (batch, time, head, channel) tensor they lie some KiB
 // apart, and often in the same few sets of the cache.
 template <Isa isa, int N>
 struct alignas(64) RunVectors {
-  float r[longest_run][N];        // r_n W_n
-  float k[longest_run][N];        // k_n / W_n
-  float b[longest_run][N];        // b_n / W_n
-  float a[longest_run + 1][N];    // a_n W_{n-1}; one more that is read and not used
-  float scale[longest_run][N];    // W_n
-  float inverse[longest_run][N];  // 1 / W_n
-  const float* entry_decay;       // where the decay is applied on entry; otherwise null
+  float r[longest_run][N];      // r_n W_n
+  float k[longest_run][N];      // k_n / W_n
+  float b[longest_run][N];      // b_n / W_n
+  float a[longest_run + 2][N];  // a_n W_{n-1}; two more that are read and not used
+  float last_scale[N];          // W of the last token
+  const float* entry_decay;     // where the decay is applied on entry; otherwise null
   int64_t length;
   bool in_range = true;  // all W between 20^-16 and 20^16, far inside the range of float
 
-  const float* last_scale() const { return scale[length - 1]; }
-
-  RunVectors(const Head& head, const Run& run, DecayOnEntry on_entry = DecayOnEntry::no)
+  RunVectors(const Head& head, const Run& run, DecayOnEntry on_entry = DecayOnEntry::no,
+             RunScales<N>* scales = nullptr)
       : entry_decay(on_entry == DecayOnEntry::yes ? head.w.at(run.begin) : nullptr),
         length(run.end - run.begin) {
-    constexpr int lanes = lanes_of(isa);
-    using V = Simd<lanes>;
-    typename V::Int outside = {};
-    for (int64_t n = 0; n < length; ++n) {
-      const int64_t t = run.begin + n, ahead = t + longest_run;
-      fetch_row<N>(head.r.at(ahead));  // the next run's vectors come while this one is computed
-      fetch_row<N>(head.w.at(ahead));
-      fetch_row<N>(head.k.at(ahead));
-      fetch_row<N>(head.a.at(ahead));
-      fetch_row<N>(head.b.at(ahead));
-      for (int c = 0; c < N; c += lanes) {
-        const auto W_before = n > 0 ? V::load(scale[n - 1] + c) : V::splat(1.0f);
-        const auto w = entry_decay ? V::splat(1.0f) : V::load(head.w.at(t) + c);
-        const auto W = W_before * w, one_over = 1.0f / W;
-        outside |= ~((w >= 0.05f) & (w <= 20.0f));
-        V::store(a[n] + c, V::load(head.a.at(t) + c) * W_before);
-        V::store(scale[n] + c, W);
-        V::store(inverse[n] + c, one_over);
-        V::store(r[n] + c, V::load(head.r.at(t) + c) * W);
-        V::store(k[n] + c, V::load(head.k.at(t) + c) * one_over);
-        V::store(b[n] + c, V::load(head.b.at(t) + c) * one_over);
+    for (int c = 0; c < N; ++c) a[length][c] = a[length + 1][c] = 0, last_scale[c] = 1;
+    if (scales)
+      scale_run<true>(head, run, scales);
+    else
+      scale_run<false>(head, run, nullptr);
+  }
+
+ private:
+  static constexpr int lanes = lanes_of(isa);
+  using V = Simd<lanes>;
+  using Vec = typename V::Vec;
+
+  template <bool keep>
+  void scale_run(const Head& head, const Run& run, RunScales<N>* scales) {
+    Vec least = V::splat(1.0f), most = least;
+    if (entry_decay) return scale_tokens<1, false, keep>(head, run, 0, scales, least, most);
+    int64_t n = 0;
+    for (; n + 4 <= length; n += 4) scale_tokens<4, true, keep>(head, run, n, scales, least, most);
+    for (; n < length; ++n) scale_tokens<1, true, keep>(head, run, n, scales, least, most);
+    typename V::Int inside = (least >= 0.05f) & (most <= 20.0f);
+    for (int c = 0; c < N; c += lanes)  // a NaN among the decays has become one here
+      inside &= V::load(last_scale + c) == V::load(last_scale + c);
+    in_range = V::largest(~inside & 1) == 0;
+  }
+
+  // `count` tokens from the n-th, with one division: 1 / W_{n-1} = w_n / W_n.
+  template <int count, bool decays, bool keep>
+  [[gnu::always_inline]] inline void scale_tokens(const Head& head, const Run& run, int64_t n,
+                                                  RunScales<N>* scales, Vec& least, Vec& most) {
+    const int64_t t = run.begin + n;
+    for (int c = 0; c < N; c += lanes) {
+      Vec w[count], W[count], before = V::load(last_scale + c);
+#pragma GCC unroll 4
+      for (int j = 0; j < count; ++j) {
+        w[j] = decays ? V::load(head.w.at(t + j) + c) : V::splat(1.0f);
+        least = w[j] < least ? w[j] : least;
+        most = w[j] > most ? w[j] : most;
+        V::store(a[n + j] + c, V::load(head.a.at(t + j) + c) * before);
+        W[j] = before * w[j];
+        V::store(r[n + j] + c, V::load(head.r.at(t + j) + c) * W[j]);
+        before = W[j];
+      }
+      V::store(last_scale + c, before);
+      Vec inverse = 1.0f / before;
+#pragma GCC unroll 4
+      for (int j = count - 1; j >= 0; --j) {
+        V::store(k[n + j] + c, V::load(head.k.at(t + j) + c) * inverse);
+        V::store(b[n + j] + c, V::load(head.b.at(t + j) + c) * inverse);
+        if (keep) {
+          V::store(scales->scale[n + j] + c, W[j]);
+          V::store(scales->inverse[n + j] + c, inverse);
+        }
+        inverse = inverse * w[j];
       }
     }
-    for (int c = 0; c < N; ++c) a[length][c] = 0;
-    in_range = V::largest(outside & 1) == 0;
   }
 };
 
@@ -165,8 +194,6 @@ inline void advance(const Head& head, const RunVectors<isa, N>& in, const Run& r
     const int64_t some = count - first < block ? count - first : block;
     for (int64_t n = 0; n < in.length; ++n) {
       const float* v = head.v.at(run.begin + n) + rows.begin + first;
-      fetch_row<block>(head.v.at(run.begin + n + longest_run) + rows.begin + first);
-      if (read_out == ReadOut::yes) fetch_row<block>(y.at(run.begin + n) + rows.begin + first);
       for (int64_t i = 0; i < some; ++i) v_block[n][i] = v[i];
     }
     const auto take = [&]<int together, int groups>(int64_t i) {
@@ -195,11 +222,12 @@ inline void leave_run(const Head& head, const RunVectors<isa, N>& in, const Run&
   if (run.chunk >= 0) {
     const Neutralize<lanes> neutralize(*head.tau.at(run.chunk));
     for (int64_t row = rows.begin; row < rows.end; ++row)
-      neutralize.template scaled<N>(state.at(row), in.last_scale());
+      neutralize.template scaled<N>(state.at(row),
+                                    [&](int at) { return V::load(in.last_scale + at); });
   } else {
     for (int64_t row = rows.begin; row < rows.end; ++row)
       for (int c = 0; c < N; c += lanes)
-        V::store(state.at(row) + c, V::load(state.at(row) + c) * V::load(in.last_scale() + c));
+        V::store(state.at(row) + c, V::load(state.at(row) + c) * V::load(in.last_scale + c));
   }
 }
 
