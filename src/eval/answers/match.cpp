@@ -25,7 +25,7 @@ enum Priority {
 const Follow anything = [](size_t) { return true; };
 
 constexpr size_t most_matches = 1000;  // kept of one pattern; only the last can matter
-constexpr int scanning_budget = 1000000;
+constexpr int scanning_budget = 250000;
 
 using Table = std::array<bool, 256>;
 

@@ -9,8 +9,20 @@ namespace {
 
 size_t operator_length(std::string_view text, size_t at) {
   if (at >= text.size()) return 0;
-  if (std::string_view("+-*/^()").find(text[at]) != nowhere) return 1;
-  return starts(text, at, "×") || starts(text, at, "÷") ? 2 : 0;
+  switch (text[at]) {
+    case '+':
+    case '-':
+    case '*':
+    case '/':
+    case '^':
+    case '(':
+    case ')':
+      return 1;
+    case '\xC3':
+      return starts(text, at, "×") || starts(text, at, "÷") ? 2 : 0;
+    default:
+      return 0;
+  }
 }
 
 size_t symbol_length(std::string_view text, size_t at) {
@@ -86,8 +98,11 @@ size_t ProseScanner::symbols_end(size_t position) {
 size_t ProseScanner::next_operator(size_t position) {
   if (position < operator_from_ || position > operator_to_) {
     operator_from_ = operator_to_ = position;
-    while (symbol_length(text_, operator_to_) > 0 && operator_length(text_, operator_to_) == 0)
-      operator_to_ += symbol_length(text_, operator_to_);
+    while (operator_length(text_, operator_to_) == 0) {
+      const size_t length = symbol_length(text_, operator_to_);
+      if (length == 0) break;
+      operator_to_ += length;
+    }
   }
   return operator_to_;
 }
