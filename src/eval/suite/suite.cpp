@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "eval/suite/made_problems.h"
 #include "eval/suite/own_suite.h"
 #include "eval/suite/published.h"
 
@@ -27,6 +28,7 @@ size_t edits_between(std::string_view a, std::string_view b) {
 [[noreturn]] void no_such_suite(std::string_view name) {
   std::vector<std::string_view> known = published_names();
   known.push_back("all");
+  known.push_back("math-chat");
   std::string list;
   for (const std::string_view one : known) list += cat(list.empty() ? "" : ", ", one);
   const auto nearest = std::ranges::min_element(
@@ -55,6 +57,11 @@ std::vector<std::string_view> published_names() {
 
 std::vector<Benchmark> open_suite(std::string_view suite, const SuiteOptions& options) {
   if (suite.ends_with(".toml")) return open_own_suite(fs::path(suite), options);
+  constexpr std::string_view made = "math-chat";
+  const int64_t made_problems = options.limit ? options.limit : options.made_problems;
+  if (suite == made) return make_math_chat("", made_problems);
+  if (suite.starts_with("math-chat:"))
+    return make_math_chat(suite.substr(made.size() + 1), made_problems);
   std::vector<Benchmark> found;
   for (const std::string_view name : split_at_commas(suite)) {
     const auto& all = published_benchmarks();

@@ -4,7 +4,8 @@
 //
 //   all                 the 11 published benchmarks, from DIR/FOLDER/test.jsonl
 //   gsm8k,svamp         some of them
-//   math-chat           problems made by the program itself, held out from training; no files
+//   math-chat           problems made by the program itself, held out from training; no files;
+//                       with options as in a corpus: math-chat:level=1-2,seed=3
 //   FILE.toml           one's own (docs/evaluation.md)
 //
 // A row that cannot be read is left out and named; the others are asked.
@@ -37,7 +38,7 @@ struct Benchmark {
 struct SuiteOptions {
   fs::path folder;              // --data
   int64_t limit = 0;            // problems of each benchmark, the first ones; 0: all
-  int64_t made_problems = 200;  // how many math-chat makes
+  int64_t made_problems = 200;  // how many math-chat makes for each level without a limit
 };
 
 std::vector<Benchmark> open_suite(std::string_view suite, const SuiteOptions& options);

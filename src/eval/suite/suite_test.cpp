@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "corpus/math_chat.h"
 #include "eval/suite/published.h"
 #include "support/errors.h"
 #include "support/scratch.h"
@@ -119,6 +120,31 @@ TEST_F(SuiteTest, SaysWhatIsMissing) {
   EXPECT_FAULT(open("svamp"), Fault::file, "test.jsonl:1: expected a field 'Body'");
   write("svamp/test.jsonl", "{\"Body\": \"b\", \"Question\": \"q\", \"Answer\": 1}\n");
   EXPECT_FAULT(open("svamp,svamp"), Fault::usage, "found svamp again");
+}
+
+TEST(MadeProblems, AreHeldOutAndTheirSolutionsAreRight) {
+  for (const char* suite : {"math-chat", "math-chat:level=2-3,language=zh,style=worked"}) {
+    const auto all = open_suite(suite, {.limit = 40});
+    EXPECT_EQ(all.size(), suite == std::string_view("math-chat") ? 4u : 2u);
+    for (const Benchmark& benchmark : all) {
+      corpus::MathOptions options = corpus::math_options(
+          suite == std::string_view("math-chat") ? "" : "language=zh,style=worked");
+      options.split = corpus::Split::held_out;
+      options.lowest_level = options.highest_level = benchmark.name.back() - '0';
+      EXPECT_EQ(benchmark.problems.size() == 40, benchmark.notes.empty());
+      EXPECT_GT(benchmark.problems.size(), 20u);
+      for (const Problem& problem : benchmark.problems) {
+        const auto made = corpus::math_problem(options, uint64_t(problem.row - 1));
+        EXPECT_EQ(made.question, asked(benchmark, problem));
+        EXPECT_EQ(answers::verify(answers::wrapped(problem.gold), made.solution, benchmark.check),
+                  answers::Verdict::same)
+            << made.question << "\n"
+            << made.solution << "\n"
+            << problem.gold;
+      }
+    }
+  }
+  EXPECT_FAULT(open_suite("math-chat:levle=1", {}), Fault::usage, "levle");
 }
 
 TEST_F(SuiteTest, OwnSuitesComeFromToml) {
