@@ -204,6 +204,10 @@ Run evaluate(const EvaluatedModel& model, const Prefix& prefix, const std::vecto
              const std::function<void(const EvaluationProgress&)>& progress) {
   if (settings.samples < 1)
     fail(Fault::usage, "--samples: expected at least 1, found ", settings.samples);
+  if (model.tokenizer.vocabulary_size() > model.model.shape().vocabulary)
+    fail(Fault::file, model.name, ": expected a tokenizer of at most ",
+         model.model.shape().vocabulary, " tokens, found ", model.tokenizer.name(), " with ",
+         model.tokenizer.vocabulary_size(), "; give the model's own with --tokenizer");
   const fs::path folder = shard_folder(out, settings.shard);
   claim_folder(folder, settings_json(model, prefix, suite, settings));
   {

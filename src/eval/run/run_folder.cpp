@@ -161,8 +161,9 @@ void claim_folder(const fs::path& folder, const std::string& settings) {
   if (!fs::is_directory(folder))
     fail(Fault::file, folder.string(),
          ": expected to make this folder, found: ", problem.message());
-  const fs::path file = folder / "run.json";
-  if (!fs::exists(file)) return replace_file(file, settings);
+  const fs::path file = folder / "run.json", samples = folder / "samples.jsonl";
+  const bool begun = fs::exists(samples) && fs::file_size(samples) > 0;
+  if (!fs::exists(file) || !begun) return replace_file(file, settings);
   const std::string found = read_file(file);
   if (found != settings)
     fail(Fault::file, folder.string(),

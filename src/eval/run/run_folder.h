@@ -79,7 +79,7 @@ Run merge_runs(std::span<const fs::path> folders, const fs::path& out);
 
 void write_scores(const Run& run, const fs::path& folder);
 
-// Makes the folder and run.json, or fails where another run's settings are there.
+// Makes the folder and run.json, or fails where samples of a run with other settings are there.
 void claim_folder(const fs::path& folder, const std::string& settings);
 
 }  // namespace deltasane::eval
