@@ -105,17 +105,33 @@ TEST_F(EvalCommand, RunsAreComparedAndShardsAreFoundFromTheEnvironment) {
 
 TEST_F(EvalCommand, AsksAfterAPrefix) {
   const std::string suite = "--suite math-chat:level=1 --limit 3 " + brief;
-  const std::string prefix = "--prefix-corpus math-chat:seed=2 --prefix-tokens 3000 ";
-  expect(0, "eval bytes.safetensors --out whole " + suite + prefix, "average");
-  const std::string first = read_file(scratch.path() / "whole/samples.jsonl");
-  fs::remove(scratch.path() / "whole/samples.jsonl");
-  fs::remove(scratch.path() / "whole/problems.jsonl");
-  expect(0, "eval bytes.safetensors --out whole " + suite + prefix, "average");  // the kept state
-  EXPECT_EQ(read_file(scratch.path() / "whole/samples.jsonl"), first);
-  for (const fs::directory_entry& entry : fs::directory_iterator(scratch.path() / "whole"))
-    if (entry.path().extension() == ".state") fs::copy(entry.path(), scratch.path() / "kept.state");
+  const auto after = [&](const std::string& out, int tokens) {
+    expect(0,
+           cat("eval bytes.safetensors --out ", out, " --prefix-corpus math-chat:seed=2 ",
+               "--prefix-tokens ", tokens, " ", suite),
+           "average");
+    return read_file(scratch.path() / out / "samples.jsonl");
+  };
+  const auto state_in = [&](const std::string& out) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(scratch.path() / out))
+      if (entry.path().extension() == ".state") return entry.path();
+    return fs::path();
+  };
+  const auto forget = [&](const std::string& out) {
+    for (const char* name : {"samples.jsonl", "problems.jsonl"})
+      fs::remove(scratch.path() / out / name);
+  };
+  const std::string samples = after("long", 10000);
+  forget("long");
+  EXPECT_EQ(after("long", 10000), samples);  // from the state that was kept
+  fs::copy(state_in("long"), scratch.path() / "kept.state");
   expect(0, "eval bytes.safetensors --out state --prefix-state kept.state " + suite, "average");
-  EXPECT_EQ(read_file(scratch.path() / "state/samples.jsonl"), first);
+  EXPECT_EQ(read_file(scratch.path() / "state/samples.jsonl"), samples);
+
+  EXPECT_NE(after("short", 8192), samples);
+  fs::copy(state_in("short"), state_in("long"), fs::copy_options::overwrite_existing);
+  forget("long");
+  EXPECT_EQ(after("long", 10000), samples);  // a long prefix that was interrupted goes on
 }
 
 }  // namespace
