@@ -48,11 +48,12 @@ struct OpenProblem {
 class RunInProgress {
  public:
   RunInProgress(const std::vector<Benchmark>& suite, const EvaluationSettings& settings,
-                const fs::path& folder,
+                const std::string& settings_text, const fs::path& folder,
                 const std::function<void(const EvaluationProgress&)>& progress)
       : samples_file_(folder / "samples.jsonl"),
         problems_file_(folder / "problems.jsonl"),
         progress_(progress) {
+    claim_folder(folder, settings_text);  // now that nobody else writes there
     int64_t number = 0;
     for (const Benchmark& benchmark : suite)
       for (const Problem& problem : benchmark.problems) {
@@ -209,9 +210,9 @@ Run evaluate(const EvaluatedModel& model, const Prefix& prefix, const std::vecto
          model.model.shape().vocabulary, " tokens, found ", model.tokenizer.name(), " with ",
          model.tokenizer.vocabulary_size(), "; give the model's own with --tokenizer");
   const fs::path folder = shard_folder(out, settings.shard);
-  claim_folder(folder, settings_json(model, prefix, suite, settings));
   {
-    RunInProgress run(suite, settings, folder, progress);
+    RunInProgress run(suite, settings, settings_json(model, prefix, suite, settings), folder,
+                      progress);
     const auto wanted = run.wanted();
     std::vector<Request> requests;
     for (const auto& [problem, sample] : wanted)

@@ -78,7 +78,7 @@ struct EvaluateTest : testing::Test {
   }
 
   // As a process of its own would: the model is opened anew.
-  eval::Run run(const std::string& name, const EvaluationSettings& with, int threads = 2,
+  eval::Run run(const std::string& name, const EvaluationSettings& with, int threads = 1,
                 const std::vector<Benchmark>& suite = small_suite()) {
     ThreadPool pool(threads);
     const Rwkv7 model(Rwkv7Checkpoint(file), {});

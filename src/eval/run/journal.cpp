@@ -11,6 +11,8 @@
 namespace deltasane::eval {
 
 Journal::Journal(const fs::path& path) : path_(path) {
+  std::error_code problem;  // what is wrong shows when the file is opened
+  fs::create_directories(path.parent_path(), problem);
   descriptor_ = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0)
     fail(Fault::file, path.string(), ": expected to write it, found: ", std::strerror(errno));

@@ -14,7 +14,7 @@ namespace deltasane::eval {
 
 class Journal {
  public:
-  explicit Journal(const fs::path& path);
+  explicit Journal(const fs::path& path);  // its folder is made where it is missing
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
