@@ -20,6 +20,7 @@ struct Command {
 extern const Command answer_checks;
 extern const Command bench;
 extern const Command chat;
+extern const Command completion;
 extern const Command convert;
 extern const Command demo;
 extern const Command generate;
