@@ -1,6 +1,6 @@
 // For the test: what each of several processes does. It prints one line per process.
-#include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <string_view>
 #include <vector>
 
@@ -20,11 +20,12 @@ int main(int argc, char** argv) {
     group->finish_sums();
     group->expect_same("sum", uint64_t(first[999]));
     group->wait_for_all();
-    std::printf("rank %d of %d: %g %g %g %d\n", rank, group->size(), double(first[999]),
-                double(second[2]), group->sum(rank + 0.5), int(group->any(rank == 1)));
+    std::cout << deltasane::cat("rank ", rank, " of ", group->size(), ": ", first[999], " ",
+                                second[2], " ", group->sum(rank + 0.5), " ",
+                                int(group->any(rank == 1)), "\n");
     return 0;
   } catch (const deltasane::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    std::cerr << error.what() << '\n';
     return 1;
   }
 }
