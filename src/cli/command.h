@@ -22,6 +22,7 @@ extern const Command bench;
 extern const Command chat;
 extern const Command completion;
 extern const Command convert;
+extern const Command corpus_text;
 extern const Command demo;
 extern const Command generate;
 extern const Command info;

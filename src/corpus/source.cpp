@@ -1,0 +1,36 @@
+#include "corpus/source.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "corpus/description.h"
+#include "corpus/jsonl.h"
+#include "corpus/math_chat.h"
+#include "corpus/mixture.h"
+#include "corpus/text_files.h"
+#include "corpus/token_array.h"
+
+namespace deltasane::corpus {
+namespace {
+
+struct Kind {
+  std::string_view name;
+  std::unique_ptr<Source> (*open)(std::string_view rest);
+};
+
+constexpr Kind kinds[] = {{"math-chat", open_math_chat}, {"prose", open_prose},
+                          {"text", open_text},           {"jsonl", open_jsonl},
+                          {"npy", open_token_array},     {"mixed", open_mixture}};
+
+}  // namespace
+
+std::unique_ptr<Source> open_source(std::string_view description) {
+  const auto [name, rest] = split_kind(description);
+  const auto kind = std::ranges::find(kinds, name, &Kind::name);
+  if (kind != std::end(kinds)) return kind->open(rest);
+  std::vector<std::string_view> known;
+  for (const Kind& each : kinds) known.push_back(each.name);
+  fail_unknown("corpus", name, known);
+}
+
+}  // namespace deltasane::corpus
