@@ -1,0 +1,246 @@
+#include "eval/run/evaluate.h"
+
+#include <xxhash.h>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "eval/run/journal.h"
+
+namespace deltasane::eval {
+namespace {
+
+std::string hexadecimal(uint64_t value) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += digits[value >> shift & 15];
+  return text;
+}
+
+// Changes with every question, gold answer and instruction.
+std::string digest_of(const Benchmark& benchmark) {
+  std::string all = benchmark.instruction;
+  for (const Problem& problem : benchmark.problems)
+    all += cat('\0', problem.row, '\0', problem.question, '\0', problem.gold);
+  return hexadecimal(XXH64(all.data(), all.size(), 0));
+}
+
+std::string digest_of(const RecurrentState& state) {
+  uint64_t digest = uint64_t(state.position);
+  for (const Tensor<float>* part : {&state.shift, &state.memory})
+    digest = XXH64(part->data(), size_t(part->elements()) * sizeof(float), digest);
+  return hexadecimal(digest);
+}
+
+// A problem of this shard and the samples of it that are there.
+struct OpenProblem {
+  const Benchmark* benchmark;
+  const Problem* problem;
+  std::vector<std::string> texts;
+  std::vector<bool> written;
+  bool voted = false;
+
+  ProblemKey key() const { return {benchmark->name, problem->row}; }
+  bool complete() const { return std::ranges::find(written, false) == written.end(); }
+};
+
+class RunInProgress {
+ public:
+  RunInProgress(const std::vector<Benchmark>& suite, const EvaluationSettings& settings,
+                const fs::path& folder,
+                const std::function<void(const EvaluationProgress&)>& progress)
+      : samples_file_(folder / "samples.jsonl"),
+        problems_file_(folder / "problems.jsonl"),
+        progress_(progress) {
+    int64_t number = 0;
+    for (const Benchmark& benchmark : suite)
+      for (const Problem& problem : benchmark.problems) {
+        if (number++ % settings.shard.count != settings.shard.index) continue;
+        index_[{benchmark.name, problem.row}] = open_.size();
+        open_.push_back({&benchmark, &problem, std::vector<std::string>(size_t(settings.samples)),
+                         std::vector<bool>(size_t(settings.samples)), false});
+        ++counts_[benchmark.name].problems;
+      }
+    read_samples(folder / "samples.jsonl");
+    read_problems(folder / "problems.jsonl");
+    for (size_t i = 0; i < open_.size(); ++i)
+      if (open_[i].complete()) vote_on(i);
+  }
+
+  const OpenProblem& problem(size_t i) const { return open_[i]; }
+
+  // What is still to be sampled; request i is sample wanted[i].second of problem wanted[i].first.
+  std::vector<std::pair<size_t, int64_t>> wanted() const {
+    std::vector<std::pair<size_t, int64_t>> found;
+    for (size_t i = 0; i < open_.size(); ++i)
+      for (size_t sample = 0; sample < open_[i].written.size(); ++sample)
+        if (!open_[i].written[sample]) found.emplace_back(i, int64_t(sample));
+    return found;
+  }
+
+  void take(size_t problem, int64_t number, const Sample& sample) {
+    OpenProblem& open = open_[problem];
+    samples_file_.append(to_json(SampleRow{open.key(), number, sample.text,
+                                           std::string(name_of(sample.ended)), sample.tokens}));
+    open.texts[size_t(number)] = sample.text;
+    open.written[size_t(number)] = true;
+    tokens_ += sample.tokens;
+    if (open.complete()) vote_on(problem);
+  }
+
+  void flush() {
+    samples_file_.flush();
+    problems_file_.flush();
+  }
+
+ private:
+  struct Counts {
+    int64_t done = 0, problems = 0, correct = 0;
+  };
+
+  void read_samples(const fs::path& file) {
+    size_t number = 0;
+    for (const std::string& line : read_journal(file)) {
+      SampleRow row = sample_from_json(line, cat(file.string(), ":", ++number));
+      const auto at = index_.find(row.problem);
+      if (at == index_.end()) continue;
+      OpenProblem& open = open_[at->second];
+      if (row.sample < 0 || row.sample >= int64_t(open.written.size())) continue;
+      open.texts[size_t(row.sample)] = std::move(row.text);
+      open.written[size_t(row.sample)] = true;
+    }
+  }
+
+  void read_problems(const fs::path& file) {
+    size_t number = 0;
+    for (const std::string& line : read_journal(file)) {
+      const ProblemRow row = problem_from_json(line, cat(file.string(), ":", ++number));
+      const auto at = index_.find(row.problem);
+      if (at == index_.end() || open_[at->second].voted) continue;
+      open_[at->second].voted = true;
+      count(row.problem.first, row.correct);
+    }
+  }
+
+  void vote_on(size_t index) {
+    OpenProblem& open = open_[index];
+    if (!open.voted) {
+      const Vote found = vote(open.problem->gold, open.texts, open.benchmark->check);
+      problems_file_.append(to_json(open.key(), open.problem->gold, found));
+      open.voted = true;
+      count(open.benchmark->name, found.verdict == answers::Verdict::same);
+      const Counts& counts = counts_[open.benchmark->name];
+      progress_({open.benchmark->title, counts.done, counts.problems, counts.correct, all_done_,
+                 int64_t(open_.size()), tokens_});
+    }
+    open.texts.assign(open.texts.size(), {});  // not needed any more, and there are many
+  }
+
+  void count(const std::string& benchmark, bool correct) {
+    Counts& counts = counts_[benchmark];
+    ++counts.done;
+    ++all_done_;
+    counts.correct += correct;
+  }
+
+  Journal samples_file_, problems_file_;
+  const std::function<void(const EvaluationProgress&)>& progress_;
+  std::vector<OpenProblem> open_;
+  std::map<ProblemKey, size_t> index_;
+  std::map<std::string, Counts> counts_;
+  int64_t all_done_ = 0, tokens_ = 0;
+};
+
+bool all_shards_done(const fs::path& out, const Shard& shard) {
+  for (int64_t i = 0; i < shard.count; ++i)
+    if (!fs::exists(shard_folder(out, {i, shard.count}) / "run.json")) return false;
+  return read_run(out).complete();
+}
+
+}  // namespace
+
+uint64_t sample_stream(const ProblemKey& problem, int64_t sample) {
+  const std::string name = cat(problem.first, '\0', problem.second, '\0', sample);
+  return XXH64(name.data(), name.size(), 0);
+}
+
+std::string settings_json(const EvaluatedModel& model, const Prefix& prefix,
+                          const std::vector<Benchmark>& suite, const EvaluationSettings& settings) {
+  const SamplerSettings& sampler = settings.batch.sampler;
+  const SaneUse& sane = model.model.sane();
+  nlohmann::ordered_json json{
+      {"model", model.name},
+      {"model_identity", hexadecimal(model.model.identity())},
+      {"weights", model.model.weight_type()},
+      {"sane", {{"kind", name_of(sane.kind)}, {"alpha", sane.alpha}, {"chunk", sane.chunk}}},
+      {"tokenizer", model.tokenizer.name()},
+      {"prefix", prefix.description},
+      {"prefix_digest", prefix.description.empty() ? "" : digest_of(prefix.state)},
+      {"samples", settings.samples},
+      {"tokens", settings.batch.tokens},
+      {"mode", name_of(settings.mode)},
+      {"stops", settings.batch.stops},
+      {"seed", sampler.seed},
+      {"temperature", sampler.temperature},
+      {"top_p", sampler.top_p},
+      {"top_k", sampler.top_k},
+      {"presence_penalty", sampler.presence_penalty},
+      {"frequency_penalty", sampler.frequency_penalty},
+      {"penalty_decay", sampler.penalty_decay},
+      {"rules", answers::rule_set},
+      {"algebra", answers::has_algebra()},
+      {"benchmarks", nlohmann::ordered_json::array()}};
+  for (const Benchmark& benchmark : suite)
+    json["benchmarks"].push_back({{"name", benchmark.name},
+                                  {"title", benchmark.title},
+                                  {"problems", benchmark.problems.size()},
+                                  {"digest", digest_of(benchmark)}});
+  return json.dump(2) + "\n";
+}
+
+Run evaluate(const EvaluatedModel& model, const Prefix& prefix, const std::vector<Benchmark>& suite,
+             const EvaluationSettings& settings, const fs::path& out,
+             const std::function<void(const EvaluationProgress&)>& progress) {
+  if (settings.samples < 1)
+    fail(Fault::usage, "--samples: expected at least 1, found ", settings.samples);
+  if (model.tokenizer.vocabulary_size() > model.model.shape().vocabulary)
+    fail(Fault::file, model.name, ": expected a tokenizer of at most ",
+         model.model.shape().vocabulary, " tokens, found ", model.tokenizer.name(), " with ",
+         model.tokenizer.vocabulary_size(), "; give the model's own with --tokenizer");
+  const fs::path folder = shard_folder(out, settings.shard);
+  claim_folder(folder, settings_json(model, prefix, suite, settings));
+  {
+    RunInProgress run(suite, settings, folder, progress);
+    const auto wanted = run.wanted();
+    std::vector<Request> requests;
+    for (const auto& [problem, sample] : wanted)
+      requests.push_back({problem, sample_stream(run.problem(problem).key(), sample)});
+    const auto prompt = [&](size_t index) {
+      const OpenProblem& open = run.problem(index);
+      const std::string text = asked(*open.benchmark, *open.problem);
+      const Message message{Role::user, text};
+      std::vector<int32_t> tokens = prefix.pending;
+      model.tokenizer.append_encoded(prefix.description.empty()
+                                         ? chat_prompt({&message, 1}, settings.mode)
+                                         : next_turn(text, settings.mode),
+                                     tokens);
+      return tokens;
+    };
+    sample_all({model.model, model.tokenizer, prefix.state, model.cpu}, settings.batch, requests,
+               prompt, [&](size_t request, const Sample& sample) {
+                 run.take(wanted[request].first, wanted[request].second, sample);
+               });
+    run.flush();
+  }
+  if (settings.shard.count == 1) {
+    const Run run = read_run(out);
+    write_scores(run, out);
+    return run;
+  }
+  if (!all_shards_done(out, settings.shard)) return read_run(folder);
+  const fs::path folders[]{out};
+  return merge_runs(folders, out);
+}
+
+}  // namespace deltasane::eval

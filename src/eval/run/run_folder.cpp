@@ -1,0 +1,221 @@
+#include "eval/run/run_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "eval/run/journal.h"
+
+namespace deltasane::eval {
+namespace {
+
+using SettingsJson = nlohmann::ordered_json;
+
+SettingsJson parsed_settings(const fs::path& file) {
+  SettingsJson json = SettingsJson::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("benchmarks") || !json.contains("sane"))
+    fail(Fault::file, file.string(), ": expected the settings of a run, found other text");
+  return json;
+}
+
+// The folder itself, where it holds a run, and its shards; in order.
+std::vector<fs::path> parts_of(const fs::path& folder) {
+  if (!fs::is_directory(folder))
+    fail(Fault::file, folder.string(), ": expected the folder of a run, found none");
+  std::vector<fs::path> parts;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.is_directory() && entry.path().filename().string().starts_with("shard-") &&
+        fs::exists(entry.path() / "run.json"))
+      parts.push_back(entry.path());
+  std::ranges::sort(parts);
+  if (fs::exists(folder / "run.json")) parts.insert(parts.begin(), folder);
+  if (parts.empty())
+    fail(Fault::file, folder.string(), ": expected run.json or shards of a run, found neither");
+  return parts;
+}
+
+// The names of the settings that differ, for a message.
+std::string differing(const std::string& here, const std::string& there) {
+  const auto a = SettingsJson::parse(here, nullptr, false);
+  const auto b = SettingsJson::parse(there, nullptr, false);
+  std::string names;
+  if (a.is_object() && b.is_object())
+    for (const auto& [name, value] : a.items())
+      if (!b.contains(name) || b[name] != value)
+        names += cat(names.empty() ? "" : "; ", name, ": ", value.dump(), " here, ",
+                     b.contains(name) ? b[name].dump() : "nothing", " there");
+  return names.empty() ? "other text" : names;
+}
+
+Run described_by(const fs::path& part, const std::string& name) {
+  const SettingsJson json = parsed_settings(part / "run.json");
+  Run run;
+  run.name = name;
+  run.settings = read_file(part / "run.json");
+  try {
+    run.sane = json["sane"].at("kind").get<std::string>();
+    run.alpha = json["sane"].at("alpha").get<double>();
+    for (const auto& one : json["benchmarks"])
+      run.benchmarks.push_back({one.at("name").get<std::string>(),
+                                one.at("title").get<std::string>(),
+                                one.at("problems").get<int64_t>(),
+                                {}});
+  } catch (const SettingsJson::exception& error) {
+    fail(Fault::file, (part / "run.json").string(),
+         ": expected the settings of a run, found: ", error.what());
+  }
+  return run;
+}
+
+void add_part(Run& run, const fs::path& part) {
+  const std::string settings = read_file(part / "run.json");
+  if (settings != run.settings)
+    fail(Fault::file, part.string(), ": expected the settings of the other shards, found ",
+         differing(settings, run.settings));
+  const fs::path file = part / "problems.jsonl";
+  if (!fs::exists(file)) return;
+  size_t number = 0;
+  for (const std::string& line : read_journal(file)) {
+    const std::string where = cat(file.string(), ":", ++number);
+    const ProblemRow row = problem_from_json(line, where);
+    const auto at = std::ranges::find(run.benchmarks, row.problem.first, &RunBenchmark::name);
+    if (at == run.benchmarks.end())
+      fail(Fault::file, where, ": expected a benchmark of run.json, found ", row.problem.first);
+    at->done[row.problem.second] = row;
+  }
+}
+
+// The lines of one of the files of all parts, in the order of the benchmarks, rows and samples.
+std::string ordered_lines(const Run& run, std::span<const fs::path> parts, const char* name,
+                          bool samples) {
+  std::map<std::tuple<size_t, int64_t, int64_t>, std::string> lines;
+  for (const fs::path& part : parts) {
+    if (!fs::exists(part / name)) continue;
+    size_t number = 0;
+    for (const std::string& line : read_journal(part / name)) {
+      const std::string where = cat((part / name).string(), ":", ++number);
+      const auto sample = samples ? sample_from_json(line, where) : SampleRow{};
+      const ProblemKey key = samples ? sample.problem : problem_from_json(line, where).problem;
+      const auto at = std::ranges::find(run.benchmarks, key.first, &RunBenchmark::name);
+      lines[{size_t(at - run.benchmarks.begin()), key.second, sample.sample}] = line;
+    }
+  }
+  std::string text;
+  for (const auto& [key, line] : lines) text += line + "\n";
+  return text;
+}
+
+}  // namespace
+
+RunScore score_of(const RunBenchmark& benchmark) {
+  RunScore score;
+  int64_t samples = 0, right = 0, unparsed = 0;
+  for (const auto& [row, problem] : benchmark.done) {
+    ++score.problems;
+    score.correct += problem.correct;
+    samples += problem.samples;
+    right += problem.right_samples;
+    unparsed += problem.unparsed;
+    score.refused += problem.refused;
+  }
+  const auto percent = [](int64_t part, int64_t whole) {
+    return whole ? 100.0 * double(part) / double(whole) : 0.0;
+  };
+  score.accuracy = percent(score.correct, score.problems);
+  score.pass_at_1 = percent(right, samples);
+  score.unparsed = percent(unparsed, samples);
+  return score;
+}
+
+std::string Run::missing() const {
+  std::string text;
+  for (const RunBenchmark& benchmark : benchmarks)
+    if (const int64_t done = int64_t(benchmark.done.size()); done != benchmark.problems)
+      text += cat(text.empty() ? "" : ", ", benchmark.problems - done, " of ", benchmark.problems,
+                  " problems of ", benchmark.name);
+  return text;
+}
+
+bool Run::complete() const { return missing().empty(); }
+
+Shard shard_from(const std::string& text) {
+  Shard shard;
+  const char *const begin = text.data(), *const end = begin + text.size();
+  const auto first = std::from_chars(begin, end, shard.index);
+  const bool slash = first.ec == std::errc() && first.ptr < end && *first.ptr == '/';
+  const auto second = std::from_chars(slash ? first.ptr + 1 : end, end, shard.count);
+  if (!slash || second.ec != std::errc() || second.ptr != end || shard.index < 0 ||
+      shard.index >= shard.count)
+    fail(Fault::usage, "--shard: expected I/N with I from 0 to N-1, found '", text, "'");
+  return shard;
+}
+
+fs::path shard_folder(const fs::path& run, const Shard& shard) {
+  return shard.count == 1 ? run : run / cat("shard-", shard.index, "-of-", shard.count);
+}
+
+void claim_folder(const fs::path& folder, const std::string& settings) {
+  std::error_code problem;
+  fs::create_directories(folder, problem);
+  if (!fs::is_directory(folder))
+    fail(Fault::file, folder.string(),
+         ": expected to make this folder, found: ", problem.message());
+  const fs::path file = folder / "run.json", samples = folder / "samples.jsonl";
+  const bool begun = fs::exists(samples) && fs::file_size(samples) > 0;
+  if (!fs::exists(file) || !begun) return replace_file(file, settings);
+  const std::string found = read_file(file);
+  if (found != settings)
+    fail(Fault::file, folder.string(),
+         ": expected a run with the same settings, found another; give another --out (",
+         differing(settings, found), ")");
+}
+
+Run read_run(const fs::path& folder) {
+  const std::vector<fs::path> parts = parts_of(folder);
+  const fs::path named = folder.filename().empty() ? folder.parent_path() : folder;
+  Run run = described_by(parts[0], named.filename().string());
+  for (const fs::path& part : parts) add_part(run, part);
+  return run;
+}
+
+Run merge_runs(std::span<const fs::path> folders, const fs::path& out) {
+  require(!folders.empty(), "a merge has folders");
+  std::vector<fs::path> parts;
+  for (const fs::path& folder : folders)
+    for (const fs::path& part : parts_of(folder)) parts.push_back(part);
+  Run run = described_by(parts[0], out.filename().string());
+  for (const fs::path& part : parts) add_part(run, part);
+  if (!run.complete())
+    fail(Fault::file, out.string(), ": expected all shards of the run, found ", run.missing(),
+         " missing");
+  const std::string samples = ordered_lines(run, parts, "samples.jsonl", true);
+  const std::string problems = ordered_lines(run, parts, "problems.jsonl", false);
+  claim_folder(out, run.settings);
+  replace_file(out / "samples.jsonl", samples);
+  replace_file(out / "problems.jsonl", problems);
+  write_scores(run, out);
+  return run;
+}
+
+void write_scores(const Run& run, const fs::path& folder) {
+  SettingsJson json{{"rules", answers::rule_set}, {"benchmarks", SettingsJson::array()}};
+  double accuracy = 0, pass = 0;
+  for (const RunBenchmark& benchmark : run.benchmarks) {
+    const RunScore score = score_of(benchmark);
+    accuracy += score.accuracy / double(run.benchmarks.size());
+    pass += score.pass_at_1 / double(run.benchmarks.size());
+    json["benchmarks"].push_back({{"name", benchmark.name},
+                                  {"problems", score.problems},
+                                  {"correct", score.correct},
+                                  {"accuracy", score.accuracy},
+                                  {"pass_at_1", score.pass_at_1},
+                                  {"unparsed", score.unparsed},
+                                  {"refused_samples", score.refused}});
+  }
+  json["average_accuracy"] = accuracy;
+  json["average_pass_at_1"] = pass;
+  replace_file(folder / "scores.json", json.dump(2) + "\n");
+}
+
+}  // namespace deltasane::eval
