@@ -20,8 +20,10 @@ struct Command {
 extern const Command answer_checks;
 extern const Command bench;
 extern const Command chat;
+extern const Command completion;
 extern const Command compare_scores;
 extern const Command convert;
+extern const Command corpus_text;
 extern const Command demo;
 extern const Command eval_suite;
 extern const Command generate;

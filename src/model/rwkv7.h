@@ -31,6 +31,7 @@ class Rwkv7 {
   const Rwkv7Checkpoint& checkpoint() const { return checkpoint_; }
   uint64_t identity() const { return checkpoint_.identity(); }  // reads the whole file
   uint64_t weight_bytes() const;
+  uint64_t read_bytes() const;  // of the weights, for a token: all but the embedding
   std::string weight_type() const { return weight_type_; }
 
   StateShape state_shape() const {

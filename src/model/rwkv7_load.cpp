@@ -139,9 +139,12 @@ Rwkv7::Layer Rwkv7::load_layer(int64_t index) const {
 }
 
 uint64_t Rwkv7::weight_bytes() const {
+  return read_bytes() + (embedding_rows_ ? embedding_rows_->bytes.size()
+                                         : uint64_t(embedding_.elements()) * sizeof(float));
+}
+
+uint64_t Rwkv7::read_bytes() const {
   uint64_t bytes = head_->bytes();
-  bytes += embedding_rows_ ? embedding_rows_->bytes.size()
-                           : uint64_t(embedding_.elements()) * sizeof(float);
   for (const Layer& l : layers_) {
     for (const Weights* w : {&l.receptance, &l.key, &l.value, &l.output, &l.ffn_key, &l.ffn_value,
                              &l.w.down, &l.w.up, &l.a.down, &l.a.up, &l.g.down, &l.g.up})

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "house/bare.h"
-#include "house/process.h"
+#include "support/process.h"
 
 namespace deltasane::house {
 namespace {
@@ -14,7 +14,7 @@ TEST(Bare, TreeBuildsWithACompilerAndAFolderOfHeaders) {
   const fs::path headers = folder / "headers", build = folder / "build";
   const fs::path program = build / DELTASANE_BARE_PROGRAM;
   const auto succeeds = [](const std::vector<std::string>& words) {
-    const Outcome outcome = run(words);
+    const test::Outcome outcome = test::run(words);
     EXPECT_EQ(outcome.exit_code, 0) << words[0] << " " << words[1] << "\n" << outcome.output;
     return outcome;
   };
@@ -29,7 +29,7 @@ TEST(Bare, TreeBuildsWithACompilerAndAFolderOfHeaders) {
   succeeds({DELTASANE_CMAKE, "--build", build});
   if (HasFailure()) return;
 
-  const Outcome dependencies = succeeds({DELTASANE_NINJA, "-C", build, "-t", "deps"});
+  const test::Outcome dependencies = succeeds({DELTASANE_NINJA, "-C", build, "-t", "deps"});
   EXPECT_NE(dependencies.output.find("src/base/error.h"), std::string::npos);
   const Findings foreign = check_headers(dependencies.output, root, headers);
   EXPECT_TRUE(foreign.empty()) << to_string(foreign);

@@ -3,8 +3,8 @@
 
 #include "base/cat.h"
 #include "house/docs.h"
-#include "house/process.h"
 #include "house/text.h"
+#include "support/process.h"
 
 namespace deltasane::house {
 
@@ -47,11 +47,11 @@ std::set<std::string> shown_commands(std::string_view markdown) {
 }
 
 std::string fault_of_command(const std::string& program, const std::string& command) {
-  const Outcome outcome = run({program, command, "--help"});
+  const test::Outcome outcome = test::run({program, command, "--help"});
   const std::string asked = cat("deltasane ", command, " --help: ");
   if (outcome.exit_code != 0)
     return cat(asked, "expected exit code 0, found ", outcome.exit_code, "\n", outcome.output);
-  if (outcome.output == run({program, "--help"}).output)
+  if (outcome.output == test::run({program, "--help"}).output)
     return cat(asked, "expected help on the command, found that of the program");
   return {};
 }

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "house/process.h"
 #include "house/text.h"
+#include "support/process.h"
 
 namespace deltasane::house {
 
@@ -72,7 +72,7 @@ std::vector<IsaObject> read_isa_objects(const std::string& list_file, const std:
     const size_t blank = line.find(' ');
     if (blank == line.npos) continue;
     IsaObject object{std::string(line.substr(0, blank)), std::string(line.substr(blank + 1)), {}};
-    const Outcome outcome = run({nm, object.path});
+    const test::Outcome outcome = test::run({nm, object.path});
     if (outcome.exit_code != 0) fail(Fault::file, nm, " ", object.path, ": ", outcome.output);
     object.symbols = outcome.output;
     objects.push_back(std::move(object));

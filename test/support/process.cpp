@@ -1,4 +1,4 @@
-#include "house/process.h"
+#include "support/process.h"
 
 #include <sys/wait.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace deltasane::house {
+namespace deltasane::test {
 
 namespace {
 
@@ -33,4 +33,4 @@ Outcome run(const std::vector<std::string>& words) {
   return outcome;
 }
 
-}  // namespace deltasane::house
+}  // namespace deltasane::test

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace deltasane::house {
+namespace deltasane::test {
 
 struct Outcome {
   int exit_code;       // 128 + n when signal n ended it
@@ -13,4 +13,4 @@ struct Outcome {
 
 Outcome run(const std::vector<std::string>& words);
 
-}  // namespace deltasane::house
+}  // namespace deltasane::test

@@ -1,0 +1,47 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/bench_parts.h"
+#include "format/rwkv7_write.h"
+#include "model/random_rwkv7.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct BenchWeightsOptions {
+  std::string size, to, type = "f16";
+  uint64_t seed = 1;
+};
+
+int write_weights(const BenchWeightsOptions& options) {
+  const RandomRwkv7 source(released_shape(options.size), options.seed);
+  const StoredType type = stored_type_named(options.type);
+  const std::string extension = fs::path(options.to).extension().string();
+  if (extension == ".gguf")
+    write_rwkv7_gguf(options.to, source, type, {}, {});
+  else if (extension == ".safetensors")
+    write_rwkv7_safetensors(options.to, source, type, {});
+  else
+    fail(Fault::usage, "OUT: expected a name that ends in .safetensors or .gguf, found '",
+         options.to, "'");
+  fmt::print("{}: written, random {}, {}, {:.1f} MB\n", options.to, options.size, name_of(type),
+             double(fs::file_size(options.to)) / 1e6);
+  return 0;
+}
+
+}  // namespace
+
+void describe_bench_weights(CLI::App& parent, const Chosen& chosen) {
+  auto options = std::make_shared<BenchWeightsOptions>();
+  CLI::App* app = parent.add_subcommand(
+      "weights", "write a model of random weights, to measure this program and others with");
+  app->add_option("SIZE", options->size, "0.1B, 0.4B, 1.5B or 2.9B")->required();
+  app->add_option("OUT", options->to, "a name that ends in .safetensors or .gguf")->required();
+  app->add_option("--type", options->type, "f32, f16 or bf16; q8_0 for .gguf")
+      ->capture_default_str();
+  app->add_option("--seed", options->seed, "of the weights")->capture_default_str();
+  app->footer("Example:\n  deltasane bench weights 0.4B random-0.4b.gguf --type q8_0");
+  app->callback([=] { *chosen = [options] { return write_weights(*options); }; });
+}
+
+}  // namespace deltasane::cli

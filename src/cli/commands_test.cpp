@@ -1,0 +1,144 @@
+// The program as a person meets it: what it says and how it ends, with wrong input above all.
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "format/rwkv7_write.h"
+#include "model/random_rwkv7.h"
+#include "support/process.h"
+#include "support/scratch.h"
+
+namespace deltasane::cli {
+namespace {
+
+test::Outcome deltasane(std::vector<std::string> words) {
+  words.insert(words.begin(), DELTASANE_PROGRAM);
+  return test::run(words);
+}
+
+// What was written, without the last line, which says how fast.
+std::string without_speed(const std::string& output) {
+  return output.substr(0, output.rfind('\n', output.size() - 2));
+}
+
+class Commands : public testing::Test {
+ protected:
+  Commands() {
+    write_rwkv7_safetensors(model_, RandomRwkv7(shape_, 1), StoredType::f16, {});
+    write_rwkv7_safetensors(other_, RandomRwkv7(shape_, 2), StoredType::f16, {});
+    replace_file(prompt_, "12+34=");
+  }
+
+  // Refused in one line that names the thing, with nothing written.
+  static void expect_refused(const test::Outcome& outcome, int code, std::string_view what) {
+    EXPECT_EQ(outcome.exit_code, code) << outcome.output;
+    EXPECT_NE(outcome.output.find(what), std::string::npos) << outcome.output;
+    EXPECT_EQ(std::ranges::count(outcome.output, '\n'), 1) << outcome.output;
+  }
+  size_t files() const {
+    return size_t(std::distance(fs::directory_iterator(scratch_.path()), {}));
+  }
+
+  test::Scratch scratch_;
+  Rwkv7Shape shape_{2, 32, 2, 16, 128, 256, 8, 8, 8, 8};
+  std::string model_ = scratch_.path() / "model.safetensors";
+  std::string other_ = scratch_.path() / "other.safetensors";
+  std::string prompt_ = scratch_.path() / "prompt.txt";
+};
+
+TEST_F(Commands, GenerateTheSameForTheSameSeed) {
+  const std::vector<std::string> words = {"generate", model_, "--prompt-file", prompt_,
+                                          "--tokens", "40",   "--seed",        "5"};
+  const test::Outcome first = deltasane(words);
+  EXPECT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_EQ(without_speed(deltasane(words).output), without_speed(first.output));
+}
+
+TEST_F(Commands, AStateGoesOnInAnotherProcess) {
+  const std::string state = scratch_.path() / "state";
+  const auto generate = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"generate", model_, "--seed", "5"};
+    words.insert(words.end(), more.begin(), more.end());
+    const test::Outcome outcome = deltasane(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    return without_speed(outcome.output);
+  };
+  generate({"--prompt-file", prompt_, "--tokens", "20", "--state-out", state});
+  const std::string once = generate({"--state-in", state, "--tokens", "30"});
+  EXPECT_EQ(generate({"--state-in", state, "--tokens", "30"}), once);
+  expect_refused(deltasane({"generate", other_, "--state-in", state, "--tokens", "3"}), 1, state);
+}
+
+TEST_F(Commands, RefuseWhatIsMissing) {
+  const size_t before = files();
+  const std::string nothing = scratch_.path() / "nothing.gguf";
+  for (const std::string command : {"info", "score", "generate", "chat"})
+    expect_refused(
+        deltasane(command == "score" ? std::vector<std::string>{command, nothing, "--text", prompt_}
+                  : command == "generate"
+                      ? std::vector<std::string>{command, nothing, "--prompt", "x"}
+                      : std::vector<std::string>{command, nothing}),
+        1, nothing);
+  expect_refused(deltasane({"convert", nothing, scratch_.path() / "out.gguf"}), 1, nothing);
+  expect_refused(deltasane({"generate", model_, "--prompt-file", nothing}), 1, nothing);
+  EXPECT_EQ(deltasane({"generate", model_, "--prompt", "x", "--unknown-flag"}).exit_code, 2);
+  EXPECT_EQ(deltasane({"no-such-command"}).exit_code, 2);
+  EXPECT_EQ(deltasane({}).exit_code, 2);
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(Commands, RefuseAPromptThatIsNotText) {
+  replace_file(prompt_, "12\xFF\xFE");
+  expect_refused(deltasane({"generate", model_, "--prompt-file", prompt_}), 1, "UTF-8");
+}
+
+// Every 41st byte; the readers' own tests damage every byte of every header.
+TEST_F(Commands, RefuseDamagedModels) {
+  const std::string whole = read_file(model_), gguf = scratch_.path() / "model.gguf";
+  write_rwkv7_gguf(gguf, RandomRwkv7(shape_, 1), StoredType::f16, {}, {});
+  const std::string out = scratch_.path() / "out.safetensors";
+  for (const std::string& path : {model_, gguf}) {
+    const std::string bytes = read_file(path);
+    for (size_t size = 0; size < std::min<size_t>(bytes.size(), 4000); size += 41) {
+      replace_file(path, std::string_view(bytes).substr(0, size));
+      expect_refused(deltasane({"convert", path, out}), 1, path);
+      std::string flipped = bytes;
+      flipped[size] = char(flipped[size] ^ 0x40);
+      replace_file(path, flipped);
+      const test::Outcome outcome = deltasane({"info", path});
+      EXPECT_TRUE(outcome.exit_code == 0 || outcome.exit_code == 1) << size << outcome.output;
+      EXPECT_FALSE(fs::exists(out));
+    }
+  }
+}
+
+TEST_F(Commands, ScoreTextAndTokens) {
+  const std::string logits = scratch_.path() / "logits.npy", ids = scratch_.path() / "ids.txt";
+  replace_file(ids, "49 50\n43 51 52 61");
+  const test::Outcome text = deltasane({"score", model_, "--text", prompt_, "--json"});
+  const test::Outcome tokens =
+      deltasane({"score", model_, "--ids", ids, "--logits", logits, "--json"});
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  EXPECT_EQ(tokens.exit_code, 0) << tokens.output;
+  EXPECT_EQ(fs::file_size(logits) % 64, 0u + (6 * 256 * 4) % 64);
+  replace_file(ids, "49 256");
+  expect_refused(deltasane({"score", model_, "--ids", ids}), 1, "256");
+}
+
+TEST_F(Commands, CompleteInEveryShell) {
+  for (const std::string shell : {"bash", "zsh", "fish"}) {
+    const test::Outcome outcome = deltasane({"completion", shell});
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_NE(outcome.output.find("state-out"), std::string::npos);
+  }
+  const test::Outcome words =
+      test::run({"bash", "-c",
+                 "source <(" DELTASANE_PROGRAM
+                 " completion bash); COMP_WORDS=(deltasane bench ke); COMP_CWORD=2; _deltasane; "
+                 "echo ${COMPREPLY[@]}; COMP_WORDS=(deltasane generate m --state); COMP_CWORD=3; "
+                 "_deltasane; echo ${COMPREPLY[@]}"});
+  EXPECT_EQ(words.output, "kernel\n--state-in --state-out\n");
+  expect_refused(deltasane({"completion", "tcsh"}), 2, "tcsh");
+}
+
+}  // namespace
+}  // namespace deltasane::cli

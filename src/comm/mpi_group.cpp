@@ -1,0 +1,83 @@
+#include "comm/mpi_group.h"
+
+#include <mpi.h>
+
+#include <exception>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+
+namespace deltasane::comm {
+namespace {
+
+void check(int result, std::string_view what) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(result, text, &length);
+  fail(Fault::device, "MPI: expected to ", what,
+       ", found: ", std::string_view(text, size_t(length)));
+}
+
+class MpiGroup : public Group {
+ public:
+  explicit MpiGroup(int processes) {
+    int provided = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "start");
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "know its rank");
+    check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "know the number of processes");
+    if (size_ != processes)
+      fail(Fault::device, "MPI: expected ", processes, " processes as the launcher says, found ",
+           size_, "; the launcher and the MPI library are of different makes");
+  }
+  // After an error the process ends without a farewell, once it has said why: mpirun then ends the
+  // others, which may be waiting in a sum.
+  ~MpiGroup() override {
+    if (std::uncaught_exceptions() == 0) MPI_Finalize();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void begin_sum(std::span<float> numbers) override {
+    constexpr size_t most = size_t{1} << 28;  // MPI counts with int
+    for (size_t at = 0; at < numbers.size(); at += most) {
+      const auto part = numbers.subspan(at, std::min(most, numbers.size() - at));
+      check(MPI_Iallreduce(MPI_IN_PLACE, part.data(), int(part.size()), MPI_FLOAT, MPI_SUM,
+                           MPI_COMM_WORLD, &pending_.emplace_back()),
+            "begin a sum");
+    }
+  }
+  void finish_sums() override {
+    check(MPI_Waitall(int(pending_.size()), pending_.data(), MPI_STATUSES_IGNORE), "end the sums");
+    pending_.clear();
+  }
+  double sum(double number) override {
+    check(MPI_Allreduce(MPI_IN_PLACE, &number, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD), "add up");
+    return number;
+  }
+  bool any(bool here) override { return sum(here ? 1 : 0) > 0; }
+  void wait_for_all() override { check(MPI_Barrier(MPI_COMM_WORLD), "wait for all"); }
+
+  void expect_same(std::string_view what, uint64_t value) override {
+    std::vector<uint64_t> all(static_cast<size_t>(size_));
+    check(MPI_Allgather(&value, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD),
+          "compare");
+    for (int other = 1; other < size_; ++other)
+      if (all[size_t(other)] != all[0])
+        fail(Fault::argument, what, ": expected the same on every process, found another on rank ",
+             other, " of ", size_, " than on rank 0");
+  }
+
+ private:
+  int rank_ = 0, size_ = 1;
+  std::vector<MPI_Request> pending_;
+};
+
+}  // namespace
+
+std::unique_ptr<Group> mpi_group(int processes) { return std::make_unique<MpiGroup>(processes); }
+
+}  // namespace deltasane::comm
