@@ -30,6 +30,7 @@ extern const Command generate;
 extern const Command info;
 extern const Command machine;
 extern const Command score;
+extern const Command sweep;
 extern const Command tokenize;
 
 }  // namespace deltasane::cli
