@@ -1,7 +1,6 @@
 #include "train/parameters.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace deltasane::train {
 
@@ -63,9 +62,7 @@ Tensor<float> Parameters::read(std::string_view name) const {
 
 Metadata Parameters::metadata() const {
   if (!sane_) return {};
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, sane_->alpha).ptr;  // reads back equal
-  return {{"sane.alpha", std::string(text, end)}, {"sane.chunk", cat(sane_->chunk)}};
+  return {{"sane.alpha", cat(sane_->alpha)}, {"sane.chunk", cat(sane_->chunk)}};
 }
 
 Rwkv7Checkpoint Parameters::as_checkpoint() const {
