@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/bench_train.h"
 #include "cli/command.h"
 #include "kernel/delta_rule/bench.h"
 #include "kernel/delta_rule/check.h"
@@ -132,7 +133,11 @@ const Command bench{
       of_kernel->footer(
           "Examples:\n  deltasane bench kernel --threads 1\n"
           "  deltasane bench kernel --json > kernel.json");
-      return [options] { return bench_kernel(*options); };
+      CLI::App* of_train = app.add_subcommand("train", "a training step: gradient and update");
+      const std::function<int()> train_bench = describe_bench_train(*of_train);
+      return [options, of_train, train_bench] {
+        return of_train->parsed() ? train_bench() : bench_kernel(*options);
+      };
     }};
 
 }  // namespace deltasane::cli

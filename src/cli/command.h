@@ -23,9 +23,11 @@ extern const Command chat;
 extern const Command convert;
 extern const Command demo;
 extern const Command generate;
+extern const Command graft;
 extern const Command info;
 extern const Command machine;
 extern const Command score;
 extern const Command tokenize;
+extern const Command train;
 
 }  // namespace deltasane::cli

@@ -95,15 +95,15 @@ void Optimizer::muon(const ParameterSlot& slot, const ParameterRule& rule,
 }
 
 double clip_gradient(const ParameterLayout& layout, std::span<float> gradient, double limit,
-                     const kernel::Cpu& cpu) {
+                     const kernel::Cpu& cpu, const std::string& where) {
   const double length = std::sqrt(sum_of_squares(gradient, cpu));
   if (!std::isfinite(length)) {
     for (const ParameterSlot& slot : layout.slots())
       for (int64_t i = 0; i < slot.elements(); ++i)
         if (!std::isfinite(gradient[size_t(slot.offset + i)]))
-          fail(Fault::overflow, "gradient of ", slot.name, ": expected finite numbers, found ",
-               gradient[size_t(slot.offset + i)], " at ", i);
-    fail(Fault::overflow, "gradient: its length overflows");
+          fail(Fault::overflow, where, "gradient of ", slot.name,
+               ": expected finite numbers, found ", gradient[size_t(slot.offset + i)], " at ", i);
+    fail(Fault::overflow, where, "gradient: its length overflows");
   }
   if (limit > 0 && length > limit) {
     const float factor = float(limit / (length + 1e-6));

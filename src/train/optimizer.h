@@ -60,8 +60,9 @@ class Optimizer {
 
 // The length of the whole gradient; above `limit` it is shortened to it (0: never). A gradient that
 // is not finite fails, and the first such tensor is named.
+// `where` begins the message.
 double clip_gradient(const ParameterLayout& layout, std::span<float> gradient, double limit,
-                     const kernel::Cpu& cpu);
+                     const kernel::Cpu& cpu, const std::string& where = {});
 
 // Linear from `first` to `peak` over `warmup` steps, then half a cosine to `last` at the last step.
 struct RateSchedule {

@@ -160,7 +160,9 @@ TEST(Graft, LogitsAreThoseOfRunTimeSane) {
   for (const double alpha : {0.3, 1.0, 3.0}) {
     const Parameters model = grafted(plain, {alpha, 16});
     const Rwkv7 trained(model.as_checkpoint(), {});
-    const Rwkv7 run_time(plain.as_checkpoint(), {.sane_alpha = alpha});
+    Rwkv7Options options;
+    options.sane_alpha = alpha;
+    const Rwkv7 run_time(plain.as_checkpoint(), options);
     EXPECT_EQ(trained.sane().kind, SaneKind::trained);
     const Batch batch = random_batch(shape, 1, 75);
     Tensor<float> a({75, shape.vocabulary}), b({75, shape.vocabulary});
