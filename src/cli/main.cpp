@@ -9,8 +9,9 @@
 namespace deltasane::cli {
 namespace {
 
-const Command* const commands[] = {&generate, &chat,  &score,         &info, &tokenize, &convert,
-                                   &graft,    &train, &answer_checks, &demo, &bench,    &machine};
+const Command* const commands[] = {&generate, &chat,  &score,  &info,        &tokenize,
+                                   &convert,  &graft, &train,  &corpus_text, &answer_checks,
+                                   &demo,     &bench, &machine};
 
 constexpr int failed = 1, misused = 2;
 
