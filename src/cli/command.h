@@ -27,10 +27,12 @@ extern const Command corpus_text;
 extern const Command demo;
 extern const Command eval_suite;
 extern const Command generate;
+extern const Command graft;
 extern const Command info;
 extern const Command machine;
 extern const Command score;
 extern const Command sweep;
 extern const Command tokenize;
+extern const Command train;
 
 }  // namespace deltasane::cli

@@ -9,9 +9,10 @@
 namespace deltasane::cli {
 namespace {
 
-const Command* const commands[] = {&generate,      &chat,           &score, &info,    &tokenize,
-                                   &eval_suite,    &compare_scores, &sweep, &convert, &corpus_text,
-                                   &answer_checks, &demo,           &bench, &machine, &completion};
+const Command* const commands[] = {
+    &generate,      &chat,  &score,      &info,           &tokenize,  &convert,
+    &graft,         &train, &eval_suite, &compare_scores, &sweep,     &corpus_text,
+    &answer_checks, &demo,  &bench,      &machine,        &completion};
 
 constexpr int failed = 1, misused = 2;
 

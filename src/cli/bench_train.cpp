@@ -1,0 +1,76 @@
+#include "cli/bench_parts.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "model/random_rwkv7.h"
+#include "train/bench.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct BenchTrainOptions {
+  int threads = 0, repeats = 3;
+  std::string size = "0.1B";
+  int64_t sequences = 1, context = 512;
+  bool recompute = false, json = false;
+};
+
+int bench_train(const BenchTrainOptions& options) {
+  if (options.sequences < 1 || options.context < 1 || options.repeats < 1)
+    fail(Fault::usage, "bench train: expected --sequences, --context and --repeats of at least 1");
+  ThreadPool threads(options.threads);
+  const train::TrainingMeasurement m = train::bench_training(
+      released_shape(options.size), options.sequences, options.context, options.repeats,
+      options.recompute ? train::Activations::recompute : train::Activations::keep, {threads});
+  if (options.json) {
+    const nlohmann::ordered_json all{
+        {"size", options.size},
+        {"sequences", m.sequences},
+        {"context", m.time},
+        {"threads", threads.size()},
+        {"recompute", options.recompute},
+        {"tokens_per_s", m.tokens_per_second()},
+        {"seconds_per_step", m.step_seconds()},
+        {"gradient_seconds",
+         {{"median", m.sane.median}, {"low", m.sane.low}, {"high", m.sane.high}}},
+        {"gradient_seconds_without_sane",
+         {{"median", m.baseline.median}, {"low", m.baseline.low}, {"high", m.baseline.high}}},
+        {"update_seconds", m.update_seconds},
+        {"flops_per_token", m.flops_per_token},
+        {"product_gflops", m.product_flops_per_second / 1e9},
+        {"fraction_of_products", m.of_products()},
+        {"share_of_sane", m.share_of_sane()}};
+    fmt::print("{}\n", all.dump(2));
+    return 0;
+  }
+  fmt::print("RWKV-7 {}, {} x {} tokens, {} thread(s), float32\n", options.size, m.sequences,
+             m.time, threads.size());
+  fmt::print("{:.1f} tokens/s: {:.2f} s for loss and gradient, {:.2f} s for AdamW\n",
+             m.tokens_per_second(), m.sane.median, m.update_seconds);
+  fmt::print(
+      "{:.1f} % of the matrix-product rate of {:.1f} GFLOP/s; SANE takes {:.1f} % of a step\n",
+      100 * m.of_products(), m.product_flops_per_second / 1e9, 100 * m.share_of_sane());
+  return 0;
+}
+
+}  // namespace
+
+void describe_bench_train(CLI::App& parent, const Chosen& chosen) {
+  auto options = std::make_shared<BenchTrainOptions>();
+  CLI::App* app = parent.add_subcommand("train", "a training step: gradient and update");
+  app->add_option("--size", options->size, "0.1B, 0.4B, 1.5B or 2.9B, random weights")
+      ->capture_default_str();
+  app->add_option("--sequences", options->sequences, "rows of a batch")->capture_default_str();
+  app->add_option("--context", options->context, "tokens of a row")->capture_default_str();
+  app->add_option("--repeats", options->repeats, "steps to measure")->capture_default_str();
+  app->add_option("--threads", options->threads, "threads; 0: all processors")
+      ->capture_default_str();
+  app->add_flag("--recompute", options->recompute, "keep only each layer's input");
+  app->add_flag("--json", options->json, "print JSON");
+  app->footer("Example:\n  deltasane bench train --json > train.json");
+  app->callback([=] { *chosen = [options] { return bench_train(*options); }; });
+}
+
+}  // namespace deltasane::cli

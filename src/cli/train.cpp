@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/timing.h"
+#include "cli/command.h"
+#include "text/byte_tokenizer.h"
+#include "text/world_tokenizer.h"
+#include "train/checkpoint.h"
+
+namespace deltasane::cli {
+namespace {
+
+using MetricsRow = nlohmann::ordered_json;
+
+struct TrainOptions {
+  std::string config;
+  bool resume = false;
+};
+
+// Set by SIGTERM and SIGINT: the step that runs is finished and saved.
+volatile std::sig_atomic_t asked_to_stop = 0;
+extern "C" void ask_to_stop(int) { asked_to_stop = 1; }
+
+std::unique_ptr<Tokenizer> training_tokenizer(const std::string& name) {
+  if (name == "byte") return std::make_unique<ByteTokenizer>();
+  return std::make_unique<WorldTokenizer>(world_from_file(name));
+}
+
+std::string time_left(double seconds) {
+  const int64_t s = int64_t(seconds + 0.5);
+  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+// One JSON object a line. Lines behind the step that a run resumes from are dropped: that part of
+// the run is made again.
+class Metrics {
+ public:
+  Metrics(const fs::path& path, int64_t step) : path_(path) {
+    std::string kept;
+    if (step > 0 && fs::exists(path)) {
+      std::istringstream lines(read_file(path));
+      for (std::string line; std::getline(lines, line);) {
+        const MetricsRow row = MetricsRow::parse(line, nullptr, false);
+        if (row.is_object() && row.value("step", int64_t{0}) <= step) kept += line + "\n";
+      }
+    }
+    replace_file(path, kept);
+  }
+  void add(const MetricsRow& row) {
+    std::ofstream file(path_, std::ios::app);
+    file << row.dump() << "\n";
+    if (!file.flush() && !complained_) {
+      complained_ = true;
+      fmt::print(stderr, "deltasane: {}: expected to add a line, found no room; going on\n",
+                 path_.string());
+    }
+  }
+
+ private:
+  fs::path path_;
+  bool complained_ = false;
+};
+
+class TrainLoop {
+ public:
+  TrainLoop(train::TrainingRun& run, const fs::path& folder)
+      : run_(run), folder_(folder), metrics_(folder / "metrics.jsonl", run.progress().step) {}
+
+  void evaluate() {
+    const train::EvaluationReport report = run_.evaluate();
+    MetricsRow row{{"step", report.step}};
+    std::string line = fmt::format("step {:>6}  evaluation", report.step);
+    if (report.loss) {
+      row["held_out_loss"] = *report.loss;
+      line += fmt::format("  held-out loss {:.4f}", *report.loss);
+    }
+    if (report.accuracy) {
+      row["answer_accuracy"] = *report.accuracy;
+      line += fmt::format("  answers {:.1f} %", 100 * *report.accuracy);
+    }
+    metrics_.add(row);
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+
+  // A disk that is full does not end a run: the checkpoint before stays.
+  bool save() {
+    try {
+      const fs::path place = train::save_checkpoint(folder_, run_, run_.config().run.keep);
+      fmt::print("saved {}\n", place.string());
+      return true;
+    } catch (const Error& error) {
+      fmt::print(stderr, "deltasane: no checkpoint at step {}: {}; going on\n",
+                 run_.progress().step, error.what());
+      return false;
+    }
+  }
+
+  int run() {
+    const train::TrainConfig& config = run_.config();
+    const bool evaluates = config.evaluation.every > 0;
+    if (evaluates && run_.progress().step == 0) evaluate();
+    const double began = seconds_now();
+    const int64_t first = run_.progress().step;
+    double shown = began;
+    bool saved = false;
+    while (!run_.finished() && !asked_to_stop) {
+      const double before = seconds_now();
+      const train::StepReport report = run_.step();
+      const double now = seconds_now();
+      saved = false;
+      const double speed = double(report.tokens) / (now - before);
+      if (report.step % config.run.metrics_every == 0)
+        metrics_.add({{"step", report.step},
+                      {"loss", report.loss},
+                      {"rate", report.rate},
+                      {"gradient_length", report.gradient_length},
+                      {"tokens", run_.progress().tokens},
+                      {"tokens_per_s", speed}});
+      if (now - shown > 2 || run_.finished()) {
+        shown = now;
+        const double each = (now - began) / double(report.step - first);
+        fmt::print("step {:>6}/{}  loss {:.4f}  rate {:.2e}  {:.0f} tokens/s  {} left\n",
+                   report.step, config.schedule.steps, report.loss, report.rate, speed,
+                   time_left(each * double(config.schedule.steps - report.step)));
+        std::fflush(stdout);
+      }
+      if (evaluates && (report.step % config.evaluation.every == 0 || run_.finished())) evaluate();
+      if (config.run.save_every > 0 && report.step % config.run.save_every == 0) saved = save();
+    }
+    if (!saved && run_.progress().step > first) saved = save();
+    if (asked_to_stop && !run_.finished())
+      fmt::print("stopped after step {}; go on with --resume\n", run_.progress().step);
+    return saved || run_.progress().step == first ? 0 : 1;
+  }
+
+ private:
+  train::TrainingRun& run_;
+  fs::path folder_;
+  Metrics metrics_;
+};
+
+int train_model(const TrainOptions& options) {
+  const train::TrainConfig config = train::read_config(read_file(options.config), options.config);
+  const fs::path folder = config.run.folder;
+  if (!options.resume && !train::checkpoints_in(folder).empty())
+    fail(Fault::usage, folder,
+         ": expected no checkpoints at the start of a run, found some; go on from them with "
+         "--resume, or name another run.folder");
+  const std::unique_ptr<Tokenizer> tokenizer = training_tokenizer(config.corpus.tokenizer);
+  ThreadPool threads(int(config.run.threads));
+  train::TrainingRun run(config, *tokenizer, {threads});
+  if (options.resume) {
+    std::vector<std::string> passed_over;
+    const fs::path from = train::resume_newest(folder, run, passed_over);
+    for (const std::string& fault : passed_over)
+      fmt::print(stderr, "deltasane: passed over a damaged checkpoint: {}\n", fault);
+    fmt::print("resumed from {}\n", from.string());
+  }
+  fs::create_directories(folder);
+  const Rwkv7Shape& shape = run.parameters().layout().shape();
+  fmt::print(
+      "{} layers of {} channels, {:.2f} M parameters, {}; {}, {} steps of {} x {} x {} tokens, "
+      "{} thread(s)\n",
+      shape.layers, shape.channels, double(run.parameters().layout().parameters()) / 1e6,
+      run.parameters().sane() ? fmt::format("SANE with alpha {}", run.parameters().sane()->alpha)
+                              : "no SANE",
+      name_of(config.optimizer.kind), config.schedule.steps, config.accumulate, config.sequences,
+      config.context, threads.size());
+  std::signal(SIGTERM, ask_to_stop);
+  std::signal(SIGINT, ask_to_stop);
+  return TrainLoop(run, folder).run();
+}
+
+}  // namespace
+
+const Command train{
+    "train", "train a model from scratch or from a checkpoint", [](CLI::App& app) {
+      auto options = std::make_shared<TrainOptions>();
+      app.add_option("CONFIG", options->config, "a TOML file; see examples/")->required();
+      app.add_flag("--resume", options->resume, "go on from the newest checkpoint in run.folder");
+      app.footer(
+          "SIGTERM and SIGINT finish the step and save. A resumed run equals one that never "
+          "stopped.\nExample:\n  deltasane train examples/one_minute.toml");
+      return [options] { return train_model(*options); };
+    }};
+
+}  // namespace deltasane::cli

@@ -1,0 +1,79 @@
+#include "train/bench.h"
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "kernel/matmul/gradient.h"
+#include "model/random_rwkv7.h"
+#include "train/optimizer.h"
+
+namespace deltasane::train {
+namespace {
+
+double product_rate(const kernel::Cpu& cpu) {
+  constexpr int64_t n = 1024;
+  Tensor<float> a({n, n}), b({n, n}), c({n, n});
+  for (int64_t i = 0; i < n * n; ++i) a[i] = float(i % 7) - 3, b[i] = float(i % 5) - 2;
+  const auto rate = [&](auto product) {
+    return 2.0 * n * n * n / time_repeated(product, 0.5, 5).low;
+  };
+  const kernel::Weights w = kernel::Weights::view(kernel::WeightType::f32, b.data(), n, n);
+  return std::max({rate([&] { kernel::matmul(w, a.view(), c.view(), cpu); }),
+                   rate([&] { kernel::matmul_nn(a.view(), b.view(), c.view(), cpu); }),
+                   rate([&] { kernel::matmul_tn(a.view(), b.view(), c.view(), cpu); })});
+}
+
+Timing summary(std::vector<double> seconds) {
+  std::ranges::sort(seconds);
+  return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
+}
+
+}  // namespace
+
+TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
+                                   int repeats, Activations activations, const kernel::Cpu& cpu) {
+  require(repeats > 0, "something is measured");
+  TrainingMeasurement measured;
+  measured.shape = shape, measured.sequences = sequences, measured.time = time;
+  measured.product_flops_per_second = product_rate(cpu);
+
+  Rwkv7Shape with_sane = shape;
+  with_sane.sane = true;
+  const SaneSettings settings{3, 16};
+  Parameters model(RandomRwkv7(with_sane, 1), settings);
+  const Parameters baseline(RandomRwkv7(shape, 1), std::nullopt);
+  for (const ParameterSlot& slot : baseline.layout().slots())
+    if (slot.shape.rank() == 2 && slot.name != "emb.weight" && !slot.name.ends_with("r_k"))
+      measured.flops_per_token += 6.0 * double(slot.elements());
+  measured.flops_per_token += 28.0 * double(shape.layers * shape.channels * shape.head_size);
+
+  Random random(1);
+  Batch batch{sequences, time, {}, {}, {}};
+  for (int64_t i = 0; i < batch.rows(); ++i) {
+    batch.tokens.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
+    batch.targets.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
+    batch.weights.push_back(1);
+  }
+  const LossSettings loss{batch.weight_total(), 0};
+  Rwkv7Training plain(baseline.layout(), std::nullopt, sequences, time, activations);
+  Rwkv7Training sane(model.layout(), settings, sequences, time, activations);
+  Tensor<float> gradient({model.layout().elements()});
+  std::vector<double> without, with;
+  for (int i = 0; i <= repeats; ++i) {
+    const double began = seconds_now();
+    plain.gradient(baseline.all(), batch, loss,
+                   gradient.span().first(size_t(baseline.layout().elements())), cpu);
+    const double between = seconds_now();
+    sane.gradient(model.all(), batch, loss, gradient.span(), cpu);
+    if (i == 0) continue;  // memory is touched for the first time
+    without.push_back(between - began);
+    with.push_back(seconds_now() - between);
+  }
+  measured.baseline = summary(without), measured.sane = summary(with);
+  Optimizer optimizer(model.layout(), {});
+  measured.update_seconds =
+      time_repeated([&] { optimizer.step(model.all(), gradient.span(), 1e-6, cpu); }, 0, 2).median;
+  return measured;
+}
+
+}  // namespace deltasane::train

@@ -1,0 +1,34 @@
+// How fast a training step is, against what this machine's matrix products reach in the same run.
+#pragma once
+
+#include <cstdint>
+
+#include "base/timing.h"
+#include "format/rwkv7_layout.h"
+#include "kernel/cpu_device.h"
+#include "train/rwkv7_training.h"
+
+namespace deltasane::train {
+
+struct TrainingMeasurement {
+  Rwkv7Shape shape;
+  int64_t sequences = 0, time = 0;
+  double flops_per_token = 0;           // 6 per matrix parameter, and 28 per entry of the state
+  double product_flops_per_second = 0;  // the best of large products: forward and both ways back
+  Timing baseline, sane;                // seconds of loss and gradient of one batch
+  double update_seconds = 0;            // one step of AdamW
+
+  double tokens() const { return double(sequences * time); }
+  double step_seconds() const { return sane.median + update_seconds; }
+  double tokens_per_second() const { return tokens() / step_seconds(); }
+  double of_products() const {
+    return flops_per_token * tokens_per_second() / product_flops_per_second;
+  }
+  // Steps with and without take turns, so the shares of other programs fall on both.
+  double share_of_sane() const { return (sane.low - baseline.low) / sane.low; }
+};
+
+TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
+                                   int repeats, Activations activations, const kernel::Cpu& cpu);
+
+}  // namespace deltasane::train

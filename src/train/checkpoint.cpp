@@ -1,0 +1,177 @@
+#include "train/checkpoint.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "format/rwkv7_write.h"
+#include "format/safetensors.h"
+
+namespace deltasane::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* payload[] = {"model.safetensors", "optimizer.safetensors", "progress.json",
+                                   "config.json"};
+constexpr std::string_view prefix = "step_", unfinished = ".part-";
+
+// Removes a folder that was not put in its place.
+struct UnfinishedFolder {
+  fs::path path;
+  ~UnfinishedFolder() {
+    std::error_code ignored;
+    if (!path.empty()) fs::remove_all(path, ignored);
+  }
+};
+
+void flush_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool flushed = descriptor >= 0 && ::fsync(descriptor) == 0;
+  const int fault = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (!flushed)
+    fail(Fault::file, folder, ": expected to flush it to disk, found: ", std::strerror(fault));
+}
+
+std::string fingerprint(const fs::path& path) {
+  const MappedFile file(path);
+  const uint64_t hash = XXH3_64bits(file.bytes().data(), file.bytes().size());
+  std::string digits(16, '0');
+  for (int i = 0; i < 16; ++i) digits[size_t(i)] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
+  return digits;
+}
+
+void write_optimizer(const fs::path& path, const Optimizer& optimizer) {
+  const Shape shape{optimizer.first.elements()};
+  write_safetensors(path, {{"first", StoredType::f32, shape}, {"second", StoredType::f32, shape}},
+                    {{"content", "optimizer"}}, [&](const PlannedTensor& tensor, const Sink& sink) {
+                      const auto& state =
+                          tensor.name == "first" ? optimizer.first : optimizer.second;
+                      sink(std::as_bytes(state.span()));
+                    });
+}
+
+// What is wrong with a checkpoint; nothing if it is whole.
+std::string fault_of(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / "manifest.json";
+  if (!fs::exists(path)) return cat(path, ": expected a manifest, found no file");
+  const Json manifest = Json::parse(read_file(path), nullptr, false);
+  if (!manifest.is_object() || manifest.value(Json::json_pointer("/version"), Json()) != Json(1))
+    return cat(path, ": expected a manifest of version 1, found something else");
+  for (const char* name : payload) {
+    const Json entry = manifest.value(Json::json_pointer("/files/" + std::string(name)), Json());
+    if (!entry.is_object() || !entry.contains("bytes") || !entry.contains("xxh3"))
+      return cat(path, ": expected size and checksum of ", name, ", found none");
+    const fs::path file = checkpoint / name;
+    const Json bytes = fs::exists(file) ? Json(fs::file_size(file)) : Json("no file");
+    if (bytes != entry["bytes"])
+      return cat(file, ": expected ", entry["bytes"].dump(), " bytes, found ", bytes.dump());
+    if (const Json found = fingerprint(file); found != entry["xxh3"])
+      return cat(file, ": expected the checksum ", entry["xxh3"].dump(), ", found ", found.dump());
+  }
+  return {};
+}
+
+void expect_same_config(const fs::path& checkpoint, const TrainConfig& config) {
+  const Json saved = Json::parse(read_file(checkpoint / "config.json"));
+  for (const auto& [key, value] : config.identity()) {
+    const std::string before = saved.value(key, std::string());
+    if (before != value)
+      fail(Fault::usage, key, ": ", checkpoint, " was made with '", before,
+           "'; expected the same to resume, found '", value, "'");
+  }
+}
+
+Tensor<float> state_named(const TensorFile& file, const char* name, int64_t elements) {
+  const StoredTensor* tensor = file.find(name);
+  if (!tensor || tensor->shape != Shape{elements})
+    fail(Fault::file, file.path(), ": expected ", name, " of ", elements, " numbers, found ",
+         tensor ? to_string(tensor->shape) : "none");
+  return file.read(*tensor);
+}
+
+}  // namespace
+
+std::vector<fs::path> checkpoints_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  if (!fs::is_directory(folder)) return found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && name.starts_with(prefix) &&
+        name.find(unfinished) == std::string::npos)
+      found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t keep) {
+  std::string number = cat(run.progress().step);
+  number.insert(0, number.size() < 8 ? 8 - number.size() : 0, '0');
+  const fs::path place = folder / cat(prefix, number);
+  try {
+    fs::create_directories(folder);
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+      if (entry.path().filename().string().find(unfinished) != std::string::npos)
+        fs::remove_all(entry.path());  // of a run that was killed
+    UnfinishedFolder part{folder / cat(prefix, number, unfinished, ::getpid())};
+    fs::create_directory(part.path);
+    write_rwkv7_safetensors(part.path / payload[0], run.parameters(), StoredType::f32,
+                            run.parameters().metadata());
+    write_optimizer(part.path / payload[1], run.optimizer());
+    const Progress& p = run.progress();
+    replace_file(part.path / payload[2], Json{{"step", p.step},
+                                              {"tokens", p.tokens},
+                                              {"piece", p.cursor.piece},
+                                              {"token", p.cursor.token}}
+                                             .dump(2));
+    replace_file(part.path / payload[3], Json(run.config().identity()).dump(2));
+    Json manifest{{"version", 1}, {"files", Json::object()}};
+    for (const char* name : payload)
+      manifest["files"][name] = {{"bytes", fs::file_size(part.path / name)},
+                                 {"xxh3", fingerprint(part.path / name)}};
+    replace_file(part.path / "manifest.json", manifest.dump(2));
+    flush_folder(part.path);
+    fs::remove_all(place);  // of an earlier run to the same step
+    fs::rename(part.path, place);
+    part.path.clear();
+    flush_folder(folder);
+    const std::vector<fs::path> all = checkpoints_in(folder);
+    for (size_t i = 0; i + size_t(keep) < all.size(); ++i)
+      if (all[i] != place) fs::remove_all(all[i]);
+  } catch (const fs::filesystem_error& error) {
+    fail(Fault::file, place, ": expected to save a checkpoint, found: ", error.code().message());
+  }
+  return place;
+}
+
+fs::path resume_newest(const fs::path& folder, TrainingRun& run,
+                       std::vector<std::string>& passed_over) {
+  const std::vector<fs::path> all = checkpoints_in(folder);
+  for (auto place = all.rbegin(); place != all.rend(); ++place) {
+    if (std::string fault = fault_of(*place); !fault.empty()) {
+      passed_over.push_back(std::move(fault));
+      continue;
+    }
+    expect_same_config(*place, run.config());
+    const Rwkv7Checkpoint model(*place / payload[0]);
+    const TensorFile state = open_safetensors(*place / payload[1]);
+    const Json p = Json::parse(read_file(*place / payload[2]));
+    const int64_t elements = run.parameters().layout().elements();
+    run.restore(Parameters(model, model.sane()), state_named(state, "first", elements),
+                state_named(state, "second", elements),
+                {p.at("step"), p.at("tokens"), {p.at("piece"), p.at("token")}});
+    return *place;
+  }
+  fail(Fault::file, folder, ": expected a checkpoint to resume from, found ",
+       all.empty() ? "none" : "none that is whole",
+       passed_over.empty() ? "" : cat("; ", passed_over.front()));
+}
+
+}  // namespace deltasane::train

@@ -1,0 +1,33 @@
+// A run on disk: folder/step_00000100/ with
+//
+//   model.safetensors      the parameters, as `convert` writes them; any command reads it
+//   optimizer.safetensors  first, second: in the layout of the parameters
+//   progress.json          steps and tokens done, and where the corpus stands
+//   config.json            what the run was told ([model], [corpus], [optimizer])
+//   manifest.json          size and xxh3 of each of the others
+//
+// A checkpoint is written beside its place, flushed to the disk, and renamed: it is there as a
+// whole or not at all. What does not agree with its manifest is passed over, and said so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "train/run.h"
+
+namespace deltasane::train {
+
+// Writes the run's checkpoint and then removes all but the `keep` newest. Fails without a trace
+// where the disk is full; checkpoints that were there stay.
+fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t keep);
+
+// Brings the run to the newest checkpoint that is whole; returns it. Fails where there is none, or
+// where it was made under another configuration: the first key that differs is named. What was
+// passed over is appended to `passed_over`.
+fs::path resume_newest(const fs::path& folder, TrainingRun& run,
+                       std::vector<std::string>& passed_over);
+
+std::vector<fs::path> checkpoints_in(const fs::path& folder);  // oldest first
+
+}  // namespace deltasane::train

@@ -1,0 +1,63 @@
+// What a training run is told, read from TOML. Every key is known: another one is named, with the
+// nearest that is.
+//
+//   [model]       from = "FILE", or layers, channels, head_size (64), vocabulary (as the
+//   tokenizer),
+//                 seed (1), decay_bias_shift (0), rate_bias_shift (0);
+//                 sane_alpha (0: no SANE), sane_chunk (16)
+//   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte" or a World vocabulary;
+//                 learn = "all" or "answers"; rows = "packed", or "pieces": one in each row, filled
+//                 up with token 0
+//   [optimizer]   kind = "adamw" or "muon"; steps, sequences, context, accumulate (1);
+//                 rate, first_rate (rate / 100), last_rate (rate / 10), warmup (steps / 33);
+//                 weight_decay (0.1), beta1 (0.9), beta2 (0.99), epsilon (1e-18), momentum (0.95),
+//                 clip (1), wrap (0)
+//   [evaluation]  every (0: never) steps; source, batches (4): held-out loss;
+//                 problems (0), answers: a math-chat description for answer accuracy,
+//                 longest_answer (96) tokens
+//   [run]         folder, save_every (0: at the end only), keep (2), threads (0: all),
+//                 recompute (false): keep only each layer's input, metrics_every (1)
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "train/initialise.h"
+#include "train/optimizer.h"
+
+namespace deltasane::train {
+
+struct TrainConfig {
+  struct Model {
+    std::string from;
+    int64_t layers = 0, channels = 0, head_size = 64, vocabulary = 0;
+    Initialisation initialisation;
+    double sane_alpha = 0;
+    int64_t sane_chunk = 16;
+  } model;
+  struct Corpus {
+    std::string source, tokenizer = "byte";
+    bool answers_only = false, piece_per_row = false;
+  } corpus;
+  OptimizerSettings optimizer;
+  RateSchedule schedule;
+  int64_t sequences = 8, context = 128, accumulate = 1;
+  double clip = 1, wrap = 0;
+  struct Evaluation {
+    int64_t every = 0, batches = 4, problems = 0, longest_answer = 96;
+    std::string source, answers;
+  } evaluation;
+  struct Run {
+    std::string folder;
+    int64_t save_every = 0, keep = 2, threads = 0, metrics_every = 1;
+    bool recompute = false;
+  } run;
+
+  // What a resumed run must share with the one it goes on from: [model], [corpus], [optimizer].
+  std::map<std::string, std::string> identity() const;
+};
+
+TrainConfig read_config(std::string_view toml, const std::string& name);
+
+}  // namespace deltasane::train

@@ -1,0 +1,98 @@
+// The definition of the training step: its loss against the definition of the model, its gradient
+// against central differences in double.
+#include "train/gradient_reference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/random_rwkv7.h"
+#include "model/rwkv7_reference.h"
+#include "train/training_fixture.h"
+
+namespace deltasane::train {
+namespace {
+
+using test::tiny_batch;
+using test::tiny_shape;
+
+struct Case {
+  std::optional<SaneSettings> sane;
+  const char* name;
+};
+const Case cases[] = {{std::nullopt, "baseline"},
+                      {SaneSettings{1.5, 4}, "SANE, chunks of 4"},
+                      {SaneSettings{0.5, 3}, "SANE, chunks of 3"}};
+
+TEST(TrainingDefinition, LossIsThatOfTheModel) {
+  for (const Case& c : cases) {
+    const Rwkv7Shape shape = tiny_shape(c.sane.has_value());
+    const RandomRwkv7 source(shape, 3);
+    const Parameters model(source, c.sane);
+    const Batch batch = tiny_batch(shape);
+    const std::vector<double> parameters(model.all().begin(), model.all().end());
+    const auto found = reference::training_loss<double>(model.layout(), c.sane, parameters, batch,
+                                                        {batch.weight_total(), 0}, {});
+    double expected = 0;
+    for (int64_t s = 0; s < batch.sequences; ++s) {
+      const auto part = std::span(batch.tokens).subspan(size_t(s * batch.time), size_t(batch.time));
+      deltasane::reference::SaneStrength strength;
+      if (c.sane) strength = {c.sane->alpha, c.sane->chunk};
+      const auto result = deltasane::reference::rwkv7<double>(source, shape, strength, part);
+      for (int64_t t = 0; t < batch.time; ++t) {
+        const size_t row = size_t(s * batch.time + t), v = size_t(shape.vocabulary);
+        double sum = 0;
+        for (size_t j = 0; j < v; ++j) sum += std::exp(result.logits[size_t(t) * v + j]);
+        expected += batch.weights[row] *
+                    (std::log(sum) - result.logits[size_t(t) * v + size_t(batch.targets[row])]);
+      }
+    }
+    EXPECT_NEAR(found.cross_entropy, expected / batch.weight_total(), 1e-12) << c.name;
+  }
+}
+
+// Every tensor, and in large ones a sample of elements. The bound is that of docs/numerics.md.
+TEST(TrainingDefinition, GradientIsThatOfTheLoss) {
+  for (const Case& c : cases) {
+    const Rwkv7Shape shape = tiny_shape(c.sane.has_value());
+    const Parameters model(RandomRwkv7(shape, 4), c.sane);
+    const Batch batch = tiny_batch(shape);
+    const LossSettings settings{batch.weight_total(), 0.03};
+    std::vector<double> parameters(model.all().begin(), model.all().end());
+    std::vector<double> gradient(parameters.size(), 0.0);
+    reference::training_loss<double>(model.layout(), c.sane, parameters, batch, settings, gradient);
+    const auto loss = [&] {
+      return reference::training_loss<double>(model.layout(), c.sane, parameters, batch, settings,
+                                              {})
+          .total();
+    };
+    for (const ParameterSlot& slot : model.layout().slots()) {
+      double largest = 0;
+      for (int64_t i = 0; i < slot.elements(); i += 1 + slot.elements() / 3) {
+        double& x = parameters[size_t(slot.offset + i)];
+        const double kept = x;
+        const auto difference = [&](double h) {
+          x = kept + h;
+          const double up = loss();
+          x = kept - h;
+          const double down = loss();
+          x = kept;
+          return (up - down) / (2 * h);
+        };
+        const double h = 1e-3;
+        const double whole = difference(h), half = difference(h / 2);
+        const double terms = 10 * loss();
+        const double allowed = std::abs(whole - half) + 8 * 2.3e-16 * terms / h + 1e-11;
+        const double found = gradient[size_t(slot.offset + i)];
+        EXPECT_NEAR(found, half + (half - whole) / 3, allowed)
+            << c.name << " " << slot.name << " " << i;
+        largest = std::max(largest, std::abs(found));
+      }
+      const bool seen = slot.name != "emb.weight";  // a token that was not drawn has no gradient
+      EXPECT_TRUE(largest > 0 || !seen) << c.name << " " << slot.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace deltasane::train

@@ -1,0 +1,74 @@
+// From gradients to better parameters.
+//
+//   adamw   RWKV-7's own recipe: betas 0.9 and 0.99, eps 1e-18, decay for the matrices *.weight
+//           (embedding, head, the four projections, both of the channel mix), twice the rate for
+//           w0
+//   muon    SANE's recipe: Muon with decay for the projections and the channel mix; AdamW with the
+//           same rate and no decay for the embedding, the head and everything small
+//
+// muon_reference.h is the definition of both updates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kernel/cpu_device.h"
+#include "train/parameters.h"
+
+namespace deltasane::train {
+
+enum class OptimizerKind { adamw, muon };
+OptimizerKind optimizer_named(std::string_view name);  // anything else fails
+std::string_view name_of(OptimizerKind kind);
+
+struct OptimizerSettings {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-18;
+  double weight_decay = 0.1;
+  double momentum = 0.95;  // muon
+};
+
+// How one tensor is updated.
+struct ParameterRule {
+  bool muon = false;
+  double decay = 0, rate_factor = 1;
+};
+ParameterRule rule_of(const ParameterSlot& slot, const OptimizerSettings& settings);
+
+class Optimizer {
+ public:
+  Optimizer(const ParameterLayout& layout, const OptimizerSettings& settings);
+
+  void step(std::span<float> parameters, std::span<const float> gradient, double rate,
+            const kernel::Cpu& cpu);
+
+  // What a checkpoint keeps, in the layout of the parameters: momentum, and for AdamW the running
+  // mean of squares.
+  int64_t steps = 0;
+  Tensor<float> first, second;
+
+ private:
+  void adamw(const ParameterSlot& slot, const ParameterRule& rule, std::span<float> parameters,
+             std::span<const float> gradient, double rate, const kernel::Cpu& cpu);
+  void muon(const ParameterSlot& slot, const ParameterRule& rule, std::span<float> parameters,
+            std::span<const float> gradient, double rate, const kernel::Cpu& cpu);
+
+  ParameterLayout layout_;
+  OptimizerSettings settings_;
+};
+
+// The length of the whole gradient; above `limit` it is shortened to it (0: never). A gradient that
+// is not finite fails, and the first such tensor is named.
+// `where` begins the message.
+double clip_gradient(const ParameterLayout& layout, std::span<float> gradient, double limit,
+                     const kernel::Cpu& cpu, const std::string& where = {});
+
+// Linear from `first` to `peak` over `warmup` steps, then half a cosine to `last` at the last step.
+struct RateSchedule {
+  double peak = 6e-4, first = 6e-6, last = 6e-5;
+  int64_t warmup = 10, steps = 100;
+  double at(int64_t step) const;  // step counts from 0
+};
+
+}  // namespace deltasane::train

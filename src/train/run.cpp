@@ -1,0 +1,130 @@
+#include "train/run.h"
+
+#include <cmath>
+
+#include "train/answer_accuracy.h"
+
+namespace deltasane::train {
+namespace {
+
+std::optional<SaneSettings> wanted_sane(const TrainConfig::Model& model) {
+  if (model.sane_alpha == 0) return std::nullopt;
+  return SaneSettings{model.sane_alpha, model.sane_chunk};
+}
+
+Parameters starting_model(const TrainConfig::Model& model, const Tokenizer& tokenizer,
+                          const kernel::Cpu& cpu) {
+  const auto sane = wanted_sane(model);
+  if (model.from.empty()) {
+    const int64_t vocabulary =
+        model.vocabulary ? model.vocabulary : int64_t(tokenizer.vocabulary_size());
+    Rwkv7Shape shape = shape_for(model.layers, model.channels, model.head_size, vocabulary);
+    shape.sane = sane.has_value();
+    return initialised(shape, sane, model.initialisation, cpu);
+  }
+  const Rwkv7Checkpoint checkpoint(model.from);
+  checkpoint.validate();
+  expect_finite(checkpoint);
+  if (!sane) return Parameters(checkpoint, checkpoint.sane());
+  if (!checkpoint.sane()) return grafted(checkpoint, *sane);
+  if (*checkpoint.sane() != *sane)
+    fail(Fault::usage, "model.sane_alpha: ", model.from, " was trained with alpha ",
+         checkpoint.sane()->alpha, " and chunk ", checkpoint.sane()->chunk,
+         "; expected the same or none, found ", sane->alpha, " and ", sane->chunk);
+  return Parameters(checkpoint, sane);
+}
+
+std::unique_ptr<BatchSource> open_batches(const TrainConfig& config, const std::string& source,
+                                          const Tokenizer& tokenizer, int64_t vocabulary,
+                                          const corpus::Cursor& from = {}) {
+  return std::make_unique<BatchSource>(
+      source, tokenizer, vocabulary, config.corpus.answers_only ? Learned::answers : Learned::all,
+      config.corpus.piece_per_row ? RowCut::pieces : RowCut::packed, from);
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
+                         const kernel::Cpu& cpu)
+    : config_(config),
+      tokenizer_(tokenizer),
+      cpu_(cpu),
+      parameters_(starting_model(config.model, tokenizer, cpu)),
+      optimizer_(parameters_.layout(), config.optimizer),
+      batches_(open_batches(config, config.corpus.source, tokenizer,
+                            parameters_.layout().shape().vocabulary)),
+      training_(parameters_.layout(), parameters_.sane(), config.sequences, config.context,
+                config.run.recompute ? Activations::recompute : Activations::keep),
+      gradient_({parameters_.layout().elements()}) {}
+
+void TrainingRun::restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
+                          const Progress& progress) {
+  if (parameters.layout().shape() != parameters_.layout().shape() ||
+      parameters.sane() != parameters_.sane())
+    fail(Fault::file,
+         "checkpoint: expected the shape and SANE settings of this run's model, found "
+         "others");
+  require(first.elements() == gradient_.elements() && second.elements() == gradient_.elements(),
+          "optimiser state has the layout of the parameters");
+  parameters_ = std::move(parameters);
+  optimizer_.first = std::move(first), optimizer_.second = std::move(second);
+  optimizer_.steps = progress.step;
+  progress_ = progress;
+  batches_ = open_batches(config_, config_.corpus.source, tokenizer_,
+                          parameters_.layout().shape().vocabulary, progress.cursor);
+}
+
+StepReport TrainingRun::step() {
+  const corpus::Cursor began = batches_->cursor();
+  std::vector<Batch> parts(size_t(config_.accumulate),
+                           Batch{config_.sequences, config_.context, {}, {}, {}});
+  double weight_total = 0;
+  for (Batch& part : parts) {
+    batches_->next(part);
+    weight_total += part.weight_total();
+  }
+  if (weight_total == 0)
+    fail(Fault::usage, "corpus.learn: expected an answer among the ", config_.context,
+         " tokens of some row, found none in step ", progress_.step + 1,
+         "; use longer rows, or learn = \"all\"");
+  const std::string where = cat("step ", progress_.step + 1, " (corpus piece ", began.piece,
+                                ", token ", began.token, "): ");
+  gradient_.fill(0);
+  StepReport report{progress_.step + 1, 0, 0, config_.schedule.at(progress_.step), 0};
+  for (const Batch& part : parts) {
+    report.loss += training_.gradient(parameters_.all(), part, {weight_total, config_.wrap},
+                                      gradient_.span(), cpu_);
+    report.tokens += part.rows();
+  }
+  if (!std::isfinite(report.loss))
+    fail(Fault::overflow, where, "loss: expected a finite number, found ", report.loss,
+         "; nothing was updated");
+  report.gradient_length =
+      clip_gradient(parameters_.layout(), gradient_.span(), config_.clip, cpu_, where);
+  optimizer_.step(parameters_.all(), gradient_.span(), report.rate, cpu_);
+  progress_ = {report.step, progress_.tokens + uint64_t(report.tokens), batches_->cursor()};
+  return report;
+}
+
+EvaluationReport TrainingRun::evaluate() {
+  const TrainConfig::Evaluation& e = config_.evaluation;
+  EvaluationReport report{progress_.step, std::nullopt, std::nullopt};
+  if (!e.source.empty()) {
+    const auto held_out =
+        open_batches(config_, e.source, tokenizer_, parameters_.layout().shape().vocabulary);
+    double sum = 0, weight = 0;
+    Batch batch{config_.sequences, config_.context, {}, {}, {}};
+    for (int64_t i = 0; i < e.batches; ++i) {
+      held_out->next(batch);
+      weight += batch.weight_total();
+      sum += training_.loss(parameters_.all(), batch, {1, 0}, cpu_);
+    }
+    if (weight > 0) report.loss = sum / weight;
+  }
+  if (e.problems > 0)
+    report.accuracy = answer_accuracy(Rwkv7(parameters_.as_checkpoint(), {}), tokenizer_, e.answers,
+                                      e.problems, e.longest_answer, cpu_);
+  return report;
+}
+
+}  // namespace deltasane::train

@@ -1,0 +1,67 @@
+// A training run: everything that a step changes, and the step. What is printed, saved and when,
+// is the caller's.
+//
+// Resume law: a run that was saved, loaded and continued equals one that never stopped, bit for
+// bit (with the same instruction set).
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "train/batch_source.h"
+#include "train/config.h"
+#include "train/rwkv7_training.h"
+
+namespace deltasane::train {
+
+// What a checkpoint keeps besides parameters and optimiser.
+struct Progress {
+  int64_t step = 0;     // done
+  uint64_t tokens = 0;  // seen
+  corpus::Cursor cursor;
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+
+struct StepReport {
+  int64_t step = 0;  // counts from 1
+  double loss = 0, gradient_length = 0, rate = 0;
+  int64_t tokens = 0;
+};
+
+struct EvaluationReport {
+  int64_t step = 0;
+  std::optional<double> loss, accuracy;
+};
+
+class TrainingRun {
+ public:
+  // The model that `config` asks for, at step 0.
+  TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer, const kernel::Cpu& cpu);
+
+  // A loss or gradient that is not finite fails before anything is updated, and says where.
+  StepReport step();
+  EvaluationReport evaluate();
+  bool finished() const { return progress_.step >= config_.schedule.steps; }
+
+  const TrainConfig& config() const { return config_; }
+  const Parameters& parameters() const { return parameters_; }
+  const Optimizer& optimizer() const { return optimizer_; }
+  const Progress& progress() const { return progress_; }
+
+  // Goes on from what a checkpoint held.
+  void restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
+               const Progress& progress);
+
+ private:
+  TrainConfig config_;
+  const Tokenizer& tokenizer_;
+  kernel::Cpu cpu_;
+  Parameters parameters_;
+  Optimizer optimizer_;
+  Progress progress_;
+  std::unique_ptr<BatchSource> batches_;
+  Rwkv7Training training_;
+  Tensor<float> gradient_;
+};
+
+}  // namespace deltasane::train

@@ -1,0 +1,288 @@
+// A whole run: it resumes exactly, survives what disks do, and says what is wrong.
+#include "train/run.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "base/random.h"
+#include "support/errors.h"
+#include "support/scratch.h"
+#include "text/byte_tokenizer.h"
+#include "train/answer_accuracy.h"
+#include "train/checkpoint.h"
+
+namespace deltasane::train {
+namespace {
+
+const char* const small_config = R"(
+[model]
+layers = 2
+channels = 32
+head_size = 16
+sane_alpha = 3
+[corpus]
+source = "math-chat:seed=5,level=1-1"
+learn = "answers"
+[optimizer]
+kind = "muon"
+steps = 6
+sequences = 2
+context = 40
+accumulate = 2
+rate = 0.01
+wrap = 1e-4
+[run]
+folder = "nowhere"
+)";
+
+struct Fixture {
+  ThreadPool threads{2};
+  ByteTokenizer tokenizer;
+  deltasane::test::Scratch scratch;
+  TrainConfig config = read_config(small_config, "small.toml");
+  TrainingRun fresh() { return TrainingRun(config, tokenizer, {threads}); }
+};
+
+TEST(Run, StoppedAnywhereAndResumedEqualsNeverStopped) {
+  Fixture f;
+  TrainingRun whole = f.fresh();
+  std::vector<double> losses;
+  while (!whole.finished()) losses.push_back(whole.step().loss);
+  EXPECT_EQ(losses.size(), 6u);
+  for (size_t stop = 1; stop < 6; ++stop) {
+    const fs::path folder = f.scratch.path() / cat("stop", stop);
+    TrainingRun first = f.fresh();
+    std::vector<double> found;
+    for (size_t i = 0; i < stop; ++i) found.push_back(first.step().loss);
+    save_checkpoint(folder, first, 2);
+    TrainingRun second = f.fresh();
+    std::vector<std::string> passed_over;
+    resume_newest(folder, second, passed_over);
+    EXPECT_TRUE(passed_over.empty());
+    EXPECT_EQ(second.progress(), first.progress());
+    while (!second.finished()) found.push_back(second.step().loss);
+    EXPECT_EQ(found, losses) << stop;
+    EXPECT_TRUE(std::ranges::equal(second.parameters().all(), whole.parameters().all())) << stop;
+    EXPECT_TRUE(
+        std::ranges::equal(second.optimizer().first.span(), whole.optimizer().first.span()));
+    EXPECT_TRUE(
+        std::ranges::equal(second.optimizer().second.span(), whole.optimizer().second.span()));
+    EXPECT_EQ(second.progress(), whole.progress());
+  }
+}
+
+TEST(Run, CheckpointsAreModelsAndOnlyTheNewestStay) {
+  Fixture f;
+  TrainingRun run = f.fresh();
+  for (int i = 0; i < 3; ++i) {
+    run.step();
+    save_checkpoint(f.scratch.path(), run, 2);
+  }
+  const std::vector<fs::path> found = checkpoints_in(f.scratch.path());
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].filename(), "step_00000002");
+  EXPECT_EQ(found[1].filename(), "step_00000003");
+  const Rwkv7Checkpoint model(found[1] / "model.safetensors");
+  EXPECT_EQ(model.sane(), (SaneSettings{3, 16}));
+  EXPECT_TRUE(
+      std::ranges::equal(model.read("head.weight").span(), run.parameters().of("head.weight")));
+}
+
+TEST(Run, ADamagedCheckpointIsPassedOver) {
+  Fixture f;
+  TrainingRun run = f.fresh();
+  for (int i = 0; i < 2; ++i) {
+    run.step();
+    save_checkpoint(f.scratch.path(), run, 5);
+  }
+  const fs::path newest = checkpoints_in(f.scratch.path()).back();
+  {
+    std::fstream file(newest / "optimizer.safetensors", std::ios::in | std::ios::out);
+    file.seekp(-5, std::ios::end);
+    file.put('x');
+  }
+  TrainingRun resumed = f.fresh();
+  std::vector<std::string> passed_over;
+  EXPECT_EQ(resume_newest(f.scratch.path(), resumed, passed_over).filename(), "step_00000001");
+  ASSERT_EQ(passed_over.size(), 1u);
+  EXPECT_NE(passed_over[0].find("optimizer.safetensors: expected the checksum"), std::string::npos);
+  fs::remove(checkpoints_in(f.scratch.path()).front() / "model.safetensors");
+  EXPECT_FAULT(resume_newest(f.scratch.path(), resumed, passed_over), Fault::file,
+               "found none that is whole");
+  EXPECT_FAULT(resume_newest(f.scratch.path() / "empty", resumed, passed_over), Fault::file,
+               "expected a checkpoint to resume from, found none");
+}
+
+// A limit on file sizes stands for a full disk.
+TEST(Run, AFullDiskLeavesTheOldCheckpointAndNothingElse) {
+  Fixture f;
+  TrainingRun run = f.fresh();
+  run.step();
+  save_checkpoint(f.scratch.path(), run, 2);
+  run.step();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 20'000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_FAULT(save_checkpoint(f.scratch.path(), run, 2), Fault::file, "");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  size_t entries = 0;
+  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(f.scratch.path())) ++entries;
+  EXPECT_EQ(entries, 1u);
+  run.step();  // the run goes on
+  TrainingRun resumed = f.fresh();
+  std::vector<std::string> passed_over;
+  resume_newest(f.scratch.path(), resumed, passed_over);
+  EXPECT_EQ(resumed.progress().step, 1);
+}
+
+// The child steps and saves until it is killed, at a moment that is drawn.
+void step_and_save_forever(const fs::path& folder) {
+  ThreadPool threads(1);
+  const ByteTokenizer tokenizer;
+  TrainConfig config = read_config(small_config, "small.toml");
+  config.schedule.steps = 1'000'000;
+  TrainingRun run(config, tokenizer, {threads});
+  std::vector<std::string> passed_over;
+  if (!checkpoints_in(folder).empty()) resume_newest(folder, run, passed_over);
+  if (!passed_over.empty()) _exit(3);
+  for (;;) {
+    run.step();
+    save_checkpoint(folder, run, 2);
+  }
+}
+
+TEST(Run, KilledAtAnyMomentItsNewestCheckpointIsWhole) {
+  const deltasane::test::Scratch scratch;
+  Random random(9);
+  int64_t reached = 0;
+  for (int round = 0; round < 25; ++round) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      step_and_save_forever(scratch.path());
+      _exit(4);
+    }
+    usleep(useconds_t(20'000 + random.below(200'000)));
+    ASSERT_EQ(kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "ended by itself: " << WEXITSTATUS(status);
+    if (checkpoints_in(scratch.path()).empty()) continue;
+    ThreadPool threads(1);
+    const ByteTokenizer tokenizer;
+    TrainConfig config = read_config(small_config, "small.toml");
+    config.schedule.steps = 1'000'000;
+    TrainingRun run(config, tokenizer, {threads});
+    std::vector<std::string> passed_over;
+    resume_newest(scratch.path(), run, passed_over);
+    EXPECT_TRUE(passed_over.empty()) << passed_over.front();
+    EXPECT_GE(run.progress().step, reached);
+    reached = run.progress().step;
+  }
+  EXPECT_GT(reached, 0);
+}
+
+TEST(Run, AnotherConfigurationIsNotResumed) {
+  Fixture f;
+  TrainingRun run = f.fresh();
+  run.step();
+  save_checkpoint(f.scratch.path(), run, 2);
+  f.config.schedule.peak = 0.02;
+  TrainingRun other = f.fresh();
+  std::vector<std::string> passed_over;
+  EXPECT_FAULT(resume_newest(f.scratch.path(), other, passed_over), Fault::usage,
+               "optimizer.rate: ");
+}
+
+TEST(Run, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
+  Fixture f;
+  TrainingRun run = f.fresh();
+  Parameters broken(run.parameters(), run.parameters().sane());
+  broken.of("blocks.1.ffn.value.weight")[7] = std::numeric_limits<float>::quiet_NaN();
+  run.restore(std::move(broken), Tensor<float>({run.parameters().layout().elements()}),
+              Tensor<float>({run.parameters().layout().elements()}), {});
+  const Parameters before(run.parameters(), run.parameters().sane());
+  EXPECT_FAULT(run.step(), Fault::overflow, "step 1 (corpus piece 0, token 0): ");
+  EXPECT_EQ(
+      std::memcmp(run.parameters().all().data(), before.all().data(), before.all().size_bytes()),
+      0);
+  EXPECT_EQ(run.progress().step, 0);
+}
+
+Batch batch_of(BatchSource& source, int64_t sequences, int64_t time) {
+  Batch batch{sequences, time, {}, {}, {}};
+  source.next(batch);
+  return batch;
+}
+
+TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
+  const ByteTokenizer tokenizer;
+  const std::string description = "math-chat:seed=5,level=1-1";
+  const auto source = corpus::open_source(description);
+  BatchSource packed(description, tokenizer, 256, Learned::all, RowCut::packed);
+  const Batch stream = batch_of(packed, 2, 60);
+  std::string text;
+  for (uint64_t i = 0; text.size() < 122; ++i) text += source->piece(i).text;
+  for (size_t i = 0; i < 60; ++i) {
+    EXPECT_EQ(stream.tokens[i], int32_t(uint8_t(text[i])));
+    EXPECT_EQ(stream.targets[60 + i], int32_t(uint8_t(text[61 + i + 1])));
+    EXPECT_EQ(stream.weights[i], 1);
+  }
+
+  BatchSource pieces(description, tokenizer, 256, Learned::answers, RowCut::pieces);
+  const Batch rows = batch_of(pieces, 3, 50);
+  for (uint64_t row = 0; row < 3; ++row) {
+    const corpus::Piece piece = source->piece(row);
+    const size_t length = piece.text.size();
+    ASSERT_LT(length, 50u);
+    for (size_t t = 0; t < 50; ++t) {
+      const size_t at = size_t(row) * 50 + t;
+      EXPECT_EQ(rows.tokens[at], t < length ? int32_t(uint8_t(piece.text[t])) : 0);
+      const bool learned = t + 1 >= piece.learned[0].begin && t + 1 < piece.learned[0].end;
+      EXPECT_EQ(rows.weights[at], learned ? 1 : 0) << row << " " << t;
+    }
+  }
+  EXPECT_EQ(pieces.cursor(), (corpus::Cursor{3, 0}));
+  BatchSource shorter(description, tokenizer, 256, Learned::all, RowCut::pieces);
+  const Batch cut = batch_of(shorter, 2, 5);
+  EXPECT_EQ(cut.tokens[5], int32_t(uint8_t(source->piece(1).text[0])));
+  EXPECT_EQ(shorter.cursor(), (corpus::Cursor{2, 0}));
+  BatchSource small(description, tokenizer, 64, Learned::all, RowCut::packed);
+  EXPECT_FAULT(batch_of(small, 1, 5), Fault::file, "expected token ids below 64");
+}
+
+TEST(Config, UnknownKeysAreNamedWithTheNearest) {
+  const auto with = [](const std::string& line) { return std::string(small_config) + line; };
+  EXPECT_FAULT(read_config(with("kep = 3\n"), "a.toml"), Fault::usage,
+               "a.toml: run.kep: expected a known key, found 'kep'; the nearest is 'keep'");
+  EXPECT_FAULT(read_config(with("[optimiser]\n"), "a.toml"), Fault::usage,
+               "the nearest is [optimizer]");
+  EXPECT_FAULT(read_config(with("keep = \"3\"\n"), "a.toml"), Fault::usage,
+               "run.keep: expected a whole number, found another type");
+  EXPECT_FAULT(read_config(with("keep = 0\n"), "a.toml"), Fault::usage,
+               "run.keep: expected at least 1, found 0");
+  EXPECT_FAULT(read_config("[model\n", "a.toml"), Fault::usage, "a.toml:1: expected TOML");
+  EXPECT_FAULT(read_config("[model]\n", "a.toml"), Fault::usage,
+               "model.from: expected a model file, or layers and channels");
+}
+
+TEST(AnswerAccuracy, ReadsWhatASolutionStates) {
+  EXPECT_EQ(stated_answer(" 12\n"), "12");
+  EXPECT_EQ(stated_answer(" 7 + 5 = 12. The answer is 12."), "12");
+  EXPECT_EQ(stated_answer(" 3 + 4 = 7, so \\boxed{7} no: \\boxed{ 12 }."), "12");
+  EXPECT_EQ(stated_answer(""), "");
+}
+
+}  // namespace
+}  // namespace deltasane::train

@@ -1,0 +1,181 @@
+// The training step with the kernels against its definition, tensor by tensor.
+#include "train/rwkv7_training.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/random_rwkv7.h"
+#include "model/rwkv7.h"
+#include "support/errors.h"
+#include "tensor/closeness.h"
+#include "train/gradient_reference.h"
+#include "train/training_fixture.h"
+
+namespace deltasane::train {
+namespace {
+
+using test::random_batch;
+
+// Heads of 16, the smallest the kernels have; odd sizes elsewhere.
+Rwkv7Shape kernel_shape(bool sane, int64_t layers = 3) {
+  return {.layers = layers,
+          .channels = 48,
+          .heads = 3,
+          .head_size = 16,
+          .feed_forward = 100,
+          .vocabulary = 61,
+          .rank_w = 8,
+          .rank_a = 12,
+          .rank_v = 5,
+          .rank_g = 17,
+          .sane = sane};
+}
+
+struct TrainingCase {
+  std::optional<SaneSettings> sane;
+  int64_t layers, sequences, time;
+};
+const TrainingCase training_cases[] = {{std::nullopt, 3, 2, 21},
+                                       {SaneSettings{1.0, 16}, 3, 2, 37},
+                                       {SaneSettings{0.7, 16}, 1, 3, 16},
+                                       {SaneSettings{1.0, 16}, 2, 1, 5}};
+
+TEST(Rwkv7Training, LossAndGradientAreTheDefinition) {
+  ThreadPool threads(2);
+  for (const TrainingCase& one : training_cases) {
+    const Rwkv7Shape shape = kernel_shape(one.sane.has_value(), one.layers);
+    const Parameters model(RandomRwkv7(shape, 5), one.sane);
+    const Batch batch = random_batch(shape, one.sequences, one.time);
+    const LossSettings settings{batch.weight_total(), 1e-2};
+    std::vector<float> found(model.all().size()), plain(found);
+    std::vector<double> exact(model.all().begin(), model.all().end()), truth(found.size());
+    Rwkv7Training training(model.layout(), one.sane, one.sequences, one.time, Activations::keep);
+    const double loss = training.gradient(model.all(), batch, settings, found, {threads});
+    const auto plain_loss = reference::training_loss<float>(model.layout(), one.sane, model.all(),
+                                                            batch, settings, plain);
+    const auto true_loss =
+        reference::training_loss<double>(model.layout(), one.sane, exact, batch, settings, truth);
+    const float losses[] = {float(loss)}, plain_losses[] = {plain_loss.cross_entropy};
+    const double true_losses[] = {true_loss.cross_entropy};
+    EXPECT_TRUE(closeness(losses, plain_losses, true_losses).close) << loss;
+    for (const ParameterSlot& slot : model.layout().slots()) {
+      const auto part = [&](const auto& all) {
+        return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
+      };
+      const Closeness result = closeness(part(found), part(plain), part(truth));
+      EXPECT_TRUE(result.close) << slot.name << " is " << result.explanation();
+    }
+    EXPECT_EQ(training.loss(model.all(), batch, settings, {threads}), loss);
+  }
+}
+
+TEST(Rwkv7Training, LogitsOfTrainingAreThoseOfInference) {
+  ThreadPool threads(2);
+  for (const bool sane : {false, true}) {
+    const Rwkv7Shape shape = kernel_shape(sane);
+    std::optional<SaneSettings> settings;
+    if (sane) settings = SaneSettings{1.0, 16};
+    const Parameters model(RandomRwkv7(shape, 6), settings);
+    Batch batch = random_batch(shape, 1, 40);
+    batch.weights.assign(40, 1.0f);
+    Rwkv7Training training(model.layout(), settings, 1, 40, Activations::keep);
+    const double loss = training.loss(model.all(), batch, {40.0, 0}, {threads});
+    const Rwkv7 inference(model.as_checkpoint(), {});
+    RecurrentState state = inference.fresh_state();
+    Tensor<float> logits({40, shape.vocabulary});
+    inference.forward(batch.tokens, state, Rwkv7::Logits::all, logits.view(), {threads});
+    double sum = 0;
+    for (int64_t t = 0; t < 40; ++t) {
+      double terms = 0;
+      for (int64_t j = 0; j < shape.vocabulary; ++j) terms += std::exp(double(logits.view()(t, j)));
+      sum += std::log(terms) - double(logits.view()(t, batch.targets[size_t(t)]));
+    }
+    EXPECT_NEAR(loss, sum / 40, 1e-5);
+  }
+}
+
+std::vector<float> gradient_of(const Parameters& model, const Batch& batch, Activations kept,
+                               int threads) {
+  ThreadPool pool(threads);
+  std::vector<float> gradient(model.all().size());
+  Rwkv7Training training(model.layout(), model.sane(), batch.sequences, batch.time, kept);
+  training.gradient(model.all(), batch, {batch.weight_total(), 1e-4}, gradient, {pool});
+  return gradient;
+}
+
+TEST(Rwkv7Training, RecomputingAndThreadsDoNotShow) {
+  const SaneSettings sane{1.0, 16};
+  const Parameters model(RandomRwkv7(kernel_shape(true), 7), sane);
+  const Batch batch = random_batch(kernel_shape(true), 3, 33);
+  const std::vector<float> kept = gradient_of(model, batch, Activations::keep, 2);
+  EXPECT_EQ(kept, gradient_of(model, batch, Activations::recompute, 2));
+  EXPECT_EQ(kept, gradient_of(model, batch, Activations::keep, 1));
+  EXPECT_EQ(kept, gradient_of(model, batch, Activations::keep, 3));
+}
+
+TEST(Rwkv7Training, GradientsOfHalvesAddUpToThatOfTheWhole) {
+  ThreadPool threads(2);
+  const Rwkv7Shape shape = kernel_shape(false);
+  const Parameters model(RandomRwkv7(shape, 8), std::nullopt);
+  const Batch whole = random_batch(shape, 2, 19);
+  const LossSettings settings{whole.weight_total(), 0};
+  std::vector<float> together(model.all().size()), apart(together);
+  Rwkv7Training two(model.layout(), {}, 2, 19, Activations::keep);
+  Rwkv7Training one(model.layout(), {}, 1, 19, Activations::keep);
+  const double loss = two.gradient(model.all(), whole, settings, together, {threads});
+  double sum = 0;
+  for (const size_t half : {0, 1}) {
+    Batch part{1, 19, {}, {}, {}};
+    for (size_t i = half * 19; i < (half + 1) * 19; ++i) {
+      part.tokens.push_back(whole.tokens[i]), part.targets.push_back(whole.targets[i]);
+      part.weights.push_back(whole.weights[i]);
+    }
+    sum += one.gradient(model.all(), part, settings, apart, {threads});
+  }
+  EXPECT_NEAR(loss, sum, 1e-6);
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < apart.size(); ++i) {
+    largest = std::max(largest, double(std::abs(together[i])));
+    error = std::max(error, double(std::abs(together[i] - apart[i])));
+  }
+  EXPECT_LT(error, 1e-5 * largest);  // the order of two sums
+}
+
+TEST(Rwkv7Training, RefusesTokensPastTheVocabulary) {
+  ThreadPool threads(1);
+  const Parameters model(RandomRwkv7(kernel_shape(false), 9), std::nullopt);
+  Batch batch = random_batch(kernel_shape(false), 1, 4);
+  batch.tokens[2] = 61;
+  Rwkv7Training training(model.layout(), {}, 1, 4, Activations::keep);
+  EXPECT_FAULT(training.loss(model.all(), batch, {1, 0}, {threads}), Fault::argument,
+               "token: expected 0 to 60, found 61");
+}
+
+// A graft is a fixed threshold: bit for bit what SANE put on at run time gives.
+TEST(Graft, LogitsAreThoseOfRunTimeSane) {
+  ThreadPool threads(2);
+  const Rwkv7Shape shape = kernel_shape(false);
+  const Parameters plain(RandomRwkv7(shape, 10), std::nullopt);
+  for (const double alpha : {0.3, 1.0, 3.0}) {
+    const Parameters model = grafted(plain, {alpha, 16});
+    const Rwkv7 trained(model.as_checkpoint(), {});
+    Rwkv7Options options;
+    options.sane_alpha = alpha;
+    const Rwkv7 run_time(plain.as_checkpoint(), options);
+    EXPECT_EQ(trained.sane().kind, SaneKind::trained);
+    const Batch batch = random_batch(shape, 1, 75);
+    Tensor<float> a({75, shape.vocabulary}), b({75, shape.vocabulary});
+    RecurrentState sa = trained.fresh_state(), sb = run_time.fresh_state();
+    trained.forward(batch.tokens, sa, Rwkv7::Logits::all, a.view(), {threads});
+    run_time.forward(batch.tokens, sb, Rwkv7::Logits::all, b.view(), {threads});
+    EXPECT_TRUE(std::ranges::equal(a.span(), b.span())) << alpha;
+    EXPECT_TRUE(std::ranges::equal(sa.memory.span(), sb.memory.span())) << alpha;
+  }
+  EXPECT_FAULT(grafted(grafted(plain, {3, 16}), {3, 16}), Fault::argument,
+               "expected a model without SANE");
+  EXPECT_FAULT(grafted(plain, {0, 16}), Fault::usage, "alpha: expected a number above 0");
+}
+
+}  // namespace
+}  // namespace deltasane::train

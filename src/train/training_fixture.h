@@ -1,0 +1,40 @@
+// A model small enough for definitions, and a batch with uneven weights whose length no chunk
+// divides.
+#pragma once
+
+#include "base/random.h"
+#include "train/batch.h"
+#include "train/parameters.h"
+
+namespace deltasane::train::test {
+
+inline Rwkv7Shape tiny_shape(bool sane) {
+  return {.layers = 3,
+          .channels = 12,
+          .heads = 3,
+          .head_size = 4,
+          .feed_forward = 20,
+          .vocabulary = 11,
+          .rank_w = 3,
+          .rank_a = 2,
+          .rank_v = 4,
+          .rank_g = 5,
+          .sane = sane};
+}
+
+inline Batch random_batch(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
+                          uint64_t seed = 1) {
+  Random random(seed, 77);
+  Batch batch;
+  batch.sequences = sequences, batch.time = time;
+  for (int64_t i = 0; i < batch.rows(); ++i) {
+    batch.tokens.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
+    batch.targets.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
+    batch.weights.push_back(i % 5 == 3 ? 0.0f : float(random.below(8)) / 4 + 0.25f);
+  }
+  return batch;
+}
+
+inline Batch tiny_batch(const Rwkv7Shape& shape) { return random_batch(shape, 2, 10); }
+
+}  // namespace deltasane::train::test
