@@ -22,7 +22,9 @@ struct Stretch {
 
 struct Piece {
   std::string text;
-  std::vector<Stretch> learned;
+  std::vector<Stretch> learned;  // in order, apart
+  // A source of tokens has these instead of text; its stretches count them, not bytes.
+  std::vector<int32_t> tokens{};
 };
 
 class Source {

@@ -1,0 +1,66 @@
+// Arithmetic and word problems with worked answers, as chat, endless and graded.
+//
+// A problem is a function of the options and a number. Training and held-out problems never
+// overlap: a hash of a problem's family and numbers, and of nothing else, says which it is, so
+// the same sum asked at another level, in another language or other words, or under another seed
+// falls on the same side. What falls on the wrong side is drawn again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "corpus/source.h"
+
+namespace deltasane::corpus {
+
+enum class Split { train, held_out };
+enum class Language { english, chinese, both };
+enum class Family {
+  addition,
+  subtraction,
+  multiplication,
+  division,
+  comparison,
+  chain,     // (a + b) * c and the like
+  equation,  // linear, one unknown
+  story,     // word problems of one to three steps
+};
+constexpr int family_count = 8;
+
+enum class MathStyle {
+  graded,    // level 1 brief, the others worked
+  brief,     // "7+5=?" and "12"
+  worked,    // every step, and \boxed{12} at the end
+  sentence,  // "What is 7 + 5?" and "7 + 5 = 12. The answer is 12."
+};
+
+struct MathOptions {
+  uint64_t seed = 1;
+  Split split = Split::train;
+  int lowest_level = 1, highest_level = 4;
+  Language language = Language::english;
+  MathStyle style = MathStyle::graded;
+  uint32_t families = (1u << family_count) - 1;  // bit of each Family
+};
+
+struct Problem {
+  std::string question, solution, answer;
+  std::string_view family, language;  // as written in a description: "addition", "en"
+  int level = 0;
+};
+
+// From and to the part of a description behind "math-chat:", such as
+// "seed=1,split=held-out,level=1-4,language=both,style=graded,family=addition+story".
+MathOptions math_options(std::string_view text);
+std::string describe(const MathOptions& options);
+
+Problem math_problem(const MathOptions& options, uint64_t index);
+
+// "User: QUESTION\n\nAssistant:". What a model should write from there is " SOLUTION\n\n".
+std::string chat_prompt(std::string_view question);
+
+std::unique_ptr<Source> open_math_chat(std::string_view options);
+
+}  // namespace deltasane::corpus

@@ -1,0 +1,30 @@
+#include "corpus/source.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "corpus/description.h"
+#include "corpus/math_chat.h"
+
+namespace deltasane::corpus {
+namespace {
+
+struct Kind {
+  std::string_view name;
+  std::unique_ptr<Source> (*open)(std::string_view rest);
+};
+
+constexpr Kind kinds[] = {{"math-chat", open_math_chat}};
+
+}  // namespace
+
+std::unique_ptr<Source> open_source(std::string_view description) {
+  const auto [name, rest] = split_kind(description);
+  const auto kind = std::ranges::find(kinds, name, &Kind::name);
+  if (kind != std::end(kinds)) return kind->open(rest);
+  std::vector<std::string_view> known;
+  for (const Kind& each : kinds) known.push_back(each.name);
+  fail_unknown("corpus", name, known);
+}
+
+}  // namespace deltasane::corpus

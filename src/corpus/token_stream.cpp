@@ -1,0 +1,84 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "corpus/source.h"
+
+namespace deltasane::corpus {
+namespace {
+
+constexpr uint64_t most_empty_pieces = 1'000'000;
+
+void check_ids(const std::vector<int32_t>& ids, const Tokenizer& tokenizer, const Source& source) {
+  for (const int32_t id : ids)
+    if (id < 0 || id >= tokenizer.vocabulary_size())
+      fail(Fault::file, source.description(), ": expected ids below ", tokenizer.vocabulary_size(),
+           " (tokenizer ", tokenizer.name(), "), found ", id);
+}
+
+// 1 for each token whose first byte, or which itself where pieces are tokens, should be learned.
+void mark_learned(const Piece& piece, const std::vector<int32_t>& ids, const Tokenizer& tokenizer,
+                  std::vector<uint8_t>& learned) {
+  learned.assign(ids.size(), 0);
+  const bool one_byte_each = piece.text.empty() || ids.size() == piece.text.size();
+  if (one_byte_each) {
+    for (const Stretch& stretch : piece.learned)
+      std::fill(learned.begin() + ptrdiff_t(stretch.begin),
+                learned.begin() + ptrdiff_t(stretch.end), uint8_t{1});
+    return;
+  }
+  size_t byte = 0;
+  auto stretch = piece.learned.begin();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    while (stretch != piece.learned.end() && stretch->end <= byte) ++stretch;
+    learned[i] = stretch != piece.learned.end() && stretch->begin <= byte;
+    byte += tokenizer.bytes_of(ids[i]).size();
+  }
+}
+
+}  // namespace
+
+TokenStream::TokenStream(const Source& source, const Tokenizer& tokenizer, Cursor from)
+    : source_(source), tokenizer_(tokenizer), cursor_(from) {
+  if (cursor_.token == 0) return;
+  refill();
+  if (cursor_.token > tokens_.size())
+    fail(Fault::argument, source.description(), ": piece ", cursor_.piece, " has ", tokens_.size(),
+         " tokens; expected a cursor inside it, found one behind ", cursor_.token);
+}
+
+void TokenStream::refill() {
+  Piece piece = source_.piece(cursor_.piece);
+  tokens_.clear();
+  if (!piece.tokens.empty()) {
+    tokens_ = std::move(piece.tokens);
+    check_ids(tokens_, tokenizer_, source_);
+  } else {
+    tokenizer_.append_encoded(piece.text, tokens_);
+  }
+  mark_learned(piece, tokens_, tokenizer_, learned_);
+}
+
+void TokenStream::read(std::span<int32_t> tokens, std::span<uint8_t> learned) {
+  require(learned.empty() || learned.size() == tokens.size(), "one flag per token, or none");
+  size_t done = 0;
+  for (uint64_t empty = 0; done < tokens.size();) {
+    if (tokens_.empty()) refill();
+    const size_t from = size_t(cursor_.token);
+    const size_t count = std::min(tokens.size() - done, tokens_.size() - from);
+    std::copy_n(tokens_.begin() + ptrdiff_t(from), count, tokens.begin() + ptrdiff_t(done));
+    if (!learned.empty())
+      std::copy_n(learned_.begin() + ptrdiff_t(from), count, learned.begin() + ptrdiff_t(done));
+    done += count;
+    cursor_.token += count;
+    empty = count == 0 ? empty + 1 : 0;
+    if (empty > most_empty_pieces)
+      fail(Fault::file, source_.description(), ": expected text, found ", empty,
+           " empty pieces in a row");
+    if (cursor_.token == tokens_.size()) {
+      cursor_ = {cursor_.piece + 1, 0};
+      tokens_.clear();
+    }
+  }
+}
+
+}  // namespace deltasane::corpus
