@@ -22,10 +22,14 @@ extern const Command bench;
 extern const Command chat;
 extern const Command convert;
 extern const Command demo;
+extern const Command diagnose;
 extern const Command generate;
 extern const Command info;
 extern const Command machine;
+extern const Command records;
+extern const Command report;
 extern const Command score;
+extern const Command stream;
 extern const Command tokenize;
 
 }  // namespace deltasane::cli
