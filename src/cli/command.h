@@ -21,6 +21,7 @@ extern const Command answer_checks;
 extern const Command bench;
 extern const Command chat;
 extern const Command convert;
+extern const Command corpus_text;
 extern const Command demo;
 extern const Command diagnose;
 extern const Command generate;

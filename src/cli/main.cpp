@@ -9,9 +9,9 @@
 namespace deltasane::cli {
 namespace {
 
-const Command* const commands[] = {&generate,      &chat,     &score,  &info,    &tokenize,
-                                   &stream,        &diagnose, &report, &records, &convert,
-                                   &answer_checks, &demo,     &bench,  &machine};
+const Command* const commands[] = {&generate,    &chat,          &score,  &info,    &tokenize,
+                                   &stream,      &diagnose,      &report, &records, &convert,
+                                   &corpus_text, &answer_checks, &demo,   &bench,   &machine};
 
 constexpr int failed = 1, misused = 2;
 

@@ -203,6 +203,7 @@ std::vector<ReportFigure> draw_figures(const std::vector<ReportRun>& runs, const
     plot::Chart accuracy{
         .title = "Accuracy from the state", .x_label = "tokens read", .y_label = "accuracy"};
     accuracy.points = true;
+    accuracy.y_high = 1;
     for (const ReportRun& run : runs)
       for (int64_t stream = 0; stream < streams_in(run); ++stream)
         accuracy.curves.push_back(curve_of(run.probes, "accuracy", stream, label_of(run, stream)));

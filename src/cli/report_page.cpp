@@ -19,7 +19,7 @@ constexpr const char* style =
     "color:#222}table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .8em;"
     "text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}"
     "figure{margin:2em 0}figcaption{color:#555}svg{max-width:100%;height:auto}"
-    ".left{text-align:left}";
+    ".left{text-align:left}image{image-rendering:pixelated}";
 
 // The drawing alone: a page has one XML declaration at most, and ids must not meet.
 std::string inline_svg(const fs::path& path, size_t number) {

@@ -38,12 +38,15 @@ class StreamDisplay {
     shown_at_ = seconds;
     const double rate = double(now.position - now.began_at) / (seconds - begun_);
     const double left = double(now.tokens - now.position) / rate;
+    const double share = double(now.position) / double(now.tokens);
+    const auto filled = size_t(20 * share);
+    const std::string bar = "[" + std::string(filled, '#') + std::string(20 - filled, '.') + "] ";
     fmt::print(stderr,
                "{}{:>5.1f} %  {:>12} tokens  loss {:.4f}  all {:.4f}  norm {:.3g}  max {:.3g}  "
                "{:.0f} tokens/s  {} left{}",
-               terminal_ ? "\r\x1b[K" : "", 100.0 * double(now.position) / double(now.tokens),
-               now.position, now.loss, now.cumulative_loss, now.norm, now.largest, rate,
-               duration_text(left), terminal_ && !is_last ? "" : "\n");
+               terminal_ ? "\r\x1b[K" + bar : std::string(), 100 * share, now.position, now.loss,
+               now.cumulative_loss, now.norm, now.largest, rate, duration_text(left),
+               terminal_ && !is_last ? "" : "\n");
     open_line_ = terminal_ && !is_last;
   }
   void end() {

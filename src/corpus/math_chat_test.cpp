@@ -325,7 +325,7 @@ TEST(MathChat, IsTheSameEverywhere) {
             open_source("math-chat:family=chain+story,level=3-3")->piece(7).text);
 }
 
-// A wording that is known to be learned by small models in minutes.
+// One fixed wording, so that a small model can learn the task instead of the language.
 TEST(MathChat, WritesTheSentenceRecipe) {
   const auto source = open_source("math-chat:level=3,style=sentence,family=addition");
   for (uint64_t i = 0; i < 50; ++i) {

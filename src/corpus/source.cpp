@@ -4,7 +4,11 @@
 #include <iterator>
 
 #include "corpus/description.h"
+#include "corpus/jsonl.h"
 #include "corpus/math_chat.h"
+#include "corpus/mixture.h"
+#include "corpus/text_files.h"
+#include "corpus/token_array.h"
 
 namespace deltasane::corpus {
 namespace {
@@ -14,7 +18,9 @@ struct Kind {
   std::unique_ptr<Source> (*open)(std::string_view rest);
 };
 
-constexpr Kind kinds[] = {{"math-chat", open_math_chat}};
+constexpr Kind kinds[] = {{"math-chat", open_math_chat}, {"prose", open_prose},
+                          {"text", open_text},           {"jsonl", open_jsonl},
+                          {"npy", open_token_array},     {"mixed", open_mixture}};
 
 }  // namespace
 

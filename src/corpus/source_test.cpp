@@ -29,6 +29,8 @@ TEST(Source, GivesTheSameBytesOnEveryMachine) {
             0x39B256D3CCCC371Eu);
   EXPECT_EQ(checksum(*open_source("math-chat:seed=3,style=sentence,level=3,language=zh")),
             0xAE485BFC5CB45148u);
+  EXPECT_EQ(checksum(*open_source("mixed:1*(math-chat:level=1)+2*(math-chat:language=zh)")),
+            0xD48159B5D4A2554Au);
 }
 
 TEST(Source, NamesUnknownKinds) {

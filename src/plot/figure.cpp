@@ -45,13 +45,18 @@ AxisUnit unit_of(const Chart& chart) {
   return {};
 }
 
-// A logarithmic axis with less than a decade on it has hardly a number.
-bool is_wide(const Chart& chart) {
-  double least = std::numeric_limits<double>::infinity(), most = 0;
+struct Span {
+  double least = std::numeric_limits<double>::infinity();
+  double most = -std::numeric_limits<double>::infinity();
+};
+
+Span span_of(const Chart& chart) {
+  Span span;
   for (const Curve& curve : chart.curves)
     for (const double y : curve.y)
-      if (std::isfinite(y) && y > 0) least = std::min(least, y), most = std::max(most, y);
-  return most > 10 * least;
+      if (std::isfinite(y) && !(chart.log_y && y <= 0))
+        span = {std::min(span.least, y), std::max(span.most, y)};
+  return span;
 }
 
 std::string axes_of(const Chart& chart, const AxisUnit& unit) {
@@ -61,6 +66,8 @@ std::string axes_of(const Chart& chart, const AxisUnit& unit) {
           "\nset grid lc rgb '#cccccc' lw 1 dt 1\nset border 3 lc rgb '#444444'\n"
           "set tics nomirror textcolor rgb '#222222'\n"
           "set key below center horizontal Left reverse samplen 3 maxrows 4 height 1\n");
+  if (chart.y_low < chart.y_high)
+    text += cat("set yrange [", chart.y_low, ":", chart.y_high, "]\n");
   if (chart.log_x) text += "set logscale x\n";
   if (chart.log_y) text += "set logscale y\nset format y '%.0te%T'\n";
   return text;
@@ -82,7 +89,14 @@ std::string numbers_of(const Chart& chart, const Curve& curve, const AxisUnit& u
 
 void draw(const Chart& wanted, const fs::path& folder, const std::string& name) {
   Chart chart = wanted;
-  chart.log_y = chart.log_y && is_wide(chart);
+  const Span span = span_of(chart);
+  // A logarithmic axis with less than a decade on it has hardly a number; on any other, a constant
+  // would be shown as the noise of its last digits.
+  chart.log_y = chart.log_y && span.most > 10 * span.least;
+  if (chart.y_low == chart.y_high && span.most - span.least < 1e-6 * std::abs(span.most)) {
+    chart.y_low = span.least - 0.1 * std::abs(span.least);
+    chart.y_high = span.most + 0.1 * std::abs(span.most);
+  }
   const AxisUnit unit = unit_of(chart);
   std::string body, plot;
   for (size_t i = 0; i < chart.curves.size(); ++i) {

@@ -24,6 +24,7 @@ struct Chart {
   std::vector<Curve> curves = {};
   std::vector<double> marks = {};  // positions on x that deserve a vertical line
   std::string mark_label = {};
+  double y_low = 0, y_high = 0;  // of the axis; equal: from the numbers
 };
 
 // values: (row, column), the first row at the top.

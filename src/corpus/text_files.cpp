@@ -1,0 +1,117 @@
+#include "corpus/text_files.h"
+
+#include <algorithm>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "corpus/description.h"
+#include "corpus/shuffle.h"
+
+namespace deltasane::corpus {
+namespace {
+
+constexpr uint64_t least_piece = 16, most_piece = uint64_t{1} << 30;
+
+struct TextFile {
+  MappedFile map;
+  uint64_t first_piece;
+
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()};
+  }
+};
+
+// Links that lead nowhere or in circles are no files; a folder that cannot be read is an error.
+std::vector<fs::path> files_below(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error))
+    fail(Fault::file, path, ": expected a text file or a folder of them, found nothing");
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<fs::path> files;
+  fs::recursive_directory_iterator entry(path, error);
+  for (; !error && entry != fs::end(entry); entry.increment(error)) {
+    std::error_code broken;
+    if (entry->path().filename().string().starts_with('.')) {
+      if (entry->is_directory(broken)) entry.disable_recursion_pending();
+    } else if (entry->is_regular_file(broken)) {
+      files.push_back(entry->path());
+    }
+  }
+  if (error) fail(Fault::file, path, ": cannot read the folder: ", error.message());
+  std::ranges::sort(files, {}, [](const fs::path& file) { return file.generic_string(); });
+  return files;
+}
+
+class TextFiles final : public Source {
+ public:
+  enum class Order { as_written, shuffled };
+
+  TextFiles(std::string_view kind, std::string_view rest, Order order) : order_(order) {
+    Options options(kind, rest, Options::Subject::required);
+    share_ =
+        options.number("piece", order == Order::shuffled ? 2048 : 4096, least_piece, most_piece);
+    if (order == Order::shuffled) seed_ = options.number("seed", 1, 0, ~uint64_t{0});
+    options.done();
+    for (const fs::path& path : files_below(options.subject())) {
+      TextFile file{MappedFile(path), pieces_};
+      pieces_ += (file.text().size() + share_ - 1) / share_;
+      if (!file.text().empty()) files_.push_back(std::move(file));
+    }
+    if (pieces_ == 0)
+      fail(Fault::file, options.subject(), ": expected text, found an empty corpus");
+    description_ = cat(kind, ":", quoted_if_needed(options.subject()), ",piece=", share_);
+    if (order == Order::shuffled) description_ += cat(",seed=", seed_);
+  }
+
+  Piece piece(uint64_t index) const override {
+    const uint64_t number =
+        order_ == Order::shuffled ? shuffled_forever(index, pieces_, seed_) : index % pieces_;
+    const auto behind = std::ranges::upper_bound(files_, number, {}, &TextFile::first_piece);
+    const TextFile& file = *(behind - 1);
+    const size_t begin = cut_before_share(file.text(), share_, number - file.first_piece);
+    const size_t end = cut_before_share(file.text(), share_, number - file.first_piece + 1);
+    Piece piece{std::string(file.text().substr(begin, end - begin)), {}};
+    // What follows in another order is another text: keep them apart.
+    if (order_ == Order::shuffled && end == file.text().size())
+      while (!piece.text.ends_with("\n\n")) piece.text += '\n';
+    piece.learned = {{0, piece.text.size()}};
+    return piece;
+  }
+
+  std::string description() const override { return description_; }
+
+ private:
+  Order order_;
+  uint64_t share_ = 0, seed_ = 0, pieces_ = 0;
+  std::vector<TextFile> files_;
+  std::string description_;
+};
+
+}  // namespace
+
+size_t cut_before_share(std::string_view text, size_t share, uint64_t number) {
+  if (number == 0) return 0;
+  const size_t from = size_t(number) * share;
+  if (from >= text.size()) return text.size();
+  // A cut lies in front of the window's last byte, so that no piece is empty.
+  const std::string_view window = text.substr(0, std::min(text.size(), from + share));
+  for (const std::string_view end : {"\n\n", "\n", " "}) {
+    const size_t found = window.find(end, from - 1);
+    if (found != window.npos && found + end.size() < window.size()) return found + end.size();
+  }
+  size_t at = from;  // not inside of a UTF-8 character
+  while (at + 1 < window.size() && (uint8_t(text[at]) & 0xC0) == 0x80) ++at;
+  return at;
+}
+
+std::unique_ptr<Source> open_text(std::string_view rest) {
+  return std::make_unique<TextFiles>("text", rest, TextFiles::Order::as_written);
+}
+
+std::unique_ptr<Source> open_prose(std::string_view rest) {
+  return std::make_unique<TextFiles>("prose", rest, TextFiles::Order::shuffled);
+}
+
+}  // namespace deltasane::corpus
