@@ -26,12 +26,16 @@ extern const Command convert;
 extern const Command corpus_text;
 extern const Command demo;
 extern const Command eval_suite;
+extern const Command diagnose;
 extern const Command generate;
 extern const Command graft;
 extern const Command info;
 extern const Command machine;
+extern const Command records;
+extern const Command report;
 extern const Command score;
 extern const Command sweep;
+extern const Command stream;
 extern const Command tokenize;
 extern const Command train;
 

@@ -13,6 +13,7 @@
 #include "kernel/matmul/matmul.h"
 #include "model/recurrent_state.h"
 #include "model/sane.h"
+#include "model/tau_record.h"
 
 namespace deltasane {
 
@@ -43,9 +44,10 @@ class Rwkv7 {
   enum class Logits { none, last, all };
 
   // Reads tokens and carries the state on. logits: (tokens, vocabulary), (1, vocabulary) or absent.
-  // Every id must be in the vocabulary. Long inputs are taken in blocks.
+  // Every id must be in the vocabulary. Long inputs are taken in blocks. What SANE uses as tau is
+  // added to `taus` where that is given.
   void forward(std::span<const int32_t> tokens, RecurrentState& state, Logits wanted,
-               View<float> logits, const kernel::Cpu& cpu) const;
+               View<float> logits, const kernel::Cpu& cpu, TauRecord* taus = nullptr) const;
 
   // One token for each of several sequences; logits: (sequences, vocabulary).
   void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,

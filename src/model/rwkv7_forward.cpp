@@ -22,6 +22,7 @@ constexpr int64_t block_tokens = 512;  // of a long input, taken at a time
 struct Rwkv7::Rows {
   std::span<RecurrentState* const> states;
   int64_t time;
+  TauRecord* taus = nullptr;
 
   int64_t count() const { return int64_t(states.size()) * time; }
   View<float> of(size_t sequence, const View<float>& all) const {
@@ -100,6 +101,7 @@ void Rwkv7::recur(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) c
     };
     const Tensor<float> tau =
         sane_.kind == SaneKind::none ? Tensor<float>() : taus(layer, rows, i, s, cpu);
+    if (rows.taus) rows.taus->add(index, tau.span());
     kernel::DeltaRule<float> op;
     op.r = tokens(s.r), op.w = tokens(s.w), op.k = tokens(s.k), op.v = tokens(s.v);
     op.a = tokens(s.a), op.b = tokens(s.b);
@@ -206,7 +208,7 @@ void Rwkv7::expect_own(std::span<const int32_t> tokens,
 }
 
 void Rwkv7::forward(std::span<const int32_t> tokens, RecurrentState& state, Logits wanted,
-                    View<float> logits, const Cpu& cpu) const {
+                    View<float> logits, const Cpu& cpu, TauRecord* taus) const {
   RecurrentState* const states[] = {&state};
   expect_own(tokens, states);
   const int64_t count = int64_t(tokens.size());
@@ -217,7 +219,7 @@ void Rwkv7::forward(std::span<const int32_t> tokens, RecurrentState& state, Logi
     const int64_t some = std::min(count - from, block_tokens - state.position % 16);
     const bool is_last = from + some == count;
     const Logits here = wanted == Logits::last && !is_last ? Logits::none : wanted;
-    run({states, some}, tokens.subspan(size_t(from), size_t(some)), here,
+    run({states, some, taus}, tokens.subspan(size_t(from), size_t(some)), here,
         here == Logits::all ? logits.part(0, from, some) : logits, cpu);
     from += some;
   }

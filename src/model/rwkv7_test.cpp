@@ -213,5 +213,38 @@ TEST(LogProbability, IsLogSoftmax) {
   EXPECT_NEAR(log_probability(logits, 2) - log_probability(logits, 0), 2, 1e-12);
 }
 
+TEST(Rwkv7, TellsWhichTausItUsed) {
+  Rwkv7Shape shape = small;
+  shape.sane = true;
+  const OnDisk disk(shape);
+  const Rwkv7 model = disk.open();
+  const std::vector<int32_t> tokens = some_tokens(100, shape.vocabulary);
+  ThreadPool threads(2);
+  RecurrentState state = model.fresh_state(), unseen = model.fresh_state();
+  TauRecord taus(shape.layers, shape.heads);
+  for (const int64_t part : {0, 50}) {
+    const auto some = std::span(tokens).subspan(size_t(part), part ? 46 : 50);
+    model.forward(some, state, Rwkv7::Logits::none, {}, {threads}, &taus);
+    model.forward(some, unseen, Rwkv7::Logits::none, {}, {threads});
+  }
+  ASSERT_EQ(state.position, 96);  // the end of a chunk: entries are within the last tau
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    for (int64_t head = 0; head < shape.heads; ++head) {
+      const TauRecord::Head& seen = taus.at(layer, head);
+      EXPECT_EQ(seen.count, 6);
+      EXPECT_GE(seen.low, 1);
+      EXPECT_LT(seen.low, seen.high);
+      EXPECT_LE(seen.low, seen.last);
+      EXPECT_LE(seen.last, seen.high);
+      EXPECT_GT(seen.sum, 6 * double(seen.low));
+      const float* entries = state.memory.view().at(layer, head);
+      for (int64_t i = 0; i < shape.head_size * shape.head_size; ++i)
+        EXPECT_LE(std::abs(entries[i]), seen.last);
+    }
+  EXPECT_EQ(std::memcmp(state.memory.data(), unseen.memory.data(),
+                        size_t(state.memory.elements()) * sizeof(float)),
+            0);
+}
+
 }  // namespace
 }  // namespace deltasane

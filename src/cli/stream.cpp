@@ -1,0 +1,174 @@
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/timing.h"
+#include "cli/command.h"
+#include "cli/open_model.h"
+#include "corpus/math_chat.h"
+#include "eval/stream/problem_probe.h"
+#include "eval/stream/stream_run.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct StreamOptions {
+  ModelFlags model;
+  StreamSettings settings;
+  std::string corpus, out, probe_corpus;
+  std::vector<int64_t> snapshots;
+  bool resume = false, json = false;
+};
+
+std::string duration_text(double seconds) {
+  const auto whole = int64_t(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{}h {:02}m", whole / 3600, whole % 3600 / 60);
+  if (whole >= 60) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
+  return fmt::format("{}s", whole);
+}
+
+// One line that is written over on a terminal; elsewhere a line now and then.
+class StreamDisplay {
+ public:
+  void show(const StreamProgress& now) {
+    const double seconds = seconds_now();
+    const bool is_last = now.position == now.tokens;
+    if (!is_last && seconds - shown_at_ < (terminal_ ? 0.2 : 10)) return;
+    shown_at_ = seconds;
+    const double rate = double(now.position - now.began_at) / (seconds - begun_);
+    const double left = double(now.tokens - now.position) / rate;
+    const double share = double(now.position) / double(now.tokens);
+    const auto filled = size_t(20 * share);
+    const std::string bar = "[" + std::string(filled, '#') + std::string(20 - filled, '.') + "] ";
+    fmt::print(stderr,
+               "{}{:>5.1f} %  {:>12} tokens  loss {:.4f}  all {:.4f}  norm {:.3g}  max {:.3g}  "
+               "{:.0f} tokens/s  {} left{}",
+               terminal_ ? "\r\x1b[K" + bar : std::string(), 100 * share, now.position, now.loss,
+               now.cumulative_loss, now.norm, now.largest, rate, duration_text(left),
+               terminal_ && !is_last ? "" : "\n");
+    open_line_ = terminal_ && !is_last;
+  }
+  void end() {
+    if (open_line_) fmt::print(stderr, "\n");
+  }
+
+ private:
+  bool terminal_ = ::isatty(STDERR_FILENO) != 0, open_line_ = false;
+  double begun_ = seconds_now(), shown_at_ = 0;
+};
+
+corpus::MathOptions held_out(const std::string& description) {
+  const std::string_view kind = "math-chat:";
+  if (!description.empty() && !description.starts_with(kind))
+    fail(Fault::usage, "--probe-corpus: expected math-chat:..., found '", description, "'");
+  corpus::MathOptions problems =
+      corpus::math_options(description.empty() ? "" : description.substr(kind.size()));
+  problems.split = corpus::Split::held_out;
+  return problems;
+}
+
+nlohmann::ordered_json json_of(const StreamOutcome& outcome, const StreamOptions& options,
+                               int64_t tokens_now) {
+  nlohmann::ordered_json json{{"out", options.out},
+                              {"tokens", outcome.tokens_read},
+                              {"cumulative_loss", outcome.cumulative_loss},
+                              {"seconds", outcome.seconds},
+                              {"tokens_per_s", double(tokens_now) / outcome.seconds},
+                              {"recording_share", outcome.recording_seconds / outcome.seconds},
+                              {"overflows", nlohmann::ordered_json::array()}};
+  if (outcome.resumed_at) json["resumed_at"] = *outcome.resumed_at;
+  for (const StreamOverflow& overflow : outcome.overflows)
+    json["overflows"].push_back({{"stream", overflow.stream},
+                                 {"position", overflow.position},
+                                 {"layer", overflow.layer},
+                                 {"head", overflow.head},
+                                 {"largest", overflow.largest}});
+  return json;
+}
+
+int stream_tokens(StreamOptions& options) {
+  if (!options.snapshots.empty()) options.settings.snapshots = options.snapshots;
+  if (options.settings.probe_every > 0 && options.settings.probe_problems == 0)
+    options.settings.probe_problems = 32;
+  const corpus::MathOptions problems = held_out(options.probe_corpus);
+  if (options.settings.probe_every > 0)
+    options.settings.probe_source = "math-chat:" + corpus::describe(problems);
+  OpenModel open(options.model);
+  const auto tokenizer =
+      open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
+  const auto source = corpus::open_source(options.corpus);
+  const StreamParts parts{open.model, open.name,
+                          *source,    *tokenizer,
+                          open.cpu(), ProblemProbe{open.model, *tokenizer, open.cpu(), problems}};
+  StreamDisplay display;
+  int64_t first = -1, last = 0;
+  const StreamOutcome outcome = run_stream(parts, options.settings, options.out,
+                                           options.resume ? OnExisting::resume : OnExisting::refuse,
+                                           [&](const StreamProgress& now) {
+                                             if (first < 0) first = now.began_at;
+                                             last = now.position;
+                                             display.show(now);
+                                           });
+  display.end();
+  const int64_t tokens_now = (last - std::max<int64_t>(first, 0)) * options.settings.streams;
+  if (options.json) {
+    fmt::print("{}\n", json_of(outcome, options, tokens_now).dump(2));
+    return 0;
+  }
+  if (outcome.resumed_at) fmt::print("resumed at           {}\n", *outcome.resumed_at);
+  fmt::print("tokens read          {}\n", outcome.tokens_read);
+  for (size_t i = 0; i < outcome.cumulative_loss.size(); ++i)
+    fmt::print("stream {:<13} loss {:.6f}, perplexity {:.4f}\n", i, outcome.cumulative_loss[i],
+               std::exp(outcome.cumulative_loss[i]));
+  if (tokens_now > 0)
+    fmt::print("speed                {:.0f} tokens/s; recording took {:.2f} % of the time\n",
+               double(tokens_now) / outcome.seconds,
+               100 * outcome.recording_seconds / outcome.seconds);
+  for (const StreamOverflow& overflow : outcome.overflows)
+    fmt::print("overflow             {}\n", to_string(overflow));
+  fmt::print("records              {}: see `deltasane diagnose {}` and `deltasane report {}`\n",
+             options.out, options.out, options.out);
+  return 0;
+}
+
+}  // namespace
+
+const Command stream{
+    "stream", "read an endless text with one state, and record what happens", [](CLI::App& app) {
+      auto options = std::make_shared<StreamOptions>();
+      StreamSettings& settings = options->settings;
+      options->model.describe(app);
+      app.add_option("--corpus", options->corpus, "what to read, such as math-chat:seed=1")
+          ->required();
+      app.add_option("--tokens", settings.tokens, "how many tokens of each stream to read")
+          ->required();
+      app.add_option("--out", options->out, "a folder for the records")->required();
+      app.add_option("--segment", settings.segment, "tokens between two records")
+          ->capture_default_str();
+      app.add_option("--streams", settings.streams, "independent streams")->capture_default_str();
+      app.add_option("--snapshots", options->snapshots,
+                     "positions at which to keep the whole state; if not given: 4096, 65536, "
+                     "524288, 1048576 and each doubling")
+          ->delimiter(',');
+      app.add_option("--probe-every", settings.probe_every,
+                     "ask problems from a copy of the state every so many tokens");
+      app.add_option("--probe-problems", settings.probe_problems, "how many (32)");
+      app.add_option("--probe-corpus", options->probe_corpus,
+                     "which, such as math-chat:level=1,style=sentence; never ones for training");
+      app.add_option("--checkpoint-every", settings.checkpoint_every,
+                     "tokens between two checkpoints")
+          ->capture_default_str();
+      app.add_flag("--resume", options->resume, "go on from the last checkpoint in the folder");
+      app.add_flag("--json", options->json, "print JSON");
+      app.footer(
+          "Examples:\n"
+          "  deltasane stream model.pth --corpus math-chat:seed=1 --tokens 10000000 --out base\n"
+          "  deltasane stream model.pth --corpus math-chat:seed=1 --tokens 10000000 --out base "
+          "--resume\n"
+          "  deltasane stream model.pth --sane-alpha 3 --corpus math-chat:seed=1 --tokens "
+          "10000000 --out sane");
+      return [options] { return stream_tokens(*options); };
+    }};
+
+}  // namespace deltasane::cli

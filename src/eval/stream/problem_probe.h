@@ -1,0 +1,29 @@
+// Asks held-out problems from a state and counts right answers.
+//
+// Problem i of a probe is problem i of the held-out source, the same ones every time, so that
+// numbers along a stream can be compared. The answer is written greedily, up to an empty line. It
+// is right when the number in \boxed{...}, or else the last number in it, is the known one.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "corpus/math_chat.h"
+#include "eval/stream/stream_run.h"
+
+namespace deltasane {
+
+struct ProblemProbe {
+  const Rwkv7& model;
+  const Tokenizer& tokenizer;
+  kernel::Cpu cpu;
+  corpus::MathOptions problems;  // split is held_out
+  int64_t answer_tokens = 200;   // at most
+
+  ProbeOutcome operator()(const RecurrentState& state, int64_t count) const;
+};
+
+// As above; digit groups "1,234" count as one number.
+bool answer_is_right(std::string_view written, std::string_view known);
+
+}  // namespace deltasane

@@ -1,0 +1,85 @@
+// The folder of a streaming run: record files, snapshots and the last checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "eval/stream/stream_run.h"
+#include "infer/state_file.h"
+#include "probe/record_file.h"
+
+namespace deltasane {
+
+inline constexpr const char* segments_file = "segments.rec";
+inline constexpr const char* heads_file = "heads.rec";
+inline constexpr const char* probes_file = "probes.rec";
+inline constexpr const char* speed_file = "speed.csv";
+inline constexpr const char* snapshots_folder = "snapshots";
+
+// Where one stream stands beside its state.
+struct StreamPlace {
+  corpus::Cursor cursor;
+  int32_t pending = 0;  // read from the source, not yet by the model
+  int64_t tokens = 0;   // predicted so far
+  double loss = 0;      // their sum
+  std::optional<StreamOverflow> overflow;
+};
+
+struct Checkpoint {
+  int64_t position = 0;
+  std::vector<StreamPlace> places;
+  std::vector<RecurrentState> states;
+};
+
+// Holds a folder for this process, as long as that lives.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder);  // makes the folder; fails where another holds it
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+class StreamFolder {
+ public:
+  // Takes the folder for this process. Fails where it holds another run's files, or any run's and
+  // `existing` is refuse.
+  StreamFolder(const fs::path& folder, const probe::Settings& settings, const Rwkv7& model,
+               const std::string& model_name, OnExisting existing);
+
+  std::optional<Checkpoint> begin();  // opens the records: new, or cut back to the checkpoint
+  void save(const Checkpoint& checkpoint);
+  void save_snapshot(int64_t stream, const RecurrentState& state, int32_t pending) const;
+
+  probe::RecordWriter& segments() { return *segments_; }
+  probe::RecordWriter& heads() { return *heads_; }
+  probe::RecordWriter& probes() { return *probes_; }
+
+ private:
+  std::optional<Checkpoint> read_checkpoint();
+  void remove_leftovers() const;
+  StateStamp stamp(int32_t pending) const;
+  fs::path state_path(int64_t position, int64_t stream) const;
+
+  fs::path folder_;
+  probe::Settings settings_;
+  const Rwkv7& model_;
+  std::string model_name_;
+  uint64_t identity_;
+  FolderLock lock_;
+  std::unique_ptr<probe::RecordWriter> segments_, heads_, probes_;
+  std::vector<uint64_t> bytes_;  // of the three files, at the checkpoint
+};
+
+// The position in the name of a snapshot, or none for other files.
+struct SnapshotName {
+  int64_t stream, position;
+};
+std::optional<SnapshotName> snapshot_named(const fs::path& path);
+
+}  // namespace deltasane

@@ -1,0 +1,127 @@
+#include "eval/stream/stream_reader.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "infer/finite.h"
+#include "model/log_probability.h"
+
+namespace deltasane {
+namespace {
+
+constexpr int64_t block = 256;  // tokens whose logits are kept at a time
+constexpr int64_t tile = 16;    // cuts elsewhere would show in the last bits
+
+// Streams begin this far apart in the source, so that they do not meet.
+constexpr uint64_t pieces_apart = 1'000'000'000'000;
+
+StreamPlace beginning_of(int64_t stream) {
+  StreamPlace place;
+  place.cursor.piece = uint64_t(stream) * pieces_apart;
+  return place;
+}
+
+}  // namespace
+
+StreamReader::StreamReader(const StreamParts& parts, int64_t stream)
+    : StreamReader(parts, stream, beginning_of(stream), parts.model.fresh_state()) {
+  source_.read({&place_.pending, 1});
+}
+
+StreamReader::StreamReader(const StreamParts& parts, int64_t stream, const StreamPlace& place,
+                           RecurrentState state)
+    : parts_(parts),
+      stream_(stream),
+      has_sane_(parts.model.sane().kind != SaneKind::none),
+      state_(std::move(state)),
+      place_(place),
+      source_(parts.source, parts.tokenizer, place.cursor),
+      taus_(parts.model.shape().layers, parts.model.shape().heads),
+      logits_({block, parts.model.shape().vocabulary}) {}
+
+StreamPlace StreamReader::place() const {
+  StreamPlace place = place_;
+  place.cursor = source_.cursor();
+  return place;
+}
+
+void StreamReader::begin_segment() {
+  segment_tokens_ = 0, segment_loss_ = 0;
+  taus_.clear();
+}
+
+void StreamReader::read_to(int64_t position) {
+  std::vector<int32_t> tokens(block + 1);
+  std::vector<double> log_p(block);
+  while (!broken() && state_.position < position) {
+    const auto some = size_t(std::min(position - state_.position, block - state_.position % tile));
+    tokens[0] = place_.pending;
+    source_.read(std::span(tokens).subspan(1, some));
+    const auto read = std::span(tokens).first(some + 1);
+    const auto found = std::span(log_p).first(some);
+    const RecurrentState before = state_.clone();
+    const TauRecord taus_before = taus_;
+    if (try_block(read, found)) {
+      count(found);
+      place_.pending = tokens[some];
+      continue;
+    }
+    state_ = before.clone();
+    taus_ = taus_before;
+    find_the_break(read, found);
+  }
+}
+
+bool StreamReader::try_block(std::span<const int32_t> tokens, std::span<double> log_p) {
+  const auto some = int64_t(tokens.size()) - 1;
+  const int64_t vocabulary = parts_.model.shape().vocabulary;
+  const View<float> logits = logits_.view().part(0, 0, some);
+  parts_.model.forward(tokens.first(size_t(some)), state_, Rwkv7::Logits::all, logits, parts_.cpu,
+                       has_sane_ ? &taus_ : nullptr);
+  parts_.cpu.threads.parallel(some, [&](int64_t t) {
+    log_p[size_t(t)] = log_probability({logits.at(t), size_t(vocabulary)}, tokens[size_t(t) + 1]);
+  });
+  return std::ranges::all_of(log_p, [](double p) { return std::isfinite(p); }) &&
+         scan_state(state_).finite();
+}
+
+void StreamReader::count(std::span<const double> log_p) {
+  for (const double p : log_p) segment_loss_ -= p, place_.loss -= p;
+  segment_tokens_ += int64_t(log_p.size());
+  place_.tokens += int64_t(log_p.size());
+}
+
+// Reads the block again, a tile and then a token at a time, up to the last token that left all
+// numbers finite. What overflows there is found in that state: an infinity in one layer is NaN in
+// all later ones at once, so the place of the first NaN says little.
+void StreamReader::find_the_break(std::span<const int32_t> tokens, std::span<double> log_p) {
+  for (const int64_t step : {tile, int64_t{1}}) {
+    while (tokens.size() > 1) {
+      const auto some =
+          std::min(tokens.size() - 1, size_t(step - (step > 1 ? state_.position % step : 0)));
+      const RecurrentState before = state_.clone();
+      const TauRecord taus_before = taus_;
+      if (!try_block(tokens.first(some + 1), log_p.first(some))) {
+        state_ = before.clone();
+        taus_ = taus_before;
+        break;
+      }
+      count(log_p.first(some));
+      tokens = tokens.subspan(some);
+    }
+  }
+  place_.pending = tokens[0];
+  StreamOverflow overflow{.stream = stream_, .position = state_.position};
+  const StateShape& shape = state_.shape;
+  const auto matrix = size_t(shape.head_size * shape.head_size);
+  for (int64_t i = 0; i < shape.layers * shape.heads; ++i) {
+    const auto largest =
+        double(largest_magnitude(state_.memory.span().subspan(size_t(i) * matrix, matrix)));
+    if (largest <= overflow.largest) continue;
+    overflow.largest = largest;
+    overflow.layer = i / shape.heads, overflow.head = i % shape.heads;
+  }
+  place_.overflow = overflow;
+}
+
+}  // namespace deltasane

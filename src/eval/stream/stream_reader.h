@@ -1,0 +1,51 @@
+// One stream: a source's tokens, the model's state, and how well each token was foreseen.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "eval/stream/stream_folder.h"
+#include "model/tau_record.h"
+
+namespace deltasane {
+
+class StreamReader {
+ public:
+  StreamReader(const StreamParts& parts, int64_t stream);  // at the beginning
+  StreamReader(const StreamParts& parts, int64_t stream, const StreamPlace& place,
+               RecurrentState state);
+
+  // Reads up to a position, or until the state breaks.
+  void read_to(int64_t position);
+  // Forgets what the last segment was.
+  void begin_segment();
+
+  int64_t stream() const { return stream_; }
+  bool broken() const { return place_.overflow.has_value(); }
+  const RecurrentState& state() const { return state_; }
+  const TauRecord* taus() const { return has_sane_ ? &taus_ : nullptr; }
+  StreamPlace place() const;
+  int64_t segment_tokens() const { return segment_tokens_; }
+  double segment_loss() const { return segment_loss_; }
+
+ private:
+  // Log probabilities of the tokens that follow; whether all numbers are finite.
+  bool try_block(std::span<const int32_t> tokens, std::span<double> log_p);
+  void find_the_break(std::span<const int32_t> tokens, std::span<double> log_p);
+  void count(std::span<const double> log_p);
+
+  const StreamParts& parts_;
+  int64_t stream_;
+  bool has_sane_;
+  RecurrentState state_;
+  StreamPlace place_;
+  corpus::TokenStream source_;
+  TauRecord taus_;
+  Tensor<float> logits_;
+  int64_t segment_tokens_ = 0;
+  double segment_loss_ = 0;
+};
+
+}  // namespace deltasane

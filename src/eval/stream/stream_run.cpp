@@ -1,0 +1,256 @@
+#include "eval/stream/stream_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "base/timing.h"
+#include "eval/stream/stream_folder.h"
+#include "eval/stream/stream_reader.h"
+#include "probe/state_statistics.h"
+
+namespace deltasane {
+namespace {
+
+int64_t next_multiple(int64_t position, int64_t step) { return (position / step + 1) * step; }
+
+void check_settings(const StreamSettings& s) {
+  const auto expect = [](bool holds, const char* flag, const char* what, int64_t found) {
+    if (!holds) fail(Fault::usage, flag, ": expected ", what, ", found ", found);
+  };
+  expect(s.tokens > 0, "--tokens", "1 or more", s.tokens);
+  expect(s.segment > 0 && s.segment % 16 == 0, "--segment", "a positive multiple of 16", s.segment);
+  expect(s.streams > 0 && s.streams <= 4096, "--streams", "1 to 4096", s.streams);
+  expect(s.checkpoint_every > 0, "--checkpoint-every", "1 or more", s.checkpoint_every);
+  expect(s.probe_every >= 0, "--probe-every", "0 or more", s.probe_every);
+  expect(s.probe_every == 0 || s.probe_problems > 0, "--probe-problems", "1 or more",
+         s.probe_problems);
+  if (s.snapshots)
+    for (const int64_t position : *s.snapshots)
+      expect(position > 0, "--snapshots", "positions above 0", position);
+}
+
+class Laboratory {
+ public:
+  Laboratory(const StreamParts& parts, const StreamSettings& settings, const fs::path& folder,
+             OnExisting existing)
+      : parts_(parts),
+        settings_(settings),
+        folder_(folder, settings_of(parts, settings), parts.model, parts.model_name, existing),
+        path_(folder),
+        snapshots_(settings.snapshots.value_or(default_snapshots(settings.tokens))) {
+    std::ranges::sort(snapshots_);
+    begin();
+  }
+
+  StreamOutcome run(const std::function<void(const StreamProgress&)>& progress) {
+    const double begun = seconds_now();
+    const int64_t began_at = position_;
+    while (position_ < settings_.tokens && !all_broken()) {
+      const double segment_begun = seconds_now();
+      const int64_t from = position_;
+      position_ = std::min(settings_.tokens, next_multiple(position_, settings_.segment));
+      for (StreamReader& reader : readers_)
+        if (!reader.broken()) read_segment(reader);
+      write_speed(position_ - from, seconds_now() - segment_begun);
+      const bool due = position_ / settings_.checkpoint_every != from / settings_.checkpoint_every;
+      if (due || position_ == settings_.tokens || all_broken()) save();
+      report(progress, began_at);
+    }
+    outcome_.seconds = seconds_now() - begun;
+    outcome_.position = position_;
+    for (const StreamReader& reader : readers_) {
+      const StreamPlace place = reader.place();
+      outcome_.tokens_read += reader.state().position;
+      outcome_.cumulative_loss.push_back(place.loss / double(place.tokens));
+      if (place.overflow) outcome_.overflows.push_back(*place.overflow);
+    }
+    return outcome_;
+  }
+
+ private:
+  void begin() {
+    std::optional<Checkpoint> checkpoint = folder_.begin();
+    if (checkpoint && int64_t(checkpoint->places.size()) != settings_.streams)
+      fail(Fault::file, path_, ": the checkpoint: expected ", settings_.streams, " streams, found ",
+           checkpoint->places.size());
+    readers_.reserve(size_t(settings_.streams));
+    for (int64_t i = 0; i < settings_.streams; ++i) {
+      if (checkpoint)
+        readers_.emplace_back(parts_, i, checkpoint->places[size_t(i)],
+                              std::move(checkpoint->states[size_t(i)]));
+      else
+        readers_.emplace_back(parts_, i);
+    }
+    if (checkpoint) {
+      outcome_.resumed_at = position_ = checkpoint->position;
+    } else if (settings_.probe_every > 0) {
+      for (const StreamReader& reader : readers_) ask(reader);
+    }
+  }
+
+  bool all_broken() const {
+    return std::ranges::all_of(readers_, [](const StreamReader& r) { return r.broken(); });
+  }
+
+  // Stops inside the segment where a snapshot or questions are due.
+  void read_segment(StreamReader& reader) {
+    reader.begin_segment();
+    while (!reader.broken() && reader.state().position < position_) {
+      const int64_t here = reader.state().position;
+      int64_t stop = position_;
+      const auto snapshot = std::ranges::upper_bound(snapshots_, here);
+      if (snapshot != snapshots_.end()) stop = std::min(stop, *snapshot);
+      if (settings_.probe_every > 0)
+        stop = std::min(stop, next_multiple(here, settings_.probe_every));
+      reader.read_to(stop);
+      if (reader.broken()) break;
+      if (std::ranges::binary_search(snapshots_, stop))
+        folder_.save_snapshot(reader.stream(), reader.state(), reader.place().pending);
+      if (settings_.probe_every > 0 && stop % settings_.probe_every == 0) ask(reader);
+    }
+    record(reader);
+  }
+
+  void ask(const StreamReader& reader) {
+    const ProbeOutcome found = parts_.probe(reader.state(), settings_.probe_problems);
+    probe::RecordWriter& rows = folder_.probes();
+    for (const int64_t value :
+         {reader.stream(), reader.state().position, found.asked, found.correct})
+      rows.add(value);
+    rows.add(found.asked ? double(found.correct) / double(found.asked) : 0.0);
+    rows.append();
+  }
+
+  void record(const StreamReader& reader) {
+    const double begun = seconds_now();
+    const std::vector<probe::HeadStatistics> heads =
+        probe::statistics_of(reader.state(), reader.taus(), parts_.cpu.threads);
+    record_segment(reader, heads);
+    const int64_t count = parts_.model.shape().heads;
+    probe::RecordWriter& rows = folder_.heads();
+    for (size_t i = 0; i < heads.size(); ++i) {
+      const probe::HeadStatistics& h = heads[i];
+      const int64_t layer = int64_t(i) / count, head = int64_t(i) % count;
+      for (const int64_t value : {reader.stream(), reader.state().position, layer, head})
+        rows.add(value);
+      for (const double value :
+           {h.norm, h.largest, h.median, h.q99, h.q9999, h.above_10, h.above_100})
+        rows.add(value);
+      const TauRecord::Head tau =
+          reader.taus() ? reader.taus()->at(layer, head) : TauRecord::Head();
+      rows.add(tau.count ? tau.sum / double(tau.count) : 0.0);
+      for (const double value :
+           {double(tau.low), double(tau.high), h.near_identity, h.transition, h.saturated})
+        rows.add(value);
+    }
+    rows.append();
+    outcome_.recording_seconds += seconds_now() - begun;
+  }
+
+  void record_segment(const StreamReader& reader, std::span<const probe::HeadStatistics> heads) {
+    const StreamPlace place = reader.place();
+    const double loss =
+        reader.segment_tokens() ? reader.segment_loss() / double(reader.segment_tokens()) : 0.0;
+    const double cumulative = place.tokens ? place.loss / double(place.tokens) : 0.0;
+    double largest = 0;
+    for (const auto& head : heads) largest = std::max(largest, head.largest);
+    const StreamOverflow overflow = place.overflow.value_or(StreamOverflow());
+    probe::RecordWriter& rows = folder_.segments();
+    for (const int64_t value : {reader.stream(), reader.state().position, reader.segment_tokens(),
+                                int64_t(place.overflow.has_value()), overflow.layer, overflow.head})
+      rows.add(value);
+    for (const double value : {reader.segment_loss(), place.loss, loss, cumulative, std::exp(loss),
+                               std::exp(cumulative), probe::whole_norm(heads), largest})
+      rows.add(value);
+    rows.append();
+    last_ = {position_, settings_.tokens, 0, loss, cumulative, probe::whole_norm(heads), largest};
+  }
+
+  void save() {
+    const double begun = seconds_now();
+    Checkpoint checkpoint{position_, {}, {}};
+    for (const StreamReader& reader : readers_) {
+      checkpoint.places.push_back(reader.place());
+      checkpoint.states.push_back(reader.state().clone());
+    }
+    folder_.save(checkpoint);
+    outcome_.recording_seconds += seconds_now() - begun;
+  }
+
+  // For people; it depends on the clock, so it is no part of the records.
+  void write_speed(int64_t tokens, double seconds) const {
+    std::ofstream file(path_ / speed_file, std::ios::app);
+    if (file.tellp() == 0) file << "position,tokens_per_second\n";
+    file << cat(position_, ",", double(tokens * settings_.streams) / seconds, "\n");
+  }
+
+  void report(const std::function<void(const StreamProgress&)>& progress, int64_t began_at) const {
+    StreamProgress now = last_;
+    now.position = position_, now.began_at = began_at;
+    progress(now);
+  }
+
+  const StreamParts& parts_;
+  const StreamSettings& settings_;
+  StreamFolder folder_;
+  fs::path path_;
+  std::vector<int64_t> snapshots_;
+  std::vector<StreamReader> readers_;
+  int64_t position_ = 0;
+  StreamProgress last_{};
+  StreamOutcome outcome_;
+};
+
+std::string joined(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (const int64_t number : numbers) text += cat(text.empty() ? "" : ",", number);
+  return text;
+}
+
+}  // namespace
+
+std::vector<int64_t> default_snapshots(int64_t tokens) {
+  std::vector<int64_t> positions;
+  for (const int64_t position : {4 << 10, 64 << 10, 512 << 10})
+    if (position <= tokens) positions.push_back(position);
+  for (int64_t position = 1 << 20; position <= tokens; position *= 2) positions.push_back(position);
+  return positions;
+}
+
+std::string to_string(const StreamOverflow& overflow) {
+  return cat("stream ", overflow.stream, " overflowed after ", overflow.position, " tokens: layer ",
+             overflow.layer, ", head ", overflow.head, " had |S| up to ", overflow.largest);
+}
+
+probe::Settings settings_of(const StreamParts& parts, const StreamSettings& settings) {
+  const StateShape shape = parts.model.state_shape();
+  return {{"model", parts.model_name},
+          {"model_identity", cat(parts.model.identity())},
+          {"weights", parts.model.weight_type()},
+          {"sane", to_string(parts.model.sane())},
+          {"corpus", parts.source.description()},
+          {"tokenizer", std::string(parts.tokenizer.name())},
+          {"layers", cat(shape.layers)},
+          {"heads", cat(shape.heads)},
+          {"head_size", cat(shape.head_size)},
+          {"segment", cat(settings.segment)},
+          {"streams", cat(settings.streams)},
+          {"snapshots", settings.snapshots ? joined(*settings.snapshots) : "default"},
+          {"probe_every", cat(settings.probe_every)},
+          {"probe_problems", cat(settings.probe_problems)},
+          {"probe_source", settings.probe_source}};
+}
+
+StreamOutcome run_stream(const StreamParts& parts, const StreamSettings& settings,
+                         const fs::path& folder, OnExisting existing,
+                         const std::function<void(const StreamProgress&)>& progress) {
+  check_settings(settings);
+  if (parts.tokenizer.vocabulary_size() > parts.model.shape().vocabulary)
+    fail(Fault::usage, "tokenizer ", parts.tokenizer.name(), ": expected at most ",
+         parts.model.shape().vocabulary, " tokens, as the model has, found ",
+         parts.tokenizer.vocabulary_size());
+  return Laboratory(parts, settings, folder, existing).run(progress);
+}
+
+}  // namespace deltasane

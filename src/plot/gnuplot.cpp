@@ -1,0 +1,60 @@
+#include "plot/gnuplot.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+extern char** environ;
+
+namespace deltasane::plot {
+
+std::string gnuplot_text(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\n') continue;
+    out += c;
+    if (c == '\'') out += c;  // doubled, it stands for itself
+  }
+  return out + "'";
+}
+
+void run_gnuplot(const std::string& script, const fs::path& folder) {
+  const fs::path file = folder / cat("figure-", ::getpid(), ".gnuplot");
+  const fs::path said = folder / cat("figure-", ::getpid(), ".log");
+  replace_file(file, script);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, said.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  const std::string go_there = cat("cd ", gnuplot_text(folder.string()));
+  char program[] = "gnuplot", execute[] = "-e";
+  std::string change = go_there, path = fs::absolute(file).string();
+  char* const arguments[] = {program, execute, change.data(), path.data(), nullptr};
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, program, &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  if (error == 0)
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+  const std::string words = fs::exists(said) ? read_file(said) : std::string();
+  fs::remove(said);
+  fs::remove(file);
+  if (error == ENOENT)
+    fail(Fault::device,
+         "gnuplot: expected it to be installed, found none; figures are drawn by it: install the "
+         "package gnuplot-nox");
+  if (error != 0) fail(Fault::device, "gnuplot: cannot run: ", std::strerror(error));
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    fail(Fault::device, "gnuplot: expected a figure, found: ", words);
+}
+
+}  // namespace deltasane::plot
