@@ -1,11 +1,11 @@
 #include <fmt/format.h>
-#include <toml++/toml.h>
 #include <CLI/CLI.hpp>
 #include <sstream>
 
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/own_commands.h"
+#include "format/toml_text.h"
 
 namespace deltasane::cli {
 namespace {
@@ -65,7 +65,7 @@ class SweepRun {
 
   // The configuration with this alpha and a folder of its own.
   void train() const {
-    toml::table config = parsed();
+    toml::table config = parse_toml(read_file(options_.config), options_.config);
     toml::table* model = config["model"].as_table();
     if (model == nullptr)
       fail(Fault::file, options_.config, ": expected a table [model], found none");
@@ -79,15 +79,6 @@ class SweepRun {
     std::vector<std::string> words{"train", path.string()};
     if (!newest_checkpoint().empty()) words.push_back("--resume");
     run_own(words);
-  }
-
-  toml::table parsed() const {
-    try {
-      return toml::parse(read_file(options_.config));
-    } catch (const toml::parse_error& error) {
-      fail(Fault::file, options_.config, ", line ", error.source().begin.line, ": ",
-           error.description());
-    }
   }
 
   void stream() const {

@@ -2,28 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 
+#include "base/edit_distance.h"
 #include "base/error.h"
 #include "base/printable.h"
 
 namespace deltasane::corpus {
 namespace {
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 // Reads "..." from its opening quote; leaves `at` behind the closing one.
 std::string read_quoted(std::string_view kind, std::string_view rest, size_t& at) {

@@ -1,28 +1,14 @@
 #include "train/config.h"
 
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <set>
 #include <vector>
 
+#include "base/edit_distance.h"
+#include "format/toml_text.h"
+
 namespace deltasane::train {
 namespace {
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t corner = row[0]++;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1])});
-      corner = above;
-    }
-  }
-  return row[b.size()];
-}
 
 std::string nearest(std::string_view word, const std::set<std::string>& known) {
   return *std::ranges::min_element(
@@ -171,11 +157,7 @@ void read_evaluation(Section section, TrainConfig& config) {
 }  // namespace
 
 TrainConfig read_config(std::string_view text, const std::string& name) {
-  const toml::parse_result parsed = toml::parse(text, name);
-  if (!parsed)
-    fail(Fault::usage, name, ":", parsed.error().source().begin.line,
-         ": expected TOML, found: ", parsed.error().description());
-  const toml::table& file = parsed.table();
+  const toml::table file = parse_toml(text, name);
   const std::set<std::string> sections{"model", "corpus", "optimizer", "evaluation", "run"};
   for (const auto& [key, node] : file)
     if (!sections.contains(std::string(key.str())))

@@ -1,11 +1,11 @@
 #include "eval/suite/own_suite.h"
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <set>
 
 #include "base/error.h"
 #include "eval/suite/rows.h"
+#include "format/toml_text.h"
 
 namespace deltasane::eval {
 namespace {
@@ -113,20 +113,10 @@ Benchmark own_benchmark(const OwnTable& table, const fs::path& beside,
   return benchmark;
 }
 
-toml::table parsed(const fs::path& file) {
-  const std::string text = read_file(file);
-  try {
-    return toml::parse(text, file.string());
-  } catch (const toml::parse_error& error) {
-    fail(Fault::file, file.string(), ":", error.source().begin.line,
-         ": expected TOML, found an error: ", error.description());
-  }
-}
-
 }  // namespace
 
 std::vector<Benchmark> open_own_suite(const fs::path& file, const SuiteOptions& options) {
-  const toml::table root = parsed(file);
+  const toml::table root = parse_toml(read_file(file), file.string());
   const OwnTable table(root, file.string());
   table.expect_only({"benchmark"});
   std::vector<Benchmark> found;

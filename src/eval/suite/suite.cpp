@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/edit_distance.h"
 #include "base/error.h"
 #include "eval/suite/made_problems.h"
 #include "eval/suite/own_suite.h"
@@ -10,21 +11,6 @@
 namespace deltasane::eval {
 namespace {
 
-// Levenshtein's distance: letters to change, add or take away.
-size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-    }
-  }
-  return row.back();
-}
-
 [[noreturn]] void no_such_suite(std::string_view name) {
   std::vector<std::string_view> known = published_names();
   known.push_back("all");
@@ -32,7 +18,7 @@ size_t edits_between(std::string_view a, std::string_view b) {
   std::string list;
   for (const std::string_view one : known) list += cat(list.empty() ? "" : ", ", one);
   const auto nearest = std::ranges::min_element(
-      known, {}, [&](std::string_view one) { return edits_between(name, one); });
+      known, {}, [&](std::string_view one) { return edit_distance(name, one); });
   fail(Fault::usage, "--suite: expected one of ", list, " or a .toml file, found '", name,
        "'; did you mean ", *nearest, "?");
 }
