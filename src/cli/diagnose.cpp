@@ -33,7 +33,7 @@ Patient from_folder(const fs::path& folder) {
     if (!table->damage.empty())
       fmt::print(stderr, "{}; going by the {} rows before it\n", table->damage, table->rows);
   return {probe::diagnose(segments, heads), segments.setting("model"), segments.setting("sane"),
-          std::stoll(segments.setting("head_size")), std::stoll(segments.setting("streams"))};
+          segments.count_setting("head_size"), segments.count_setting("streams")};
 }
 
 Patient from_state(const fs::path& path) {

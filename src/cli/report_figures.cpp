@@ -26,7 +26,7 @@ plot::Curve curve_of(const probe::RecordTable& table, std::string_view column, i
   return curve;
 }
 
-int64_t streams_in(const ReportRun& run) { return std::stoll(run.segments.setting("streams")); }
+int64_t streams_in(const ReportRun& run) { return run.segments.count_setting("streams"); }
 
 std::string label_of(const ReportRun& run, int64_t stream) {
   return streams_in(run) > 1 ? fmt::format("{}, stream {}", run.name, stream) : run.name;
@@ -144,8 +144,9 @@ std::vector<StateMaps> state_maps(const std::vector<ReportRun>& runs) {
       map.panels.push_back(panel_of(read_state(file.bytes(), path.string()).state));
       for (const float value : map.panels.back().values) largest = std::max(largest, double(value));
     }
-    map.rows_per_unit = double(map.panels[0].rows) / std::stod(run.segments.setting("layers"));
-    map.columns_per_unit = double(map.panels[0].columns) / std::stod(run.segments.setting("heads"));
+    map.rows_per_unit = double(map.panels[0].rows) / double(run.segments.count_setting("layers"));
+    map.columns_per_unit =
+        double(map.panels[0].columns) / double(run.segments.count_setting("heads"));
     all.push_back({&run, map});
   }
   // One scale for all, so that runs can be compared: four decades, the top at least 100.

@@ -1,7 +1,9 @@
 #include "probe/growth.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -34,6 +36,40 @@ double root_mean_square(std::span<const double> t, std::span<const double> logs,
   return std::sqrt(squares / double(t.size()));
 }
 
+// `begin` is the part of the way that lies before the points.
+Growth fitted(std::span<const double> positions, std::span<const double> values, double begin) {
+  Growth growth;
+  // Scaled, so that weights of huge values neither vanish nor overflow.
+  const double scale = values.back();
+  std::vector<double> t, y, logs, weights;
+  for (size_t i = 0; i < values.size(); ++i) {
+    t.push_back(positions[i] - positions[0]), y.push_back(values[i] / scale);
+    logs.push_back(std::log(y[i]));
+    weights.push_back(1 / (y[i] * y[i]));
+  }
+  const std::vector<double> ones(t.size(), 1.0);
+  const Line linear = weighted_line(t, y, weights), logarithm = weighted_line(t, logs, ones);
+  const double linear_misfit = root_mean_square(t, logs, [&](double at) {
+    return std::log(std::max(linear(at), std::numeric_limits<double>::min()));
+  });
+  const double exponential_misfit = root_mean_square(t, logs, logarithm);
+  const double end = t.back();
+  const bool is_linear = linear_misfit <= exponential_misfit;
+  growth.misfit = is_linear ? linear_misfit : exponential_misfit;
+  growth.now = scale * (is_linear ? linear(end) : std::exp(logarithm(end)));
+  // A line that begins below zero rises without limit.
+  const double rise = !is_linear         ? std::exp(logarithm.slope * end)
+                      : linear(0) > 0    ? linear(end) / linear(0)
+                      : linear.slope > 0 ? std::numeric_limits<double>::infinity()
+                                         : 0;
+  const double enough = std::max((1 / begin - 1) / 6, 3 * growth.misfit);
+  if (!(rise - 1 >= enough)) return growth;
+  growth.law = is_linear ? GrowthLaw::linear : GrowthLaw::exponential;
+  growth.rate = is_linear ? linear.slope * scale : logarithm.slope;
+  growth.doubling = is_linear ? growth.now / growth.rate : std::log(2.0) / growth.rate;
+  return growth;
+}
+
 }  // namespace
 
 std::string_view name_of(GrowthLaw law) {
@@ -54,37 +90,16 @@ Growth growth_of(std::span<const int64_t> positions, std::span<const double> val
   for (size_t i = 0; i < values.size(); ++i)
     if (std::isfinite(values[i]) && values[i] > 0)
       t.push_back(double(positions[i])), y.push_back(values[i]);
-  Growth growth;
-  if (int64_t(t.size()) < least_points) return growth;
-  // By position, not by count: rows need not be evenly spaced.
-  size_t from = 0;
-  while (t.size() - from > size_t(least_points / 2) && t[from] < t.back() / 4) ++from;
-  t.erase(t.begin(), t.begin() + int64_t(from)), y.erase(y.begin(), y.begin() + int64_t(from));
-  const double first = t.front();
-  std::vector<double> logs, ones(t.size(), 1.0), weights;
-  // Scaled, so that weights of huge values neither vanish nor overflow.
-  const double scale = y.back();
-  for (size_t i = 0; i < t.size(); ++i) {
-    t[i] -= first, y[i] /= scale;
-    logs.push_back(std::log(y[i]));
-    weights.push_back(1 / (y[i] * y[i]));
+  std::optional<Growth> best;
+  for (const double begin : {0.25, 0.5, 0.75}) {
+    // By position, not by count: rows need not be evenly spaced.
+    const auto from =
+        size_t(std::ranges::lower_bound(t, begin * (t.empty() ? 0 : t.back())) - t.begin());
+    if (int64_t(t.size() - from) < least_points) break;
+    const Growth found = fitted(std::span(t).subspan(from), std::span(y).subspan(from), begin);
+    if (!best || 3 * found.misfit < best->misfit) best = found;
   }
-  const Line linear = weighted_line(t, y, weights), logarithm = weighted_line(t, logs, ones);
-  const double linear_misfit = root_mean_square(t, logs, [&](double at) {
-    return std::log(std::max(linear(at), std::numeric_limits<double>::min()));
-  });
-  const double exponential_misfit = root_mean_square(t, logs, logarithm);
-  const double end = t.back();
-  const bool is_linear = linear_misfit <= exponential_misfit;
-  growth.misfit = is_linear ? linear_misfit : exponential_misfit;
-  growth.now = scale * (is_linear ? linear(end) : std::exp(logarithm(end)));
-  const double rise = is_linear ? linear(end) / linear(0) : std::exp(logarithm.slope * end);
-  // A line that begins below zero rises without limit.
-  if (!(rise >= least_rise) && !(is_linear && linear(0) <= 0 && linear.slope > 0)) return growth;
-  growth.law = is_linear ? GrowthLaw::linear : GrowthLaw::exponential;
-  growth.rate = is_linear ? linear.slope * scale : logarithm.slope;
-  growth.doubling = is_linear ? growth.now / growth.rate : std::log(2.0) / growth.rate;
-  return growth;
+  return best.value_or(Growth());
 }
 
 double tokens_until(const Growth& growth, double limit) {

@@ -1,14 +1,16 @@
 // How a quantity grows with the position: not at all, linearly or exponentially.
 //
-// Both laws are fitted to the last three quarters of the way, where transients are over, and both
-// by least squares of the relative error, so that their misfits can be compared:
+// Both laws are fitted by least squares of the relative error, so that their misfits can be
+// compared:
 //
 //     linear        y = c + rate t          minimises sum ((c + rate t - y) / y)^2
 //     exponential   y = c exp(rate t)       minimises sum (log c + rate t - log y)^2
 //
-// The law with the smaller misfit (root mean square of log(fit / y)) is taken. It counts as growth
-// when the fit rises by half or more over those points; otherwise y is bounded. A linear growth
-// from the beginning quadruples there.
+// The law with the smaller misfit (root mean square of log(fit / y)) is taken. The fit covers the
+// last three quarters of the way; the last half or quarter is taken instead where it fits three
+// times better, because a transient has ended late. It counts as growth when the fit rises by a
+// sixth or more of what a linear growth from the beginning would (by half over three quarters of
+// the way, by 1/18 over the last quarter) and by three times its misfit; otherwise y is bounded.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,6 @@ namespace deltasane::probe {
 enum class GrowthLaw { bounded, linear, exponential };
 std::string_view name_of(GrowthLaw law);
 
-inline constexpr double least_rise = 1.5;
 inline constexpr int64_t least_points = 6;  // with fewer nothing is said: bounded
 
 struct Growth {

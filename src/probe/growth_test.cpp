@@ -49,6 +49,17 @@ TEST(Growth, IsNotFooledByNoise) {
   EXPECT_EQ(growth_in([](double) { return 7.0; }, 60, 4096, 0.05).law, GrowthLaw::bounded);
 }
 
+TEST(Growth, WaitsForTheEndOfATransient) {
+  // An exponential that leaves a constant of ten times its size only half way.
+  const Growth late =
+      growth_in([](double t) { return std::hypot(0.1, 0.01 * std::exp2(t / 20000)); });
+  EXPECT_EQ(late.law, GrowthLaw::exponential);
+  EXPECT_NEAR(late.doubling, 20000, 0.05 * 20000);
+  const Growth line = growth_in([](double t) { return 1e4 * std::exp(-t / 8000) + t; });
+  EXPECT_EQ(line.law, GrowthLaw::linear);
+  EXPECT_NEAR(line.rate, 1, 0.05);
+}
+
 TEST(Growth, CallsWhatSettlesBounded) {
   EXPECT_EQ(growth_in([](double t) { return 3 * std::tanh(t / 8192); }).law, GrowthLaw::bounded);
   EXPECT_EQ(growth_in([](double t) { return 1e6 / t; }).law, GrowthLaw::bounded);

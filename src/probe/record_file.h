@@ -52,6 +52,7 @@ class RecordTable {
   const std::vector<int64_t>& integers(std::string_view column) const;
   const std::vector<double>& reals(std::string_view column) const;
   const std::string& setting(std::string_view key) const;
+  int64_t count_setting(std::string_view key) const;  // 1 to 2^20; fails for anything else
 
  private:
   size_t index_of(std::string_view column, ColumnType type) const;

@@ -16,7 +16,7 @@ namespace {
 const RecordHeader example_header{
     "example",
     {{"position", ColumnType::integer}, {"loss", ColumnType::real}, {"norm", ColumnType::real}},
-    {{"model", "small"}, {"corpus", "math-chat:seed=1"}}};
+    {{"model", "small"}, {"corpus", "math-chat:seed=1"}, {"heads", "12"}, {"layers", "0"}}};
 
 void write_group(RecordWriter& writer, int64_t group, int64_t rows) {
   for (int64_t i = 0; i < rows; ++i) {
@@ -49,6 +49,9 @@ TEST(RecordFile, ComesBackAsItWasWritten) {
   EXPECT_EQ(table.setting("model"), "small");
   EXPECT_FAULT(table.reals("position"), Fault::file, "expected a column 'position'");
   EXPECT_FAULT(table.setting("seed"), Fault::file, "expected a setting 'seed'");
+  EXPECT_EQ(table.count_setting("heads"), 12);
+  for (const char* key : {"layers", "model"})
+    EXPECT_FAULT(table.count_setting(key), Fault::file, "expected 1 to 1048576");
   EXPECT_EQ(csv_of(table).substr(0, 60),
             "position,loss,norm\n1000,0.3333333333333333,0\n2000,0.66666666");
 }

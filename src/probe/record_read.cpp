@@ -1,8 +1,10 @@
 #include <xxhash.h>
 
+#include <charconv>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "format/byte_reader.h"
 #include "probe/record_file.h"
 #include "probe/record_layout.h"
@@ -139,6 +141,16 @@ const std::string& RecordTable::setting(std::string_view key) const {
   for (const auto& [name, value] : header.settings)
     if (name == key) return value;
   fail(Fault::file, "records of ", header.table, ": expected a setting '", key, "', found none");
+}
+
+int64_t RecordTable::count_setting(std::string_view key) const {
+  const std::string& text = setting(key);
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > 1 << 20)
+    fail(Fault::file, "records of ", header.table, ": ", key, ": expected 1 to 1048576, found ",
+         printable(text));
+  return count;
 }
 
 std::string csv_of(const RecordTable& table) {

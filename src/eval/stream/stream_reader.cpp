@@ -36,8 +36,7 @@ StreamReader::StreamReader(const StreamParts& parts, int64_t stream, const Strea
       state_(std::move(state)),
       place_(place),
       source_(parts.source, parts.tokenizer, place.cursor),
-      taus_(parts.model.shape().layers, parts.model.shape().heads),
-      logits_({block, parts.model.shape().vocabulary}) {}
+      taus_(parts.model.shape().layers, parts.model.shape().heads) {}
 
 StreamPlace StreamReader::place() const {
   StreamPlace place = place_;
@@ -51,6 +50,8 @@ void StreamReader::begin_segment() {
 }
 
 void StreamReader::read_to(int64_t position) {
+  // Not kept between calls: of a large vocabulary they are large, and streams take turns.
+  logits_ = Tensor<float>({block, parts_.model.shape().vocabulary});
   std::vector<int32_t> tokens(block + 1);
   std::vector<double> log_p(block);
   while (!broken() && state_.position < position) {
@@ -70,6 +71,7 @@ void StreamReader::read_to(int64_t position) {
     taus_ = taus_before;
     find_the_break(read, found);
   }
+  logits_ = {};
 }
 
 bool StreamReader::try_block(std::span<const int32_t> tokens, std::span<double> log_p) {

@@ -105,8 +105,11 @@ class Laboratory {
         stop = std::min(stop, next_multiple(here, settings_.probe_every));
       reader.read_to(stop);
       if (reader.broken()) break;
-      if (std::ranges::binary_search(snapshots_, stop))
+      if (std::ranges::binary_search(snapshots_, stop)) {
+        const double begun = seconds_now();
         folder_.save_snapshot(reader.stream(), reader.state(), reader.place().pending);
+        outcome_.recording_seconds += seconds_now() - begun;
+      }
       if (settings_.probe_every > 0 && stop % settings_.probe_every == 0) ask(reader);
     }
     record(reader);

@@ -280,7 +280,7 @@ TEST(Stream, AFullDiskIsAnErrorFromWhichItGoesOn) {
 }
 
 const std::vector<test::PlannedHead> plan{
-    {0, 1, false, 0.02}, {1, 3, true, 5e-4}, {2, 0, true, 1e-3}, {2, 2, false, 3.0}};
+    {0, 1, false, 0.02}, {1, 3, true, 2e-4}, {2, 0, true, 1e-3}, {2, 2, false, 3.0}};
 
 TEST(Stream, DiagnosisFindsPlannedGrowth) {
   const test::Scratch scratch;
