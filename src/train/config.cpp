@@ -185,15 +185,19 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
   TrainConfig config;
   read_model(Section(file, "model", name), config);
   Section corpus(file, "corpus", name);
-  std::string learn = "all";
+  std::string learn = "all", rows = "packed";
   corpus.read("source", config.corpus.source);
   corpus.read("tokenizer", config.corpus.tokenizer);
   corpus.read("learn", learn);
+  corpus.read("rows", rows);
   corpus.done();
   if (config.corpus.source.empty()) corpus.wrong("source", "expected a corpus, found none");
   if (learn != "all" && learn != "answers")
     corpus.wrong("learn", cat("expected all or answers, found '", learn, "'"));
+  if (rows != "packed" && rows != "pieces")
+    corpus.wrong("rows", cat("expected packed or pieces, found '", rows, "'"));
   config.corpus.answers_only = learn == "answers";
+  config.corpus.piece_per_row = rows == "pieces";
   read_optimizer(Section(file, "optimizer", name), config);
   read_evaluation(Section(file, "evaluation", name), config);
   Section run(file, "run", name);
@@ -227,6 +231,7 @@ std::map<std::string, std::string> TrainConfig::identity() const {
           {"corpus.source", corpus.source},
           {"corpus.tokenizer", corpus.tokenizer},
           {"corpus.learn", corpus.answers_only ? "answers" : "all"},
+          {"corpus.rows", corpus.piece_per_row ? "pieces" : "packed"},
           {"optimizer.kind", std::string(name_of(optimizer.kind))},
           {"optimizer.steps", cat(schedule.steps)},
           {"optimizer.sequences", cat(sequences)},

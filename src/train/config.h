@@ -6,7 +6,8 @@
 //                 seed (1), decay_bias_shift (0), rate_bias_shift (0);
 //                 sane_alpha (0: no SANE), sane_chunk (16)
 //   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte" or a World vocabulary;
-//                 learn = "all" or "answers"
+//                 learn = "all" or "answers"; rows = "packed", or "pieces": one in each row, filled
+//                 up with token 0
 //   [optimizer]   kind = "adamw" or "muon"; steps, sequences, context, accumulate (1);
 //                 rate, first_rate (rate / 100), last_rate (rate / 10), warmup (steps / 33);
 //                 weight_decay (0.1), beta1 (0.9), beta2 (0.99), epsilon (1e-18), momentum (0.95),
@@ -37,7 +38,7 @@ struct TrainConfig {
   } model;
   struct Corpus {
     std::string source, tokenizer = "byte";
-    bool answers_only = false;
+    bool answers_only = false, piece_per_row = false;
   } corpus;
   OptimizerSettings optimizer;
   RateSchedule schedule;

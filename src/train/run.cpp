@@ -34,11 +34,12 @@ Parameters starting_model(const TrainConfig::Model& model, const Tokenizer& toke
   return Parameters(checkpoint, sane);
 }
 
-std::unique_ptr<BatchSource> open_batches(const TrainConfig& config, const Tokenizer& tokenizer,
-                                          int64_t vocabulary, const corpus::Cursor& from) {
-  return std::make_unique<BatchSource>(config.corpus.source, tokenizer, vocabulary,
-                                       config.corpus.answers_only ? Learned::answers : Learned::all,
-                                       from);
+std::unique_ptr<BatchSource> open_batches(const TrainConfig& config, const std::string& source,
+                                          const Tokenizer& tokenizer, int64_t vocabulary,
+                                          const corpus::Cursor& from = {}) {
+  return std::make_unique<BatchSource>(
+      source, tokenizer, vocabulary, config.corpus.answers_only ? Learned::answers : Learned::all,
+      config.corpus.piece_per_row ? RowCut::pieces : RowCut::packed, from);
 }
 
 }  // namespace
@@ -50,7 +51,8 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
       cpu_(cpu),
       parameters_(starting_model(config.model, tokenizer, cpu)),
       optimizer_(parameters_.layout(), config.optimizer),
-      batches_(open_batches(config, tokenizer, parameters_.layout().shape().vocabulary, {})),
+      batches_(open_batches(config, config.corpus.source, tokenizer,
+                            parameters_.layout().shape().vocabulary)),
       training_(parameters_.layout(), parameters_.sane(), config.sequences, config.context,
                 config.run.recompute ? Activations::recompute : Activations::keep),
       gradient_({parameters_.layout().elements()}) {}
@@ -68,8 +70,8 @@ void TrainingRun::restore(Parameters parameters, Tensor<float> first, Tensor<flo
   optimizer_.first = std::move(first), optimizer_.second = std::move(second);
   optimizer_.steps = progress.step;
   progress_ = progress;
-  batches_ =
-      open_batches(config_, tokenizer_, parameters_.layout().shape().vocabulary, progress.cursor);
+  batches_ = open_batches(config_, config_.corpus.source, tokenizer_,
+                          parameters_.layout().shape().vocabulary, progress.cursor);
 }
 
 StepReport TrainingRun::step() {
@@ -108,12 +110,12 @@ EvaluationReport TrainingRun::evaluate() {
   const TrainConfig::Evaluation& e = config_.evaluation;
   EvaluationReport report{progress_.step, std::nullopt, std::nullopt};
   if (!e.source.empty()) {
-    BatchSource held_out(e.source, tokenizer_, parameters_.layout().shape().vocabulary,
-                         config_.corpus.answers_only ? Learned::answers : Learned::all);
+    const auto held_out =
+        open_batches(config_, e.source, tokenizer_, parameters_.layout().shape().vocabulary);
     double sum = 0, weight = 0;
     Batch batch{config_.sequences, config_.context, {}, {}, {}};
     for (int64_t i = 0; i < e.batches; ++i) {
-      held_out.next(batch);
+      held_out->next(batch);
       weight += batch.weight_total();
       sum += training_.loss(parameters_.all(), batch, {1, 0}, cpu_);
     }

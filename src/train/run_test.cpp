@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <limits>
 
+#include "base/random.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -142,6 +146,53 @@ TEST(Run, AFullDiskLeavesTheOldCheckpointAndNothingElse) {
   EXPECT_EQ(resumed.progress().step, 1);
 }
 
+// The child steps and saves until it is killed, at a moment that is drawn.
+void step_and_save_forever(const fs::path& folder) {
+  ThreadPool threads(1);
+  const ByteTokenizer tokenizer;
+  TrainConfig config = read_config(small_config, "small.toml");
+  config.schedule.steps = 1'000'000;
+  TrainingRun run(config, tokenizer, {threads});
+  std::vector<std::string> passed_over;
+  if (!checkpoints_in(folder).empty()) resume_newest(folder, run, passed_over);
+  if (!passed_over.empty()) _exit(3);
+  for (;;) {
+    run.step();
+    save_checkpoint(folder, run, 2);
+  }
+}
+
+TEST(Run, KilledAtAnyMomentItsNewestCheckpointIsWhole) {
+  const deltasane::test::Scratch scratch;
+  Random random(9);
+  int64_t reached = 0;
+  for (int round = 0; round < 25; ++round) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      step_and_save_forever(scratch.path());
+      _exit(4);
+    }
+    usleep(useconds_t(20'000 + random.below(200'000)));
+    ASSERT_EQ(kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "ended by itself: " << WEXITSTATUS(status);
+    if (checkpoints_in(scratch.path()).empty()) continue;
+    ThreadPool threads(1);
+    const ByteTokenizer tokenizer;
+    TrainConfig config = read_config(small_config, "small.toml");
+    config.schedule.steps = 1'000'000;
+    TrainingRun run(config, tokenizer, {threads});
+    std::vector<std::string> passed_over;
+    resume_newest(scratch.path(), run, passed_over);
+    EXPECT_TRUE(passed_over.empty()) << passed_over.front();
+    EXPECT_GE(run.progress().step, reached);
+    reached = run.progress().step;
+  }
+  EXPECT_GT(reached, 0);
+}
+
 TEST(Run, AnotherConfigurationIsNotResumed) {
   Fixture f;
   TrainingRun run = f.fresh();
@@ -161,10 +212,54 @@ TEST(Run, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
   broken.of("blocks.1.ffn.value.weight")[7] = std::numeric_limits<float>::quiet_NaN();
   run.restore(std::move(broken), Tensor<float>({run.parameters().layout().elements()}),
               Tensor<float>({run.parameters().layout().elements()}), {});
-  const std::vector<float> before(run.parameters().all().begin(), run.parameters().all().end());
+  const Parameters before(run.parameters(), run.parameters().sane());
   EXPECT_FAULT(run.step(), Fault::overflow, "step 1 (corpus piece 0, token 0): ");
-  EXPECT_TRUE(std::ranges::equal(run.parameters().all(), before));
+  EXPECT_EQ(
+      std::memcmp(run.parameters().all().data(), before.all().data(), before.all().size_bytes()),
+      0);
   EXPECT_EQ(run.progress().step, 0);
+}
+
+Batch batch_of(BatchSource& source, int64_t sequences, int64_t time) {
+  Batch batch{sequences, time, {}, {}, {}};
+  source.next(batch);
+  return batch;
+}
+
+TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
+  const ByteTokenizer tokenizer;
+  const std::string description = "math-chat:seed=5,level=1-1";
+  const auto source = corpus::open_source(description);
+  BatchSource packed(description, tokenizer, 256, Learned::all, RowCut::packed);
+  const Batch stream = batch_of(packed, 2, 60);
+  std::string text;
+  for (uint64_t i = 0; text.size() < 122; ++i) text += source->piece(i).text;
+  for (size_t i = 0; i < 60; ++i) {
+    EXPECT_EQ(stream.tokens[i], int32_t(uint8_t(text[i])));
+    EXPECT_EQ(stream.targets[60 + i], int32_t(uint8_t(text[61 + i + 1])));
+    EXPECT_EQ(stream.weights[i], 1);
+  }
+
+  BatchSource pieces(description, tokenizer, 256, Learned::answers, RowCut::pieces);
+  const Batch rows = batch_of(pieces, 3, 50);
+  for (uint64_t row = 0; row < 3; ++row) {
+    const corpus::Piece piece = source->piece(row);
+    const size_t length = piece.text.size();
+    ASSERT_LT(length, 50u);
+    for (size_t t = 0; t < 50; ++t) {
+      const size_t at = size_t(row) * 50 + t;
+      EXPECT_EQ(rows.tokens[at], t < length ? int32_t(uint8_t(piece.text[t])) : 0);
+      const bool learned = t + 1 >= piece.learned[0].begin && t + 1 < piece.learned[0].end;
+      EXPECT_EQ(rows.weights[at], learned ? 1 : 0) << row << " " << t;
+    }
+  }
+  EXPECT_EQ(pieces.cursor(), (corpus::Cursor{3, 0}));
+  BatchSource shorter(description, tokenizer, 256, Learned::all, RowCut::pieces);
+  const Batch cut = batch_of(shorter, 2, 5);
+  EXPECT_EQ(cut.tokens[5], int32_t(uint8_t(source->piece(1).text[0])));
+  EXPECT_EQ(shorter.cursor(), (corpus::Cursor{2, 0}));
+  BatchSource small(description, tokenizer, 64, Learned::all, RowCut::packed);
+  EXPECT_FAULT(batch_of(small, 1, 5), Fault::file, "expected token ids below 64");
 }
 
 TEST(Config, UnknownKeysAreNamedWithTheNearest) {
