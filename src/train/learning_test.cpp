@@ -11,7 +11,7 @@ namespace {
 TEST(Learning, TheOneMinuteRecipeLearnsInAFewSeconds) {
   const fs::path recipe = fs::path(DELTASANE_SOURCE) / "examples/one_minute.toml";
   TrainConfig config = read_config(read_file(recipe), recipe.string());
-  config.schedule.steps = 300;
+  config.schedule.steps = 220;
   ThreadPool threads(1);
   const ByteTokenizer tokenizer;
   TrainingRun run(config, tokenizer, {threads});
