@@ -41,6 +41,8 @@ int bench_train(const BenchTrainOptions& options) {
         {"flops_per_token", m.flops_per_token},
         {"product_gflops", m.product_flops_per_second / 1e9},
         {"fraction_of_products", m.of_products()},
+        {"processor_seconds_low", m.processor_sane.low},
+        {"processor_seconds_low_without_sane", m.processor_baseline.low},
         {"share_of_sane", m.share_of_sane()}};
     fmt::print("{}\n", all.dump(2));
     return 0;

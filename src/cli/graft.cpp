@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <memory>
 
 #include "cli/command.h"
 #include "format/rwkv7_write.h"

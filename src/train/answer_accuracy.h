@@ -1,6 +1,7 @@
 // How many problems of a math-chat corpus a model answers rightly, decoding greedily.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 

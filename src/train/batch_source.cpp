@@ -1,6 +1,7 @@
 #include "train/batch_source.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 

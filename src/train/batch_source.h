@@ -3,8 +3,10 @@
 // comes next is a function of the cursor.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "corpus/source.h"

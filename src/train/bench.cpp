@@ -1,6 +1,8 @@
 #include "train/bench.h"
 
 #include <algorithm>
+#include <ctime>
+#include <vector>
 
 #include "base/random.h"
 #include "kernel/matmul/gradient.h"
@@ -27,6 +29,11 @@ Timing summary(std::vector<double> seconds) {
   std::ranges::sort(seconds);
   return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
 }
+
+struct Moment {
+  double wall, processor;  // seconds; the latter of all threads
+};
+Moment now() { return {seconds_now(), double(std::clock()) / CLOCKS_PER_SEC}; }
 
 }  // namespace
 
@@ -58,18 +65,23 @@ TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, i
   Rwkv7Training plain(baseline.layout(), std::nullopt, sequences, time, activations);
   Rwkv7Training sane(model.layout(), settings, sequences, time, activations);
   Tensor<float> gradient({model.layout().elements()});
-  std::vector<double> without, with;
+  std::vector<double> without, with, processor_without, processor_with;
   for (int i = 0; i <= repeats; ++i) {
-    const double began = seconds_now();
+    const Moment began = now();
     plain.gradient(baseline.all(), batch, loss,
                    gradient.span().first(size_t(baseline.layout().elements())), cpu);
-    const double between = seconds_now();
+    const Moment between = now();
     sane.gradient(model.all(), batch, loss, gradient.span(), cpu);
+    const Moment ended = now();
     if (i == 0) continue;  // memory is touched for the first time
-    without.push_back(between - began);
-    with.push_back(seconds_now() - between);
+    without.push_back(between.wall - began.wall);
+    with.push_back(ended.wall - between.wall);
+    processor_without.push_back(between.processor - began.processor);
+    processor_with.push_back(ended.processor - between.processor);
   }
   measured.baseline = summary(without), measured.sane = summary(with);
+  measured.processor_baseline = summary(processor_without);
+  measured.processor_sane = summary(processor_with);
   Optimizer optimizer(model.layout(), {});
   measured.update_seconds =
       time_repeated([&] { optimizer.step(model.all(), gradient.span(), 1e-6, cpu); }, 0, 2).median;

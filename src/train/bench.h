@@ -16,7 +16,8 @@ struct TrainingMeasurement {
   double flops_per_token = 0;           // 6 per matrix parameter, and 28 per entry of the state
   double product_flops_per_second = 0;  // the best of large products: forward and both ways back
   Timing baseline, sane;                // seconds of loss and gradient of one batch
-  double update_seconds = 0;            // one step of AdamW
+  Timing processor_baseline, processor_sane;  // the same, of all processors' time
+  double update_seconds = 0;                  // one step of AdamW
 
   double tokens() const { return double(sequences * time); }
   double step_seconds() const { return sane.median + update_seconds; }
@@ -24,8 +25,8 @@ struct TrainingMeasurement {
   double of_products() const {
     return flops_per_token * tokens_per_second() / product_flops_per_second;
   }
-  // Steps with and without take turns, so the shares of other programs fall on both.
-  double share_of_sane() const { return (sane.low - baseline.low) / sane.low; }
+  // Of the processors' time, which others who use them do not change; with and without take turns.
+  double share_of_sane() const { return 1 - processor_baseline.low / processor_sane.low; }
 };
 
 TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,

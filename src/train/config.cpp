@@ -63,7 +63,7 @@ class Section {
     const auto found = node.value_exact<Stored>();
     if (found) {
       value = T(*found);
-      if constexpr (std::is_integral_v<T> && std::is_unsigned_v<T>)
+      if constexpr (std::is_same_v<T, uint64_t>)
         if (*found < 0) wrong(key, cat("expected at least 0, found ", *found));
     } else if (std::is_same_v<T, double> && node.is_integer()) {
       value = T(*node.value<Stored>());

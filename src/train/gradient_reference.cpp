@@ -188,6 +188,8 @@ struct TimeMix {
   Rows<Real> raw_w, raw_a, raw_k, raw_v, gate, r, w, k, v, a, b, g, read, y;
   Thresholds<Real> thresholds{m, att, {}, {}, {}};
 
+  TimeMix(const Model<Real>& model, int64_t index) : m(model), layer(index) {}
+
   Linear<Real> linear(const char* name) const { return {m, att + name}; }
   Factor<Real> factor(const char* name) const { return {m, att + name}; }
   Shift<Real> shift(const char* name) const { return {m, att + name}; }
@@ -366,7 +368,7 @@ TrainingLoss<Real> one_sequence(const Model<Real>& m, std::span<const int32_t> t
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
     const std::string block = cat("blocks.", layer, ".");
     x_att.push_back(x);
-    attention.push_back(TimeMix<Real>{.m = m, .layer = layer});
+    attention.emplace_back(m, layer);
     add(attention.back().forward(Norm<Real>{m, block + "ln1"}.forward(x), v_first), x);
     x_ffn.push_back(x);
     feed_forward.push_back(ChannelMix<Real>{m, block + "ffn.", {}, {}, {}, {}});

@@ -1,6 +1,8 @@
 #include "train/initialise.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "base/random.h"

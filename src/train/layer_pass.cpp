@@ -1,6 +1,9 @@
 #include "train/layer_pass.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "kernel/delta_rule/delta_rule.h"
 #include "kernel/rwkv7/gradient.h"

@@ -11,8 +11,8 @@ namespace {
 TEST(Learning, TheOneMinuteRecipeLearnsInAFewSeconds) {
   const fs::path recipe = fs::path(DELTASANE_SOURCE) / "examples/one_minute.toml";
   TrainConfig config = read_config(read_file(recipe), recipe.string());
-  config.schedule.steps = 150;
-  ThreadPool threads;
+  config.schedule.steps = 220;
+  ThreadPool threads(1);
   const ByteTokenizer tokenizer;
   TrainingRun run(config, tokenizer, {threads});
   const EvaluationReport before = run.evaluate();
@@ -21,9 +21,9 @@ TEST(Learning, TheOneMinuteRecipeLearnsInAFewSeconds) {
   RecordProperty("loss_before", cat(*before.loss));
   RecordProperty("loss_after", cat(*after.loss));
   RecordProperty("accuracy_after", cat(*after.accuracy));
-  EXPECT_LT(*after.loss, *before.loss / 3);
+  EXPECT_LT(*after.loss, *before.loss / 5);
   EXPECT_EQ(*before.accuracy, 0);
-  EXPECT_GT(*after.accuracy, 0.15);
+  EXPECT_GT(*after.accuracy, 0.5);
 }
 
 // Recipes that need files nobody has here are still read.

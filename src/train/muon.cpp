@@ -1,6 +1,8 @@
 #include "train/muon.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernel/matmul/gradient.h"
 #include "train/sums.h"

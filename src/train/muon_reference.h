@@ -2,6 +2,7 @@
 // double, one tensor at a time.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>

@@ -5,6 +5,7 @@
 // bit (with the same instruction set).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 

@@ -1,4 +1,6 @@
 #include "train/rwkv7_training.h"
+#include <algorithm>
+#include <vector>
 
 #include "kernel/cross_entropy/cross_entropy.h"
 #include "kernel/rwkv7/gradient.h"

@@ -5,7 +5,10 @@
 // results are the same bit for bit, and do not depend on the number of threads.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "kernel/cpu_device.h"
 #include "train/batch.h"

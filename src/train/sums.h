@@ -1,6 +1,8 @@
 // Sums over many floats, in double and in an order that depends on their number alone.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "kernel/cpu_device.h"

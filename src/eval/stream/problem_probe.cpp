@@ -33,7 +33,8 @@ std::string without_commas(std::string text) {
 
 struct Conversation {
   RecurrentState state;
-  std::string answer, known;
+  AskedProblem problem;
+  std::string answer;
   int32_t next = 0;
   bool ended = false;
 };
@@ -54,6 +55,12 @@ bool answer_is_right(std::string_view written, std::string_view known) {
 
 ProbeOutcome ProblemProbe::operator()(const RecurrentState& state, int64_t count) const {
   ProbeOutcome outcome;
+  for (const AskedProblem& one : ask(state, count)) ++outcome.asked, outcome.correct += one.right;
+  return outcome;
+}
+
+std::vector<AskedProblem> ProblemProbe::ask(const RecurrentState& state, int64_t count) const {
+  std::vector<AskedProblem> asked;
   const int64_t vocabulary = model.shape().vocabulary;
   const auto likeliest = [&](const float* logits) {
     return int32_t(std::max_element(logits, logits + vocabulary) - logits);
@@ -68,7 +75,7 @@ ProbeOutcome ProblemProbe::operator()(const RecurrentState& state, int64_t count
     std::vector<Conversation> talks(size_t(std::min(at_once, count - from)));
     for (size_t i = 0; i < talks.size(); ++i) {
       const corpus::Problem problem = corpus::math_problem(problems, uint64_t(from) + i);
-      talks[i].known = problem.answer;
+      talks[i].problem = {problem.question, "", problem.answer};
       talks[i].state = state.clone();
       Tensor<float> logits({1, vocabulary});
       // The empty line ends what the stream was in the middle of.
@@ -88,11 +95,13 @@ ProbeOutcome ProblemProbe::operator()(const RecurrentState& state, int64_t count
       model.step(tokens, states, logits.view(), cpu);
       for (size_t i = 0; i < going.size(); ++i) hear(*going[i], logits.view().at(int64_t(i)));
     }
-    outcome.asked += int64_t(talks.size());
-    for (const Conversation& one : talks)
-      outcome.correct += answer_is_right(one.answer.substr(0, one.answer.find("\n\n")), one.known);
+    for (Conversation& one : talks) {
+      one.problem.written = one.answer.substr(0, one.answer.find("\n\n"));
+      one.problem.right = answer_is_right(one.problem.written, one.problem.known);
+      asked.push_back(std::move(one.problem));
+    }
   }
-  return outcome;
+  return asked;
 }
 
 }  // namespace deltasane

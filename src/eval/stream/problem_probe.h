@@ -7,11 +7,17 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "corpus/math_chat.h"
 #include "eval/stream/stream_run.h"
 
 namespace deltasane {
+
+struct AskedProblem {
+  std::string question, written, known;
+  bool right = false;
+};
 
 struct ProblemProbe {
   const Rwkv7& model;
@@ -21,6 +27,7 @@ struct ProblemProbe {
   int64_t answer_tokens = 200;   // at most
 
   ProbeOutcome operator()(const RecurrentState& state, int64_t count) const;
+  std::vector<AskedProblem> ask(const RecurrentState& state, int64_t count) const;
 };
 
 // As above; digit groups "1,234" count as one number.
