@@ -1,133 +1,243 @@
 #include <fmt/format.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
-#include <cmath>
+#include <nlohmann/json.hpp>
 
-#include "base/random.h"
+#include "base/timing.h"
 #include "cli/command.h"
-#include "kernel/delta_rule/delta_rule.h"
-#include "tensor/tensor.h"
+#include "cli/own_commands.h"
+#include "corpus/math_chat.h"
+#include "eval/stream/problem_probe.h"
+#include "eval/stream/stream_run.h"
+#include "text/byte_tokenizer.h"
+#include "train/checkpoint.h"
 
 namespace deltasane::cli {
 namespace {
 
 struct DemoOptions {
-  int64_t tokens = 262144;
+  std::string out = "demo";
+  int64_t tokens = 524288;
   double alpha = 3;
-  uint64_t seed = 1;
+  int threads = 0;
 };
 
-// One head of 64 x 64 that hardly forgets, fed the same kind of tokens twice: as it is, and with
-// SANE. The recurrence alone, no model: this shows what the kernels compute.
-class Stream {
- public:
-  explicit Stream(double tau) : state_({1, 1, n, n}), y_({1, piece, 1, n}), tau_(tau) {}
+constexpr const char* sums = "level=1,style=brief,family=addition";
+constexpr int64_t questions = 64;
 
-  struct Vectors {
-    Tensor<float> r, w, k, v, a, b;
-  };
-
-  void read(const Vectors& in, int64_t position, ThreadPool& threads) {
-    Tensor<float> tau({1, piece / 16, 1});
-    tau.fill(float(tau_));
-    Tensor<int64_t> start({1});
-    start[0] = position;
-    kernel::DeltaRule<float> op;
-    op.r = in.r.view(), op.w = in.w.view(), op.k = in.k.view();
-    op.v = in.v.view(), op.a = in.a.view(), op.b = in.b.view();
-    if (tau_ > 0) op.tau = tau.view();
-    op.position = start.view();
-    op.initial = state_.view();
-    op.final_state = state_.view();
-    op.y = y_.view();
-    kernel::delta_rule(op, {threads});
-  }
-
-  double norm() const {
-    double squares = 0;
-    for (const float s : state_.span()) squares += double(s) * s;
-    return std::sqrt(squares);
-  }
-  double largest() const {
-    double most = 0;
-    for (const float s : state_.span()) most = std::max(most, std::abs(double(s)));
-    return most;
-  }
-
-  static constexpr int64_t n = 64, piece = 1024;
-
- private:
-  Tensor<float> state_, y_;
-  double tau_;
-};
-
-// Keys that lean to one side, decays near 1, and an erase that is a little too strong there: the
-// growth that channels without forgetting show far past the training length.
-Stream::Vectors draw(Random& random) {
-  const Shape shape{1, Stream::piece, 1, Stream::n};
-  Stream::Vectors out{Tensor<float>(shape), Tensor<float>(shape), Tensor<float>(shape),
-                      Tensor<float>(shape), Tensor<float>(shape), Tensor<float>(shape)};
-  for (int64_t t = 0; t < Stream::piece; ++t) {
-    double squares = 0;
-    const int64_t at = t * Stream::n;
-    for (int64_t j = 0; j < Stream::n; ++j) {
-      out.r[at + j] = float(random.normal());
-      out.v[at + j] = float(0.3 * random.normal() + (j == 7 ? 0.5 : 0.0));
-      out.k[at + j] = float(0.1 * random.normal() + (j == 11 ? 0.2 : 0.0));
-      out.a[at + j] = float(random.normal());
-      out.w[at + j] = j == 11 ? 1.0f : float(random.uniform(0.9, 0.999));
-      squares += double(out.a[at + j]) * out.a[at + j];
-    }
-    for (int64_t j = 0; j < Stream::n; ++j) {
-      out.a[at + j] = float(out.a[at + j] / std::sqrt(squares));
-      out.b[at + j] = j == 11 ? 0.0f : -out.a[at + j] * float(random.uniform());
-    }
-  }
-  return out;
+// Channels that hardly forget are what a long training gives; a shift of the decay's and the
+// rate's bias gives them at once.
+std::string recipe(const std::string& model, const fs::path& folder, int64_t steps, double rate) {
+  return fmt::format(
+      "[model]\n{}\n[corpus]\nsource = \"math-chat:seed=1,{}\"\ntokenizer = \"byte\"\n"
+      "[optimizer]\nkind = \"muon\"\nsteps = {}\nsequences = 8\ncontext = 128\nrate = {}\n"
+      "weight_decay = 0.05\nwarmup = 20\n[run]\nfolder = '{}'\nkeep = 1\n",
+      model, sums, steps, rate, folder.string());
 }
 
-int show_demo(const DemoOptions& options) {
-  ThreadPool threads;
-  Random random(options.seed);
-  const double tau = options.alpha * std::log(2.0) + 1;
-  Stream plain(0), sane(tau);
-  fmt::print(
-      "One 64 x 64 state with one channel that never forgets, {} tokens.\n"
-      "SANE with alpha {}: tau = {:.2f}.\n\n",
-      options.tokens, options.alpha, tau);
-  fmt::print("{:>10}  {:>12} {:>10}   {:>12} {:>10}\n", "", "without SANE", "", "with SANE", "");
-  fmt::print("{:>10}  {:>12} {:>10}   {:>12} {:>10}\n", "tokens", "norm", "largest", "norm",
-             "largest");
-  int64_t next = Stream::piece;
-  for (int64_t position = 0; position < options.tokens; position += Stream::piece) {
-    const Stream::Vectors in = draw(random);
-    plain.read(in, position, threads);
-    sane.read(in, position, threads);
-    if (position + Stream::piece < next) continue;
-    fmt::print("{:>10}  {:>12.4g} {:>10.4g}   {:>12.4g} {:>10.4g}\n", position + Stream::piece,
-               plain.norm(), plain.largest(), sane.norm(), sane.largest());
-    next *= 4;
+class Line {  // that is written over on a terminal
+ public:
+  void show(const std::string& text, bool last = false) {
+    if (!terminal_ && !last) return;
+    fmt::print("{}{}{}", terminal_ ? "\r\x1b[K" : "", text, last ? "\n" : "");
+    std::fflush(stdout);
   }
+
+ private:
+  bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
+};
+
+// The model file of a finished run; trained now unless an earlier demo left it.
+fs::path trained(const std::string& what, const std::string& text, ThreadPool& threads) {
+  const ByteTokenizer tokenizer;
+  train::TrainingRun run(train::read_config(text, "demo"), tokenizer, {threads});
+  const fs::path folder = run.config().run.folder;
+  if (train::checkpoints_in(folder).empty()) {
+    Line line;
+    const double begin = seconds_now();
+    while (!run.finished()) {
+      const train::StepReport report = run.step();
+      line.show(fmt::format("{}: step {} of {}, loss {:.3f}, {:.0f} s", what, report.step,
+                            run.config().schedule.steps, report.loss, seconds_now() - begin),
+                run.finished());
+    }
+    train::save_checkpoint(folder, run, 1);
+  }
+  return train::checkpoints_in(folder).back() / "model.safetensors";
+}
+
+// One model on its stream.
+class Contestant {
+ public:
+  Contestant(const std::string& name, const fs::path& model, const fs::path& folder,
+             ThreadPool& threads)
+      : name_(name),
+        folder_(folder),
+        model_(Rwkv7Checkpoint(model), {}),
+        source_(corpus::open_source(cat("math-chat:seed=9,", sums))),
+        probe_{model_, tokenizer_, {threads}, corpus::math_options(sums), 12} {}
+
+  void read_to(int64_t position, int64_t slice) {
+    StreamSettings settings;
+    settings.tokens = position;
+    settings.probe_every = slice;
+    settings.probe_problems = questions;
+    settings.probe_source = cat("math-chat:", sums, ", as trained");
+    const StreamParts parts{model_,
+                            name_,
+                            *source_,
+                            tokenizer_,
+                            probe_.cpu,
+                            [&](const RecurrentState& state, int64_t count) {
+                              state_ = state.clone();
+                              const ProbeOutcome outcome = probe_(state, count);
+                              now_.accuracy = double(outcome.correct) / double(outcome.asked);
+                              if (state.position == 0) start_.accuracy = now_.accuracy;
+                              return outcome;
+                            }};
+    const StreamOutcome outcome = run_stream(parts, settings, folder_, OnExisting::resume,
+                                             [&](const StreamProgress& progress) {
+                                               now_.loss = progress.loss;
+                                               now_.norm = progress.norm;
+                                               now_.largest = progress.largest;
+                                               if (start_.norm == 0) {
+                                                 start_.loss = now_.loss;
+                                                 start_.norm = now_.norm;
+                                               }
+                                             });
+    if (!outcome.overflows.empty()) overflow_ = to_string(outcome.overflows[0]);
+  }
+
+  std::string line() const {
+    return fmt::format(
+               "{:<9} loss {:.3f}   state norm {:>9.3g}   largest {:>9.3g}   answers {:>3.0f} %",
+               name_, now_.loss, now_.norm, now_.largest, 100 * now_.accuracy) +
+           (overflow_.empty() ? "" : "   overflow");
+  }
+  std::vector<AskedProblem> answers(int64_t count) const { return probe_.ask(state_, count); }
+  nlohmann::ordered_json summary() const {
+    return {{"accuracy", {{"start", start_.accuracy}, {"end", now_.accuracy}}},
+            {"state_norm", {{"start", start_.norm}, {"end", now_.norm}}},
+            {"loss", {{"start", start_.loss}, {"end", now_.loss}}},
+            {"overflow", overflow_}};
+  }
+  std::string row() const {
+    return fmt::format("{:<9} {:>6.3f} {:>6.3f}   {:>9.3g} {:>9.3g}   {:>5.0f} % {:>5.0f} %", name_,
+                       start_.loss, now_.loss, start_.norm, now_.norm, 100 * start_.accuracy,
+                       100 * now_.accuracy);
+  }
+
+ private:
+  struct Moment {
+    double loss = 0, norm = 0, largest = 0, accuracy = 0;
+  };
+
+  std::string name_, overflow_;
+  fs::path folder_;
+  Rwkv7 model_;
+  ByteTokenizer tokenizer_;
+  std::unique_ptr<corpus::Source> source_;
+  ProblemProbe probe_;
+  RecurrentState state_;
+  Moment start_, now_;
+};
+
+void stream_both(Contestant& baseline, Contestant& sane, int64_t tokens) {
+  const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+  const int64_t slice = std::max<int64_t>(4096, tokens / 8 / 4096 * 4096);
+  for (int64_t position = std::min(slice, tokens);; position = std::min(position + slice, tokens)) {
+    baseline.read_to(position, slice);
+    sane.read_to(position, slice);
+    if (terminal && position > slice) fmt::print("\x1b[2A");
+    const char* clear = terminal ? "\x1b[K" : "";
+    fmt::print("{}{:>7}  {}\n{}         {}\n", clear, position, baseline.line(), clear,
+               sane.line());
+    std::fflush(stdout);
+    if (position == tokens) return;
+  }
+}
+
+void ask_both(const Contestant& baseline, const Contestant& sane) {
+  fmt::print("\nThe same questions to both, after the stream:\n");
+  const auto first = baseline.answers(6), second = sane.answers(6);
+  const auto shown = [](const AskedProblem& one) {
+    std::string text = one.written.substr(0, 24);
+    for (char& c : text)
+      if (uint8_t(c) < 32 || uint8_t(c) > 126) c = '?';
+    return fmt::format("{}{}", text, one.right ? "" : "  (wrong)");
+  };
+  fmt::print("  {:<12} {:<34} {}\n", "", "baseline", "SANE");
+  for (size_t i = 0; i < first.size(); ++i)
+    fmt::print("  {:<12} {:<34} {}\n", first[i].question, shown(first[i]), shown(second[i]));
+}
+
+void write_report(const fs::path& out) {
+  try {
+    run_own({"report", (out / "baseline").string(), (out / "sane").string(), "--out",
+             (out / "report.html").string(), "--title",
+             "A state that explodes, and one that is held"});
+  } catch (const Error& error) {
+    fmt::print("no report: {}\n", error.what());
+  }
+}
+
+int run_demo(const DemoOptions& options) {
+  if (options.tokens < 4096)
+    fail(Fault::usage, "--tokens: expected at least 4096, found ", options.tokens);
+  const double begin = seconds_now();
+  const fs::path out = options.out;
+  fs::create_directories(out);
+  ThreadPool threads(options.threads);
   fmt::print(
-      "\nWithout SANE the entry grows with the length of the stream. With it, no entry "
-      "passes tau\nat a chunk boundary, and the norm stays below 64 tau = {:.0f}.\n",
-      64 * tau);
+      "A small RWKV-7 learns sums of digits, with channels that hardly forget, in contexts of 128\n"
+      "bytes. SANE with alpha {} is then put on it and both read {} bytes of sums.\n\n",
+      options.alpha, options.tokens);
+  const fs::path base =
+      trained("training   ",
+              recipe("layers = 2\nchannels = 64\nhead_size = 32\ndecay_bias_shift = -12\n"
+                     "rate_bias_shift = -1.5",
+                     out / "baseline-training", 500, 0.004),
+              threads);
+  const fs::path held =
+      trained("fine-tuning",
+              recipe(fmt::format("from = '{}'\nsane_alpha = {:.6f}", base.string(), options.alpha),
+                     out / "sane-training", 100, 0.0008),
+              threads);
+  fmt::print("\n");
+  Contestant baseline("baseline", base, out / "baseline", threads);
+  Contestant sane("SANE", held, out / "sane", threads);
+  stream_both(baseline, sane, options.tokens);
+  ask_both(baseline, sane);
+  fmt::print("\n{:<9} {:^13}   {:^19}   {:^15}\n{:<9} {:>6} {:>6}   {:>9} {:>9}   {:>7} {:>7}\n",
+             "", "loss", "state norm", "answers right", "", "start", "end", "start", "end", "start",
+             "end");
+  fmt::print("{}\n{}\n\n", baseline.row(), sane.row());
+  const nlohmann::ordered_json summary{{"tokens", options.tokens},
+                                       {"alpha", options.alpha},
+                                       {"baseline", baseline.summary()},
+                                       {"sane", sane.summary()}};
+  replace_file(out / "summary.json", summary.dump(2) + "\n");
+  std::fflush(stdout);  // the report is written by a process of its own
+  write_report(out);
+  fmt::print("summary              {}\n", (out / "summary.json").string());
+  fmt::print("time                 {:.0f} s\n", seconds_now() - begin);
   return 0;
 }
 
 }  // namespace
 
 const Command demo{
-    "demo", "a state that grows without bound, and the same with SANE", [](CLI::App& app) {
+    "demo", "see a state explode, and SANE hold it: about a minute", [](CLI::App& app) {
       auto options = std::make_shared<DemoOptions>();
-      app.add_option("--tokens", options->tokens, "length of the stream")
-          ->check(CLI::Range(int64_t{1024}, int64_t{1} << 40))
+      app.add_option("--out", options->out, "folder for models, records, report and summary.json")
           ->capture_default_str();
-      app.add_option("--alpha", options->alpha, "strength of SANE: tau = alpha ln 2 + 1")
-          ->check(CLI::PositiveNumber)
+      app.add_option("--tokens", options->tokens, "bytes that both models read")
           ->capture_default_str();
-      app.add_option("--seed", options->seed, "seed of the stream")->capture_default_str();
-      app.footer("Example:\n  deltasane demo --tokens 1048576 --alpha 5");
-      return [options] { return show_demo(*options); };
+      app.add_option("--alpha", options->alpha, "strength of SANE")->capture_default_str();
+      app.add_option("--threads", options->threads, "threads; 0: all processors")
+          ->capture_default_str();
+      app.footer("Example:\n  deltasane demo --out demo --tokens 262144");
+      return [options] { return run_demo(*options); };
     }};
 
 }  // namespace deltasane::cli
