@@ -78,9 +78,9 @@ eval::Prefix PrefixFlags::open(OpenModel& open, const Tokenizer& tokenizer, cons
     };
     if (fs::exists(file)) session.load(file, open.name, OtherSane::refuse);
     const bool whole = session.state().position == tokens;
-    corpus::TokenStream stream(*source, tokenizer);
+    corpus::TokenStream words(*source, tokenizer);
     if (!whole) {
-      read_prefix(session, stream, tokens, save);
+      read_prefix(session, words, tokens, save);
       save();
     }
   }

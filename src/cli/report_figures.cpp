@@ -206,10 +206,10 @@ std::vector<ReportFigure> draw_figures(const std::vector<ReportRun>& runs, const
     accuracy.points = true;
     accuracy.y_high = 1;
     for (const ReportRun& run : runs)
-      for (int64_t stream = 0; stream < streams_in(run); ++stream)
-        accuracy.curves.push_back(curve_of(run.probes, "accuracy", stream, label_of(run, stream)));
+      for (int64_t one = 0; one < streams_in(run); ++one)
+        accuracy.curves.push_back(curve_of(run.probes, "accuracy", one, label_of(run, one)));
     add_breaks(runs, accuracy);
-    add(accuracy, "accuracy", "Share of held-out problems answered rightly from that state.");
+    add(accuracy, "accuracy", "Share of problems answered rightly from that state.");
   }
   for (size_t i = 0; i < runs.size(); ++i)
     add(layers_of(runs[i]), fmt::format("layer_norms_{}", i + 1),

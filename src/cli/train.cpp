@@ -1,14 +1,18 @@
 #include <fmt/format.h>
+#include <xxhash.h>
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "comm/group.h"
 #include "text/byte_tokenizer.h"
 #include "text/world_tokenizer.h"
 #include "train/checkpoint.h"
+#include "train/event_file.h"
 
 namespace deltasane::cli {
 namespace {
@@ -35,11 +39,12 @@ std::string time_left(double seconds) {
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
-// One JSON object a line. Lines behind the step that a run resumes from are dropped: that part of
-// the run is made again.
+// One JSON object a line, and the same numbers for TensorBoard. Lines behind the step that a run
+// resumes from are dropped: that part of the run is made again.
 class Metrics {
  public:
-  Metrics(const fs::path& path, int64_t step) : path_(path) {
+  Metrics(const fs::path& path, int64_t step)
+      : path_(path), events_(path.parent_path() / "events", wall_clock()) {
     std::string kept;
     if (step > 0 && fs::exists(path)) {
       std::istringstream lines(read_file(path));
@@ -51,6 +56,8 @@ class Metrics {
     replace_file(path, kept);
   }
   void add(const MetricsRow& row) {
+    for (const auto& [name, value] : row.items())
+      if (name != "step") events_.add(wall_clock(), row["step"], name, value.get<float>());
     std::ofstream file(path_, std::ios::app);
     file << row.dump() << "\n";
     if (!file.flush() && !complained_) {
@@ -61,14 +68,23 @@ class Metrics {
   }
 
  private:
+  static double wall_clock() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  }
+
   fs::path path_;
+  train::EventFile events_;
   bool complained_ = false;
 };
 
 class TrainLoop {
  public:
-  TrainLoop(train::TrainingRun& run, const fs::path& folder)
-      : run_(run), folder_(folder), metrics_(folder / "metrics.jsonl", run.progress().step) {}
+  // The first of the group's processes speaks and writes for all.
+  TrainLoop(train::TrainingRun& run, const fs::path& folder, comm::Group& group)
+      : run_(run), folder_(folder), group_(group) {
+    if (speaks()) metrics_.emplace(folder / "metrics.jsonl", run.progress().step);
+  }
 
   void evaluate() {
     const train::EvaluationReport report = run_.evaluate();
@@ -82,13 +98,19 @@ class TrainLoop {
       row["answer_accuracy"] = *report.accuracy;
       line += fmt::format("  answers {:.1f} %", 100 * *report.accuracy);
     }
-    metrics_.add(row);
+    if (!speaks()) return;
+    metrics_->add(row);
     fmt::print("{}\n", line);
     std::fflush(stdout);
   }
 
   // A disk that is full does not end a run: the checkpoint before stays.
   bool save() {
+    run_.expect_agreement();
+    return group_.any(speaks() && save_here());
+  }
+
+  bool save_here() {
     try {
       const fs::path place = train::save_checkpoint(folder_, run_, run_.config().run.keep);
       fmt::print("saved {}\n", place.string());
@@ -108,20 +130,21 @@ class TrainLoop {
     const int64_t first = run_.progress().step;
     double shown = began;
     bool saved = false;
-    while (!run_.finished() && !asked_to_stop) {
+    bool stop = false;
+    while (!run_.finished() && !(stop = group_.any(asked_to_stop))) {
       const double before = seconds_now();
       const train::StepReport report = run_.step();
       const double now = seconds_now();
       saved = false;
       const double speed = double(report.tokens) / (now - before);
-      if (report.step % config.run.metrics_every == 0)
-        metrics_.add({{"step", report.step},
-                      {"loss", report.loss},
-                      {"rate", report.rate},
-                      {"gradient_length", report.gradient_length},
-                      {"tokens", run_.progress().tokens},
-                      {"tokens_per_s", speed}});
-      if (now - shown > 2 || run_.finished()) {
+      if (speaks() && report.step % config.run.metrics_every == 0)
+        metrics_->add({{"step", report.step},
+                       {"loss", report.loss},
+                       {"rate", report.rate},
+                       {"gradient_length", report.gradient_length},
+                       {"tokens", run_.progress().tokens},
+                       {"tokens_per_s", speed}});
+      if (speaks() && (now - shown > 2 || run_.finished())) {
         shown = now;
         const double each = (now - began) / double(report.step - first);
         fmt::print("step {:>6}/{}  loss {:.4f}  rate {:.2e}  {:.0f} tokens/s  {} left\n",
@@ -133,47 +156,57 @@ class TrainLoop {
       if (config.run.save_every > 0 && report.step % config.run.save_every == 0) saved = save();
     }
     if (!saved && run_.progress().step > first) saved = save();
-    if (asked_to_stop && !run_.finished())
+    if (stop && speaks())
       fmt::print("stopped after step {}; go on with --resume\n", run_.progress().step);
     return saved || run_.progress().step == first ? 0 : 1;
   }
 
  private:
+  bool speaks() const { return group_.rank() == 0; }
+
   train::TrainingRun& run_;
   fs::path folder_;
-  Metrics metrics_;
+  comm::Group& group_;
+  std::optional<Metrics> metrics_;
 };
 
 int train_model(const TrainOptions& options) {
-  const train::TrainConfig config = train::read_config(read_file(options.config), options.config);
+  const std::string text = read_file(options.config);
+  const train::TrainConfig config = train::read_config(text, options.config);
   const fs::path folder = config.run.folder;
   if (!options.resume && !train::checkpoints_in(folder).empty())
     fail(Fault::usage, folder,
          ": expected no checkpoints at the start of a run, found some; go on from them with "
          "--resume, or name another run.folder");
   const std::unique_ptr<Tokenizer> tokenizer = training_tokenizer(config.corpus.tokenizer);
+  const std::shared_ptr<comm::Group> group = comm::join();
+  group->expect_same("configuration", XXH3_64bits(text.data(), text.size()));
   ThreadPool threads(int(config.run.threads));
-  train::TrainingRun run(config, *tokenizer, {threads});
+  train::TrainingRun run(config, *tokenizer, {threads}, group);
   if (options.resume) {
     std::vector<std::string> passed_over;
     const fs::path from = train::resume_newest(folder, run, passed_over);
+    run.expect_agreement();
     for (const std::string& fault : passed_over)
       fmt::print(stderr, "deltasane: passed over a damaged checkpoint: {}\n", fault);
-    fmt::print("resumed from {}\n", from.string());
+    if (group->rank() == 0) fmt::print("resumed from {}\n", from.string());
   }
   fs::create_directories(folder);
   const Rwkv7Shape& shape = run.parameters().layout().shape();
-  fmt::print(
-      "{} layers of {} channels, {:.2f} M parameters, {}; {}, {} steps of {} x {} x {} tokens, "
-      "{} thread(s)\n",
-      shape.layers, shape.channels, double(run.parameters().layout().parameters()) / 1e6,
-      run.parameters().sane() ? fmt::format("SANE with alpha {}", run.parameters().sane()->alpha)
-                              : "no SANE",
-      name_of(config.optimizer.kind), config.schedule.steps, config.accumulate, config.sequences,
-      config.context, threads.size());
+  const auto introduce = [&] {
+    fmt::print(
+        "{} layers of {} channels, {:.2f} M parameters, {}; {}, {} steps of {} x {} x {} tokens, "
+        "{} process(es) with {} thread(s)\n",
+        shape.layers, shape.channels, double(run.parameters().layout().parameters()) / 1e6,
+        run.parameters().sane() ? fmt::format("SANE with alpha {}", run.parameters().sane()->alpha)
+                                : "no SANE",
+        name_of(config.optimizer.kind), config.schedule.steps, config.accumulate, config.sequences,
+        config.context, group->size(), threads.size());
+  };
+  if (group->rank() == 0) introduce();
   std::signal(SIGTERM, ask_to_stop);
   std::signal(SIGINT, ask_to_stop);
-  return TrainLoop(run, folder).run();
+  return TrainLoop(run, folder, *group).run();
 }
 
 }  // namespace
@@ -185,7 +218,8 @@ const Command train{
       app.add_flag("--resume", options->resume, "go on from the newest checkpoint in run.folder");
       app.footer(
           "SIGTERM and SIGINT finish the step and save. A resumed run equals one that never "
-          "stopped.\nExample:\n  deltasane train examples/one_minute.toml");
+          "stopped.\nExamples:\n  deltasane train examples/one_minute.toml\n"
+          "  mpirun -n 4 deltasane train examples/long_memory.toml");
       return [options] { return train_model(*options); };
     }};
 

@@ -1,7 +1,10 @@
 #include "train/run.h"
 
+#include <xxhash.h>
+
 #include <cmath>
 
+#include "comm/single_group.h"
 #include "train/answer_accuracy.h"
 
 namespace deltasane::train {
@@ -42,19 +45,34 @@ std::unique_ptr<BatchSource> open_batches(const TrainConfig& config, const std::
       config.corpus.piece_per_row ? RowCut::pieces : RowCut::packed, from);
 }
 
+int64_t rows_each(const TrainConfig& config, const comm::Group& group) {
+  if (config.sequences % group.size() != 0)
+    fail(Fault::usage, "optimizer.sequences: expected a multiple of the ", group.size(),
+         " processes, found ", config.sequences);
+  return config.sequences / group.size();
+}
+
+template <class T>
+std::vector<T> part_of(const std::vector<T>& all, int part, int parts) {
+  const size_t each = all.size() / size_t(parts);
+  const auto begin = all.begin() + std::ptrdiff_t(each * size_t(part));
+  return {begin, begin + std::ptrdiff_t(each)};
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
-                         const kernel::Cpu& cpu)
+                         const kernel::Cpu& cpu, std::shared_ptr<comm::Group> group)
     : config_(config),
       tokenizer_(tokenizer),
       cpu_(cpu),
+      group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),
       parameters_(starting_model(config.model, tokenizer, cpu)),
       optimizer_(parameters_.layout(), config.optimizer),
       batches_(open_batches(config, config.corpus.source, tokenizer,
                             parameters_.layout().shape().vocabulary)),
-      training_(parameters_.layout(), parameters_.sane(), config.sequences, config.context,
-                config.run.recompute ? Activations::recompute : Activations::keep),
+      training_(parameters_.layout(), parameters_.sane(), rows_each(config, *group_),
+                config.context, config.run.recompute ? Activations::recompute : Activations::keep),
       gradient_({parameters_.layout().elements()}) {}
 
 void TrainingRun::restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
@@ -72,6 +90,18 @@ void TrainingRun::restore(Parameters parameters, Tensor<float> first, Tensor<flo
   progress_ = progress;
   batches_ = open_batches(config_, config_.corpus.source, tokenizer_,
                           parameters_.layout().shape().vocabulary, progress.cursor);
+}
+
+Batch TrainingRun::own_rows(const Batch& whole) const {
+  const int part = group_->rank(), parts = group_->size();
+  return {whole.sequences / parts, whole.time, part_of(whole.tokens, part, parts),
+          part_of(whole.targets, part, parts), part_of(whole.weights, part, parts)};
+}
+
+void TrainingRun::expect_agreement() {
+  group_->expect_same("step", uint64_t(progress_.step));
+  const std::span<const float> all = parameters_.all();
+  group_->expect_same("parameters", XXH3_64bits(all.data(), all.size_bytes()));
 }
 
 StepReport TrainingRun::step() {
@@ -92,10 +122,13 @@ StepReport TrainingRun::step() {
   gradient_.fill(0);
   StepReport report{progress_.step + 1, 0, 0, config_.schedule.at(progress_.step), 0};
   for (const Batch& part : parts) {
-    report.loss += training_.gradient(parameters_.all(), part, {weight_total, config_.wrap},
-                                      gradient_.span(), cpu_);
+    report.loss += training_.gradient(parameters_.all(), own_rows(part),
+                                      {weight_total, config_.wrap}, gradient_.span(), cpu_);
     report.tokens += part.rows();
   }
+  group_->begin_sum(gradient_.span());
+  report.loss = group_->sum(report.loss);
+  group_->finish_sums();
   if (!std::isfinite(report.loss))
     fail(Fault::overflow, where, "loss: expected a finite number, found ", report.loss,
          "; nothing was updated");
@@ -117,11 +150,12 @@ EvaluationReport TrainingRun::evaluate() {
     for (int64_t i = 0; i < e.batches; ++i) {
       held_out->next(batch);
       weight += batch.weight_total();
-      sum += training_.loss(parameters_.all(), batch, {1, 0}, cpu_);
+      sum += training_.loss(parameters_.all(), own_rows(batch), {1, 0}, cpu_);
     }
+    sum = group_->sum(sum);
     if (weight > 0) report.loss = sum / weight;
   }
-  if (e.problems > 0)
+  if (e.problems > 0 && group_->rank() == 0)
     report.accuracy = answer_accuracy(Rwkv7(parameters_.as_checkpoint(), {}), tokenizer_, e.answers,
                                       e.problems, e.longest_answer, cpu_);
   return report;

@@ -1,6 +1,10 @@
 // A training run: everything that a step changes, and the step. What is printed, saved and when,
 // is the caller's.
 //
+// Several processes share a run: each takes its part of the rows of every batch, gradients are
+// added up, and all make the same update, so that parameters stay equal everywhere. Every process
+// reads the whole corpus, which costs little.
+//
 // Resume law: a run that was saved, loaded and continued equals one that never stopped, bit for
 // bit (with the same instruction set).
 #pragma once
@@ -9,6 +13,7 @@
 #include <memory>
 #include <optional>
 
+#include "comm/group.h"
 #include "train/batch_source.h"
 #include "train/config.h"
 #include "train/rwkv7_training.h"
@@ -36,12 +41,14 @@ struct EvaluationReport {
 
 class TrainingRun {
  public:
-  // The model that `config` asks for, at step 0.
-  TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer, const kernel::Cpu& cpu);
+  // The model that `config` asks for, at step 0. `group`: who shares the run; absent: nobody.
+  TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer, const kernel::Cpu& cpu,
+              std::shared_ptr<comm::Group> group = nullptr);
 
   // A loss or gradient that is not finite fails before anything is updated, and says where.
   StepReport step();
   EvaluationReport evaluate();
+  void expect_agreement();  // fails where the processes of a run have come apart
   bool finished() const { return progress_.step >= config_.schedule.steps; }
 
   const TrainConfig& config() const { return config_; }
@@ -54,9 +61,12 @@ class TrainingRun {
                const Progress& progress);
 
  private:
+  Batch own_rows(const Batch& whole) const;
+
   TrainConfig config_;
   const Tokenizer& tokenizer_;
   kernel::Cpu cpu_;
+  std::shared_ptr<comm::Group> group_;
   Parameters parameters_;
   Optimizer optimizer_;
   Progress progress_;

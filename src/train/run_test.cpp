@@ -272,7 +272,7 @@ TEST(Config, UnknownKeysAreNamedWithTheNearest) {
                "run.keep: expected a whole number, found another type");
   EXPECT_FAULT(read_config(with("keep = 0\n"), "a.toml"), Fault::usage,
                "run.keep: expected at least 1, found 0");
-  EXPECT_FAULT(read_config("[model\n", "a.toml"), Fault::usage, "a.toml:1: expected TOML");
+  EXPECT_FAULT(read_config("[model\n", "a.toml"), Fault::file, "a.toml:1: expected TOML");
   EXPECT_FAULT(read_config("[model]\n", "a.toml"), Fault::usage,
                "model.from: expected a model file, or layers and channels");
 }

@@ -1,0 +1,114 @@
+// graft and train as a person runs them, alone and with several processes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/file.h"
+#include "format/rwkv7_write.h"
+#include "model/random_rwkv7.h"
+#include "support/process.h"
+#include "support/scratch.h"
+
+namespace deltasane::cli {
+namespace {
+
+class TrainCommands : public testing::Test {
+ protected:
+  std::string at(const std::string& name) const { return scratch_.path() / name; }
+
+  static test::Outcome program(std::vector<std::string> words) {
+    words.insert(words.begin(), DELTASANE_PROGRAM);
+    return test::run(words);
+  }
+  static test::Outcome two_processes(const std::vector<std::string>& command) {
+    std::vector<std::string> words{"env",
+                                   "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                   "OMPI_MCA_rmaps_base_oversubscribe=1",
+                                   DELTASANE_MPIEXEC,
+                                   "-n",
+                                   "2"};
+    words.insert(words.end(), command.begin(), command.end());
+    return test::run(words);
+  }
+
+  // A few steps of a tiny model.
+  std::string config(const std::string& name, int steps) const {
+    replace_file(at(name + ".toml"),
+                 cat("[model]\nlayers = 2\nchannels = 32\nhead_size = 16\nsane_alpha = 2\n"
+                     "[corpus]\nsource = \"math-chat:level=1\"\n"
+                     "[optimizer]\nkind = \"muon\"\nsteps = ",
+                     steps,
+                     "\nsequences = 4\ncontext = 32\nrate = 0.003\nwarmup = 2\n"
+                     "[run]\nthreads = 1\nsave_every = 2\nfolder = '",
+                     at(name), "'\n"));
+    return at(name + ".toml");
+  }
+  std::vector<double> losses(const std::string& name) const {
+    std::vector<double> all;
+    std::istringstream lines(read_file(at(name + "/metrics.jsonl")));
+    for (std::string line; std::getline(lines, line);)
+      all.push_back(nlohmann::json::parse(line)["loss"]);
+    return all;
+  }
+
+  test::Scratch scratch_;
+};
+
+TEST_F(TrainCommands, GraftEqualsRunTimeSane) {
+  const Rwkv7Shape shape{2, 32, 2, 16, 128, 256, 8, 8, 8, 8};
+  write_rwkv7_safetensors(at("base.safetensors"), RandomRwkv7(shape, 1), StoredType::f32, {});
+  replace_file(at("text"), std::string(100, 'x') + "1+1=2 and so on, past some chunks of 16");
+  ASSERT_EQ(program({"graft", at("base.safetensors"), at("held.safetensors"), "--alpha", "0.5"})
+                .exit_code,
+            0);
+  const auto logits = [&](const std::string& model, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"score",    at(model),  "--text",
+                                   at("text"), "--logits", at("logits.npy")};
+    words.insert(words.end(), more.begin(), more.end());
+    const test::Outcome outcome = program(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    return read_file(at("logits.npy"));
+  };
+  const std::string grafted = logits("held.safetensors", {});
+  EXPECT_EQ(grafted, logits("base.safetensors", {"--sane-alpha", "0.5"}));
+  EXPECT_NE(grafted, logits("base.safetensors", {}));
+}
+
+TEST_F(TrainCommands, ProcessesTogetherLearnWhatOneDoes) {
+  if (std::string_view(DELTASANE_MPIEXEC).empty()) GTEST_SKIP() << "this build has no MPI";
+  ASSERT_EQ(program({"train", config("one", 6)}).exit_code, 0);
+  const test::Outcome two = two_processes({DELTASANE_PROGRAM, "train", config("two", 4)});
+  ASSERT_EQ(two.exit_code, 0) << two.output;
+  config("two", 6);  // and on with more steps: another schedule is another run, and told so
+  const test::Outcome other =
+      two_processes({DELTASANE_PROGRAM, "train", at("two.toml"), "--resume"});
+  EXPECT_NE(other.exit_code, 0);
+  EXPECT_NE(other.output.find("steps"), std::string::npos) << other.output;
+  const test::Outcome whole = two_processes({DELTASANE_PROGRAM, "train", config("both", 6)});
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const auto alone = losses("one"), together = losses("both");
+  ASSERT_EQ(alone.size(), 6u);
+  ASSERT_EQ(together.size(), 6u);
+  // Rounding of sums of 4 x 32 losses in another order, carried on by a few steps.
+  for (size_t i = 0; i < alone.size(); ++i)
+    EXPECT_NEAR(together[i], alone[i], 1e-5 * alone[i]) << i;
+}
+
+TEST_F(TrainCommands, ProcessesThatDisagreeAreTold) {
+  if (std::string_view(DELTASANE_MPIEXEC).empty()) GTEST_SKIP() << "this build has no MPI";
+  config("a", 6), config("b", 8);
+  const test::Outcome outcome =
+      two_processes({"sh", "-c",
+                     cat("exec '", DELTASANE_PROGRAM, "' train '", scratch_.path().string(),
+                         "/'$(test $OMPI_COMM_WORLD_RANK = 0 && echo a || echo b).toml")});
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find("configuration: expected the same on every process"),
+            std::string::npos)
+      << outcome.output;
+}
+
+}  // namespace
+}  // namespace deltasane::cli
