@@ -150,8 +150,10 @@ void compare_runs(const SweepOptions& options, const std::string& step) {
   if (words.size() < 3) return;
   fmt::print("\n== {}\n", step == "eval" ? "without a prefix" : "after the stream");
   std::fflush(stdout);
-  words.insert(words.end(), {"--out", (fs::path(options.out) / (step + ".md")).string()});
+  const fs::path table = fs::path(options.out) / (step + ".md");
+  words.insert(words.end(), {"--out", table.string()});
   run_own(words);
+  fmt::print("{}\n", read_file(table));
 }
 
 int sweep_alphas(const SweepOptions& options) {
