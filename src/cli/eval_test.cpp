@@ -98,8 +98,9 @@ TEST_F(EvalCommand, RunsAreComparedAndShardsAreFoundFromTheEnvironment) {
   expect(0, "compare plain three --format json --out table.json", "");
   expect(0, "compare plain three --format csv --out table.csv", "");
   expect(0, "compare table.csv", "p, paired t-test");
-  if (run("compare plain three --figure f.svg") != 0)  // gnuplot need not be here
+  if (run("compare plain three --figure f.svg") != 0) {  // gnuplot need not be here
     EXPECT_NE(output.find("expected gnuplot to be installed"), std::string::npos) << output;
+  }
   EXPECT_TRUE(fs::exists(scratch.path() / "f.svg.gp"));
 }
 
