@@ -8,7 +8,7 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
   try {
     return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    fail(Fault::file, name, ", line ", error.source().begin.line,
+    fail(Fault::file, name, ":", error.source().begin.line,
          ": expected TOML, found: ", error.description());
   }
 }
