@@ -23,7 +23,7 @@ TEST(Bare, TreeBuildsWithACompilerAndAFolderOfHeaders) {
   succeeds({DELTASANE_CMAKE, "-S", root, "-B", build, "-G", "Ninja",
             "-DCMAKE_CXX_COMPILER=" DELTASANE_CXX, "-DCMAKE_MAKE_PROGRAM=" DELTASANE_NINJA,
             "-DCMAKE_BUILD_TYPE=None", "-DDELTASANE_LIBRARIES=OFF", "-DDELTASANE_TESTS=OFF",
-            "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=24",
+            "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=12",
             "-DDELTASANE_HEADERS=" + headers.string()});
   if (HasFailure()) return;
   succeeds({DELTASANE_CMAKE, "--build", build});
