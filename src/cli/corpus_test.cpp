@@ -1,14 +1,12 @@
 // The command as a user runs it.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/cat.h"
 #include "base/file.h"
 #include "corpus/source.h"
 #include "format/npy.h"
+#include "support/process.h"
 #include "support/scratch.h"
 
 namespace deltasane::cli {
@@ -18,13 +16,10 @@ class CorpusCommand : public testing::Test {
  protected:
   // Exit code and output of `deltasane corpus ...`; errors go to the output too.
   std::pair<int, std::string> run(const std::string& words) {
-    const std::string line =
-        cat("cd '", scratch_.path(), "' && '", DELTASANE_PROGRAM, "' corpus ", words, " 2>&1");
-    std::string output;
-    FILE* const pipe = popen(line.c_str(), "r");
-    char buffer[4096];
-    for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) output.append(buffer, n);
-    return {WEXITSTATUS(pclose(pipe)), output};
+    const test::Outcome outcome =
+        test::run({"sh", "-c",
+                   cat("cd '", scratch_.path(), "' && '", DELTASANE_PROGRAM, "' corpus ", words)});
+    return {outcome.exit_code, outcome.output};
   }
   std::string file(const char* name) { return read_file(scratch_.path() / name); }
   size_t files() {

@@ -1,39 +1,25 @@
 // The commands eval and compare as users call them: exit codes, messages and files.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-
-#include <cstdlib>
 
 #include "base/file.h"
 #include "format/rwkv7_write.h"
+#include "model/fixture_shape.h"
 #include "model/random_rwkv7.h"
+#include "support/process.h"
 #include "support/scratch.h"
 
 namespace deltasane {
 namespace {
-
-constexpr Rwkv7Shape shape_of(int64_t vocabulary) {
-  return {.layers = 2,
-          .channels = 64,
-          .heads = 2,
-          .head_size = 32,
-          .feed_forward = 128,
-          .vocabulary = vocabulary,
-          .rank_w = 8,
-          .rank_a = 8,
-          .rank_v = 8,
-          .rank_g = 8};
-}
 
 struct EvalCommand : testing::Test {
   test::Scratch scratch;
   std::string output;
 
   EvalCommand() {
-    write_rwkv7_safetensors(scratch.path() / "bytes.safetensors", RandomRwkv7(shape_of(256), 1),
-                            StoredType::f32, {});
-    write_rwkv7_safetensors(scratch.path() / "unnamed.safetensors", RandomRwkv7(shape_of(300), 1),
-                            StoredType::f32, {});
+    write_rwkv7_safetensors(scratch.path() / "bytes.safetensors",
+                            RandomRwkv7(test::small_rwkv7(256), 1), StoredType::f32, {});
+    write_rwkv7_safetensors(scratch.path() / "unnamed.safetensors",
+                            RandomRwkv7(test::small_rwkv7(300), 1), StoredType::f32, {});
     fs::create_directories(scratch.path() / "problems/svamp");
     replace_file(scratch.path() / "problems/svamp/test.jsonl",
                  "{\"Body\": \"Two cats\", \"Question\": \"How many?\", \"Answer\": 2.0}\n"
@@ -42,12 +28,12 @@ struct EvalCommand : testing::Test {
 
   // The exit code; words run in the scratch folder.
   int run(const std::string& words, const std::string& environment = "") {
-    const int status =
-        std::system(cat("cd '", scratch.path().string(), "' && env -u OMPI_COMM_WORLD_RANK ",
-                        environment, " '", DELTASANE_PROGRAM, "' ", words, " >output 2>&1")
-                        .c_str());
-    output = read_file(scratch.path() / "output");
-    return WEXITSTATUS(status);
+    const test::Outcome outcome =
+        test::run({"sh", "-c",
+                   cat("cd '", scratch.path().string(), "' && env -u OMPI_COMM_WORLD_RANK ",
+                       environment, " '", DELTASANE_PROGRAM, "' ", words)});
+    output = outcome.output;
+    return outcome.exit_code;
   }
   void expect(int code, const std::string& words, const char* part) {
     EXPECT_EQ(run(words), code) << words << "\n" << output;

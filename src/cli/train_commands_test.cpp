@@ -23,15 +23,7 @@ class TrainCommands : public testing::Test {
     return test::run(words);
   }
   static test::Outcome two_processes(const std::vector<std::string>& command) {
-    std::vector<std::string> words{"env",
-                                   "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                   "OMPI_MCA_rmaps_base_oversubscribe=1",
-                                   DELTASANE_MPIEXEC,
-                                   "-n",
-                                   "2"};
-    words.insert(words.end(), command.begin(), command.end());
-    return test::run(words);
+    return test::run_job(DELTASANE_MPIEXEC, 2, command);
   }
 
   // A few steps of a tiny model.

@@ -25,7 +25,6 @@ class Group {
 
   virtual double sum(double number) = 0;
   virtual bool any(bool here) = 0;  // whether it is true of any process
-  virtual void wait_for_all() = 0;
 
   // Fails on every process, naming the first that differs, unless all have the same value.
   virtual void expect_same(std::string_view what, uint64_t value) = 0;

@@ -21,11 +21,8 @@ TEST(Group, OfOneAddsUpToItself) {
   EXPECT_EQ(group->sum(2.5), 2.5);
 }
 
-// Processes of their own, which need no processor of their own.
 test::Outcome with_ranks(int count, const std::string& what) {
-  return test::run({"env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                    "OMPI_MCA_rmaps_base_oversubscribe=1", DELTASANE_MPIEXEC, "-n",
-                    std::to_string(count), DELTASANE_RANKS, what});
+  return test::run_job(DELTASANE_MPIEXEC, count, {DELTASANE_RANKS, what});
 }
 
 TEST(Group, OfSeveralAddsUpOverAll) {

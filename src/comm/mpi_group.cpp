@@ -2,9 +2,8 @@
 
 #include <mpi.h>
 
-#include <exception>
-
 #include <algorithm>
+#include <exception>
 #include <vector>
 
 #include "base/error.h"
@@ -59,7 +58,6 @@ class MpiGroup : public Group {
     return number;
   }
   bool any(bool here) override { return sum(here ? 1 : 0) > 0; }
-  void wait_for_all() override { check(MPI_Barrier(MPI_COMM_WORLD), "wait for all"); }
 
   void expect_same(std::string_view what, uint64_t value) override {
     std::vector<uint64_t> all(static_cast<size_t>(size_));

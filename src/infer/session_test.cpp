@@ -7,6 +7,7 @@
 
 #include "format/rwkv7_write.h"
 #include "infer/sampler.h"
+#include "model/fixture_shape.h"
 #include "model/random_rwkv7.h"
 #include "support/errors.h"
 #include "support/scratch.h"
@@ -14,16 +15,7 @@
 namespace deltasane {
 namespace {
 
-constexpr Rwkv7Shape small{.layers = 2,
-                           .channels = 64,
-                           .heads = 2,
-                           .head_size = 32,
-                           .feed_forward = 128,
-                           .vocabulary = 50,
-                           .rank_w = 8,
-                           .rank_a = 8,
-                           .rank_v = 8,
-                           .rank_g = 8};
+constexpr Rwkv7Shape small = test::small_rwkv7(50);
 
 struct SessionTest : testing::Test {
   test::Scratch scratch;

@@ -33,4 +33,16 @@ Outcome run(const std::vector<std::string>& words) {
   return outcome;
 }
 
+Outcome run_job(const std::string& launcher, int count, const std::vector<std::string>& words) {
+  std::vector<std::string> all{"env",
+                               "OMPI_ALLOW_RUN_AS_ROOT=1",
+                               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                               "OMPI_MCA_rmaps_base_oversubscribe=1",
+                               launcher,
+                               "-n",
+                               std::to_string(count)};
+  all.insert(all.end(), words.begin(), words.end());
+  return run(all);
+}
+
 }  // namespace deltasane::test

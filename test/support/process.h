@@ -13,4 +13,7 @@ struct Outcome {
 
 Outcome run(const std::vector<std::string>& words);
 
+// `count` processes of one job, which need no processor each; `launcher` is mpirun.
+Outcome run_job(const std::string& launcher, int count, const std::vector<std::string>& words);
+
 }  // namespace deltasane::test

@@ -11,6 +11,7 @@
 
 #include "eval/run/journal.h"
 #include "format/rwkv7_write.h"
+#include "model/fixture_shape.h"
 #include "model/random_rwkv7.h"
 #include "support/errors.h"
 #include "support/scratch.h"
@@ -19,16 +20,7 @@
 namespace deltasane::eval {
 namespace {
 
-constexpr Rwkv7Shape small{.layers = 2,
-                           .channels = 64,
-                           .heads = 2,
-                           .head_size = 32,
-                           .feed_forward = 128,
-                           .vocabulary = 256,
-                           .rank_w = 8,
-                           .rank_a = 8,
-                           .rank_v = 8,
-                           .rank_g = 8};
+constexpr Rwkv7Shape small = test::small_rwkv7(256);
 
 // Tokens come in pairs whose logits differ by rounding alone, so the last bit of a sum decides
 // which of two is drawn.
