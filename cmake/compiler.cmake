@@ -28,3 +28,5 @@ if(DELTASANE_CUDA)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   find_package(CUDAToolkit 12.4 REQUIRED)
 endif()
+target_compile_definitions(deltasane_compiler INTERFACE
+  DELTASANE_CUDA_BUILT=$<BOOL:${DELTASANE_CUDA}>)

@@ -10,3 +10,14 @@ function(deltasane_layer name)
     target_link_libraries(deltasane_${name} PUBLIC deltasane_${used})
   endforeach()
 endfunction()
+
+# deltasane_cuda_sources(NAME SOURCES files... [LINKS other targets...]): what a layer has more of in
+# a build with CUDA.
+function(deltasane_cuda_sources name)
+  if(NOT DELTASANE_CUDA)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  target_sources(deltasane_${name} PRIVATE ${arg_SOURCES})
+  target_link_libraries(deltasane_${name} PUBLIC CUDA::cudart_static ${arg_LINKS})
+endfunction()

@@ -1,0 +1,124 @@
+#include "tensor/cuda/gpu.h"
+
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace deltasane {
+namespace {
+
+std::string mebibytes(uint64_t bytes) { return cat((bytes + (1u << 20) - 1) >> 20, " MiB"); }
+
+}  // namespace
+
+void check_cuda(int result, std::source_location at) {
+  if (result == cudaSuccess) return;
+  const auto error = cudaError_t(result);
+  fail(Fault::device, "CUDA: ", cudaGetErrorString(error), " (", cudaGetErrorName(error), "), in ",
+       at.function_name());
+}
+
+int Gpu::count() {
+  int devices = 0;
+  const cudaError_t result = cudaGetDeviceCount(&devices);
+  if (result == cudaSuccess) return devices;
+  cudaGetLastError();  // no driver or no device: not an error of the next call
+  return 0;
+}
+
+Gpu::Gpu(int index) : index_(index) {
+  const int devices = count();
+  if (index < 0 || index >= devices)
+    fail(Fault::device, "device cuda:", index, ": expected one of ", devices,
+         " CUDA devices of this machine, numbered from 0; use --device cpu");
+  check_cuda(cudaSetDevice(index));
+  cudaDeviceProp properties;
+  check_cuda(cudaGetDeviceProperties(&properties, index));
+  facts_.name = properties.name;
+  facts_.multiprocessors = properties.multiProcessorCount;
+  facts_.capability = properties.major * 10 + properties.minor;
+  facts_.memory_bytes = properties.totalGlobalMem;
+  facts_.cache_bytes = uint64_t(properties.l2CacheSize);
+  facts_.shared_bytes = properties.sharedMemPerBlockOptin;
+  if (facts_.capability < 80)
+    fail(Fault::device, "device cuda:", index, ": expected compute capability 8.0 or newer, found ",
+         properties.major, ".", properties.minor, " (", facts_.name, ")");
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+}
+
+Gpu::~Gpu() {
+  cudaStreamSynchronize(stream_);
+  cudaStreamDestroy(stream_);
+}
+
+void Gpu::wait() const { check_cuda(cudaStreamSynchronize(stream_)); }
+
+GpuEvent::GpuEvent() { check_cuda(cudaEventCreate(&event_)); }
+GpuEvent::~GpuEvent() {
+  if (event_) cudaEventDestroy(event_);
+}
+GpuEvent::GpuEvent(GpuEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+GpuEvent& GpuEvent::operator=(GpuEvent&& other) noexcept {
+  std::swap(event_, other.event_);
+  return *this;
+}
+void GpuEvent::record(const Gpu& gpu) { check_cuda(cudaEventRecord(event_, gpu.stream())); }
+void GpuEvent::let_wait(CUstream_st* queue) const {
+  check_cuda(cudaStreamWaitEvent(queue, event_, 0));
+}
+void GpuEvent::wait() const { check_cuda(cudaEventSynchronize(event_)); }
+bool GpuEvent::reached() const {
+  const cudaError_t result = cudaEventQuery(event_);
+  if (result == cudaErrorNotReady) return false;
+  check_cuda(result);
+  return true;
+}
+double GpuEvent::milliseconds_since(const GpuEvent& earlier) const {
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, earlier.event_, event_));
+  return double(milliseconds);
+}
+
+GpuBuffer::GpuBuffer(const Gpu& gpu, uint64_t bytes, std::string_view purpose)
+    : size_(bytes), index_(gpu.index()) {
+  if (bytes == 0) return;
+  check_cuda(cudaSetDevice(index_));
+  void* memory = nullptr;
+  const cudaError_t result = cudaMalloc(&memory, bytes);
+  if (result == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    size_t left = 0, all = 0;
+    check_cuda(cudaMemGetInfo(&left, &all));
+    fail(Fault::device, "GPU memory: needed ", mebibytes(bytes), " for ", purpose, ", found ",
+         mebibytes(left), " left of ", mebibytes(all));
+  }
+  check_cuda(result);
+  data_ = static_cast<std::byte*>(memory);
+}
+GpuBuffer::~GpuBuffer() {
+  if (data_) cudaFree(data_);
+}
+GpuBuffer::GpuBuffer(GpuBuffer&& other) noexcept { *this = std::move(other); }
+GpuBuffer& GpuBuffer::operator=(GpuBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(index_, other.index_);
+  return *this;
+}
+
+void copy_to_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu) {
+  if (bytes) check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, gpu.stream()));
+}
+void copy_to_host(void* to, const void* from, uint64_t bytes, const Gpu& gpu) {
+  if (bytes) check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu.stream()));
+}
+void copy_on_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu) {
+  if (bytes) check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, gpu.stream()));
+}
+void zero_on_gpu(void* at, uint64_t bytes, const Gpu& gpu) {
+  if (bytes) check_cuda(cudaMemsetAsync(at, 0, bytes, gpu.stream()));
+}
+
+}  // namespace deltasane

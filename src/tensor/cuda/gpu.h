@@ -1,0 +1,92 @@
+// One GPU and one queue of work on it (a CUDA stream). Work is asynchronous: it starts when what
+// was asked for before has ended, and the host goes on. `wait` is the only place where it stops.
+//
+// This header needs no CUDA; a build without it declares the same and defines nothing, and callers
+// stand behind `if constexpr (built_with_cuda)`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+
+struct CUstream_st;
+struct CUevent_st;
+
+namespace deltasane {
+
+inline constexpr bool built_with_cuda = DELTASANE_CUDA_BUILT;
+
+struct GpuFacts {
+  std::string name;
+  int multiprocessors = 0, capability = 0;                       // 90 for compute capability 9.0
+  uint64_t memory_bytes = 0, cache_bytes = 0, shared_bytes = 0;  // shared: the most of one block
+};
+
+class Gpu {
+ public:
+  explicit Gpu(int index);  // fails where there is no such device
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  static int count();  // 0 where there is no driver
+
+  int index() const { return index_; }
+  const GpuFacts& facts() const { return facts_; }
+  CUstream_st* stream() const { return stream_; }
+  void wait() const;  // until all work asked for has ended; fails with what went wrong in it
+
+ private:
+  int index_;
+  GpuFacts facts_;
+  CUstream_st* stream_ = nullptr;
+};
+
+// A point in a queue that another queue, or the host, can wait for; with a time.
+class GpuEvent {
+ public:
+  GpuEvent();
+  ~GpuEvent();
+  GpuEvent(GpuEvent&& other) noexcept;
+  GpuEvent& operator=(GpuEvent&& other) noexcept;
+
+  void record(const Gpu& gpu);              // after all that was asked for
+  void let_wait(CUstream_st* queue) const;  // what is asked for there next starts after this point
+  void wait() const;                        // the host
+  bool reached() const;
+  double milliseconds_since(const GpuEvent& earlier) const;  // both reached
+
+ private:
+  CUevent_st* event_;
+};
+
+// Fails unless a CUDA call (its cudaError_t) went well.
+void check_cuda(int result, std::source_location at = std::source_location::current());
+
+// Memory on a GPU. `purpose` is named when there is not enough.
+class GpuBuffer {
+ public:
+  GpuBuffer() = default;
+  GpuBuffer(const Gpu& gpu, uint64_t bytes, std::string_view purpose);  // not initialised
+  ~GpuBuffer();
+  GpuBuffer(GpuBuffer&& other) noexcept;
+  GpuBuffer& operator=(GpuBuffer&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  uint64_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  uint64_t size_ = 0;
+  int index_ = 0;
+};
+
+// In the queue's order. The host's memory must stay until the queue has got there.
+void copy_to_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu);
+void copy_to_host(void* to, const void* from, uint64_t bytes, const Gpu& gpu);
+void copy_on_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu);
+void zero_on_gpu(void* at, uint64_t bytes, const Gpu& gpu);
+
+}  // namespace deltasane
