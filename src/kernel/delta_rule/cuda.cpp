@@ -55,12 +55,13 @@ void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real
               gradient.dw && (!op.tau || gradient.dtau),
           "delta_rule_backward has all its gradients");
   const int64_t heads = op.batch * op.heads, tiles = (op.time + tile - 1) / tile;
-  float* const states = scratch.floats(gpu, heads * (2 * tiles + 1) * state_entries);
+  float* const states = scratch.floats(gpu, heads * ((2 * tiles + 1) * state_entries + 4 * tiles));
   float* const dstates = states + heads * (tiles + 1) * state_entries;
+  float* const dtau_parts = dstates + heads * tiles * state_entries;
   TokenPass<Real> forward{op, 0, op.time, op.initial, nullptr, states};
   forward.op.y = nullptr;
   token_pass(forward, gpu);
-  const ReversePass<Real> reverse{op, gradient, states, dstates};
+  const ReversePass<Real> reverse{op, gradient, states, dstates, dtau_parts};
   reverse_pass(reverse, gpu);
   tile_gradients(reverse, gpu);
 }

@@ -87,6 +87,12 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
   const int64_t place =
       ((sequence * op.time + index * tile_tokens + mine) * op.heads + head) * head_size + part;
 
+  if (op.tau && threadIdx.x == 0 && count == tile_tokens) {
+    const int64_t chunks = op.time / tile_tokens;
+    const float4 p =
+        __ldg(reinterpret_cast<const float4*>(pass.dtau_parts) + of_head * chunks + index);
+    out.dtau[(sequence * chunks + index) * op.heads + head] = p.x + p.y + p.z + p.w;
+  }
   float own[2][8] = {};  // a, r or b, k
   if (present) {
     Eight<Real> eight;

@@ -1,6 +1,7 @@
-// One block per head: 128 threads, each with 4 rows and 8 columns of the state in registers. A row
-// lies in 8 neighbouring lanes; lane c of them has the columns 4c .. 4c+3 and 32+4c .. 32+4c+3, so
-// that a 16-byte read of a shared vector meets every bank once.
+// One block per head: four warps that compute, each thread with 4 rows and 8 columns of the state
+// in registers, and a fifth that brings the next tile and takes its decay out. A row lies in 8
+// neighbouring lanes; lane c of them has the columns 4c .. 4c+3 and 32+4c .. 32+4c+3, so that a
+// 16-byte read of a shared vector meets every bank once.
 #include "kernel/delta_rule/cuda_parts.h"
 #include "kernel/delta_rule/cuda_tile.cuh"
 #include "tensor/cuda/launch.h"
@@ -8,83 +9,72 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int threads = 128, rows_each = 4, columns_each = 8;
+constexpr int workers = 128, threads = workers + 32, rows_each = 4, columns_each = 8;
 
 enum Vector { vector_r, vector_k, vector_v, vector_a, vector_b, vectors };
 
 struct Tile {
   float in[vectors][tile_tokens][head_size];  // r~ k~ v a~ b~
-  float w[tile_tokens][head_size];
-  float decay[head_size];  // of the whole tile
-  float y[tile_tokens][head_size];
+  float decay[head_size];                     // of the whole tile
 };
 
-// The next tile's numbers, on their way from memory: thread t has token t / 8, channels 8 (t % 8).
-template <class Real>
-struct Incoming {
-  Eight<Real> in[vectors];
-  Eight<float> w;
-};
+__device__ inline float2 fetch_two(const float* from) {
+  return __ldg(reinterpret_cast<const float2*>(from));
+}
+__device__ inline float2 fetch_two(const bf16* from) {
+  const uint32_t bits = __ldg(reinterpret_cast<const uint32_t*>(from));
+  return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+}
 
+// What one warp does for the others: two channels a lane.
 template <class Real>
-struct TokenSource {
+struct TileSource {
   const Real* of[vectors];
   const float* w;
   int64_t step;  // from token to token
 
-  __device__ TokenSource(const DeltaRule<Real>& op, const Real* in_place_of_r, int64_t sequence,
-                         int64_t head) {
-    const int64_t first = (sequence * op.time * op.heads + head) * head_size;
-    of[vector_r] = op.r + first, of[vector_k] = op.k + first, of[vector_v] = in_place_of_r + first;
+  __device__ TileSource(const DeltaRule<Real>& op, const Real* in_place_of_v, int64_t sequence,
+                        int64_t head) {
+    const int64_t first = (sequence * op.time * op.heads + head) * head_size + threadIdx.x % 32 * 2;
+    of[vector_r] = op.r + first, of[vector_k] = op.k + first, of[vector_v] = in_place_of_v + first;
     of[vector_a] = op.a + first, of[vector_b] = op.b + first;
     w = op.w + first;
     step = op.heads * head_size;
   }
-  __device__ void fetch(Incoming<Real>& to, int64_t token, int count) const {
-    const int mine = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-    if (mine >= count) return;
-    const int64_t place = (token + mine) * step + part;
+  // A few tokens at a time are on its way, so that the numbers fit into registers.
+  __device__ void bring(Tile& tile, int64_t token, int count) const {
+    constexpr int together = 4;
+    const int channel = threadIdx.x % 32 * 2;
+    float2 decay{1, 1};
+    for (int begin = 0; begin < count; begin += together) {
+      float2 in[vectors][together], decays[together];
 #pragma unroll
-    for (int i = 0; i < vectors; ++i) to.in[i].load(of[i] + place);
-    to.w.load(w + place);
+      for (int t = 0; t < together; ++t)
+        if (begin + t < count) {
+          const int64_t place = (token + begin + t) * step;
+          decays[t] = fetch_two(w + place);
+#pragma unroll
+          for (int i = 0; i < vectors; ++i) in[i][t] = fetch_two(of[i] + place);
+        }
+#pragma unroll
+      for (int t = 0; t < together; ++t)
+        if (begin + t < count) {
+          const auto put = [&](int which, float2 factor) {
+            const float2 x = in[which][t];
+            *reinterpret_cast<float2*>(&tile.in[which][begin + t][channel]) = {x.x * factor.x,
+                                                                               x.y * factor.y};
+          };
+          put(vector_a, decay);
+          decay.x *= decays[t].x, decay.y *= decays[t].y;
+          put(vector_r, decay);
+          const float2 inverse{__frcp_rn(decay.x), __frcp_rn(decay.y)};
+          put(vector_b, inverse), put(vector_k, inverse);
+          put(vector_v, {1, 1});
+        }
+    }
+    *reinterpret_cast<float2*>(&tile.decay[channel]) = decay;
   }
 };
-
-template <class Real>
-__device__ void place(Tile& tile, const Incoming<Real>& from, int count) {
-  const int mine = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-  if (mine >= count) return;
-  float x[8];
-#pragma unroll
-  for (int i = 0; i < vectors; ++i) {
-    from.in[i].unpack(x);
-    store_floats(&tile.in[i][mine][part], x);
-  }
-  from.w.unpack(x);
-  store_floats(&tile.w[mine][part], x);
-}
-
-// Takes the decays into a, r (the first half of the threads) and out of b, k (the other half).
-__device__ void take_decay_out(Tile& tile, int count) {
-  const int channel = threadIdx.x % head_size;
-  const bool reads = threadIdx.x < head_size;
-  float decay = 1;
-#pragma unroll 4
-  for (int t = 0; t < count; ++t) {
-    const float w = tile.w[t][channel];
-    if (reads) {
-      tile.in[vector_a][t][channel] *= decay;
-      decay *= w;
-      tile.in[vector_r][t][channel] *= decay;
-    } else {
-      decay *= w;
-      const float inverse = __frcp_rn(decay);
-      tile.in[vector_b][t][channel] *= inverse;
-      tile.in[vector_k][t][channel] *= inverse;
-    }
-  }
-  if (reads) tile.decay[channel] = decay;
-}
 
 struct Place {
   int row, column;  // of the thread's first row; of its first four columns
@@ -117,7 +107,7 @@ __device__ void store_state(const State& S, float* to, const Place& at) {
   }
 }
 
-// The product of the state with a vector of keys: every lane gets the sums of its rows.
+// This lane's part of the product of the state with a vector of keys.
 __device__ void dot(const State& S, const float (&x)[columns_each], float (&sum)[rows_each]) {
 #pragma unroll
   for (int i = 0; i < rows_each; ++i) {
@@ -127,10 +117,25 @@ __device__ void dot(const State& S, const float (&x)[columns_each], float (&sum)
       even = fmaf(S[i][j], x[j], even), odd = fmaf(S[i][j + 1], x[j + 1], odd);
     sum[i] = even + odd;
   }
+}
+
+// Sums over the 8 lanes of a row: every lane gets those of its rows.
+__device__ void sum_everywhere(float (&sum)[rows_each]) {
 #pragma unroll
   for (int step = 1; step < 8; step *= 2)
 #pragma unroll
     for (int i = 0; i < rows_each; ++i) sum[i] += __shfl_xor_sync(~0u, sum[i], step);
+}
+
+// Two rows less at every step: lane c gets the sum of row (c & 4) / 2 + (c & 2) / 2.
+__device__ float sum_in_one_place(const float (&sum)[rows_each]) {
+  const bool upper = threadIdx.x & 4, odd_row = threadIdx.x & 2;
+  float keep0 = upper ? sum[2] : sum[0], keep1 = upper ? sum[3] : sum[1];
+  keep0 += __shfl_xor_sync(~0u, upper ? sum[0] : sum[2], 4);
+  keep1 += __shfl_xor_sync(~0u, upper ? sum[1] : sum[3], 4);
+  float keep = odd_row ? keep1 : keep0;
+  keep += __shfl_xor_sync(~0u, odd_row ? keep0 : keep1, 2);
+  return keep + __shfl_xor_sync(~0u, keep, 1);
 }
 
 __device__ void add_outer(State& S, const float (&rows)[rows_each],
@@ -148,44 +153,27 @@ __device__ void scale_columns(State& S, const float (&x)[columns_each]) {
     for (int j = 0; j < columns_each; ++j) S[i][j] *= x[j];
 }
 
-// The read-out's sums, each row's in one lane: two rows less at every step.
-__device__ void read_out(const State& S, const float (&x)[columns_each], float* y, int row) {
-  float sum[rows_each];
-#pragma unroll
-  for (int i = 0; i < rows_each; ++i) {
-    float even = S[i][0] * x[0], odd = S[i][1] * x[1];
-#pragma unroll
-    for (int j = 2; j < columns_each; j += 2)
-      even = fmaf(S[i][j], x[j], even), odd = fmaf(S[i][j + 1], x[j + 1], odd);
-    sum[i] = even + odd;
-  }
-  const bool upper = threadIdx.x & 4, odd_row = threadIdx.x & 2;
-  float keep0 = upper ? sum[2] : sum[0], keep1 = upper ? sum[3] : sum[1];
-  keep0 += __shfl_xor_sync(~0u, upper ? sum[0] : sum[2], 4);
-  keep1 += __shfl_xor_sync(~0u, upper ? sum[1] : sum[3], 4);
-  float keep = odd_row ? keep1 : keep0;
-  keep += __shfl_xor_sync(~0u, odd_row ? keep0 : keep1, 2);
-  keep += __shfl_xor_sync(~0u, keep, 1);
-  if (threadIdx.x % 2 == 0) y[row + 2 * upper + odd_row] = keep;
-}
-
 __device__ void neutralize(State& S, const Threshold& threshold) {
-  bool small = true;
+  bool tiny = true, small = true;
 #pragma unroll
   for (int i = 0; i < rows_each; ++i)
 #pragma unroll
-    for (int j = 0; j < columns_each; ++j) small = small && threshold.small(S[i][j]);
-  if (__all_sync(~0u, small)) {
+    for (int j = 0; j < columns_each; ++j) {
+      tiny = tiny && threshold.tiny(S[i][j]);
+      small = small && threshold.small(S[i][j]);
+    }
+  const auto all = [&](auto&& map) {
 #pragma unroll
     for (int i = 0; i < rows_each; ++i)
 #pragma unroll
-      for (int j = 0; j < columns_each; ++j) S[i][j] = threshold.of_small(S[i][j]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < rows_each; ++i)
-#pragma unroll
-      for (int j = 0; j < columns_each; ++j) S[i][j] = threshold(S[i][j]);
-  }
+      for (int j = 0; j < columns_each; ++j) S[i][j] = map(S[i][j]);
+  };
+  if (__all_sync(~0u, tiny))
+    all([&](float x) { return threshold.of_tiny(x); });
+  else if (__all_sync(~0u, small))
+    all([&](float x) { return threshold.of_small(x); });
+  else
+    all([&](float x) { return threshold(x); });
 }
 
 __device__ int tile_length(int64_t position, int64_t left, int64_t chunk) {
@@ -193,88 +181,104 @@ __device__ int tile_length(int64_t position, int64_t left, int64_t chunk) {
   return int(min(left, min(to_tile, to_chunk)));
 }
 
-template <class Real>
-__device__ void write_tile(Real* y, int64_t step, const Tile& tile, int count) {
-  const int mine = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-  if (mine >= count) return;
-  float x[8];
+__device__ void clear_state(State& S) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) x[i] = tile.y[mine][part + i];
-  Eight<Real>::store(y + mine * step + part, x);
+  for (int i = 0; i < rows_each; ++i)
+#pragma unroll
+    for (int j = 0; j < columns_each; ++j) S[i][j] = 0;
 }
 
-template <class Real, bool with_y>
-__global__ __launch_bounds__(threads) void forward_kernel(TokenPass<Real> pass) {
+__device__ void read_rows(const float* vector, int row, float (&x)[rows_each]) {
+  const float4 four = *reinterpret_cast<const float4*>(vector + row);
+  x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+}
+
+// resident: so many blocks share a multiprocessor, which bounds the registers of a thread.
+template <class Real, bool with_y, int resident>
+__global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Real> pass) {
   const DeltaRule<Real>& op = pass.op;
   const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
   const int64_t start = op.positions ? op.positions[sequence] : op.position;
-  const int64_t chunks = (start + op.time) / op.chunk - start / op.chunk;
-  const int64_t state_chunks = op.positions ? 1 : chunks;
-  __shared__ Tile tile;
-  const Place at;
-  const TokenSource<Real> source(op, op.v, sequence, head);
-  State S;
-  if (pass.initial) {
-    load_state(S, pass.initial + int64_t(blockIdx.x) * state_entries, at);
-  } else {
-#pragma unroll
-    for (int i = 0; i < rows_each; ++i)
-#pragma unroll
-      for (int j = 0; j < columns_each; ++j) S[i][j] = 0;
+  const int64_t end = pass.from + pass.count;
+  __shared__ Tile tiles[2];
+  const auto length = [&](int64_t token) {
+    return token < end ? tile_length(start + token, end - token, op.chunk) : 0;
+  };
+  if (threadIdx.x >= workers) {
+    const TileSource<Real> source(op, op.v, sequence, head);
+    int which = 0;
+    for (int64_t token = pass.from; token < end; which ^= 1) {
+      const int count = length(token);
+      source.bring(tiles[which], token, count);
+      __syncthreads();  // it has come; the one before has been read
+      token += count;
+    }
+    return;
   }
+  const Place at;
+  State S;
+  if (pass.initial)
+    load_state(S, pass.initial + int64_t(blockIdx.x) * state_entries, at);
+  else
+    clear_state(S);
   float* states = nullptr;
   if (pass.states) {
-    const int64_t tiles = (op.time + tile_tokens - 1) / tile_tokens;
-    states = pass.states + int64_t(blockIdx.x) * (tiles + 1) * state_entries;
+    const int64_t all = (op.time + tile_tokens - 1) / tile_tokens;
+    states = pass.states + int64_t(blockIdx.x) * (all + 1) * state_entries;
   }
-  int64_t token = pass.from;
-  const int64_t end = pass.from + pass.count;
-  int count = tile_length(start + token, end - token, op.chunk);
-  Incoming<Real> incoming;
-  source.fetch(incoming, token, count);
-  while (token < end) {
-    __syncthreads();  // the tile before has been read
-    place(tile, incoming, count);
-    __syncthreads();
+  const int64_t step = op.heads * head_size;
+  Real* y = with_y ? op.y + ((sequence * op.time + pass.from) * op.heads + head) * head_size +
+                         at.row + (threadIdx.x & 6) / 2
+                   : nullptr;
+  int which = 0;
+  for (int64_t token = pass.from; token < end; which ^= 1) {
+    const int count = length(token);
     const int64_t next = token + count;
-    const int next_count = next < end ? tile_length(start + next, end - next, op.chunk) : 0;
-    source.fetch(incoming, next, next_count);
-    take_decay_out(tile, count);
-    __syncthreads();
+    float threshold = 0;
+    if (op.tau && (start + next) % op.chunk == 0) {
+      const int64_t chunks = op.positions ? 1 : (start + op.time) / op.chunk - start / op.chunk;
+      const int64_t chunk = op.positions ? 0 : (start + next) / op.chunk - start / op.chunk - 1;
+      threshold = __ldg(op.tau + (sequence * chunks + chunk) * op.heads + head);
+    }
     if (states) {
       store_state(S, states, at);
       states += state_entries;
     }
+    __syncthreads();
+    const Tile& tile = tiles[which];
+    float a[columns_each], y_sum[rows_each];
+    read_columns(tile.in[vector_a][0], at.column, a);
 #pragma unroll 2
     for (int t = 0; t < count; ++t) {
-      float x[columns_each], sa[rows_each];
-      read_columns(tile.in[vector_a][t], at.column, x);
-      dot(S, x, sa);
-      const float4 four = *reinterpret_cast<const float4*>(&tile.in[vector_v][t][at.row]);
-      const float v[rows_each] = {four.x, four.y, four.z, four.w};
-      read_columns(tile.in[vector_k][t], at.column, x);
-      add_outer(S, v, x);
-      read_columns(tile.in[vector_b][t], at.column, x);
-      add_outer(S, sa, x);
-      if constexpr (with_y) {
-        read_columns(tile.in[vector_r][t], at.column, x);
-        read_out(S, x, tile.y[t], at.row);
-      }
+      float b[columns_each], k[columns_each], r[columns_each], v[rows_each], sa[rows_each];
+      read_columns(tile.in[vector_k][t], at.column, k);
+      read_rows(tile.in[vector_v][t], at.row, v);
+      read_columns(tile.in[vector_b][t], at.column, b);
+      dot(S, a, sa);
+      read_columns(tile.in[vector_a][t + 1 < count ? t + 1 : t], at.column, a);
+      if constexpr (with_y) read_columns(tile.in[vector_r][t], at.column, r);
+      // The sums of the token before are added up while this one's are on their way.
+      sum_everywhere(sa);
+      if constexpr (with_y)
+        if (t > 0) {
+          const float sum = sum_in_one_place(y_sum);
+          if (threadIdx.x % 2 == 0) store_one(y, sum);
+          y += step;
+        }
+      add_outer(S, v, k);
+      add_outer(S, sa, b);
+      if constexpr (with_y) dot(S, r, y_sum);
+    }
+    if constexpr (with_y) {
+      const float sum = sum_in_one_place(y_sum);
+      if (threadIdx.x % 2 == 0) store_one(y, sum);
+      y += step;
     }
     float decay[columns_each];
     read_columns(tile.decay, at.column, decay);
     scale_columns(S, decay);
-    if (op.tau && (start + next) % op.chunk == 0) {
-      const int64_t which = op.positions ? 0 : (start + next) / op.chunk - start / op.chunk - 1;
-      neutralize(S, Threshold(op.tau[(sequence * state_chunks + which) * op.heads + head]));
-    }
-    if constexpr (with_y) {
-      __syncthreads();
-      write_tile(op.y + ((sequence * op.time + token) * op.heads + head) * head_size, source.step,
-                 tile, count);
-    }
+    if (threshold > 0) neutralize(S, Threshold(threshold));
     token = next;
-    count = next_count;
   }
   if (states) store_state(S, states, at);
   if (pass.final_state) store_state(S, pass.final_state + int64_t(blockIdx.x) * state_entries, at);
@@ -314,66 +318,63 @@ __device__ float neutralize_back(State& dS, const float* after, const Place& at,
   return dtau;
 }
 
-template <class Real>
-__global__ __launch_bounds__(threads) void reverse_kernel(ReversePass<Real> pass) {
+template <class Real, int resident>
+__global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<Real> pass) {
   const DeltaRule<Real>& op = pass.op;
   const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
-  const int64_t tiles = (op.time + tile_tokens - 1) / tile_tokens;
-  const int64_t chunks = op.time / tile_tokens;
-  __shared__ Tile tile;
-  __shared__ float sums[threads / 32];
-  const Place at;
-  const TokenSource<Real> source(op, pass.gradient.dy, sequence, head);  // dy in v's place
-  const float* const states = pass.states + int64_t(blockIdx.x) * (tiles + 1) * state_entries;
-  float* const dstates = pass.dstates + int64_t(blockIdx.x) * tiles * state_entries;
-  State D;
-  if (pass.gradient.dfinal) {
-    load_state(D, pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries, at);
-  } else {
-#pragma unroll
-    for (int i = 0; i < rows_each; ++i)
-#pragma unroll
-      for (int j = 0; j < columns_each; ++j) D[i][j] = 0;
-  }
+  const int64_t all = (op.time + tile_tokens - 1) / tile_tokens, chunks = op.time / tile_tokens;
+  __shared__ Tile tiles[2];
   const auto length = [&](int64_t index) {
     return int(min(op.time - index * tile_tokens, int64_t(tile_tokens)));
   };
-  Incoming<Real> incoming;
-  source.fetch(incoming, (tiles - 1) * tile_tokens, length(tiles - 1));
-  for (int64_t index = tiles - 1; index >= 0; --index) {
-    const int count = length(index);
-    __syncthreads();
-    place(tile, incoming, count);
-    __syncthreads();
-    if (index > 0) source.fetch(incoming, (index - 1) * tile_tokens, tile_tokens);
-    take_decay_out(tile, count);
-    if (op.tau && index < chunks) {
-      const int64_t place_of_tau = (sequence * chunks + index) * op.heads + head;
-      float dtau =
-          neutralize_back(D, states + (index + 1) * state_entries, at, op.tau[place_of_tau]);
-      for (int step = 16; step > 0; step /= 2) dtau += __shfl_xor_sync(~0u, dtau, step);
-      if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = dtau;
-      __syncthreads();
-      if (threadIdx.x == 0 && pass.gradient.dtau)
-        pass.gradient.dtau[place_of_tau] = sums[0] + sums[1] + sums[2] + sums[3];
-    } else {
+  if (threadIdx.x >= workers) {
+    const TileSource<Real> source(op, pass.gradient.dy, sequence, head);  // dy in v's place
+    int which = 0;
+    for (int64_t index = all - 1; index >= 0; --index, which ^= 1) {
+      source.bring(tiles[which], index * tile_tokens, length(index));
       __syncthreads();
     }
+    return;
+  }
+  const Place at;
+  const float* const states = pass.states + int64_t(blockIdx.x) * (all + 1) * state_entries;
+  float* const dstates = pass.dstates + int64_t(blockIdx.x) * all * state_entries;
+  float* const dtaus = pass.dtau_parts + int64_t(blockIdx.x) * chunks * (workers / 32);
+  State D;
+  if (pass.gradient.dfinal)
+    load_state(D, pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries, at);
+  else
+    clear_state(D);
+  int which = 0;
+  for (int64_t index = all - 1; index >= 0; --index, which ^= 1) {
+    const int count = length(index);
+    if (op.tau && index < chunks) {
+      const float tau = __ldg(op.tau + (sequence * chunks + index) * op.heads + head);
+      float dtau = neutralize_back(D, states + (index + 1) * state_entries, at, tau);
+      for (int step = 16; step > 0; step /= 2) dtau += __shfl_xor_sync(~0u, dtau, step);
+      if (threadIdx.x % 32 == 0) dtaus[index * (workers / 32) + threadIdx.x / 32] = dtau;
+    }
     store_state(D, dstates + index * state_entries, at);
+    __syncthreads();
+    const Tile& tile = tiles[which];
     float x[columns_each];
     read_columns(tile.decay, at.column, x);
     scale_columns(D, x);
+    float r[columns_each], dy[rows_each];
+    read_columns(tile.in[vector_r][count - 1], at.column, r);
+    read_rows(tile.in[vector_v][count - 1], at.row, dy);
 #pragma unroll 2
     for (int t = count - 1; t >= 0; --t) {
-      float dsa[rows_each];
-      const float4 four = *reinterpret_cast<const float4*>(&tile.in[vector_v][t][at.row]);
-      const float dy[rows_each] = {four.x, four.y, four.z, four.w};
-      read_columns(tile.in[vector_r][t], at.column, x);
-      add_outer(D, dy, x);
-      read_columns(tile.in[vector_b][t], at.column, x);
-      dot(D, x, dsa);
-      read_columns(tile.in[vector_a][t], at.column, x);
-      add_outer(D, dsa, x);
+      float a[columns_each], b[columns_each], dsa[rows_each];
+      read_columns(tile.in[vector_b][t], at.column, b);
+      read_columns(tile.in[vector_a][t], at.column, a);
+      add_outer(D, dy, r);
+      dot(D, b, dsa);
+      const int next = t > 0 ? t - 1 : 0;
+      read_columns(tile.in[vector_r][next], at.column, r);
+      read_rows(tile.in[vector_v][next], at.row, dy);
+      sum_everywhere(dsa);
+      add_outer(D, dsa, a);
     }
   }
   if (pass.gradient.dinitial)
@@ -384,14 +385,21 @@ __global__ __launch_bounds__(threads) void reverse_kernel(ReversePass<Real> pass
 
 template <class Real>
 void token_pass(const TokenPass<Real>& pass, const Gpu& gpu) {
-  const Grid grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(threads)};
-  launch(pass.op.y ? forward_kernel<Real, true> : forward_kernel<Real, false>, grid, gpu, pass);
+  const int64_t heads = pass.op.batch * pass.op.heads;
+  const bool crowded = heads > 3 * gpu.facts().multiprocessors;
+  const auto kernel = pass.op.y
+                          ? crowded ? forward_kernel<Real, true, 4> : forward_kernel<Real, true, 3>
+                      : crowded ? forward_kernel<Real, false, 4>
+                                : forward_kernel<Real, false, 3>;
+  launch(kernel, Grid{dim3(unsigned(heads)), dim3(threads)}, gpu, pass);
 }
 
 template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu) {
-  const Grid grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(threads)};
-  launch(reverse_kernel<Real>, grid, gpu, pass);
+  const int64_t heads = pass.op.batch * pass.op.heads;
+  const bool crowded = heads > 3 * gpu.facts().multiprocessors;
+  launch(crowded ? reverse_kernel<Real, 4> : reverse_kernel<Real, 3>,
+         Grid{dim3(unsigned(heads)), dim3(threads)}, gpu, pass);
 }
 
 template void token_pass(const TokenPass<float>&, const Gpu&);
