@@ -1,36 +1,16 @@
 // One token of one head, for a block of 256 threads: four threads per row of the state.
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "base/half.h"
+#include "kernel/cuda_lanes.cuh"
 
 namespace deltasane::kernel::cuda {
 
 inline constexpr int head_size = 64, head_threads = 256;
 
-__device__ inline float to_float(float value) { return value; }
-__device__ inline float to_float(bf16 value) { return __uint_as_float(uint32_t(value.bits) << 16); }
-template <class Real>
-__device__ Real from_float(float value);
-template <>
-__device__ inline float from_float<float>(float value) {
-  return value;
-}
-template <>
-__device__ inline bf16 from_float<bf16>(float value) {
-  bf16 rounded;
-  rounded.bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
-  return rounded;
-}
-
-__device__ inline float warp_sum(float value) {
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
-  return value;
-}
 __device__ inline float row_sum(float value) {  // over the four threads of a row
   value += __shfl_xor_sync(~0u, value, 1);
   return value + __shfl_xor_sync(~0u, value, 2);

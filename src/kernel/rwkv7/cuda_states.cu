@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(head_threads) step_states_kernel(StatesStep<Re
   const bool ends = op.tau && (op.positions[sequence] + 1) % op.chunk == 0;
   const float y = step_head(s, in, ends ? op.tau[sequence * op.heads + head] : 0.0f);
   s.store(memory);
-  if (threadIdx.x % 4 == 0) op.y[first + threadIdx.x / 4] = from_float<Real>(y);
+  if (threadIdx.x % 4 == 0) put(op.y + first + threadIdx.x / 4, y);
 }
 
 __global__ void largest_kernel(const float* values, int64_t count, int32_t* largest) {
