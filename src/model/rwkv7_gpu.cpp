@@ -23,6 +23,13 @@ GpuSane sane_on_gpu(const SaneUse& sane) {
   return {sane.kind, sane.alpha, float(sane.alpha * std::log(2.0) + 1), sane.chunk};
 }
 
+// A long reading that begins inside a tile goes to its end first: the recurrence is fast from there.
+int64_t tokens_at_once(int64_t position, int64_t left) {
+  const int64_t to_tile = (tile - position % tile) % tile;
+  if (to_tile > 0 && left >= to_tile + 4 * tile) return to_tile;
+  return std::min(left, gpu_block_tokens - position % tile);
+}
+
 // What is wanted of the tokens of a call.
 struct Reading {
   std::span<const int32_t> tokens, targets;  // targets: where losses are wanted
@@ -139,7 +146,7 @@ class Model : public Rwkv7OnGpu {
     const auto count = int64_t(reading.tokens.size());
     int64_t from = 0;
     for (size_t block = 0; from < count; ++block) {
-      const int64_t some = std::min(count - from, gpu_block_tokens - state.position % tile);
+      const int64_t some = tokens_at_once(state.position, count - from);
       Queue<Real>& mine = queue(block % 2);
       const Queue<Real>* const before = block > 0 ? &queue((block + 1) % 2) : nullptr;
       hand_over(mine, reading);
