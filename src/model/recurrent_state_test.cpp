@@ -7,7 +7,7 @@
 namespace deltasane {
 namespace {
 
-constexpr StateShape shape{2, 6, 2, 3};
+constexpr StateShape two_layers{2, 6, 2, 3};
 
 // A device that is not one: a copy beside the state, and how often it was asked.
 class FakeMirror : public StateMirror {
@@ -31,7 +31,7 @@ class FakeMirror : public StateMirror {
 
 struct OnDevice {
   int downloads = 0;
-  RecurrentState state{shape};
+  RecurrentState state{two_layers};
   OnDevice() {
     state.keep_mirror(std::make_unique<FakeMirror>(3.0f, 4.0f, downloads));
     state.changed_on_device();
@@ -40,7 +40,7 @@ struct OnDevice {
 };
 
 TEST(RecurrentState, BeginsAsZeroAndHere) {
-  const RecurrentState state(shape);
+  const RecurrentState state(two_layers);
   EXPECT_EQ(state.memory().elements(), 2 * 2 * 9);
   EXPECT_EQ(state.shift().elements(), 2 * 2 * 6);
   for (const float value : state.memory().span()) EXPECT_EQ(value, 0);

@@ -23,7 +23,8 @@ GpuSane sane_on_gpu(const SaneUse& sane) {
   return {sane.kind, sane.alpha, float(sane.alpha * std::log(2.0) + 1), sane.chunk};
 }
 
-// A long reading that begins inside a tile goes to its end first: the recurrence is fast from there.
+// A long reading that begins inside a tile goes to its end first: the recurrence is fast from
+// there.
 int64_t tokens_at_once(int64_t position, int64_t left) {
   const int64_t to_tile = (tile - position % tile) % tile;
   if (to_tile > 0 && left >= to_tile + 4 * tile) return to_tile;
