@@ -230,7 +230,7 @@ probe::Settings settings_of(const StreamParts& parts, const StreamSettings& sett
   const StateShape shape = parts.model.state_shape();
   return {{"model", parts.model_name},
           {"model_identity", cat(parts.model.identity())},
-          {"weights", parts.model.weight_type()},
+          {"weights", cat(parts.model.weight_type(), parts.model.on_gpu() ? " on a GPU" : "")},
           {"sane", to_string(parts.model.sane())},
           {"corpus", parts.source.description()},
           {"tokenizer", std::string(parts.tokenizer.name())},
