@@ -189,6 +189,7 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
   run.read("threads", config.run.threads);
   run.read("metrics_every", config.run.metrics_every);
   run.read("recompute", config.run.recompute);
+  run.read("device", config.run.device);
   run.done();
   if (config.run.folder.empty()) run.wrong("folder", "expected a folder for the run, found none");
   run.at_least("save_every", config.run.save_every, int64_t{0});

@@ -16,7 +16,8 @@
 //                 problems (0), answers: a math-chat description for answer accuracy,
 //                 longest_answer (96) tokens
 //   [run]         folder, save_every (0: at the end only), keep (2), threads (0: all),
-//                 recompute (false): keep only each layer's input, metrics_every (1)
+//                 recompute (false): keep only each layer's input, metrics_every (1),
+//                 device = "cpu" or "cuda[:n]"; a run may go on on another
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,7 @@ struct TrainConfig {
     std::string source, answers;
   } evaluation;
   struct Run {
-    std::string folder;
+    std::string folder, device = "cpu";
     int64_t save_every = 0, keep = 2, threads = 0, metrics_every = 1;
     bool recompute = false;
   } run;

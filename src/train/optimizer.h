@@ -65,6 +65,12 @@ class Optimizer {
 double clip_gradient(const ParameterLayout& layout, std::span<float> gradient, double limit,
                      const kernel::Cpu& cpu, const std::string& where = {});
 
+// The parts of it: what a gradient of this length is multiplied with (1: nothing), and the failure
+// of one whose length is not finite.
+float clip_factor(double length, double limit);
+[[noreturn]] void fail_not_finite(const ParameterLayout& layout, std::span<const float> gradient,
+                                  const std::string& where);
+
 // Linear from `first` to `peak` over `warmup` steps, then half a cosine to `last` at the last step.
 struct RateSchedule {
   double peak = 6e-4, first = 6e-6, last = 6e-5;

@@ -4,6 +4,7 @@
 
 #include "kernel/cross_entropy/cross_entropy.h"
 #include "kernel/rwkv7/gradient.h"
+#include "train/batch_check.h"
 #include "train/layer_pass.h"
 
 namespace deltasane::train {
@@ -57,14 +58,7 @@ struct Rwkv7Training::State {
   }
 
   void check(const Batch& batch) const {
-    if (batch.sequences != sequences || batch.time != time)
-      fail(Fault::argument, "batch: expected ", sequences, " x ", time, " tokens, found ",
-           batch.sequences, " x ", batch.time);
-    for (const auto* ids : {&batch.tokens, &batch.targets})
-      for (const int32_t id : *ids)
-        if (id < 0 || id >= layout.shape().vocabulary)
-          fail(Fault::argument, "token: expected 0 to ", layout.shape().vocabulary - 1, ", found ",
-               id);
+    check_batch(batch, sequences, time, layout.shape().vocabulary);
   }
 
   void forward(const PassContext& c, const Batch& batch);

@@ -1,0 +1,145 @@
+// The device of gpu_training_device.h, with what a benchmark asks of it.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "kernel/rounded/cuda.h"
+#include "tensor/cuda/gpu_tensor.h"
+#include "tensor/cuda/pinned.h"
+#include "train/gpu/gpu_optimizer.h"
+#include "train/gpu/gpu_training.h"
+#include "train/training_device.h"
+
+namespace deltasane::train::gpu {
+
+// What the host learns of a step, in one copy.
+struct StepSums {
+  double loss, squares;
+};
+
+template <class Real>
+class GpuTrainingDevice : public TrainingDevice {
+ public:
+  GpuTrainingDevice(TrainingJob job, int index)
+      : gpu_(index),
+        host_(std::move(job.parameters)),
+        host_optimizer_(host_.layout(), job.optimizer),
+        parameters_(gpu_, {elements()}, "parameters"),
+        gradient_(gpu_, {elements()}, "the gradient"),
+        first_(gpu_, {elements()}, "the optimiser's means"),
+        second_(gpu_, {elements()}, "the optimiser's means of squares"),
+        optimizer_(host_.layout(), job.optimizer, job.precision, gpu_),
+        training_(host_.layout(), host_.sane(), job.sequences, job.time, job.activations, gpu_),
+        sums_(gpu_, {1}, "sums"),
+        found_(1) {
+    if constexpr (std::is_same_v<Real, bf16>)
+      rounded_ = GpuTensor<bf16>(gpu_, {elements()}, "parameters in 16 bits");
+    upload();
+  }
+
+  double gradient(std::span<const Batch> batches, const LossSettings& settings,
+                  const std::function<void()>& meanwhile) override {
+    clock().begin(Work::update, gpu_);
+    gradient_.zero(gpu_);
+    sums_.zero(gpu_);
+    for (const Batch& batch : batches)
+      training_.add(model(), batch, settings, gradient_.data(), &sums_.data()->loss);
+    clock().begin(Work::update, gpu_);
+    optimizer_.sum_of_squares(gradient_.data(), &sums_.data()->squares);
+    copy_to_host(found_.data(), sums_.data(), sizeof(StepSums), gpu_);
+    meanwhile();
+    gpu_.wait();
+    return found_[0].loss;
+  }
+
+  double clip(double limit, const std::string& where) override {
+    const double length = std::sqrt(found_[0].squares);
+    if (!std::isfinite(length))
+      fail_not_finite(host_.layout(), gradient_.on_host(gpu_).span(), where);
+    factor_ = clip_factor(length, limit);
+    return length;
+  }
+
+  void update(double rate) override {
+    host_is_current_ = false;
+    clock().begin(Work::update, gpu_);
+    ++host_optimizer_.steps;
+    optimizer_.step({parameters_.data(), gradient_.data(), first_.data(), second_.data()}, factor_,
+                    rate, host_optimizer_.steps);
+    round_parameters();
+  }
+
+  double loss(const Batch& batch, const LossSettings& settings) override {
+    sums_.zero(gpu_);
+    training_.add(model(), batch, settings, nullptr, &sums_.data()->loss);
+    copy_to_host(found_.data(), sums_.data(), sizeof(StepSums), gpu_);
+    gpu_.wait();
+    return found_[0].loss;
+  }
+
+  const Parameters& parameters() override {
+    bring_to_host();
+    return host_;
+  }
+  const Optimizer& optimizer() override {
+    bring_to_host();
+    return host_optimizer_;
+  }
+  void restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
+               int64_t steps) override {
+    host_ = std::move(parameters);
+    host_optimizer_.first = std::move(first), host_optimizer_.second = std::move(second);
+    host_optimizer_.steps = steps;
+    upload();
+  }
+
+  const Gpu& gpu() const { return gpu_; }
+  WorkClock& clock() { return training_.clock(); }
+  uint64_t activation_bytes() const { return training_.bytes(); }
+
+ private:
+  int64_t elements() const { return host_.layout().elements(); }
+
+  GpuModel<Real> model() const {
+    if constexpr (std::is_same_v<Real, bf16>)
+      return {parameters_.data(), rounded_.data()};
+    else
+      return {parameters_.data(), parameters_.data()};
+  }
+
+  void round_parameters() {
+    if constexpr (std::is_same_v<Real, bf16>)
+      kernel::cuda::rounded(parameters_.data(), rounded_.data(), elements(), gpu_);
+  }
+
+  void upload() {
+    parameters_.upload(host_.all(), gpu_);
+    first_.upload(host_optimizer_.first.span(), gpu_);
+    second_.upload(host_optimizer_.second.span(), gpu_);
+    round_parameters();
+    host_is_current_ = true;
+  }
+
+  void bring_to_host() {
+    if (host_is_current_) return;
+    parameters_.download(host_.all(), gpu_);
+    first_.download(host_optimizer_.first.span(), gpu_);
+    second_.download(host_optimizer_.second.span(), gpu_);
+    host_is_current_ = true;
+  }
+
+  Gpu gpu_;
+  Parameters host_;  // these two as they were when the host last asked
+  Optimizer host_optimizer_;
+  bool host_is_current_ = false;
+  GpuTensor<float> parameters_, gradient_, first_, second_;
+  GpuTensor<bf16> rounded_;
+  GpuOptimizer optimizer_;
+  GpuTraining<Real> training_;
+  GpuTensor<StepSums> sums_;
+  Pinned<StepSums> found_;
+  float factor_ = 1;
+};
+
+}  // namespace deltasane::train::gpu
