@@ -1,0 +1,255 @@
+// The gradients of time_mix_inputs and time_mix_output: a block has a row and walks many of them,
+// with the parameters' sums in registers.
+#include <algorithm>
+
+#include "kernel/cuda_partials.cuh"
+#include "kernel/rwkv7/cuda.h"
+#include "kernel/rwkv7/cuda_time_mix.cuh"
+#include "tensor/cuda/launch.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+constexpr int input_sets = 5, output_sets = 3;
+
+template <class Real, bool gated, int most_threads>
+__global__ void __launch_bounds__(most_threads)
+    inputs_backward_rows(const __grid_constant__ TimeMixInputsGradient<Real> g, int64_t walk) {
+  const TimeMixInputs<Real>& op = g.op;
+  const int channels = int(op.rows.channels), c = int(threadIdx.x) * octet;
+  const bool mine = c < channels;
+  const int64_t begin = blockIdx.x * walk;
+  const int64_t end = min(op.rows.sequences * op.rows.time, begin + walk);
+  float dw0[octet] = {}, da0[octet] = {}, dv0[octet] = {}, dk_k[octet] = {}, dk_a[octet] = {};
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t at = row * channels + c;
+    // All that is read is asked for before anything is computed; w and v wait packed.
+    Packed<float> raw_w, dw, dv_first;
+    Packed<Real> raw_v, gate, v_first, dv;
+    float k[octet] = {}, rate[octet] = {}, da[octet] = {}, db[octet] = {}, dk[octet] = {};
+    float k_k[octet] = {}, k_a[octet] = {};
+    if (mine) {
+      float a0[octet];
+      load(op.raw_k + at, k);
+      load(op.raw_a + at, rate);
+      load(g.da + at, da);
+      load(g.db + at, db);
+      load(g.dk + at, dk);
+      raw_w = Packed<float>(op.raw_w + at);
+      dw = Packed<float>(g.dw + at);
+      dv = Packed<Real>(g.dv + at);
+      if (gated) {
+        raw_v = Packed<Real>(op.raw_v + at);
+        gate = Packed<Real>(op.gate + at);
+        v_first = Packed<Real>(op.v_first + at);
+        dv_first = Packed<float>(g.dv_first + at);
+      }
+      load(op.k_k + c, k_k);
+      load(op.k_a + c, k_a);
+      load(op.a0 + c, a0);
+#pragma unroll
+      for (int i = 0; i < octet; ++i) rate[i] = sigmoid(a0[i] + rate[i]);
+    }
+    const Direction direction(k, k_k);
+    float along = 0;
+#pragma unroll
+    for (int i = 0; i < octet; ++i)
+      along += k[i] * k_k[i] / direction.divisor * (db[i] * rate[i] - da[i]);
+    along = head_sum(along);
+    if (direction.shorter) along = 0;
+#pragma unroll
+    for (int i = 0; i < octet; ++i) {
+      const float kappa = k[i] * k_k[i] / direction.divisor;
+      const float dkappa = db[i] * rate[i] - da[i];
+      const float drate = db[i] * kappa + dk[i] * k[i] * k_a[i];
+      const float ddirection = (dkappa - kappa * along) / direction.divisor;
+      dk_a[i] += dk[i] * k[i] * (rate[i] - 1.0f);
+      dk_k[i] += ddirection * k[i];
+      dk[i] = dk[i] * (1.0f + (rate[i] - 1.0f) * k_a[i]) + ddirection * k_k[i];
+      da[i] = drate * rate[i] * (1.0f - rate[i]);
+      da0[i] += da[i];
+    }
+    if (!mine) continue;
+    store(g.draw_k + at, dk);
+    store(g.draw_a + at, da);
+
+    float x[octet], d[octet], bias[octet];
+    raw_w.unpack(x);
+    dw.unpack(d);
+    load(op.w0 + c, bias);
+#pragma unroll
+    for (int i = 0; i < octet; ++i) {
+      const float omega = sigmoid(bias[i] + x[i]);
+      d[i] *= -decay_rate * expf(-decay_rate * omega) * omega * (1.0f - omega);
+      dw0[i] += d[i];
+    }
+    store(g.draw_w + at, d);
+    if (g.draw_w_real) store(g.draw_w_real + at, d);
+
+    dv.unpack(d);
+    if (gated) {
+      float v[octet], first[octet], dfirst[octet], dgate[octet];
+      gate.unpack(x);
+      raw_v.unpack(v);
+      v_first.unpack(first);
+      dv_first.unpack(dfirst);
+      load(op.v0 + c, bias);
+#pragma unroll
+      for (int i = 0; i < octet; ++i) {
+        const float share = sigmoid(bias[i] + x[i]);
+        dgate[i] = d[i] * (first[i] - v[i]) * share * (1.0f - share);
+        dv0[i] += dgate[i];
+        dfirst[i] += d[i] * share;
+        d[i] *= 1.0f - share;
+      }
+      store(g.dgate + at, dgate);
+      store(g.dv_first + at, dfirst);
+    }
+    store(g.draw_v + at, d);
+  }
+  if (!mine) return;
+  constexpr int sets = gated ? input_sets : input_sets - 1;
+  leave_partial(g.scratch, sets, 0, channels, c, dw0);
+  leave_partial(g.scratch, sets, 1, channels, c, da0);
+  leave_partial(g.scratch, sets, 2, channels, c, dk_k);
+  leave_partial(g.scratch, sets, 3, channels, c, dk_a);
+  if (gated) leave_partial(g.scratch, sets, 4, channels, c, dv0);
+}
+
+template <class Real, int most_threads>
+__global__ void __launch_bounds__(most_threads)
+    output_backward_rows(const __grid_constant__ TimeMixOutputGradient<Real> g, int64_t walk) {
+  const TimeMixOutput<Real>& op = g.op;
+  const int channels = int(op.rows.channels), c = int(threadIdx.x) * octet;
+  const bool mine = c < channels;
+  const int64_t begin = blockIdx.x * walk;
+  const int64_t end = min(op.rows.sequences * op.rows.time, begin + walk);
+  float weight[octet] = {}, bias[octet] = {}, r_k[octet] = {};
+  float dweight[octet] = {}, dbias[octet] = {}, dr_k[octet] = {};
+  if (mine) {
+    load(op.weight + c, weight);
+    load(op.bias + c, bias);
+    load(op.r_k + c, r_k);
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t at = row * channels + c;
+    float y[octet] = {}, r[octet] = {}, k[octet] = {}, v[octet] = {}, gate[octet] = {};
+    float d[octet] = {};
+    if (mine) {
+      load(op.read + at, y);
+      load(op.r + at, r);
+      load(op.k + at, k);
+      load(op.v + at, v);
+      load(op.g + at, gate);
+      load(g.dy + at, d);
+    }
+    const HeadMoments n(y, op.eps);
+    float bonus = 0;
+#pragma unroll
+    for (int i = 0; i < octet; ++i) bonus += r[i] * k[i] * r_k[i];
+    bonus = head_sum(bonus);
+    float dbonus = 0, mean = 0, along = 0, x[octet];
+#pragma unroll
+    for (int i = 0; i < octet; ++i) {
+      y[i] = n(y[i]);  // from here on normalized
+      x[i] = d[i] * (y[i] * weight[i] + bias[i] + bonus * v[i]);
+      d[i] *= gate[i];
+      dbonus += d[i] * v[i];
+      mean += d[i] * weight[i];
+      along += d[i] * weight[i] * y[i];
+      v[i] = bonus * d[i];
+      dweight[i] += d[i] * y[i];
+      dbias[i] += d[i];
+    }
+    dbonus = head_sum(dbonus);
+    mean = head_sum(mean) / head_channels;
+    along = head_sum(along) / head_channels;
+    if (!mine) continue;
+    store(g.dg + at, x);
+    store(g.dv + at, v);
+#pragma unroll
+    for (int i = 0; i < octet; ++i) {
+      d[i] = n.scale * (d[i] * weight[i] - mean - y[i] * along);
+      dr_k[i] += dbonus * r[i] * k[i];
+      x[i] = dbonus * k[i] * r_k[i];
+      v[i] = dbonus * r[i] * r_k[i];
+    }
+    store(g.dread + at, d);
+    store(g.dr + at, x);
+    store(g.dk + at, v);
+  }
+  if (!mine) return;
+  leave_partial(g.scratch, output_sets, 0, channels, c, dweight);
+  leave_partial(g.scratch, output_sets, 1, channels, c, dbias);
+  leave_partial(g.scratch, output_sets, 2, channels, c, dr_k);
+}
+
+int64_t walk_of(const RowBlock& rows) {
+  return std::max<int64_t>(1, rows_to_walk(rows.rows(), blocks_with_partials));
+}
+int64_t blocks_of(const RowBlock& rows) {
+  return (rows.rows() + walk_of(rows) - 1) / walk_of(rows);
+}
+
+// `wide`: for rows of more than 2048 channels, with fewer registers for each thread.
+template <class Op>
+void over_rows(void (*narrow)(Op, int64_t), void (*wide)(Op, int64_t), const Op& g,
+               const Gpu& gpu) {
+  const RowBlock& rows = g.op.rows;
+  const unsigned threads = threads_of_row(rows.channels);
+  launch(threads <= 256 ? narrow : wide, {unsigned(blocks_of(rows)), threads}, gpu, g,
+         walk_of(rows));
+}
+
+}  // namespace
+
+int64_t time_mix_scratch(const RowBlock& rows) {
+  return blocks_of(rows) * input_sets * rows.channels;
+}
+
+template <class Real>
+void time_mix_inputs_backward(const TimeMixInputsGradient<Real>& g, const Gpu& gpu) {
+  const TimeMixInputs<Real>& op = g.op;
+  if (op.rows.rows() == 0) return;
+  const bool gated = op.gate != nullptr;
+  require(gated == (op.v_first != nullptr) && gated == (g.dgate != nullptr) &&
+              gated == (g.dv_first != nullptr),
+          "a gate is for the first layer's v, and has a gradient");
+  require_aligned(op.raw_w, op.raw_a, op.raw_k, op.raw_v, op.gate, op.v_first, op.w0, op.a0, op.v0,
+                  op.k_k, op.k_a);
+  require_aligned(g.dw, g.da, g.db, g.dk, g.dv, g.draw_w, g.draw_w_real, g.draw_a, g.draw_k,
+                  g.draw_v, g.dgate, g.dv_first, g.scratch);
+  using Op = TimeMixInputsGradient<Real>;
+  if (gated)
+    over_rows<Op>(inputs_backward_rows<Real, true, 256>, inputs_backward_rows<Real, true, 1024>, g,
+                  gpu);
+  else
+    over_rows<Op>(inputs_backward_rows<Real, false, 256>, inputs_backward_rows<Real, false, 1024>,
+                  g, gpu);
+  add_partials({blocks_of(op.rows),
+                op.rows.channels,
+                gated ? input_sets : input_sets - 1,
+                g.scratch,
+                {g.dw0, g.da0, g.dk_k, g.dk_a, g.dv0}},
+               gpu);
+}
+
+template <class Real>
+void time_mix_output_backward(const TimeMixOutputGradient<Real>& g, const Gpu& gpu) {
+  const TimeMixOutput<Real>& op = g.op;
+  if (op.rows.rows() == 0) return;
+  require_aligned(op.read, op.r, op.k, op.v, op.g, op.weight, op.bias, op.r_k, g.dy, g.dread, g.dr,
+                  g.dk, g.dv, g.dg, g.scratch);
+  over_rows<TimeMixOutputGradient<Real>>(output_backward_rows<Real, 256>,
+                                         output_backward_rows<Real, 1024>, g, gpu);
+  add_partials(
+      {blocks_of(op.rows), op.rows.channels, output_sets, g.scratch, {g.dweight, g.dbias, g.dr_k}},
+      gpu);
+}
+
+template void time_mix_inputs_backward(const TimeMixInputsGradient<float>&, const Gpu&);
+template void time_mix_inputs_backward(const TimeMixInputsGradient<bf16>&, const Gpu&);
+template void time_mix_output_backward(const TimeMixOutputGradient<float>&, const Gpu&);
+template void time_mix_output_backward(const TimeMixOutputGradient<bf16>&, const Gpu&);
+
+}  // namespace deltasane::kernel::cuda
