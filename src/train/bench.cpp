@@ -73,8 +73,7 @@ TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, i
   const SaneSettings settings{3, 16};
   Parameters model(RandomRwkv7(with_sane, 1), settings);
   const Parameters baseline(RandomRwkv7(shape, 1), std::nullopt);
-  measured.flops_per_token =
-      product_flops(baseline.layout()) + recurrence_flops(baseline.layout());
+  measured.flops_per_token = product_flops(baseline.layout()) + recurrence_flops(baseline.layout());
   const Batch batch = random_tokens(shape, sequences, time);
   const LossSettings loss{batch.weight_total(), 0};
   Rwkv7Training plain(baseline.layout(), std::nullopt, sequences, time, activations);

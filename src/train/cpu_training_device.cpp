@@ -12,7 +12,8 @@ class CpuTrainingDevice : public TrainingDevice {
         optimizer_(parameters_.layout(), job.optimizer),
         training_(parameters_.layout(), parameters_.sane(), job.sequences, job.time,
                   job.activations),
-        gradient_({parameters_.layout().elements()}) {}
+        gradient_({parameters_.layout().elements()}),
+        clip_(job.clip) {}
 
   double gradient(std::span<const Batch> batches, const LossSettings& settings,
                   const std::function<void()>&) override {
@@ -25,8 +26,8 @@ class CpuTrainingDevice : public TrainingDevice {
     group_->finish_sums();
     return loss;
   }
-  double clip(double limit, const std::string& where) override {
-    return clip_gradient(parameters_.layout(), gradient_.span(), limit, cpu_, where);
+  double clip(const std::string& where) override {
+    return clip_gradient(parameters_.layout(), gradient_.span(), clip_, cpu_, where);
   }
   void update(double rate) override {
     optimizer_.step(parameters_.all(), gradient_.span(), rate, cpu_);
@@ -51,6 +52,7 @@ class CpuTrainingDevice : public TrainingDevice {
   Optimizer optimizer_;
   Rwkv7Training training_;
   Tensor<float> gradient_;
+  double clip_;
 };
 
 }  // namespace

@@ -109,10 +109,6 @@ void Optimizer::muon(const ParameterSlot& slot, const ParameterRule& rule,
   });
 }
 
-float clip_factor(double length, double limit) {
-  return limit > 0 && length > limit ? float(limit / (length + 1e-6)) : 1.0f;
-}
-
 void fail_not_finite(const ParameterLayout& layout, std::span<const float> gradient,
                      const std::string& where) {
   for (const ParameterSlot& slot : layout.slots())
@@ -127,10 +123,12 @@ double clip_gradient(const ParameterLayout& layout, std::span<float> gradient, d
                      const kernel::Cpu& cpu, const std::string& where) {
   const double length = std::sqrt(sum_of_squares(gradient, cpu));
   if (!std::isfinite(length)) fail_not_finite(layout, gradient, where);
-  if (const float factor = clip_factor(length, limit); factor != 1.0f)
+  if (limit > 0 && length > limit) {
+    const float factor = float(limit / (length + 1e-6));
     each_piece(int64_t(gradient.size()), cpu, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) gradient[size_t(i)] *= factor;
     });
+  }
   return length;
 }
 

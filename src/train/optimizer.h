@@ -65,9 +65,7 @@ class Optimizer {
 double clip_gradient(const ParameterLayout& layout, std::span<float> gradient, double limit,
                      const kernel::Cpu& cpu, const std::string& where = {});
 
-// The parts of it: what a gradient of this length is multiplied with (1: nothing), and the failure
-// of one whose length is not finite.
-float clip_factor(double length, double limit);
+// The failure of a gradient whose length is not finite.
 [[noreturn]] void fail_not_finite(const ParameterLayout& layout, std::span<const float> gradient,
                                   const std::string& where);
 

@@ -67,15 +67,14 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
       tokenizer_(tokenizer),
       cpu_(cpu),
       group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),
-      device_(open_training_device(
-          config.run.device,
-          {starting_model(config.model, tokenizer, cpu), config.optimizer,
-           rows_each(config, *group_), config.context,
-           config.run.recompute ? Activations::recompute : Activations::keep},
-          cpu, group_)),
+      device_(
+          open_training_device(config.run.device,
+                               {starting_model(config.model, tokenizer, cpu), config.optimizer,
+                                config.clip, rows_each(config, *group_), config.context,
+                                config.run.recompute ? Activations::recompute : Activations::keep},
+                               cpu, group_)),
       layout_(device_->parameters().layout()),
-      batches_(
-          open_batches(config, config.corpus.source, tokenizer, layout_.shape().vocabulary)) {}
+      batches_(open_batches(config, config.corpus.source, tokenizer, layout_.shape().vocabulary)) {}
 
 void TrainingRun::restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
                           const Progress& progress) {
@@ -136,7 +135,7 @@ StepReport TrainingRun::step() {
   if (!std::isfinite(report.loss))
     fail(Fault::overflow, where, "loss: expected a finite number, found ", report.loss,
          "; nothing was updated");
-  report.gradient_length = device_->clip(config_.clip, where);
+  report.gradient_length = device_->clip(where);
   device_->update(report.rate);
   progress_ = {report.step, progress_.tokens + uint64_t(report.tokens), now.ended};
   return report;
@@ -146,8 +145,7 @@ EvaluationReport TrainingRun::evaluate() {
   const TrainConfig::Evaluation& e = config_.evaluation;
   EvaluationReport report{progress_.step, std::nullopt, std::nullopt};
   if (!e.source.empty()) {
-    const auto held_out =
-        open_batches(config_, e.source, tokenizer_, layout_.shape().vocabulary);
+    const auto held_out = open_batches(config_, e.source, tokenizer_, layout_.shape().vocabulary);
     double sum = 0, weight = 0;
     Batch batch{config_.sequences, config_.context, {}, {}, {}};
     for (int64_t i = 0; i < e.batches; ++i) {
@@ -159,8 +157,8 @@ EvaluationReport TrainingRun::evaluate() {
     if (weight > 0) report.loss = sum / weight;
   }
   if (e.problems > 0 && group_->rank() == 0)
-    report.accuracy = answer_accuracy(Rwkv7(parameters().as_checkpoint(), {}), tokenizer_, e.answers,
-                                      e.problems, e.longest_answer, cpu_);
+    report.accuracy = answer_accuracy(Rwkv7(parameters().as_checkpoint(), {}), tokenizer_,
+                                      e.answers, e.problems, e.longest_answer, cpu_);
   return report;
 }
 

@@ -27,8 +27,8 @@ class TrainingDevice {
   // once while a device works that does not need the host; never where the host does the work.
   virtual double gradient(std::span<const Batch> batches, const LossSettings& settings,
                           const std::function<void()>& meanwhile) = 0;
-  // The gradient's length, which is held to `limit`; see clip_gradient.
-  virtual double clip(double limit, const std::string& where) = 0;
+  // The gradient's length, which is held to the job's limit; see clip_gradient.
+  virtual double clip(const std::string& where) = 0;
   virtual void update(double rate) = 0;
 
   // The loss of this process's rows alone.
@@ -45,6 +45,7 @@ class TrainingDevice {
 struct TrainingJob {
   Parameters parameters;
   OptimizerSettings optimizer;
+  double clip;              // the longest gradient; 0: any
   int64_t sequences, time;  // of one batch
   Activations activations;
   Precision precision = Precision::fp32;

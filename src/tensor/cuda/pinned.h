@@ -19,8 +19,8 @@ class Pinned {
  public:
   Pinned() = default;
   explicit Pinned(int64_t count)  // not initialised
-      : data_(static_cast<T*>(allocate_pinned(
-            checked_multiply(uint64_t(count), sizeof(T), "pinned memory")))),
+      : data_(static_cast<T*>(
+            allocate_pinned(checked_multiply(uint64_t(count), sizeof(T), "pinned memory")))),
         count_(count) {}
   ~Pinned() { free_pinned(data_); }
   Pinned(Pinned&& other) noexcept { *this = std::move(other); }

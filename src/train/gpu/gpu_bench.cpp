@@ -18,42 +18,61 @@ Timing timing_of(std::vector<double> seconds) {
   return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
 }
 
+// What every model is measured with.
+struct BenchCase {
+  Batch batch;
+  Activations activations;
+  Precision precision;
+  int repeats, gpu_index;
+
+  TrainingJob job(const Parameters& model, OptimizerKind kind = OptimizerKind::adamw) const {
+    OptimizerSettings optimizer;
+    optimizer.kind = kind;
+    return {Parameters(model, model.sane()),
+            optimizer,
+            1,
+            batch.sequences,
+            batch.time,
+            activations,
+            precision};
+  }
+};
+
 void one_step(TrainingDevice& device, const Batch& batch) {
   device.gradient({&batch, 1}, {batch.weight_total(), 0}, [] {});
-  device.clip(1, "bench: ");
+  device.clip("bench: ");
   device.update(1e-6);
 }
 
 // The steps of one turn; seconds are added to what was measured before.
 template <class Real>
-void measure_turn(const TrainingJob& job, const Batch& batch, int repeats, int gpu_index,
-                  std::vector<double>& seconds, GpuStepMeasurement& measured) {
-  GpuTrainingDevice<Real> device(job, gpu_index);
-  one_step(device, batch);  // products choose their algorithms, and scratch memory grows
-  std::vector<GpuEvent> marks(size_t(repeats) + 1);
+void measure_turn(const BenchCase& one, const Parameters& model, std::vector<double>& seconds,
+                  GpuStepMeasurement& measured) {
+  GpuTrainingDevice<Real> device(one.job(model), one.gpu_index);
+  one_step(device, one.batch);  // products choose their algorithms, and scratch memory grows
+  std::vector<GpuEvent> marks(size_t(one.repeats) + 1);
   marks[0].record(device.gpu());
   for (size_t i = 1; i < marks.size(); ++i) {
-    one_step(device, batch);
+    one_step(device, one.batch);
     marks[i].record(device.gpu());
   }
   device.gpu().wait();
   for (size_t i = 1; i < marks.size(); ++i)
     seconds.push_back(marks[i].milliseconds_since(marks[i - 1]) / 1e3);
   device.clock().start();
-  one_step(device, batch);
+  one_step(device, one.batch);
   measured.milliseconds = device.clock().stop(device.gpu());
   measured.activation_bytes = device.activation_bytes();
 }
 
 // What an update with Muon takes.
 template <class Real>
-double muon_seconds(TrainingJob job, const Batch& batch, int gpu_index) {
-  job.optimizer.kind = OptimizerKind::muon;
-  GpuTrainingDevice<Real> device(std::move(job), gpu_index);
+double muon_seconds(const BenchCase& one, const Parameters& model) {
+  GpuTrainingDevice<Real> device(one.job(model, OptimizerKind::muon), one.gpu_index);
   std::vector<double> seconds;
   for (int i = 0; i < 4; ++i) {
-    device.gradient({&batch, 1}, {batch.weight_total(), 0}, [] {});
-    device.clip(1, "bench: ");
+    device.gradient({&one.batch, 1}, {one.batch.weight_total(), 0}, [] {});
+    device.clip("bench: ");
     GpuEvent began, ended;
     began.record(device.gpu());
     device.update(1e-6);
@@ -65,16 +84,15 @@ double muon_seconds(TrainingJob job, const Batch& batch, int gpu_index) {
 }
 
 template <class Real>
-void measure(const TrainingJob& plain, const TrainingJob& sane, int repeats, int gpu_index,
+void measure(const BenchCase& one, const Parameters& plain, const Parameters& sane,
              GpuTrainingMeasurement& measured) {
-  const Batch batch = random_tokens(measured.shape, measured.sequences, measured.time);
   std::vector<double> without, with;
   for (int turn = 0; turn < turns; ++turn) {
-    measure_turn<Real>(plain, batch, repeats, gpu_index, without, measured.baseline);
-    measure_turn<Real>(sane, batch, repeats, gpu_index, with, measured.sane);
+    measure_turn<Real>(one, plain, without, measured.baseline);
+    measure_turn<Real>(one, sane, with, measured.sane);
   }
   measured.baseline.seconds = timing_of(without), measured.sane.seconds = timing_of(with);
-  measured.muon_seconds = muon_seconds<Real>(sane, batch, gpu_index);
+  measured.muon_seconds = muon_seconds<Real>(one, sane);
 }
 
 }  // namespace
@@ -89,21 +107,20 @@ GpuTrainingMeasurement bench_gpu_training(const Rwkv7Shape& shape, int64_t seque
   {
     const Gpu gpu(gpu_index);
     measured.device = gpu.facts().name;
-    measured.product_flops_per_second = 0;
+    measured.product_flops_per_second = kernel::measure_limits(gpu).product_flops_per_second;
   }
   Rwkv7Shape with_sane = shape;
   with_sane.sane = true;
-  const SaneSettings settings{3, 16};
-  const TrainingJob plain{Parameters(RandomRwkv7(shape, 1), std::nullopt), {}, sequences, time,
-                          activations, precision};
-  const TrainingJob sane{Parameters(RandomRwkv7(with_sane, 1), settings), {}, sequences, time,
-                         activations, precision};
-  measured.product_flops = product_flops(plain.parameters.layout());
-  measured.recurrence_flops = recurrence_flops(plain.parameters.layout());
+  const Parameters plain(RandomRwkv7(shape, 1), std::nullopt);
+  const Parameters sane(RandomRwkv7(with_sane, 1), SaneSettings{3, 16});
+  measured.product_flops = product_flops(plain.layout());
+  measured.recurrence_flops = recurrence_flops(plain.layout());
+  const gpu::BenchCase one{random_tokens(shape, sequences, time), activations, precision, repeats,
+                           gpu_index};
   if (precision == Precision::bf16)
-    gpu::measure<bf16>(plain, sane, repeats, gpu_index, measured);
+    gpu::measure<bf16>(one, plain, sane, measured);
   else
-    gpu::measure<float>(plain, sane, repeats, gpu_index, measured);
+    gpu::measure<float>(one, plain, sane, measured);
   return measured;
 }
 

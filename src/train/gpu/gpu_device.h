@@ -13,11 +13,6 @@
 
 namespace deltasane::train::gpu {
 
-// What the host learns of a step, in one copy.
-struct StepSums {
-  double loss, squares;
-};
-
 template <class Real>
 class GpuTrainingDevice : public TrainingDevice {
  public:
@@ -29,10 +24,11 @@ class GpuTrainingDevice : public TrainingDevice {
         gradient_(gpu_, {elements()}, "the gradient"),
         first_(gpu_, {elements()}, "the optimiser's means"),
         second_(gpu_, {elements()}, "the optimiser's means of squares"),
-        optimizer_(host_.layout(), job.optimizer, job.precision, gpu_),
+        optimizer_(host_.layout(), job.optimizer, gpu_),
         training_(host_.layout(), host_.sane(), job.sequences, job.time, job.activations, gpu_),
-        sums_(gpu_, {1}, "sums"),
-        found_(1) {
+        loss_(gpu_, {1}, "the loss"),
+        found_(1),
+        clip_(job.clip) {
     if constexpr (std::is_same_v<Real, bf16>)
       rounded_ = GpuTensor<bf16>(gpu_, {elements()}, "parameters in 16 bits");
     upload();
@@ -42,40 +38,38 @@ class GpuTrainingDevice : public TrainingDevice {
                   const std::function<void()>& meanwhile) override {
     clock().begin(Work::update, gpu_);
     gradient_.zero(gpu_);
-    sums_.zero(gpu_);
+    loss_.zero(gpu_);
     for (const Batch& batch : batches)
-      training_.add(model(), batch, settings, gradient_.data(), &sums_.data()->loss);
+      training_.add(model(), batch, settings, gradient_.data(), loss_.data());
     clock().begin(Work::update, gpu_);
-    optimizer_.sum_of_squares(gradient_.data(), &sums_.data()->squares);
-    copy_to_host(found_.data(), sums_.data(), sizeof(StepSums), gpu_);
+    copy_to_host(found_.data(), loss_.data(), sizeof(double), gpu_);
+    optimizer_.measure(gradient_.data(), clip_);
     meanwhile();
-    gpu_.wait();
-    return found_[0].loss;
+    length_ = optimizer_.length();  // the one wait of a step; the loss came before it
+    return found_[0];
   }
 
-  double clip(double limit, const std::string& where) override {
-    const double length = std::sqrt(found_[0].squares);
-    if (!std::isfinite(length))
+  double clip(const std::string& where) override {
+    if (!std::isfinite(length_))
       fail_not_finite(host_.layout(), gradient_.on_host(gpu_).span(), where);
-    factor_ = clip_factor(length, limit);
-    return length;
+    return length_;
   }
 
   void update(double rate) override {
     host_is_current_ = false;
     clock().begin(Work::update, gpu_);
     ++host_optimizer_.steps;
-    optimizer_.step({parameters_.data(), gradient_.data(), first_.data(), second_.data()}, factor_,
-                    rate, host_optimizer_.steps);
-    round_parameters();
+    optimizer_.step(
+        {parameters_.data(), rounded_.data(), gradient_.data(), first_.data(), second_.data()},
+        rate, host_optimizer_.steps);
   }
 
   double loss(const Batch& batch, const LossSettings& settings) override {
-    sums_.zero(gpu_);
-    training_.add(model(), batch, settings, nullptr, &sums_.data()->loss);
-    copy_to_host(found_.data(), sums_.data(), sizeof(StepSums), gpu_);
+    loss_.zero(gpu_);
+    training_.add(model(), batch, settings, nullptr, loss_.data());
+    copy_to_host(found_.data(), loss_.data(), sizeof(double), gpu_);
     gpu_.wait();
-    return found_[0].loss;
+    return found_[0];
   }
 
   const Parameters& parameters() override {
@@ -137,9 +131,9 @@ class GpuTrainingDevice : public TrainingDevice {
   GpuTensor<bf16> rounded_;
   GpuOptimizer optimizer_;
   GpuTraining<Real> training_;
-  GpuTensor<StepSums> sums_;
-  Pinned<StepSums> found_;
-  float factor_ = 1;
+  GpuTensor<double> loss_;
+  Pinned<double> found_;
+  double clip_, length_ = 0;
 };
 
 }  // namespace deltasane::train::gpu

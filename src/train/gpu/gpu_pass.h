@@ -78,8 +78,14 @@ void linear_backward(const GpuPass<Real>& c, const std::string& name, const Real
                      Real* dx) {
   const Shape shape = c.layout.slot(name).shape;
   const int64_t rows = c.size.rows(), out = shape[0], in = shape[1];
-  c.template multiply<float>(
-      {.form = Form::tn, .m = out, .n = in, .k = rows, .a = dy, .b = x, .c = c.dw(name), .add = true});
+  c.template multiply<float>({.form = Form::tn,
+                              .m = out,
+                              .n = in,
+                              .k = rows,
+                              .a = dy,
+                              .b = x,
+                              .c = c.dw(name),
+                              .add = true});
   c.template multiply<Real>(
       {.form = Form::nn, .m = rows, .n = in, .k = out, .a = dy, .b = c.matrix(name), .c = dx});
 }
@@ -161,8 +167,14 @@ void factor_backward(const GpuPass<Real>& c, const std::string& name, int64_t ro
                      const Real* dy, Real* dx, Store store = Store::overwrite) {
   const Shape shape = c.layout.slot(name).shape;
   const int64_t in = shape[0], out = shape[1];
-  c.template multiply<float>(
-      {.form = Form::tn, .m = in, .n = out, .k = rows, .a = x, .b = dy, .c = c.dw(name), .add = true});
+  c.template multiply<float>({.form = Form::tn,
+                              .m = in,
+                              .n = out,
+                              .k = rows,
+                              .a = x,
+                              .b = dy,
+                              .c = c.dw(name),
+                              .add = true});
   c.template multiply<Real>({.form = Form::nt,
                              .m = rows,
                              .n = in,

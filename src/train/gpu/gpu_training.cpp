@@ -86,16 +86,16 @@ struct TrainingState {
   BackwardBuffers<Real> backward_buffers;
   float *embedded, *dx, *dv_first;
   Real *last, *dlast, *v_first;
-  Real* logits;                       // (logit_rows, vocabulary)
-  int32_t *tokens, *targets;          // (rows)
-  float* weights;                     // (rows)
-  double* losses;                     // (rows)
-  float *zero, *unused;               // (C)
-  int32_t* order;                     // for the embedding's gradient
+  Real* logits;               // (logit_rows, vocabulary)
+  int32_t *tokens, *targets;  // (rows)
+  float* weights;             // (rows)
+  double* losses;             // (rows)
+  float *zero, *unused;       // (C)
+  int32_t* order;             // for the embedding's gradient
   GpuBuffer activation_memory, memory;
 
-  TrainingState(const ParameterLayout& l, const std::optional<SaneSettings>& s, int64_t n, int64_t t,
-        Activations a, const Gpu& g)
+  TrainingState(const ParameterLayout& l, const std::optional<SaneSettings>& s, int64_t n,
+                int64_t t, Activations a, const Gpu& g)
       : layout(l),
         sane(s),
         size{n, t, s ? t / s->chunk : 0},
@@ -107,9 +107,8 @@ struct TrainingState {
     streams.resize(size_t(shape.layers) + 1);
     layers.resize(activations == Activations::keep ? size_t(shape.layers) : 1);
     const std::string batch = cat(n, " x ", t, " tokens");
-    activation_memory =
-        planned(gpu, cat("the activations of ", shape.layers, " layers, ", batch),
-                [&](MemoryPlan& plan) { place_activations(plan); });
+    activation_memory = planned(gpu, cat("the activations of ", shape.layers, " layers, ", batch),
+                                [&](MemoryPlan& plan) { place_activations(plan); });
     memory = planned(gpu, cat("logits and gradients of ", batch),
                      [&](MemoryPlan& plan) { place_rest(plan); });
     zero_on_gpu(zero, uint64_t(shape.channels) * sizeof(float), gpu);
@@ -181,8 +180,7 @@ void TrainingState<Real>::forward(const GpuPass<Real>& c) {
     kernel::cuda::layer_norm(block(), embedded, c.w("blocks.0.ln0.weight"),
                              c.w("blocks.0.ln0.bias"), model_norm_eps, x, gpu);
   for (int64_t layer = 0; layer < shape.layers; ++layer)
-    layer_forward(c, layer, streams[size_t(layer)], of(layer), v_first,
-                  streams[size_t(layer) + 1]);
+    layer_forward(c, layer, streams[size_t(layer)], of(layer), v_first, streams[size_t(layer) + 1]);
 }
 
 // The losses of all rows, and with a gradient wanted, dlast. Logits are made for some rows at a
@@ -239,10 +237,10 @@ void TrainingState<Real>::backward(const GpuPass<Real>& c) {
   c.row_operation();
   zero_on_gpu(dx, stream_bytes, gpu);
   zero_on_gpu(dv_first, stream_bytes, gpu);
-  layer_norm_backward<Real>({block(), streams.back(), c.w("ln_out.weight"), c.w("ln_out.bias"),
-                             dlast, dx, c.dw("ln_out.weight"), c.dw("ln_out.bias"), zero, unused,
-                             backward_buffers.sums},
-                            gpu);
+  layer_norm_backward<Real>(
+      {block(), streams.back(), c.w("ln_out.weight"), c.w("ln_out.bias"), dlast, dx,
+       c.dw("ln_out.weight"), c.dw("ln_out.bias"), zero, unused, backward_buffers.sums},
+      gpu);
   for (int64_t layer = shape.layers - 1; layer >= 0; --layer) {
     const float* const x = streams[size_t(layer)];
     if (activations == Activations::recompute)
@@ -254,11 +252,11 @@ void TrainingState<Real>::backward(const GpuPass<Real>& c) {
   if (shape.embedding_norm) {
     float* const dembedded = dv_first;  // free by now
     zero_on_gpu(dembedded, stream_bytes, gpu);
-    layer_norm_backward<float>({block(), embedded, c.w("blocks.0.ln0.weight"),
-                                c.w("blocks.0.ln0.bias"), dx, dembedded,
-                                c.dw("blocks.0.ln0.weight"), c.dw("blocks.0.ln0.bias"), zero,
-                                unused, backward_buffers.sums},
-                               gpu);
+    layer_norm_backward<float>(
+        {block(), embedded, c.w("blocks.0.ln0.weight"), c.w("blocks.0.ln0.bias"), dx, dembedded,
+         c.dw("blocks.0.ln0.weight"), c.dw("blocks.0.ln0.bias"), zero, unused,
+         backward_buffers.sums},
+        gpu);
     drows = dembedded;
   }
   kernel::cuda::embed_backward(block(), tokens, shape.vocabulary, drows, c.dw("emb.weight"), order,
@@ -274,7 +272,8 @@ GpuTraining<Real>::GpuTraining(const ParameterLayout& layout,
   require(layout.shape().sane == sane.has_value(), "a SANE model has SANE's settings");
   require(sequences > 0 && time > 0, "a batch has tokens");
   gpu::expect_trainable(layout.shape(), sane);
-  state_ = std::make_unique<gpu::TrainingState<Real>>(layout, sane, sequences, time, activations, device);
+  state_ = std::make_unique<gpu::TrainingState<Real>>(layout, sane, sequences, time, activations,
+                                                      device);
 }
 
 template <class Real>
@@ -286,8 +285,8 @@ void GpuTraining<Real>::add(const GpuModel<Real>& model, const Batch& batch,
   gpu::TrainingState<Real>& s = *state_;
   check_batch(batch, s.size.sequences, s.size.time, s.layout.shape().vocabulary);
   const gpu::GpuPass<Real> c{s.layout,      s.sane,   s.size,     model.parameters,
-                        model.rounded, gradient, s.products, s.recurrence_scratch,
-                        s.clock,       s.gpu};
+                             model.rounded, gradient, s.products, s.recurrence_scratch,
+                             s.clock,       s.gpu};
   s.upload(batch, settings);
   s.forward(c);
   s.head(c, settings);

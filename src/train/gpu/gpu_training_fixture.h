@@ -44,8 +44,8 @@ GpuResult gradient_on_gpu(const Parameters& model, const Batch& batch, const Los
   parameters.upload(model.all(), gpu);
   kernel::cuda::rounded(parameters.data(), rounded.data(), n, gpu);
   gradient.zero(gpu), loss.zero(gpu);
-  GpuTraining<Real> training(model.layout(), model.sane(), batch.sequences, batch.time,
-                             activations, gpu);
+  GpuTraining<Real> training(model.layout(), model.sane(), batch.sequences, batch.time, activations,
+                             gpu);
   GpuModel<Real> on_gpu{parameters.data(), nullptr};
   if constexpr (std::is_same_v<Real, bf16>)
     on_gpu.rounded = rounded.data();

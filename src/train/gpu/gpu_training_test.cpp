@@ -15,8 +15,8 @@ namespace deltasane::train {
 namespace {
 
 using test::gpu_shape;
-using test::gradient_on_gpu;
 using test::GpuResult;
+using test::gradient_on_gpu;
 
 class GpuTrainingTest : public testing::Test {
  protected:
@@ -98,7 +98,8 @@ TEST_F(GpuTrainingTest, Bf16GradientIsOffByItsRoundings) {
         2 * std::sqrt(roundings) * distance(part(moved, slot), part(truth, slot));
     EXPECT_LE(distance(part(found, slot), part(truth, slot)), allowed) << slot.name;
   }
-  EXPECT_NEAR(result.loss, true_loss.cross_entropy, std::sqrt(roundings) * true_loss.cross_entropy / 256);
+  EXPECT_NEAR(result.loss, true_loss.cross_entropy,
+              std::sqrt(roundings) * true_loss.cross_entropy / 256);
 }
 
 TEST_F(GpuTrainingTest, RecomputingAndRepeatingDoNotShow) {
@@ -135,9 +136,9 @@ TEST_F(GpuTrainingTest, RefusesWhatItsOperatorsDoNotHave) {
   const Gpu gpu(0);
   Rwkv7Shape small_heads = gpu_shape(false);
   small_heads.heads = 8, small_heads.head_size = 16;
-  EXPECT_FAULT(GpuTraining<float>(ParameterLayout(small_heads), std::nullopt, 1, 16,
-                                  Activations::keep, gpu),
-               Fault::usage, "expected heads of 64 channels, found 16");
+  EXPECT_FAULT(
+      GpuTraining<float>(ParameterLayout(small_heads), std::nullopt, 1, 16, Activations::keep, gpu),
+      Fault::usage, "expected heads of 64 channels, found 16");
   EXPECT_FAULT(GpuTraining<float>(ParameterLayout(gpu_shape(true)), SaneSettings{1, 8}, 1, 16,
                                   Activations::keep, gpu),
                Fault::usage, "expected SANE chunks of 16 tokens, found 8");

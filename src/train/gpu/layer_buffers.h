@@ -21,18 +21,18 @@ struct BatchSize {
 
 template <class Real>
 struct LayerBuffers {
-  float* x_ffn;                    // what the channel mix is added to
-  Real *mix_r, *mix_k, *mix_v;     // side by side, for three products at once
+  float* x_ffn;                 // what the channel mix is added to
+  Real *mix_r, *mix_k, *mix_v;  // side by side, for three products at once
   Real *mix_w, *mix_a, *mix_g;
-  Real *r, *raw_k, *raw_v;         // side by side
-  float *raw_w, *w;                // before and after time_mix_inputs
+  Real *r, *raw_k, *raw_v;  // side by side
+  float *raw_w, *w;         // before and after time_mix_inputs
   Real *raw_a, *k, *v, *a, *b, *g;
-  Real *gate, *low_v;              // not in the first layer; low_*: (rows, rank)
+  Real *gate, *low_v;  // not in the first layer; low_*: (rows, rank)
   Real *low_w, *low_a, *low_g;
-  Real *read, *y;                  // the recurrence's output; after time_mix_output
-  Real* x_tau;                     // (sequences, chunks, C): SANE
-  float *z, *tau;                  // (sequences, chunks, H)
-  Real *mix_ffn, *hidden;          // hidden: (rows, feed_forward), after the activation
+  Real *read, *y;          // the recurrence's output; after time_mix_output
+  Real* x_tau;             // (sequences, chunks, C): SANE
+  float *z, *tau;          // (sequences, chunks, H)
+  Real *mix_ffn, *hidden;  // hidden: (rows, feed_forward), after the activation
 
   enum class Layer { first, later };
   void place(MemoryPlan& plan, const Rwkv7Shape& s, const BatchSize& size, Layer layer) {
@@ -57,16 +57,16 @@ struct LayerBuffers {
 // Gradients on the way back. A buffer that is free takes another gradient; see layer_backward.cpp.
 template <class Real>
 struct BackwardBuffers {
-  Real* dresult;                   // the residual stream's gradient as products read it
-  Real *dr, *dk, *dv;              // side by side
-  Real *sr, *sk, *sv;              // the recurrence's own part of them; then of the mixes
+  Real* dresult;       // the residual stream's gradient as products read it
+  Real *dr, *dk, *dv;  // side by side
+  Real *sr, *sk, *sv;  // the recurrence's own part of them; then of the mixes
   Real *dy, *da, *db, *dg, *dgate, *dw_real;
   float* dw;
-  Real* dhidden;                   // (rows, feed_forward)
-  Real* dlow;                      // (rows, largest rank)
-  Real *dz, *dx_tau;               // (sequences, chunks, H), (sequences, chunks, C)
-  float* dtau;                     // (sequences, chunks, H)
-  float* sums;                     // for the operators' sums over rows
+  Real* dhidden;      // (rows, feed_forward)
+  Real* dlow;         // (rows, largest rank)
+  Real *dz, *dx_tau;  // (sequences, chunks, H), (sequences, chunks, C)
+  float* dtau;        // (sequences, chunks, H)
+  float* sums;        // for the operators' sums over rows
 
   void place(MemoryPlan& plan, const Rwkv7Shape& s, const BatchSize& size) {
     const int64_t rows = size.rows(), all = rows * s.channels;

@@ -13,8 +13,8 @@ namespace deltasane::train::gpu {
 enum class Work { products, recurrence_forward, recurrence_backward, rows, head, update };
 inline constexpr int kinds_of_work = 6;
 inline constexpr std::array<const char*, kinds_of_work> names_of_work{
-    "products", "recurrence forward", "recurrence backward", "row operations", "head and loss",
-    "optimiser"};
+    "products",       "recurrence forward", "recurrence backward",
+    "row operations", "head and loss",      "optimiser"};
 
 class WorkClock {
  public:
