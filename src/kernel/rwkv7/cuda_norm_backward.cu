@@ -179,7 +179,7 @@ void norm_shift_backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const NormShift<Real>& op = g.op;
   if (op.rows.rows() == 0) return;
   require(op.before == nullptr, "norm_shift_backward is for sequences that start from nothing");
-  require((g.dout_tau == nullptr) == (op.mu_tau == nullptr), "mu_tau has a gradient where it is");
+  if (op.mu_tau) require(g.dout_tau || op.chunks == 0, "the mix with mu_tau has a gradient");
   if (op.mu_tau)
     require(op.chunks == (op.position % op.chunk + op.rows.time) / op.chunk,
             "norm_shift is told how many chunks end in its rows");

@@ -1,0 +1,149 @@
+// A block has a row: one walk for the largest logit and the sum, one that writes the gradient. A
+// row of 65536 in 16 bits is 128 KiB, so the second walk finds it in the GPU's cache.
+#include "kernel/cross_entropy/cuda.h"
+
+#include <cmath>
+#include <type_traits>
+
+#include "kernel/cuda_lanes.cuh"
+#include "tensor/cuda/launch.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+constexpr int threads = 512;
+
+// The largest of some logits, the first place that has it, and the sum of exp(x - largest).
+struct Share {
+  float largest = -INFINITY, sum = 0;
+  int top = 0x7fffffff;
+};
+
+// Sixteen bits do not see the last bits of the exponential.
+template <class Real>
+__device__ float exponential(float x) {
+  return std::is_same_v<Real, bf16> ? __expf(x) : expf(x);
+}
+
+__device__ Share joined(const Share& a, const Share& b) {
+  Share both;
+  both.largest = fmaxf(a.largest, b.largest);
+  both.top = a.largest == b.largest ? min(a.top, b.top) : a.largest > b.largest ? a.top : b.top;
+  const float of_a = a.largest == both.largest ? a.sum : a.sum * expf(a.largest - both.largest);
+  const float of_b = b.largest == both.largest ? b.sum : b.sum * expf(b.largest - both.largest);
+  both.sum = of_a + of_b;
+  return both;
+}
+
+__device__ Share joined_over_block(Share share) {
+  __shared__ Share of_warp[threads / 32];
+  __shared__ Share whole;
+#pragma unroll
+  for (int far = 16; far > 0; far /= 2) {
+    Share other;
+    other.largest = __shfl_down_sync(~0u, share.largest, far);
+    other.sum = __shfl_down_sync(~0u, share.sum, far);
+    other.top = __shfl_down_sync(~0u, share.top, far);
+    share = joined(share, other);
+  }
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = share;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int i = 1; i < threads / 32; ++i) share = joined(share, of_warp[i]);
+    whole = share;
+  }
+  __syncthreads();
+  return whole;
+}
+
+// `width`: how many logits a thread takes at a time, 8 or 1; the vocabulary is a multiple of it.
+template <class Real, int width>
+__device__ void take(const Real* from, float (&x)[width]) {
+  if constexpr (width == octet)
+    load(from, x);
+  else
+    x[0] = to_float(*from);
+}
+template <class Real, int width>
+__device__ void give(Real* to, const float (&x)[width]) {
+  if constexpr (width == octet)
+    store(to, x);
+  else
+    put(to, x[0]);
+}
+
+template <class Real, int width>
+__global__ void __launch_bounds__(threads)
+    cross_entropy_rows(const __grid_constant__ CrossEntropy<Real> op) {
+  const int64_t row = blockIdx.x;
+  const int count = int(op.vocabulary), first = int(threadIdx.x) * width;
+  constexpr int step = threads * width;
+  Real* const logits = op.logits + row * count;
+  const float weight = op.weight ? op.weight[row] : 1.0f;
+  if (weight == 0) {
+    const float zero[width] = {};
+    if (op.with_gradient)
+      for (int j = first; j < count; j += step) give(logits + j, zero);
+    if (threadIdx.x == 0) op.loss[row] = 0;
+    return;
+  }
+  Share share;
+  for (int j = first; j < count; j += step) {
+    float x[width];
+    take(logits + j, x);
+    float largest = share.largest;
+#pragma unroll
+    for (int i = 0; i < width; ++i)
+      if (x[i] > largest) {
+        largest = x[i];
+        share.top = j + i;
+      }
+    if (largest > share.largest) {
+      share.sum *= exponential<Real>(share.largest - largest);
+      share.largest = largest;
+    }
+    const float from = share.largest == -INFINITY ? 0.0f : share.largest;
+#pragma unroll
+    for (int i = 0; i < width; ++i) share.sum += exponential<Real>(x[i] - from);
+  }
+  const Share whole = joined_over_block(share);
+  const int32_t target = op.target[row];
+  if (threadIdx.x == 0) {
+    const float wanted = to_float(logits[target]);
+    op.loss[row] =
+        double(weight) * (log(double(whole.sum)) + double(whole.largest) - double(wanted));
+  }
+  if (!op.with_gradient) return;
+  __syncthreads();  // the target's logit has been read
+  const float factor = weight / whole.sum, wrapped = weight * op.wrap * whole.largest;
+  for (int j = first; j < count; j += step) {
+    float x[width];
+    take(logits + j, x);
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      x[i] = factor * exponential<Real>(x[i] - whole.largest);
+      if (j + i == target) x[i] -= weight;
+      if (j + i == whole.top) x[i] += wrapped;
+    }
+    give(logits + j, x);
+  }
+}
+
+}  // namespace
+
+template <class Real>
+void cross_entropy(const CrossEntropy<Real>& op, const Gpu& gpu) {
+  require(op.vocabulary > 0 && op.vocabulary < int64_t{1} << 30, "a row has logits");
+  if (op.rows == 0) return;
+  const bool whole = op.vocabulary % octet == 0 && reinterpret_cast<uintptr_t>(op.logits) % 16 == 0;
+  const Grid grid{unsigned(op.rows), threads};
+  if (whole)
+    launch(cross_entropy_rows<Real, octet>, grid, gpu, op);
+  else
+    launch(cross_entropy_rows<Real, 1>, grid, gpu, op);
+}
+
+template void cross_entropy(const CrossEntropy<float>&, const Gpu&);
+template void cross_entropy(const CrossEntropy<bf16>&, const Gpu&);
+
+}  // namespace deltasane::kernel::cuda

@@ -1,0 +1,14 @@
+// How long work takes on a GPU, by its own clock.
+#pragma once
+
+#include <functional>
+
+#include "base/timing.h"
+#include "tensor/cuda/gpu.h"
+
+namespace deltasane::kernel {
+
+// Asks for `body` a few times unmeasured, then `repeats` times between events.
+Timing time_on_gpu(const Gpu& gpu, const std::function<void()>& body, int repeats = 20);
+
+}  // namespace deltasane::kernel

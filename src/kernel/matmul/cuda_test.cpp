@@ -1,0 +1,104 @@
+// Matrix products on a GPU against plain sums.
+#include "kernel/matmul/cuda.h"
+
+#include "base/cat.h"
+#include "kernel/gpu_test_case.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+using Form = Products::Form;
+
+struct Case {
+  int64_t m, n, k, count;
+};
+
+class GpuProducts : public GpuTest {
+ protected:
+  template <class T>
+  static Numbers<T> sums(Form form, const Case& of, const Numbers<float>& a,
+                         const Numbers<float>& b, const Numbers<float>& before, bool add) {
+    Numbers<T> c;
+    for (int64_t s = 0; s < of.count; ++s)
+      for (int64_t i = 0; i < of.m; ++i)
+        for (int64_t j = 0; j < of.n; ++j) {
+          T sum = 0;
+          for (int64_t l = 0; l < of.k; ++l) {
+            const int64_t of_a = form == Form::tn ? l * of.m + i : i * of.k + l;
+            const int64_t of_b = form == Form::nt ? j * of.k + l : l * of.n + j;
+            sum += T(a[size_t(s * of.m * of.k + of_a)]) * T(b[size_t(s * of.k * of.n + of_b)]);
+          }
+          c.push_back(add ? T(before[c.size()]) + sum : sum);
+        }
+    return c;
+  }
+
+  template <class In, class Out>
+  void expect_products() {
+    Products products(gpu());
+    for (const Case& of : {Case{1, 1, 1, 1}, Case{7, 33, 5, 1}, Case{33, 64, 128, 1},
+                           Case{1, 192, 64, 1}, Case{96, 40, 72, 3}, Case{256, 128, 768, 1}})
+      for (const Form form : {Form::nt, Form::nn, Form::tn})
+        for (const bool add : {false, true}) {
+          const Numbers<float> a = drawn<In>(of.count * of.m * of.k, 1, 1);
+          const Numbers<float> b = drawn<In>(of.count * of.k * of.n, 1, 2);
+          const Numbers<float> before = drawn<Out>(of.count * of.m * of.n, 1, 3);
+          const auto on_a = there<In>(a), on_b = there<In>(b);
+          auto c = add ? there<Out>(before) : poisoned<Out>(of.count * of.m * of.n);
+          for (int again = 0; again < (add ? 1 : 2); ++again)  // the second finds its plan
+            products.multiply<In, Out>({form, of.m, of.n, of.k, on_a.data(), on_b.data(), c.data(),
+                                        add, of.count, of.m * of.k, of.k * of.n, of.m * of.n});
+          expect_close(cat("form ", int(form), ", ", of.m, " x ", of.n, " x ", of.k, ", add ", add),
+                       c, sums<float>(form, of, a, b, before, add),
+                       sums<double>(form, of, a, b, before, add));
+        }
+  }
+};
+
+TEST_F(GpuProducts, OfFloats) { expect_products<float, float>(); }
+TEST_F(GpuProducts, OfSixteenBits) { expect_products<bf16, bf16>(); }
+TEST_F(GpuProducts, OfSixteenBitsToFloats) { expect_products<bf16, float>(); }
+
+TEST_F(GpuProducts, OfSmallIntegersAreExact) {
+  Products products(gpu());
+  const Case of{64, 96, 160, 1};
+  Random random(3);
+  const auto integers = [&](int64_t count) {
+    Numbers<float> x;
+    for (int64_t i = 0; i < count; ++i) x.push_back(float(random.below(9)) - 4);
+    return x;
+  };
+  const Numbers<float> a = integers(of.m * of.k), b = integers(of.k * of.n);
+  const auto narrow_a = there<bf16>(a), narrow_b = there<bf16>(b);
+  const auto wide_a = there<float>(a), wide_b = there<float>(b);
+  auto c = poisoned<float>(of.m * of.n);
+  for (const Form form : {Form::nt, Form::nn, Form::tn}) {
+    const Numbers<float> expected = sums<float>(form, of, a, b, {}, false);
+    products.multiply<bf16, float>(
+        {form, of.m, of.n, of.k, narrow_a.data(), narrow_b.data(), c.data()});
+    EXPECT_EQ(here(c), expected) << int(form);
+    products.multiply<float, float>(
+        {form, of.m, of.n, of.k, wide_a.data(), wide_b.data(), c.data()});
+    EXPECT_EQ(here(c), expected) << int(form);
+  }
+}
+
+// An operand that starts where a tensor does not: the plan must not count on its alignment.
+TEST_F(GpuProducts, OfOperandsThatStartAnywhere) {
+  Products products(gpu());
+  const Case of{16, 24, 32, 1};
+  for (const int64_t apart : {1, 3, 8}) {
+    Numbers<float> a = drawn<bf16>(apart + of.m * of.k, 1, 1);
+    Numbers<float> b = drawn<bf16>(apart + of.n * of.k, 1, 2);
+    const auto on_a = there<bf16>(a), on_b = there<bf16>(b);
+    auto c = poisoned<float>(of.m * of.n);
+    products.multiply<bf16, float>(
+        {Form::nt, of.m, of.n, of.k, on_a.data() + apart, on_b.data() + apart, c.data()});
+    a.erase(a.begin(), a.begin() + apart), b.erase(b.begin(), b.begin() + apart);
+    expect_close(cat("from ", apart), c, sums<float>(Form::nt, of, a, b, {}, false),
+                 sums<double>(Form::nt, of, a, b, {}, false));
+  }
+}
+
+}  // namespace
+}  // namespace deltasane::kernel::cuda

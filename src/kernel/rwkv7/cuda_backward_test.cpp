@@ -1,0 +1,252 @@
+// The gradients of the row operations on a GPU against their definition.
+#include <algorithm>
+#include <cmath>
+
+#include "kernel/gpu_test_case.h"
+#include "kernel/rwkv7/cuda.h"
+#include "kernel/rwkv7/cuda_test_definition.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+using namespace rows_definition;
+
+class GpuGradients : public GpuTest {};
+template <class Real>
+class GpuGradientsOf : public GpuTest {};
+using Reals = testing::Types<float, bf16>;
+TYPED_TEST_SUITE(GpuGradientsOf, Reals);
+
+TYPED_TEST(GpuGradientsOf, NormShiftIsTheDefinition) {
+  using Real = TypeParam;
+  for (const RowBlock& rows : shapes())
+    for (const int mixes : {1, 6}) {
+      const bool with_tau = mixes == 6;
+      const int64_t C = rows.channels, position = with_tau ? 5 : 0;
+      const Shift<float> plain(rows, mixes, position);
+      const Shift<double> truth(rows, mixes, position);
+      constexpr float start = 0.5f;
+      std::vector<Numbers<float>> dout;
+      for (int m = 0; m <= mixes; ++m) {
+        dout.push_back(drawn<Real>(plain.rows_of(m) * C, 1, uint64_t(30 + m)));
+        if (m == mixes && !with_tau) std::ranges::fill(dout.back(), 0.0f);
+      }
+      const auto x = this->template there<float>(plain.x);
+      const auto weight = this->template there<float>(plain.weight);
+      const auto bias = this->template there<float>(plain.bias);
+      const auto begun = [&](int64_t count) {
+        return this->template there<float>(Numbers<float>(size_t(count), start));
+      };
+      auto dx = begun(rows.rows() * C), dweight = begun(C), dbias = begun(C);
+      auto scratch = this->template poisoned<float>(norm_shift_scratch(rows));
+      std::vector<GpuTensor<float>> mu, dmu;
+      std::vector<GpuTensor<Real>> d;
+      for (int m = 0; m <= mixes; ++m) {
+        mu.push_back(this->template there<float>(plain.mu[size_t(m)]));
+        d.push_back(this->template there<Real>(dout[size_t(m)]));
+        dmu.push_back(begun(C));
+      }
+      NormShiftGradient<Real> g{};
+      g.op = {rows, x.data(), weight.data(), bias.data(), shift_eps};
+      g.op.mixes = mixes;
+      for (int m = 0; m < mixes; ++m) {
+        g.op.mu[m] = mu[size_t(m)].data();
+        g.dout[m] = d[size_t(m)].data();
+        g.dmu[m] = dmu[size_t(m)].data();
+      }
+      g.op.position = position, g.op.chunk = shift_chunk, g.op.chunks = plain.chunks;
+      if (with_tau) {
+        g.op.mu_tau = mu.back().data(), g.dmu_tau = dmu.back().data();
+        g.dout_tau = d.back().data();  // null where no chunk ends
+      }
+      g.dx = dx.data(), g.dweight = dweight.data(), g.dbias = dbias.data();
+      g.scratch = scratch.data();
+      norm_shift_backward(g, this->gpu());
+      const auto expected = plain.backward(dout, start);
+      const auto true_result = truth.backward(dout, double(start));
+      this->expect_close("dx", dx, expected.dx, true_result.dx);
+      this->expect_close("dweight", dweight, expected.dweight, true_result.dweight);
+      this->expect_close("dbias", dbias, expected.dbias, true_result.dbias);
+      for (int m = 0; m < mixes + with_tau; ++m)
+        this->expect_close(cat("dmu ", m, " of ", mixes, ", C ", C), dmu[size_t(m)],
+                           expected.dmu[size_t(m)], true_result.dmu[size_t(m)]);
+    }
+}
+
+TYPED_TEST(GpuGradientsOf, TimeMixInputsAreTheDefinition) {
+  using Real = TypeParam;
+  for (const RowBlock& rows : shapes())
+    for (const bool first : {false, true}) {
+      TimeMix<float, Real> plain(rows, first);
+      TimeMix<double, Real> truth(rows, first);
+      const int64_t n = rows.rows() * rows.channels;
+      const auto floats = [&](const auto& x) { return this->template there<float>(x); };
+      const auto real = [&](const auto& x) { return this->template there<Real>(x); };
+      const OnGpu<Real> o(plain, real, floats);
+      auto dw = floats(plain.dw);
+      auto da = real(plain.da), db = real(plain.db), dk = real(plain.dk), dv = real(plain.dv);
+      auto dgate = this->template poisoned<Real>(first ? 0 : n);
+      auto dw_real = this->template poisoned<Real>(n);
+      auto dv_first = floats(plain.dv_first), dw0 = floats(plain.dw0), da0 = floats(plain.da0),
+           dv0 = floats(plain.dv0), dk_k = floats(plain.dk_k), dk_a = floats(plain.dk_a);
+      auto scratch = this->template poisoned<float>(time_mix_scratch(rows));
+      TimeMixInputsGradient<Real> g{};
+      g.op.rows = rows;
+      g.op.raw_w = o.w.data(), g.op.raw_a = o.a.data(), g.op.raw_k = o.k.data();
+      g.op.raw_v = o.v.data();
+      if (!first) {
+        g.op.gate = o.gate.data(), g.op.v_first = o.v_first.data();
+        g.dgate = dgate.data(), g.dv_first = dv_first.data();
+      }
+      g.op.w0 = o.w0.data(), g.op.a0 = o.a0.data(), g.op.v0 = o.v0.data();
+      g.op.k_k = o.k_k.data(), g.op.k_a = o.k_a.data();
+      g.dw = g.draw_w = dw.data();
+      g.draw_w_real = dw_real.data();
+      g.da = g.draw_a = da.data(), g.dk = g.draw_k = dk.data(), g.dv = g.draw_v = dv.data();
+      g.db = db.data();
+      g.dw0 = dw0.data(), g.da0 = da0.data(), g.dv0 = dv0.data(), g.dk_k = dk_k.data();
+      g.dk_a = dk_a.data(), g.scratch = scratch.data();
+      time_mix_inputs_backward(g, this->gpu());
+      plain.inputs_backward();
+      truth.inputs_backward();
+      this->expect_close("dw", dw, plain.dw, truth.dw);
+      this->expect_close("dw_real", dw_real, plain.dw, truth.dw);
+      this->expect_close("da", da, plain.da, truth.da);
+      this->expect_close("dk", dk, plain.dk, truth.dk);
+      this->expect_close("dv", dv, plain.dv, truth.dv);
+      this->expect_close("dw0", dw0, plain.dw0, truth.dw0);
+      this->expect_close("da0", da0, plain.da0, truth.da0);
+      this->expect_close("dk_k", dk_k, plain.dk_k, truth.dk_k);
+      this->expect_close("dk_a", dk_a, plain.dk_a, truth.dk_a);
+      this->expect_close("dv0", dv0, plain.dv0, truth.dv0);
+      if (first) continue;
+      this->expect_close("dgate", dgate, plain.dgate, truth.dgate);
+      this->expect_close("dv_first", dv_first, plain.dv_first, truth.dv_first);
+    }
+}
+
+TYPED_TEST(GpuGradientsOf, TimeMixOutputIsTheDefinition) {
+  using Real = TypeParam;
+  for (const RowBlock& rows : shapes()) {
+    TimeMix<float, Real> plain(rows, false);
+    TimeMix<double, Real> truth(rows, false);
+    const int64_t n = rows.rows() * rows.channels;
+    const auto floats = [&](const auto& x) { return this->template there<float>(x); };
+    const auto real = [&](const auto& x) { return this->template there<Real>(x); };
+    const OnGpu<Real> o(plain, real, floats);
+    auto dy = real(plain.dy);
+    auto dr = this->template poisoned<Real>(n), dk = this->template poisoned<Real>(n),
+         dv = this->template poisoned<Real>(n), dg = this->template poisoned<Real>(n);
+    auto dweight = floats(plain.dweight), dbias = floats(plain.dbias), dr_k = floats(plain.dr_k);
+    auto scratch = this->template poisoned<float>(time_mix_scratch(rows));
+    TimeMixOutputGradient<Real> g{};
+    g.op.rows = rows;
+    g.op.read = o.y.data(), g.op.r = o.r.data(), g.op.k = o.k.data(), g.op.v = o.v.data();
+    g.op.g = o.g.data(), g.op.weight = o.weight.data(), g.op.bias = o.bias.data();
+    g.op.r_k = o.r_k.data(), g.op.eps = group_eps;
+    g.dy = g.dread = dy.data();
+    g.dr = dr.data(), g.dk = dk.data(), g.dv = dv.data(), g.dg = dg.data();
+    g.dweight = dweight.data(), g.dbias = dbias.data(), g.dr_k = dr_k.data();
+    g.scratch = scratch.data();
+    time_mix_output_backward(g, this->gpu());
+    plain.output_backward();
+    truth.output_backward();
+    this->expect_close("dy", dy, plain.dy, truth.dy);
+    this->expect_close("dr", dr, plain.dr, truth.dr);
+    this->expect_close("dk", dk, plain.dk, truth.dk);
+    this->expect_close("dv", dv, plain.dv, truth.dv);
+    this->expect_close("dg", dg, plain.dg, truth.dg);
+    this->expect_close("dweight", dweight, plain.dweight, truth.dweight);
+    this->expect_close("dbias", dbias, plain.dbias, truth.dbias);
+    this->expect_close("dr_k", dr_k, plain.dr_k, truth.dr_k);
+  }
+}
+
+TYPED_TEST(GpuGradientsOf, ActivateIsTheDefinition) {
+  using Real = TypeParam;
+  for (const int64_t count : {1, 7, 3001})
+    for (const GpuActivation which :
+         {GpuActivation::tanh, GpuActivation::sigmoid, GpuActivation::squared_relu}) {
+      const Numbers<float> y = stored_as<Real>(activated<float>(which, drawn<Real>(count, 2, 5)));
+      const Numbers<float> dy = drawn<Real>(count, 1, 6);
+      const auto definition = [&]<class T>(T one) {
+        Numbers<T> dx;
+        for (size_t i = 0; i < y.size(); ++i) {
+          const T at = T(y[i]);
+          const T slope = which == GpuActivation::tanh      ? one - at * at
+                          : which == GpuActivation::sigmoid ? at * (one - at)
+                                                            : 2 * std::sqrt(at);
+          dx.push_back(T(dy[i]) * slope);
+        }
+        return dx;
+      };
+      const auto left = this->template there<Real>(y);
+      auto d = this->template there<Real>(dy);
+      activate_backward(which, left.data(), d.data(), count, this->gpu());
+      this->expect_close("dx", d, definition(1.0f), definition(1.0));
+    }
+}
+
+TYPED_TEST(GpuGradientsOf, ThresholdsAreTheDefinition) {
+  const int64_t count = 777;
+  const Numbers<float> z = drawn<float>(count, 6, 4), dtau = drawn<float>(count, 1, 5);
+  const auto definition = [&]<class T>(T alpha) {
+    Numbers<T> dz;
+    for (size_t i = 0; i < z.size(); ++i)
+      dz.push_back(T(dtau[i]) * alpha / (1 + std::exp(-T(z[i]))));
+    return dz;
+  };
+  const auto at = this->template there<float>(z), d = this->template there<float>(dtau);
+  auto dz = this->template poisoned<TypeParam>(count);
+  thresholds_backward(at.data(), d.data(), count, 3.0, dz.data(), this->gpu());
+  this->expect_close("dz", dz, definition(3.0f), definition(3.0));
+}
+
+TYPED_TEST(GpuGradientsOf, AddRowsAdds) {
+  using Real = TypeParam;
+  const int64_t count = 1003;
+  const Numbers<float> from = drawn<Real>(count, 1, 1), to = drawn<Real>(count, 1, 2);
+  const auto a = this->template there<Real>(from);
+  auto b = this->template there<Real>(to);
+  add_rows(a.data(), b.data(), count, this->gpu());
+  Numbers<float> expected;
+  for (size_t i = 0; i < from.size(); ++i) expected.push_back(to[i] + from[i]);
+  EXPECT_EQ(this->here(b), stored_as<Real>(expected));
+}
+
+TEST_F(GpuGradients, AddRowsAddsFloatsToSixteenBits) {
+  const int64_t count = 517;
+  const Numbers<float> from = drawn<float>(count, 1, 1), to = drawn<bf16>(count, 1, 2);
+  const auto a = there<float>(from);
+  auto b = there<bf16>(to);
+  add_rows(a.data(), b.data(), count, gpu());
+  Numbers<float> expected;
+  for (size_t i = 0; i < from.size(); ++i) expected.push_back(to[i] + from[i]);
+  EXPECT_EQ(here(b), stored_as<bf16>(expected));
+}
+
+// Rows are added in their order, so the sums are those of a plain loop, bit for bit.
+TEST_F(GpuGradients, EmbedIsAPlainLoop) {
+  for (const RowBlock& rows : {RowBlock{1, 1, 64}, RowBlock{3, 11, 192}, RowBlock{2, 2500, 64}}) {
+    const int64_t C = rows.channels;
+    for (const int64_t vocabulary : {3, 1500}) {
+      Random random(5);
+      Numbers<int32_t> tokens;
+      for (int64_t i = 0; i < rows.rows(); ++i)
+        tokens.push_back(int32_t(random.below(uint64_t(vocabulary))));
+      const Numbers<float> d = drawn<float>(rows.rows() * C, 1, 1);
+      Numbers<float> expected = drawn<float>(vocabulary * C, 1, 2);
+      const auto t = there(tokens);
+      const auto dx = there<float>(d);
+      auto dtable = there<float>(expected);
+      GpuTensor<int32_t> scratch(gpu(), {embed_scratch(rows, vocabulary)}, "a test");
+      embed_backward(rows, t.data(), vocabulary, dx.data(), dtable.data(), scratch.data(), gpu());
+      for (int64_t i = 0; i < rows.rows() * C; ++i)
+        expected[size_t(tokens[size_t(i / C)] * C + i % C)] += d[size_t(i)];
+      EXPECT_EQ(here(dtable), expected) << rows.rows() << " rows, " << vocabulary << " tokens";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace deltasane::kernel::cuda
