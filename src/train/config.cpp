@@ -172,12 +172,14 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
   corpus.read("tokenizer", config.corpus.tokenizer);
   corpus.read("learn", learn);
   corpus.read("rows", rows);
+  corpus.read("padding", config.corpus.padding);
   corpus.done();
   if (config.corpus.source.empty()) corpus.wrong("source", "expected a corpus, found none");
   if (learn != "all" && learn != "answers")
     corpus.wrong("learn", cat("expected all or answers, found '", learn, "'"));
   if (rows != "packed" && rows != "pieces")
     corpus.wrong("rows", cat("expected packed or pieces, found '", rows, "'"));
+  corpus.at_least("padding", config.corpus.padding, int64_t{-1});
   config.corpus.answers_only = learn == "answers";
   config.corpus.piece_per_row = rows == "pieces";
   read_optimizer(Section(file, "optimizer", name), config);
@@ -215,6 +217,7 @@ std::map<std::string, std::string> TrainConfig::identity() const {
           {"corpus.tokenizer", corpus.tokenizer},
           {"corpus.learn", corpus.answers_only ? "answers" : "all"},
           {"corpus.rows", corpus.piece_per_row ? "pieces" : "packed"},
+          {"corpus.padding", cat(corpus.padding)},
           {"optimizer.kind", std::string(name_of(optimizer.kind))},
           {"optimizer.steps", cat(schedule.steps)},
           {"optimizer.sequences", cat(sequences)},

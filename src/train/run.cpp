@@ -40,9 +40,10 @@ Parameters starting_model(const TrainConfig::Model& model, const Tokenizer& toke
 std::unique_ptr<BatchSource> open_batches(const TrainConfig& config, const std::string& source,
                                           const Tokenizer& tokenizer, int64_t vocabulary,
                                           const corpus::Cursor& from = {}) {
-  return std::make_unique<BatchSource>(
-      source, tokenizer, vocabulary, config.corpus.answers_only ? Learned::answers : Learned::all,
-      config.corpus.piece_per_row ? RowCut::pieces : RowCut::packed, from);
+  const RowSettings rows{config.corpus.answers_only ? Learned::answers : Learned::all,
+                         config.corpus.piece_per_row ? RowCut::pieces : RowCut::packed,
+                         config.corpus.padding};
+  return std::make_unique<BatchSource>(source, tokenizer, vocabulary, rows, from);
 }
 
 int64_t rows_each(const TrainConfig& config, const comm::Group& group) {
@@ -74,7 +75,13 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
                                 config.run.recompute ? Activations::recompute : Activations::keep},
                                cpu, group_)),
       layout_(device_->parameters().layout()),
-      batches_(open_batches(config, config.corpus.source, tokenizer, layout_.shape().vocabulary)) {}
+      batches_(open_batches(config, config.corpus.source, tokenizer, layout_.shape().vocabulary)) {
+  batches_->expect_rows(config.accumulate * config.sequences, config.context,
+                        "corpus.source: one step");
+  if (config.evaluation.every > 0 && !config.evaluation.source.empty())
+    open_batches(config, config.evaluation.source, tokenizer, layout_.shape().vocabulary)
+        ->expect_rows(config.sequences, config.context, "evaluation.source: one batch");
+}
 
 void TrainingRun::restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
                           const Progress& progress) {
@@ -94,8 +101,12 @@ void TrainingRun::restore(Parameters parameters, Tensor<float> first, Tensor<flo
 
 Batch TrainingRun::own_rows(const Batch& whole) const {
   const int part = group_->rank(), parts = group_->size();
-  return {whole.sequences / parts, whole.time, part_of(whole.tokens, part, parts),
-          part_of(whole.targets, part, parts), part_of(whole.weights, part, parts)};
+  return {whole.sequences / parts,
+          whole.time,
+          part_of(whole.tokens, part, parts),
+          part_of(whole.targets, part, parts),
+          part_of(whole.weights, part, parts),
+          part_of(whole.present, part, parts)};
 }
 
 void TrainingRun::expect_agreement() {

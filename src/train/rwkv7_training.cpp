@@ -57,6 +57,11 @@ struct Rwkv7Training::State {
     return layers[activations == Activations::keep ? size_t(layer) : 0];
   }
 
+  View<const uint8_t> present(const Batch& batch) const {
+    if (batch.present.empty()) return {};
+    return {batch.present.data(), {sequences, time}};
+  }
+
   void check(const Batch& batch) const {
     check_batch(batch, sequences, time, layout.shape().vocabulary);
   }
@@ -160,7 +165,8 @@ double Rwkv7Training::gradient(std::span<const float> parameters, const Batch& b
                                const kernel::Cpu& cpu) {
   State& s = *state_;
   s.check(batch);
-  const PassContext c{s.layout, s.sane, s.sequences, s.time, parameters, gradient, cpu};
+  const PassContext c{s.layout,   s.sane,   s.sequences, s.time,
+                      parameters, gradient, cpu,         s.present(batch)};
   s.forward(c, batch);
   const double loss = s.head(c, batch, settings);
   s.backward(c, batch);
@@ -171,7 +177,7 @@ double Rwkv7Training::loss(std::span<const float> parameters, const Batch& batch
                            const LossSettings& settings, const kernel::Cpu& cpu) {
   State& s = *state_;
   s.check(batch);
-  const PassContext c{s.layout, s.sane, s.sequences, s.time, parameters, {}, cpu};
+  const PassContext c{s.layout, s.sane, s.sequences, s.time, parameters, {}, cpu, s.present(batch)};
   s.forward(c, batch);
   return s.head(c, batch, settings);
 }

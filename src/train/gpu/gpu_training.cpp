@@ -26,6 +26,23 @@ void expect_trainable(const Rwkv7Shape& shape, const std::optional<SaneSettings>
          "; use --device cpu");
 }
 
+// The operators take every token as present. That is no difference where padding follows a row's
+// last weight: nothing after it has a loss.
+void expect_padding_last(const Batch& batch) {
+  if (batch.present.empty()) return;
+  for (int64_t sequence = 0; sequence < batch.sequences; ++sequence) {
+    const size_t begin = size_t(sequence * batch.time);
+    size_t last = begin + size_t(batch.time);
+    while (last > begin && batch.weights[last - 1] == 0) --last;
+    for (size_t i = begin; i < last; ++i)
+      if (!batch.present[i])
+        fail(Fault::usage,
+             "training on a GPU: expected padding after a row's last token with a weight, found "
+             "token ",
+             i - begin, " of row ", sequence, " before it; use --device cpu");
+  }
+}
+
 // A batch on its way to the GPU.
 struct PinnedBatch {
   Pinned<int32_t> tokens, targets;
@@ -284,6 +301,7 @@ void GpuTraining<Real>::add(const GpuModel<Real>& model, const Batch& batch,
                             const LossSettings& settings, float* gradient, double* loss) {
   gpu::TrainingState<Real>& s = *state_;
   check_batch(batch, s.size.sequences, s.size.time, s.layout.shape().vocabulary);
+  gpu::expect_padding_last(batch);
   const gpu::GpuPass<Real> c{s.layout,      s.sane,   s.size,     model.parameters,
                              model.rounded, gradient, s.products, s.recurrence_scratch,
                              s.clock,       s.gpu};

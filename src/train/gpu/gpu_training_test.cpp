@@ -132,6 +132,28 @@ TEST_F(GpuTrainingTest, GradientsOfEqualBatchesAddUp) {
   EXPECT_LT(error, 1e-5 * largest);  // the order of sums
 }
 
+TEST_F(GpuTrainingTest, PaddingBehindTheLastWeightDoesNotShow) {
+  const SaneSettings sane{1.0, 16};
+  const Parameters model(RandomRwkv7(gpu_shape(true), 9), sane);
+  Batch batch = test::random_batch(gpu_shape(true), 2, 37);
+  batch.present.assign(74, 1);
+  for (size_t i = 20; i < 37; ++i) batch.present[i] = 0, batch.weights[i] = 0;
+  const LossSettings settings{batch.weight_total(), 0};
+  const GpuResult found = gradient_on_gpu<float>(model, batch, settings, Activations::keep);
+  std::vector<float> plain(found.gradient.size());
+  std::vector<double> exact(model.all().begin(), model.all().end()), truth(plain.size());
+  reference::training_loss<float>(model.layout(), sane, model.all(), batch, settings, plain);
+  reference::training_loss<double>(model.layout(), sane, exact, batch, settings, truth);
+  for (const ParameterSlot& slot : model.layout().slots()) {
+    const Closeness result =
+        closeness(part(found.gradient, slot), part(plain, slot), part(truth, slot));
+    EXPECT_TRUE(result.close) << slot.name << " is " << result.explanation();
+  }
+  batch.weights[30] = 1;
+  EXPECT_FAULT(gradient_on_gpu<float>(model, batch, settings, Activations::keep), Fault::usage,
+               "found token 20 of row 0 before it");
+}
+
 TEST_F(GpuTrainingTest, RefusesWhatItsOperatorsDoNotHave) {
   const Gpu gpu(0);
   Rwkv7Shape small_heads = gpu_shape(false);
