@@ -56,7 +56,7 @@ class GpuTrainingDevice : public TrainingDevice {
   }
 
   void update(double rate) override {
-    host_is_current_ = false;
+    parameters_are_here_ = optimizer_is_here_ = false;
     clock().begin(Work::update, gpu_);
     ++host_optimizer_.steps;
     optimizer_.step(
@@ -73,11 +73,16 @@ class GpuTrainingDevice : public TrainingDevice {
   }
 
   const Parameters& parameters() override {
-    bring_to_host();
+    if (!parameters_are_here_) parameters_.download(host_.all(), gpu_);
+    parameters_are_here_ = true;
     return host_;
   }
   const Optimizer& optimizer() override {
-    bring_to_host();
+    if (!optimizer_is_here_) {
+      first_.download(host_optimizer_.first.span(), gpu_);
+      second_.download(host_optimizer_.second.span(), gpu_);
+    }
+    optimizer_is_here_ = true;
     return host_optimizer_;
   }
   void restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
@@ -112,21 +117,13 @@ class GpuTrainingDevice : public TrainingDevice {
     first_.upload(host_optimizer_.first.span(), gpu_);
     second_.upload(host_optimizer_.second.span(), gpu_);
     round_parameters();
-    host_is_current_ = true;
-  }
-
-  void bring_to_host() {
-    if (host_is_current_) return;
-    parameters_.download(host_.all(), gpu_);
-    first_.download(host_optimizer_.first.span(), gpu_);
-    second_.download(host_optimizer_.second.span(), gpu_);
-    host_is_current_ = true;
+    parameters_are_here_ = optimizer_is_here_ = true;
   }
 
   Gpu gpu_;
   Parameters host_;  // these two as they were when the host last asked
   Optimizer host_optimizer_;
-  bool host_is_current_ = false;
+  bool parameters_are_here_ = false, optimizer_is_here_ = false;
   GpuTensor<float> parameters_, gradient_, first_, second_;
   GpuTensor<bf16> rounded_;
   GpuOptimizer optimizer_;

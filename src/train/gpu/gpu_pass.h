@@ -11,7 +11,6 @@
 
 #include "kernel/delta_rule/cuda.h"
 #include "kernel/matmul/cuda.h"
-#include "kernel/rounded/cuda.h"
 #include "kernel/rwkv7/cuda.h"
 #include "train/gpu/layer_buffers.h"
 #include "train/gpu/work_clock.h"
@@ -57,20 +56,32 @@ using Product = kernel::cuda::Products::Product<Real, Out>;
 using Form = kernel::cuda::Products::Form;
 enum class Store { overwrite, add };
 
-// y = x W' with W (out, in), and its way back; gradients of matrices are added to. Out is Real, or
-// float with Store::add: the residual stream.
-template <class Real, class Out>
-void linear(const GpuPass<Real>& c, const std::string& name, const Real* x, Out* y,
-            Store store = Store::overwrite) {
+// y = x W' with W (out, in), and its way back; gradients of matrices are added to.
+template <class Real>
+void linear(const GpuPass<Real>& c, const std::string& name, const Real* x, Real* y) {
   const Shape shape = c.layout.slot(name).shape;
-  c.template multiply<Out>({.form = Form::nt,
-                            .m = c.size.rows(),
-                            .n = shape[0],
-                            .k = shape[1],
-                            .a = x,
-                            .b = c.matrix(name),
-                            .c = y,
-                            .add = store == Store::add});
+  c.template multiply<Real>({.form = Form::nt,
+                             .m = c.size.rows(),
+                             .n = shape[0],
+                             .k = shape[1],
+                             .a = x,
+                             .b = c.matrix(name),
+                             .c = y});
+}
+
+// sum = stream + x W', both (rows, C) and float: the residual stream, on to the next place.
+template <class Real>
+void linear_onto(const GpuPass<Real>& c, const std::string& name, const Real* x,
+                 const float* stream, float* sum) {
+  const Shape shape = c.layout.slot(name).shape;
+  c.template multiply<float>({.form = Form::nt,
+                              .m = c.size.rows(),
+                              .n = shape[0],
+                              .k = shape[1],
+                              .a = x,
+                              .b = c.matrix(name),
+                              .c = sum,
+                              .plus = stream});
 }
 
 template <class Real>
@@ -185,16 +196,19 @@ void factor_backward(const GpuPass<Real>& c, const std::string& name, int64_t ro
                              .add = store == Store::add});
 }
 
-// `from` as products read it: itself where Real is float, rounded into `to` where it is not.
+// The residual stream's gradient as products read it: itself where Real is float, and where it is
+// not the rounded copy that whoever changed it last has left.
 template <class Real>
-const Real* as_products_read(const GpuPass<Real>& c, const float* from, Real* to, int64_t count) {
-  if constexpr (std::is_same_v<Real, float>) {
-    return from;
-  } else {
-    c.row_operation();
-    kernel::cuda::rounded(from, to, count, c.gpu);
-    return to;
-  }
+const Real* as_products_read(const float* dx, const Real* rounded) {
+  if constexpr (std::is_same_v<Real, float>)
+    return dx;
+  else
+    return rounded;
+}
+// Where that copy goes; null: none is wanted.
+template <class Real>
+Real* rounded_copy(Real* place) {
+  return std::is_same_v<Real, float> ? nullptr : place;
 }
 
 }  // namespace deltasane::train::gpu

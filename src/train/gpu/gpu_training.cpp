@@ -61,6 +61,7 @@ struct LayerNormGradient {
   float *dx, *dweight, *dbias;
   const float* zero;
   float *unused, *sums;
+  Real* dx_real = nullptr;
 };
 template <class Real>
 void layer_norm_backward(const LayerNormGradient<Real>& g, const Gpu& gpu) {
@@ -76,7 +77,8 @@ void layer_norm_backward(const LayerNormGradient<Real>& g, const Gpu& gpu) {
                                            .dweight = g.dweight,
                                            .dbias = g.dbias,
                                            .dmu = {g.unused},
-                                           .scratch = g.sums},
+                                           .scratch = g.sums,
+                                           .dx_real = g.dx_real},
                                           gpu);
 }
 
@@ -254,10 +256,10 @@ void TrainingState<Real>::backward(const GpuPass<Real>& c) {
   c.row_operation();
   zero_on_gpu(dx, stream_bytes, gpu);
   zero_on_gpu(dv_first, stream_bytes, gpu);
-  layer_norm_backward<Real>(
-      {block(), streams.back(), c.w("ln_out.weight"), c.w("ln_out.bias"), dlast, dx,
-       c.dw("ln_out.weight"), c.dw("ln_out.bias"), zero, unused, backward_buffers.sums},
-      gpu);
+  layer_norm_backward<Real>({block(), streams.back(), c.w("ln_out.weight"), c.w("ln_out.bias"),
+                             dlast, dx, c.dw("ln_out.weight"), c.dw("ln_out.bias"), zero, unused,
+                             backward_buffers.sums, rounded_copy(backward_buffers.dresult)},
+                            gpu);
   for (int64_t layer = shape.layers - 1; layer >= 0; --layer) {
     const float* const x = streams[size_t(layer)];
     if (activations == Activations::recompute)

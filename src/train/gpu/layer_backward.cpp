@@ -11,7 +11,7 @@ template <class Real>
 void channel_mix_backward(const GpuPass<Real>& c, int64_t layer, const LayerBuffers<Real>& act,
                           const BackwardBuffers<Real>& s, float* dx) {
   const std::string block = block_name(layer);
-  const Real* const dresult = as_products_read(c, dx, s.dresult, c.elements());
+  const Real* const dresult = as_products_read<Real>(dx, s.dresult);
   linear_backward<Real>(c, block + "ffn.value.weight", act.hidden, dresult, s.dhidden);
   c.row_operation();
   kernel::cuda::activate_backward<Real>(GpuActivation::squared_relu, act.hidden, s.dhidden,
@@ -24,7 +24,8 @@ void channel_mix_backward(const GpuPass<Real>& c, int64_t layer, const LayerBuff
                                            .dweight = c.dw(block + "ln2.weight"),
                                            .dbias = c.dw(block + "ln2.bias"),
                                            .dmu = {c.dw(block + "ffn.x_k")},
-                                           .scratch = s.sums},
+                                           .scratch = s.sums,
+                                           .dx_real = rounded_copy(s.dresult)},
                                           c.gpu);
 }
 
@@ -114,7 +115,7 @@ void time_mix_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
                        const LayerBuffers<Real>& act, const Real* v_first, float* dv_first,
                        const BackwardBuffers<Real>& s, float* dx) {
   const std::string block = block_name(layer), att = block + "att.";
-  const Real* const dresult = as_products_read(c, dx, s.dresult, c.elements());
+  const Real* const dresult = as_products_read<Real>(dx, s.dresult);
   linear_backward<Real>(c, att + "output.weight", act.y, dresult, s.dy);
   recurrence_backward(c, layer, act, v_first, dv_first, s);
   // sr, sk, sv, dy and db are free by now, and dr after the first three.
@@ -138,7 +139,8 @@ void time_mix_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
       .dbias = c.dw(block + "ln1.bias"),
       .dmu = {c.dw(att + "x_r"), c.dw(att + "x_w"), c.dw(att + "x_k"), c.dw(att + "x_v"),
               c.dw(att + "x_a"), c.dw(att + "x_g")},
-      .scratch = s.sums};
+      .scratch = s.sums,
+      .dx_real = rounded_copy(s.dresult)};
   if (c.size.chunks) shift.dout_tau = s.dx_tau, shift.dmu_tau = c.dw(att + "x_tau");
   c.row_operation();
   kernel::cuda::norm_shift_backward(shift, c.gpu);

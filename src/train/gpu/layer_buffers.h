@@ -57,7 +57,7 @@ struct LayerBuffers {
 // Gradients on the way back. A buffer that is free takes another gradient; see layer_backward.cpp.
 template <class Real>
 struct BackwardBuffers {
-  Real* dresult;       // the residual stream's gradient as products read it
+  Real* dresult;       // the residual stream's gradient, rounded; not used where Real is float
   Real *dr, *dk, *dv;  // side by side
   Real *sr, *sk, *sv;  // the recurrence's own part of them; then of the mixes
   Real *dy, *da, *db, *dg, *dgate, *dw_real;

@@ -35,7 +35,6 @@ template <class Real>
 void layer_forward(const GpuPass<Real>& c, int64_t layer, const float* x,
                    const LayerBuffers<Real>& act, Real* v_first, float* x_out) {
   const std::string block = block_name(layer), att = block + "att.";
-  const uint64_t stream_bytes = uint64_t(c.elements()) * sizeof(float);
   const auto read = [](Real* from) { return static_cast<const Real*>(from); };
 
   c.row_operation();
@@ -55,8 +54,7 @@ void layer_forward(const GpuPass<Real>& c, int64_t layer, const float* x,
   kernel::cuda::delta_rule(recurrence(c, act), c.recurrence_scratch, c.gpu);
   c.row_operation();
   kernel::cuda::time_mix_output(time_mix_output(c, layer, act), c.gpu);
-  copy_on_gpu(act.x_ffn, x, stream_bytes, c.gpu);
-  linear(c, att + "output.weight", read(act.y), act.x_ffn, Store::add);
+  linear_onto(c, att + "output.weight", read(act.y), x, act.x_ffn);
 
   c.row_operation();
   kernel::cuda::norm_shift(channel_mix_shift(c, layer, act), c.gpu);
@@ -64,9 +62,7 @@ void layer_forward(const GpuPass<Real>& c, int64_t layer, const float* x,
   c.row_operation();
   kernel::cuda::activate(GpuActivation::squared_relu, act.hidden,
                          c.size.rows() * c.shape().feed_forward, c.gpu);
-  if (!x_out) return;
-  copy_on_gpu(x_out, act.x_ffn, stream_bytes, c.gpu);
-  linear(c, block + "ffn.value.weight", read(act.hidden), x_out, Store::add);
+  if (x_out) linear_onto(c, block + "ffn.value.weight", read(act.hidden), act.x_ffn, x_out);
 }
 
 template void layer_forward(const GpuPass<float>&, int64_t, const float*,
