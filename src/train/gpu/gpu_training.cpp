@@ -1,7 +1,6 @@
 #include "train/gpu/gpu_training.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "kernel/cross_entropy/cuda.h"
@@ -96,7 +95,7 @@ struct TrainingState {
   WorkClock clock;
 
   // Two, so that one is filled while the other is on its way.
-  std::array<PinnedBatch, 2> pinned;
+  std::vector<PinnedBatch> pinned;
   size_t turn = 0;
 
   // On the GPU; (rows, C) unless said otherwise.
@@ -115,13 +114,7 @@ struct TrainingState {
 
   TrainingState(const ParameterLayout& l, const std::optional<SaneSettings>& s, int64_t n,
                 int64_t t, Activations a, const Gpu& g)
-      : layout(l),
-        sane(s),
-        size{n, t, s ? t / s->chunk : 0},
-        activations(a),
-        gpu(g),
-        products(g),
-        pinned{PinnedBatch(n * t), PinnedBatch(n * t)} {
+      : layout(l), sane(s), size{n, t, s ? t / s->chunk : 0}, activations(a), gpu(g), products(g) {
     const Rwkv7Shape& shape = layout.shape();
     streams.resize(size_t(shape.layers) + 1);
     layers.resize(activations == Activations::keep ? size_t(shape.layers) : 1);
@@ -130,6 +123,7 @@ struct TrainingState {
                                 [&](MemoryPlan& plan) { place_activations(plan); });
     memory = planned(gpu, cat("logits and gradients of ", batch),
                      [&](MemoryPlan& plan) { place_rest(plan); });
+    for (int i = 0; i < 2; ++i) pinned.emplace_back(rows());
     zero_on_gpu(zero, uint64_t(shape.channels) * sizeof(float), gpu);
     zero_on_gpu(unused, uint64_t(shape.channels) * sizeof(float), gpu);
   }
