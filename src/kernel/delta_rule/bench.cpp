@@ -8,10 +8,6 @@
 namespace deltasane::kernel {
 namespace {
 
-// Operations per head and token, in squares of the head size N.
-constexpr double forward_flops = 9;    // S a: 2, S diag(w) + (S a) b' + v k': 5, S r: 2
-constexpr double backward_flops = 19;  // dr dv dk db dsa da dw and dy r': 2 each, dS: 3
-
 Timing median_of(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};

@@ -10,6 +10,10 @@
 
 namespace deltasane::kernel {
 
+// Operations per head and token, in squares of the head size N.
+inline constexpr double forward_flops = 9;    // S a: 2, S diag(w) + (S a) b' + v k': 5, S r: 2
+inline constexpr double backward_flops = 19;  // dr dv dk db dsa da dw and dy r': 2 each, dS: 3
+
 struct DeltaRuleMeasurement {
   std::string pass;  // forward, backward, step
   bool sane;

@@ -1,0 +1,76 @@
+#include "kernel/delta_rule/cuda.h"
+
+#include "kernel/delta_rule/cuda_parts.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+constexpr int64_t tile = 16;
+
+template <class Real>
+void validate(const DeltaRule<Real>& op) {
+  require(op.batch > 0 && op.time > 0 && op.heads > 0 && op.chunk > 0, "delta_rule has tokens");
+  require(op.r && op.k && op.v && op.a && op.b && op.w, "delta_rule has all its inputs");
+  require(!op.positions || op.time == 1, "positions of their own are for single tokens");
+}
+
+// So few heads that most of the chip would wait for the sequence.
+bool few_heads(int64_t heads, const Gpu& gpu) { return 2 * heads <= gpu.facts().multiprocessors; }
+
+}  // namespace
+
+float* DeltaRuleScratch::floats(const Gpu& gpu, int64_t count) {
+  if (memory_.elements() < count) {
+    gpu.wait();  // what is there may be in use
+    memory_ = GpuTensor<float>();
+    memory_ = GpuTensor<float>(gpu, {count}, "the recurrence's states");
+  }
+  return memory_.data();
+}
+
+template <class Real>
+void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu& gpu) {
+  validate(op);
+  require(op.y, "delta_rule has a result");
+  const int64_t heads = op.batch * op.heads, tiles = op.time / tile;
+  TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state};
+  if (few_heads(heads, gpu) && tiles >= 4 && op.chunk == tile && op.position % tile == 0 &&
+      !op.positions) {
+    const int64_t terms = chunk_pass_floats(op.batch, op.heads, tiles);
+    float* const memory = scratch.floats(gpu, terms + heads * state_entries);
+    float* const between = op.time % tile ? memory + terms : op.final_state;
+    chunk_pass(op, tiles, memory, between, gpu);
+    pass.from = tiles * tile, pass.count = op.time - pass.from, pass.initial = between;
+  }
+  if (pass.count) token_pass(pass, gpu);
+}
+
+template <class Real>
+void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real>& gradient,
+                         DeltaRuleScratch& scratch, const Gpu& gpu) {
+  validate(op);
+  require(op.chunk == tile && op.position % tile == 0 && !op.positions,
+          "the way back starts at a chunk's beginning");
+  require(gradient.dy && gradient.dr && gradient.dk && gradient.dv && gradient.da && gradient.db &&
+              gradient.dw && (!op.tau || gradient.dtau),
+          "delta_rule_backward has all its gradients");
+  const int64_t heads = op.batch * op.heads, tiles = (op.time + tile - 1) / tile;
+  float* const states = scratch.floats(gpu, heads * ((2 * tiles + 1) * state_entries + 4 * tiles));
+  float* const dstates = states + heads * (tiles + 1) * state_entries;
+  float* const dtau_parts = dstates + heads * tiles * state_entries;
+  TokenPass<Real> forward{op, 0, op.time, op.initial, nullptr, states};
+  forward.op.y = nullptr;
+  token_pass(forward, gpu);
+  const ReversePass<Real> reverse{op, gradient, states, dstates, dtau_parts};
+  reverse_pass(reverse, gpu);
+  tile_gradients(reverse, gpu);
+}
+
+template void delta_rule(const DeltaRule<float>&, DeltaRuleScratch&, const Gpu&);
+template void delta_rule(const DeltaRule<bf16>&, DeltaRuleScratch&, const Gpu&);
+template void delta_rule_backward(const DeltaRule<float>&, const DeltaRuleGradient<float>&,
+                                  DeltaRuleScratch&, const Gpu&);
+template void delta_rule_backward(const DeltaRule<bf16>&, const DeltaRuleGradient<bf16>&,
+                                  DeltaRuleScratch&, const Gpu&);
+
+}  // namespace deltasane::kernel::cuda

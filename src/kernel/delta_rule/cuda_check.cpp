@@ -1,0 +1,145 @@
+#include "kernel/delta_rule/cuda_check.h"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "kernel/delta_rule/cuda.h"
+#include "kernel/delta_rule/reference.h"
+#include "tensor/closeness.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+template <class Real>
+GpuTensor<Real> uploaded(const Tensor<float>& host, const Gpu& gpu) {
+  Tensor<Real> converted(host.shape());
+  for (int64_t i = 0; i < host.elements(); ++i) converted[i] = Real(host[i]);
+  return GpuTensor<Real>(gpu, converted, "a check");
+}
+
+// Outputs start as NaN: what was not written is seen.
+template <class Real>
+GpuTensor<Real> poisoned(const Tensor<float>& like, const Gpu& gpu) {
+  Tensor<Real> nan(like.shape());
+  nan.fill(Real(std::numeric_limits<float>::quiet_NaN()));
+  return GpuTensor<Real>(gpu, nan, "a check");
+}
+
+template <class Real>
+void take(Tensor<float>& host, const GpuTensor<Real>& from, const Gpu& gpu) {
+  const Tensor<Real> raw = from.on_host(gpu);
+  for (int64_t i = 0; i < raw.elements(); ++i) host[i] = float(raw[i]);
+}
+
+bool has_way_back(const ProblemShape& shape) {
+  return shape.chunk == 16 && shape.position % 16 == 0;
+}
+
+template <class Real>
+void run_on_gpu(Problem<float>& p, const Gpu& gpu) {
+  const auto r = uploaded<Real>(p.r, gpu), k = uploaded<Real>(p.k, gpu);
+  const auto v = uploaded<Real>(p.v, gpu), a = uploaded<Real>(p.a, gpu);
+  const auto b = uploaded<Real>(p.b, gpu);
+  const auto w = uploaded<float>(p.w, gpu), initial = uploaded<float>(p.initial, gpu);
+  const auto tau = p.tau.elements() ? uploaded<float>(p.tau, gpu) : GpuTensor<float>();
+  auto y = poisoned<Real>(p.y, gpu);
+  auto final_state = poisoned<float>(p.final_state, gpu);
+  DeltaRule<Real> op;
+  op.batch = p.shape.batch, op.time = p.shape.time, op.heads = p.shape.heads;
+  op.position = p.shape.position, op.chunk = p.shape.chunk;
+  op.r = r.data(), op.k = k.data(), op.v = v.data(), op.a = a.data(), op.b = b.data();
+  op.w = w.data(), op.tau = tau.data(), op.initial = initial.data();
+  op.final_state = final_state.data(), op.y = y.data();
+  DeltaRuleScratch scratch;
+  delta_rule(op, scratch, gpu);
+  take(p.y, y, gpu), take(p.final_state, final_state, gpu);
+  if (!has_way_back(p.shape)) return;
+  const auto dy = uploaded<Real>(p.dy, gpu);
+  const auto dfinal = uploaded<float>(p.dfinal, gpu);
+  auto dr = poisoned<Real>(p.dr, gpu), dk = poisoned<Real>(p.dk, gpu);
+  auto dv = poisoned<Real>(p.dv, gpu), da = poisoned<Real>(p.da, gpu);
+  auto db = poisoned<Real>(p.db, gpu);
+  auto dw = poisoned<float>(p.dw, gpu), dinitial = poisoned<float>(p.dinitial, gpu);
+  auto dtau = p.tau.elements() ? poisoned<float>(p.dtau, gpu) : GpuTensor<float>();
+  DeltaRuleGradient<Real> d;
+  d.dy = dy.data(), d.dfinal = dfinal.data();
+  d.dr = dr.data(), d.dk = dk.data(), d.dv = dv.data(), d.da = da.data(), d.db = db.data();
+  d.dw = dw.data(), d.dtau = dtau.data(), d.dinitial = dinitial.data();
+  delta_rule_backward(op, d, scratch, gpu);
+  take(p.dr, dr, gpu), take(p.dk, dk, gpu), take(p.dv, dv, gpu), take(p.da, da, gpu);
+  take(p.db, db, gpu), take(p.dw, dw, gpu), take(p.dinitial, dinitial, gpu);
+  if (dtau) take(p.dtau, dtau, gpu);
+}
+
+void round(Tensor<float>& x) {
+  for (float& one : x.span()) one = float(bf16(one));
+}
+
+}  // namespace
+
+template <class Real>
+std::vector<std::string> check_delta_rule(const ProblemShape& shape, uint64_t seed,
+                                          const Gpu& gpu) {
+  constexpr bool rounded = std::is_same_v<Real, bf16>;
+  Problem<float> problem(shape, seed);
+  if (rounded)
+    for (Tensor<float>* x :
+         {&problem.r, &problem.k, &problem.v, &problem.a, &problem.b, &problem.dy})
+      round(*x);
+  Problem<double> truth = problem.in<double>();
+  Problem<float> found = problem.in<float>();
+  const auto define = [&](auto& p) {
+    reference::delta_rule(p.op());
+    if (has_way_back(shape)) reference::delta_rule_backward(p.op(), p.gradient());
+  };
+  define(truth), define(problem);
+  run_on_gpu<Real>(found, gpu);
+  if (rounded)
+    for (Tensor<float>* x :
+         {&problem.y, &problem.dr, &problem.dk, &problem.dv, &problem.da, &problem.db})
+      round(*x);
+  std::vector<std::string> wrong;
+  const auto all = truth.outputs();
+  const auto plain = problem.outputs(), on_gpu = found.outputs();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string name = all[i].first;
+    if (!has_way_back(shape) && name != "y" && name != "final_state") continue;
+    if (all[i].second->elements() == 0) continue;
+    const Closeness result =
+        closeness(on_gpu[i].second->span(), plain[i].second->span(), all[i].second->span());
+    if (!result.close)
+      wrong.push_back(cat(rounded ? "bf16" : "float", ", (", shape.batch, ", ", shape.time, ", ",
+                          shape.heads, ") from ", shape.position, ", chunk ", shape.chunk,
+                          ", tau near ", shape.tau_low, ": ", name, " is ", result.explanation()));
+  }
+  return wrong;
+}
+
+std::vector<ProblemShape> gpu_delta_rule_cases(const Gpu& gpu) {
+  std::vector<ProblemShape> cases;
+  const int64_t many = gpu.facts().multiprocessors / 2 + 1;  // heads
+  for (const auto& [low, high] : {std::pair{0.0, 0.0}, {1.4, 1.6}, {7.0, 9.0}}) {
+    const auto add = [&](ProblemShape shape) {
+      shape.tau_low = low, shape.tau_high = high, shape.stagger = 0;
+      cases.push_back(shape);
+    };
+    add({.time = 1, .heads = 3, .position = 15});
+    add({.time = 1, .heads = 3, .position = 4});
+    add({.time = 16, .heads = 1});
+    add({.batch = 2, .time = 37, .heads = 3, .position = 11});
+    add({.batch = 2, .time = 64, .heads = 2, .position = 16});
+    add({.batch = 2, .time = 139, .heads = 3, .position = int64_t{1} << 33});
+    add({.batch = 2, .time = 70, .heads = 2, .chunk = 12});
+    add({.time = 33, .heads = 2, .state_scale = 30});
+    add({.time = 96, .heads = 2, .state_scale = 30});
+    add({.batch = 2, .time = 67, .heads = many});
+  }
+  return cases;
+}
+
+template std::vector<std::string> check_delta_rule<float>(const ProblemShape&, uint64_t,
+                                                          const Gpu&);
+template std::vector<std::string> check_delta_rule<bf16>(const ProblemShape&, uint64_t, const Gpu&);
+
+}  // namespace deltasane::kernel::cuda

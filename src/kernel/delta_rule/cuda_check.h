@@ -1,0 +1,22 @@
+// The operator's check on a GPU: as check.h, in float and in bf16.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/delta_rule/problem.h"
+#include "tensor/cuda/gpu.h"
+
+namespace deltasane::kernel::cuda {
+
+// What is wrong with one kind of case, forward and (where it starts a chunk) backward; empty:
+// nothing. In bf16, inputs are rounded before, and the yardstick is the definition in float with
+// its results rounded the same way.
+template <class Real>
+std::vector<std::string> check_delta_rule(const ProblemShape& shape, uint64_t seed, const Gpu& gpu);
+
+// Cases that reach every path: few and many heads, whole tiles and rests, positions, chunk sizes,
+// no SANE, strong and weak SANE.
+std::vector<ProblemShape> gpu_delta_rule_cases(const Gpu& gpu);
+
+}  // namespace deltasane::kernel::cuda

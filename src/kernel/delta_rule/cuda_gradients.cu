@@ -1,0 +1,308 @@
+// The gradients of a tile, given its first state S0 and the gradient G of its last one: a block per
+// tile, all tiles at once.
+//
+// In the names of cuda_chunks.cu, with D = G diag(W), the gradient of S0 + SA' B~ + V' K~:
+//
+//     Z   = (I - AB)^-T (RB' dY + B~ D')                     the gradient of A~ S0' + AK V
+//     dV  = AK' Z + RK' dY + K~ D'
+//     ZSA ZV over YSA YV: the lower parts of (Z, dY) (SA, V)', those of Z without the diagonal
+//     dA~ = Z S0  + ZSA B~ + ZV K~                           dR~ = dY S0 + YSA B~ + YV K~
+//     dB~ = SA D  + ZSA' A~ + YSA' R~                        dK~ = V D   + ZV' A~ + YV' R~
+//
+// The gradient of log w_t is the sum over t' >= t of those of log W_t', where a~_t has W_t-1, r~_t
+// has W_t, b~_t and k~_t have 1 / W_t, and the last state has the last W:
+//
+//     dlog w_t = sum_i (D S0)_i + sum_s<t (SA D)_s b~_s + (V D)_s k~_s
+//              + sum_t'>=t dr~ r~ + sum_t'>t da~ a~ - sum_s>=t (dB~ - SA D)_s b~_s + (dK~ - V D)_s
+//              k~_s
+//
+// all per key channel.
+#include "kernel/delta_rule/cuda_parts.h"
+#include "kernel/delta_rule/cuda_split.cuh"
+#include "kernel/delta_rule/cuda_tile.cuh"
+#include "tensor/cuda/launch.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+constexpr int threads = 256, pair_rows = 2 * tile_tokens, padded = head_size + 4;
+
+template <class Real>
+constexpr int planes_for = 2;
+template <>
+constexpr int planes_for<float> = 3;
+
+template <int planes>
+struct GradientMemory {
+  using Pair = SplitMatrix<planes, pair_rows, head_size>;
+  using Square = SplitMatrix<planes, head_size, head_size>;
+  Pair reads;                                       // A~ over R~
+  Pair writes;                                      // B~ over K~
+  Pair given;                                       // SA over V
+  Pair asked;                                       // Z over dY
+  Square first, last;                               // S0, D
+  SplitMatrix<planes, pair_rows, pair_rows> pairs;  // (Z, dY) (SA, V)', lower
+  float products[pair_rows][pair_rows + 4];         // AB AK over RB RK
+  float w[tile_tokens][padded];
+  float decay[head_size];
+  union {
+    struct {
+      float start[tile_tokens][padded];  // A~ S0'
+      float end[pair_rows][padded];      // (B~, K~) D'
+    } state;
+    struct {
+      float reads[pair_rows][padded], writes[pair_rows][padded];  // dA~ over dR~; dB~ over dK~
+    } d;
+  };
+  float through[pair_rows][padded];  // SA D over V D
+  float column_sums[16][head_size];  // of D S0, in parts
+};
+
+__device__ void read_row(const float* from, float (&to)[tile_tokens]) {
+#pragma unroll
+  for (int i = 0; i < tile_tokens; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(from + i);
+    to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+  }
+}
+
+template <class Real>
+__global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pass) {
+  constexpr int planes = planes_for<Real>;
+  extern __shared__ float4 raw_memory[];
+  using Memory = GradientMemory<planes>;
+  Memory& memory = *reinterpret_cast<Memory*>(raw_memory);
+  const DeltaRule<Real>& op = pass.op;
+  const DeltaRuleGradient<Real>& out = pass.gradient;
+  const int64_t tiles = (op.time + tile_tokens - 1) / tile_tokens;
+  const int64_t index = blockIdx.x % tiles, of_head = blockIdx.x / tiles;
+  const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
+  const int count = int(min(op.time - index * tile_tokens, int64_t(tile_tokens)));
+  const int warp = threadIdx.x / 32;
+  // Half of the threads have what reads the state, half what is written to it; each one token and
+  // 8 channels.
+  const bool reads = threadIdx.x < threads / 2;
+  const int mine = threadIdx.x % (threads / 2) / 8, part = threadIdx.x % 8 * 8;
+  const bool present = mine < count;
+  const int64_t place =
+      ((sequence * op.time + index * tile_tokens + mine) * op.heads + head) * head_size + part;
+
+  if (op.tau && threadIdx.x == 0 && count == tile_tokens) {
+    const int64_t chunks = op.time / tile_tokens;
+    const float4 p =
+        __ldg(reinterpret_cast<const float4*>(pass.dtau_parts) + of_head * chunks + index);
+    out.dtau[(sequence * chunks + index) * op.heads + head] = p.x + p.y + p.z + p.w;
+  }
+  float own[2][8] = {};  // a, r or b, k
+  if (present) {
+    Eight<Real> eight;
+    eight.load((reads ? op.a : op.b) + place), eight.unpack(own[0]);
+    eight.load((reads ? op.r : op.k) + place), eight.unpack(own[1]);
+    float x[8];
+    eight.load((reads ? out.dy : op.v) + place), eight.unpack(x);
+    (reads ? memory.asked : memory.given).set(tile_tokens + mine, part, x);
+    if (reads) {
+      Eight<float> w;
+      w.load(op.w + place), w.unpack(x);
+      store_floats(&memory.w[mine][part], x);
+    }
+  } else {
+    const float zero[8] = {}, one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    (reads ? memory.asked : memory.given).set(tile_tokens + mine, part, zero);
+    if (reads) store_floats(&memory.w[mine][part], one);
+  }
+  __syncthreads();
+  float before[8], decay[8];  // W_t-1, W_t
+#pragma unroll
+  for (int i = 0; i < 8; ++i) before[i] = decay[i] = 1;
+  for (int t = 0; t <= mine; ++t)
+#pragma unroll
+    for (int i = 0; i < 8; ++i) before[i] = decay[i], decay[i] *= memory.w[t][part + i];
+  if (mine == tile_tokens - 1 && reads)
+#pragma unroll
+    for (int i = 0; i < 8; ++i) memory.decay[part + i] = decay[i];
+  if (!reads)
+#pragma unroll
+    for (int i = 0; i < 8; ++i) before[i] = decay[i] = __frcp_rn(decay[i]);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) own[0][i] *= before[i], own[1][i] *= decay[i];
+  (reads ? memory.reads : memory.writes).set(mine, part, own[0]);
+  (reads ? memory.reads : memory.writes).set(tile_tokens + mine, part, own[1]);
+  __syncthreads();
+  {  // S0 and D: 4 rows and 4 columns each
+    const int column = threadIdx.x % 16 * 4, row = threadIdx.x / 16;
+    const float* const first = pass.states + (of_head * (tiles + 1) + index) * state_entries;
+    const float* const last = pass.dstates + int64_t(blockIdx.x) * state_entries;
+    float sum[4] = {};
+#pragma unroll
+    for (int i = row; i < head_size; i += 16) {
+      const float4 s = __ldg(reinterpret_cast<const float4*>(first + i * head_size + column));
+      const float4 g = __ldg(reinterpret_cast<const float4*>(last + i * head_size + column));
+      const float S[4] = {s.x, s.y, s.z, s.w};
+      float D[4] = {g.x, g.y, g.z, g.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        D[j] *= memory.decay[column + j];
+        sum[j] = fmaf(D[j], S[j], sum[j]);
+      }
+      memory.first.set(i, column, S);
+      memory.last.set(i, column, D);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) memory.column_sums[row][column + j] = sum[j];
+  }
+  __syncthreads();
+  const auto write = [](float* to, int stride, const Sums& sums) {
+    sums.each([&](int row, int column, float x, float y) {
+      *reinterpret_cast<float2*>(to + row * stride + column) = {x, y};
+    });
+  };
+  if (warp < 4) {
+    Sums sums;
+    const int row = warp % 2 * 16, column = warp / 2 * 16;
+    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.reads, row, memory.writes,
+                                                          column);
+    write(&memory.products[row][column], pair_rows + 4, sums);
+  } else {
+    Sums sums;
+    const int column = (warp - 4) * 16;
+    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.reads, 0, memory.first,
+                                                          column);
+    write(&memory.state.start[0][column], padded, sums);
+  }
+  const int row = warp % 2 * 16, column = warp / 2 * 16;  // of 32 x 64 sums, a warp has 16 x 16
+  {
+    Sums sums;
+    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.writes, row, memory.last,
+                                                          column);
+    write(&memory.state.end[row][column], padded, sums);
+  }
+  __syncthreads();
+  if (threadIdx.x < head_size) {  // SA, a column each
+    const int i = threadIdx.x;
+    float v[tile_tokens], sa[tile_tokens], line[tile_tokens];
+#pragma unroll
+    for (int t = 0; t < tile_tokens; ++t) v[t] = memory.given.get(tile_tokens + t, i);
+#pragma unroll
+    for (int t = 0; t < tile_tokens; ++t) {
+      float sum = memory.state.start[t][i];
+      read_row(&memory.products[t][tile_tokens], line);
+#pragma unroll
+      for (int s = 0; s < t; ++s) sum = fmaf(line[s], v[s], sum);
+      read_row(&memory.products[t][0], line);
+#pragma unroll
+      for (int s = 0; s < t; ++s) sum = fmaf(line[s], sa[s], sum);
+      sa[t] = sum;
+      memory.given.set(t, i, sum);
+    }
+  } else if (threadIdx.x < 2 * head_size) {  // Z and dV
+    const int i = threadIdx.x - head_size;
+    float z[tile_tokens], dv[tile_tokens], line[tile_tokens];
+#pragma unroll
+    for (int s = 0; s < tile_tokens; ++s)
+      z[s] = memory.state.end[s][i], dv[s] = memory.state.end[tile_tokens + s][i];
+#pragma unroll
+    for (int t = tile_tokens - 1; t >= 0; --t) {
+      const float dy = memory.asked.get(tile_tokens + t, i);
+      read_row(&memory.products[tile_tokens + t][0], line);
+#pragma unroll
+      for (int s = 0; s <= t; ++s) z[s] = fmaf(line[s], dy, z[s]);
+      read_row(&memory.products[tile_tokens + t][tile_tokens], line);
+#pragma unroll
+      for (int s = 0; s <= t; ++s) dv[s] = fmaf(line[s], dy, dv[s]);
+      // z[t] has met all later tokens
+      read_row(&memory.products[t][0], line);
+#pragma unroll
+      for (int s = 0; s < t; ++s) z[s] = fmaf(line[s], z[t], z[s]);
+      read_row(&memory.products[t][tile_tokens], line);
+#pragma unroll
+      for (int s = 0; s < t; ++s) dv[s] = fmaf(line[s], z[t], dv[s]);
+      memory.asked.set(t, i, z[t]);
+    }
+    const int64_t step = op.heads * head_size;
+    Real* const to =
+        out.dv + ((sequence * op.time + index * tile_tokens) * op.heads + head) * head_size + i;
+#pragma unroll
+    for (int s = 0; s < tile_tokens; ++s)
+      if (s < count) store_one(to + s * step, dv[s]);
+  }
+  __syncthreads();
+  Sums dreads, dwrites;
+  multiply<Lies::straight, Lies::straight, head_size>(dreads, memory.asked, row, memory.first,
+                                                      column);
+  multiply<Lies::straight, Lies::straight, head_size>(dwrites, memory.given, row, memory.last,
+                                                      column);
+  write(&memory.through[row][column], padded, dwrites);
+  if (warp < 4) {
+    Sums sums;
+    const int top = warp % 2 * 16, left = warp / 2 * 16;
+    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.asked, top, memory.given,
+                                                          left);
+    sums.each([&](int t, int s, float x, float y) {
+      const int last = top ? t : t - 1;  // the last token that this one meets
+      const float lower[2] = {s <= last ? x : 0.0f, s + 1 <= last ? y : 0.0f};
+      memory.pairs.set(top + t, left + s, lower);
+    });
+  }
+  __syncthreads();
+  multiply<Lies::straight, Lies::straight, pair_rows>(dreads, memory.pairs, row, memory.writes,
+                                                      column);
+  multiply<Lies::transposed, Lies::straight, pair_rows>(dwrites, memory.pairs, row, memory.reads,
+                                                        column);
+  write(&memory.d.reads[row][column], padded, dreads);
+  write(&memory.d.writes[row][column], padded, dwrites);
+  __syncthreads();
+  if (present) {
+    float x[8];
+    const auto& d = reads ? memory.d.reads : memory.d.writes;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] = d[mine][part + i] * before[i];
+    Eight<Real>::store((reads ? out.da : out.db) + place, x);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] = d[tile_tokens + mine][part + i] * decay[i];
+    Eight<Real>::store((reads ? out.dr : out.dk) + place, x);
+  }
+  if (threadIdx.x < head_size) {
+    const int i = threadIdx.x;
+    float begin = 0;  // what comes from before token t
+    for (int n = 0; n < 16; ++n) begin += memory.column_sums[n][i];
+    float earlier[tile_tokens];
+#pragma unroll
+    for (int t = 0; t < tile_tokens; ++t) {
+      earlier[t] = begin;
+      begin = fmaf(memory.through[t][i], memory.writes.get(t, i), begin);
+      begin =
+          fmaf(memory.through[tile_tokens + t][i], memory.writes.get(tile_tokens + t, i), begin);
+    }
+    float later = 0;
+    const int64_t step = op.heads * head_size;
+    float* const to =
+        out.dw + ((sequence * op.time + index * tile_tokens) * op.heads + head) * head_size + i;
+#pragma unroll
+    for (int t = tile_tokens - 1; t >= 0; --t) {
+      const int second = tile_tokens + t;
+      later = fmaf(memory.d.reads[second][i], memory.reads.get(second, i), later);
+      later = fmaf(memory.through[t][i] - memory.d.writes[t][i], memory.writes.get(t, i), later);
+      later = fmaf(memory.through[second][i] - memory.d.writes[second][i],
+                   memory.writes.get(second, i), later);
+      if (t < count) to[t * step] = (earlier[t] + later) / memory.w[t][i];
+      later = fmaf(memory.d.reads[t][i], memory.reads.get(t, i), later);
+    }
+  }
+}
+
+}  // namespace
+
+template <class Real>
+void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu) {
+  const int64_t tiles = (pass.op.time + tile_tokens - 1) / tile_tokens;
+  launch(gradients_kernel<Real>,
+         Grid{dim3(unsigned(pass.op.batch * pass.op.heads * tiles)), dim3(threads),
+              sizeof(GradientMemory<planes_for<Real>>)},
+         gpu, pass);
+}
+
+template void tile_gradients(const ReversePass<float>&, const Gpu&);
+template void tile_gradients(const ReversePass<bf16>&, const Gpu&);
+
+}  // namespace deltasane::kernel::cuda

@@ -1,0 +1,56 @@
+// The operator on a GPU against the definition, by the rule of tensor/closeness.h.
+#include "kernel/delta_rule/cuda.h"
+
+#include <gtest/gtest.h>
+
+#include "kernel/delta_rule/cuda_check.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+template <class Real>
+class DeltaRuleOnGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Gpu::count() == 0) GTEST_SKIP() << "no CUDA device";
+  }
+};
+using Types = testing::Types<float, bf16>;
+TYPED_TEST_SUITE(DeltaRuleOnGpu, Types);
+
+TYPED_TEST(DeltaRuleOnGpu, IsAsCloseToTheDefinitionAsPlainArithmetic) {
+  const Gpu gpu(0);
+  uint64_t seed = 1;
+  for (const ProblemShape& shape : gpu_delta_rule_cases(gpu))
+    for (const std::string& fault : check_delta_rule<TypeParam>(shape, seed++, gpu))
+      ADD_FAILURE() << fault;
+}
+
+TYPED_TEST(DeltaRuleOnGpu, IsTheSameEveryTime) {
+  const Gpu gpu(0);
+  const Problem<float> problem({.batch = 2, .time = 75, .heads = 3}, 5);
+  const auto upload = [&](const Tensor<float>& host) {
+    Tensor<TypeParam> converted(host.shape());
+    for (int64_t i = 0; i < host.elements(); ++i) converted[i] = TypeParam(host[i]);
+    return GpuTensor<TypeParam>(gpu, converted, "a test");
+  };
+  const auto r = upload(problem.r), k = upload(problem.k), v = upload(problem.v);
+  const auto a = upload(problem.a), b = upload(problem.b);
+  const GpuTensor<float> w(gpu, problem.w, "a test"), tau(gpu, problem.tau, "a test");
+  std::vector<Tensor<TypeParam>> results;
+  for (int i = 0; i < 2; ++i) {
+    GpuTensor<TypeParam> y(gpu, problem.y.shape(), "a test");
+    DeltaRule<TypeParam> op;
+    op.batch = 2, op.time = 75, op.heads = 3;
+    op.r = r.data(), op.k = k.data(), op.v = v.data(), op.a = a.data(), op.b = b.data();
+    op.w = w.data(), op.tau = tau.data(), op.y = y.data();
+    DeltaRuleScratch scratch;
+    delta_rule(op, scratch, gpu);
+    results.push_back(y.on_host(gpu));
+  }
+  EXPECT_EQ(0, std::memcmp(results[0].data(), results[1].data(),
+                           size_t(results[0].elements()) * sizeof(TypeParam)));
+}
+
+}  // namespace
+}  // namespace deltasane::kernel::cuda
