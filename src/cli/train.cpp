@@ -184,10 +184,7 @@ int train_model(const TrainOptions& options) {
   const std::shared_ptr<comm::Group> group = comm::join();
   group->expect_same("configuration", XXH3_64bits(text.data(), text.size()));
   ThreadPool threads(int(config.run.threads));
-  train::TrainingRun run = with_memory_advice(
-      "fewer optimizer.sequences with more optimizer.accumulate, or run.recompute = true, need "
-      "less",
-      [&] { return train::TrainingRun(config, *tokenizer, {threads}, group); });
+  train::TrainingRun run(config, *tokenizer, {threads}, group);
   if (options.resume) {
     std::vector<std::string> passed_over;
     const fs::path from = train::resume_newest(folder, run, passed_over);
@@ -227,7 +224,12 @@ const Command train{
           "stopped.\nExamples:\n  deltasane train examples/one_minute.toml\n"
           "  deltasane train examples/sane_sft.toml --device cuda\n"
           "  mpirun -n 4 deltasane train examples/long_memory.toml");
-      return [options] { return train_model(*options); };
+      return [options] {
+        return with_memory_advice(
+            "fewer optimizer.sequences with more optimizer.accumulate, or run.recompute = true, "
+            "need less",
+            [&] { return train_model(*options); });
+      };
     }};
 
 }  // namespace deltasane::cli
