@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "format/rwkv7_layout.h"
+#include "kernel/delta_rule/cuda.h"
 #include "kernel/rwkv7/cuda.h"
 #include "train/gpu/memory_plan.h"
 
@@ -26,6 +27,7 @@ struct LayerBuffers {
   Real *mix_w, *mix_a, *mix_g;
   Real *r, *raw_k, *raw_v;  // side by side
   float *raw_w, *w;         // before and after time_mix_inputs
+  float* states;            // the recurrence's, for its way back (delta_rule_states)
   Real *raw_a, *k, *v, *a, *b, *g;
   Real *gate, *low_v;  // not in the first layer; low_*: (rows, rank)
   Real *low_w, *low_a, *low_g;
@@ -41,6 +43,7 @@ struct LayerBuffers {
     plan.place(mix_r, 3 * all), mix_k = mix_r + all, mix_v = mix_k + all;
     plan.place(r, 3 * all), raw_k = r + all, raw_v = raw_k + all;
     for (float** one : {&raw_w, &w}) plan.place(*one, all);
+    plan.place(states, kernel::cuda::delta_rule_states(size.sequences, size.time, s.heads));
     for (Real** one : {&mix_w, &mix_a, &mix_g, &raw_a, &k, &v, &a, &b, &g, &read, &y, &mix_ffn})
       plan.place(*one, all);
     plan.place(low_w, rows * s.rank_w), plan.place(low_a, rows * s.rank_a);

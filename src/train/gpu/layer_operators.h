@@ -86,7 +86,8 @@ kernel::cuda::DeltaRule<Real> recurrence(const GpuPass<Real>& c, const LayerBuff
           .b = act.b,
           .w = act.w,
           .tau = c.size.chunks ? act.tau : nullptr,
-          .y = act.read};
+          .y = act.read,
+          .states = act.states};
 }
 
 template <class Real>
