@@ -8,6 +8,7 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/memory_advice.h"
 #include "comm/group.h"
 #include "text/byte_tokenizer.h"
 #include "text/world_tokenizer.h"
@@ -20,7 +21,7 @@ namespace {
 using MetricsRow = nlohmann::ordered_json;
 
 struct TrainOptions {
-  std::string config;
+  std::string config, device;
   bool resume = false;
 };
 
@@ -172,7 +173,8 @@ class TrainLoop {
 
 int train_model(const TrainOptions& options) {
   const std::string text = read_file(options.config);
-  const train::TrainConfig config = train::read_config(text, options.config);
+  train::TrainConfig config = train::read_config(text, options.config);
+  if (!options.device.empty()) config.run.device = options.device;
   const fs::path folder = config.run.folder;
   if (!options.resume && !train::checkpoints_in(folder).empty())
     fail(Fault::usage, folder,
@@ -192,16 +194,16 @@ int train_model(const TrainOptions& options) {
     if (group->rank() == 0) fmt::print("resumed from {}\n", from.string());
   }
   fs::create_directories(folder);
-  const Rwkv7Shape& shape = run.parameters().layout().shape();
+  const Rwkv7Shape& shape = run.layout().shape();
   const auto introduce = [&] {
     fmt::print(
         "{} layers of {} channels, {:.2f} M parameters, {}; {}, {} steps of {} x {} x {} tokens, "
-        "{} process(es) with {} thread(s)\n",
-        shape.layers, shape.channels, double(run.parameters().layout().parameters()) / 1e6,
+        "{} process(es) with {} thread(s) on {}\n",
+        shape.layers, shape.channels, double(run.layout().parameters()) / 1e6,
         run.parameters().sane() ? fmt::format("SANE with alpha {}", run.parameters().sane()->alpha)
                                 : "no SANE",
         name_of(config.optimizer.kind), config.schedule.steps, config.accumulate, config.sequences,
-        config.context, group->size(), threads.size());
+        config.context, group->size(), threads.size(), config.run.device);
   };
   if (group->rank() == 0) introduce();
   std::signal(SIGTERM, ask_to_stop);
@@ -216,11 +218,18 @@ const Command train{
       auto options = std::make_shared<TrainOptions>();
       app.add_option("CONFIG", options->config, "a TOML file; see examples/")->required();
       app.add_flag("--resume", options->resume, "go on from the newest checkpoint in run.folder");
+      app.add_option("--device", options->device, "cpu or cuda[:n], instead of run.device");
       app.footer(
           "SIGTERM and SIGINT finish the step and save. A resumed run equals one that never "
           "stopped.\nExamples:\n  deltasane train examples/one_minute.toml\n"
+          "  deltasane train examples/sane_sft.toml --device cuda\n"
           "  mpirun -n 4 deltasane train examples/long_memory.toml");
-      return [options] { return train_model(*options); };
+      return [options] {
+        return with_memory_advice(
+            "fewer optimizer.sequences with more optimizer.accumulate, or run.recompute = true, "
+            "need less",
+            [&] { return train_model(*options); });
+      };
     }};
 
 }  // namespace deltasane::cli

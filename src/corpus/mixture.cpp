@@ -93,6 +93,16 @@ class Mixture final : public Source {
     return part.source->piece(index / pattern_.size() * part.places + place.rank);
   }
 
+  std::optional<uint64_t> pieces() const override {
+    uint64_t together = 0;
+    for (const Part& part : parts_) {
+      const std::optional<uint64_t> own = part.source->pieces();
+      if (!own) return std::nullopt;
+      together += *own;
+    }
+    return together;
+  }
+
   std::string description() const override { return description_; }
 
  private:

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual Piece piece(uint64_t index) const = 0;
+  // How many pieces there are before they come again; none: they never do. A mixture of sources
+  // that all come again has as many as they have together.
+  virtual std::optional<uint64_t> pieces() const { return std::nullopt; }
   virtual std::string description() const = 0;  // in full: every default spelled out
 };
 

@@ -37,6 +37,30 @@ Moment now() { return {seconds_now(), double(std::clock()) / CLOCKS_PER_SEC}; }
 
 }  // namespace
 
+double product_flops(const ParameterLayout& layout) {
+  double sum = 0;
+  for (const ParameterSlot& slot : layout.slots())
+    if (slot.shape.rank() == 2 && slot.name != "emb.weight" && !slot.name.ends_with("r_k"))
+      sum += 6.0 * double(slot.elements());
+  return sum;
+}
+
+double recurrence_flops(const ParameterLayout& layout) {
+  const Rwkv7Shape& shape = layout.shape();
+  return 28.0 * double(shape.layers * shape.channels * shape.head_size);
+}
+
+Batch random_tokens(const Rwkv7Shape& shape, int64_t sequences, int64_t time) {
+  Random random(1);
+  Batch batch{sequences, time, {}, {}, {}};
+  for (int64_t i = 0; i < batch.rows(); ++i) {
+    batch.tokens.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
+    batch.targets.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
+    batch.weights.push_back(1);
+  }
+  return batch;
+}
+
 TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
                                    int repeats, Activations activations, const kernel::Cpu& cpu) {
   require(repeats > 0, "something is measured");
@@ -49,18 +73,8 @@ TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, i
   const SaneSettings settings{3, 16};
   Parameters model(RandomRwkv7(with_sane, 1), settings);
   const Parameters baseline(RandomRwkv7(shape, 1), std::nullopt);
-  for (const ParameterSlot& slot : baseline.layout().slots())
-    if (slot.shape.rank() == 2 && slot.name != "emb.weight" && !slot.name.ends_with("r_k"))
-      measured.flops_per_token += 6.0 * double(slot.elements());
-  measured.flops_per_token += 28.0 * double(shape.layers * shape.channels * shape.head_size);
-
-  Random random(1);
-  Batch batch{sequences, time, {}, {}, {}};
-  for (int64_t i = 0; i < batch.rows(); ++i) {
-    batch.tokens.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
-    batch.targets.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
-    batch.weights.push_back(1);
-  }
+  measured.flops_per_token = product_flops(baseline.layout()) + recurrence_flops(baseline.layout());
+  const Batch batch = random_tokens(shape, sequences, time);
   const LossSettings loss{batch.weight_total(), 0};
   Rwkv7Training plain(baseline.layout(), std::nullopt, sequences, time, activations);
   Rwkv7Training sane(model.layout(), settings, sequences, time, activations);

@@ -29,6 +29,14 @@ struct TrainingMeasurement {
   double share_of_sane() const { return 1 - processor_baseline.low / processor_sane.low; }
 };
 
+// Forward and backward, of one token: 6 per parameter of a matrix product, and 28 per entry of the
+// recurrence's state.
+double product_flops(const ParameterLayout& layout);
+double recurrence_flops(const ParameterLayout& layout);
+
+// Tokens to learn, drawn at random.
+Batch random_tokens(const Rwkv7Shape& shape, int64_t sequences, int64_t time);
+
 TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
                                    int repeats, Activations activations, const kernel::Cpu& cpu);
 

@@ -15,12 +15,24 @@ template <class Real>
 using Rows = std::vector<Real>;  // (time, n), one sequence
 
 template <class Real>
+std::span<Real> row_of(Rows<Real>& x, size_t t, size_t n) {
+  if (x.empty()) return {};
+  return std::span(x).subspan(t * n, n);
+}
+
+template <class Real>
 struct Model {
   const ParameterLayout& layout;
   std::optional<SaneSettings> sane;
   std::span<const Real> parameters;
   std::span<Real> gradient;
+  std::span<const uint8_t> present{};  // of the sequence that is computed; empty: all
 
+  // Padding is a row of zeros to what follows; so is its gradient on the way back.
+  void leave_out_padding(Rows<Real>& rows) const {
+    for (size_t t = 0; t < present.size(); ++t)
+      if (!present[t]) std::ranges::fill(row_of(rows, t, rows.size() / present.size()), Real(0));
+  }
   std::span<const Real> w(const std::string& name) const {
     const ParameterSlot& slot = layout.slot(name);
     return parameters.subspan(size_t(slot.offset), size_t(slot.elements()));
@@ -30,12 +42,6 @@ struct Model {
     return gradient.subspan(size_t(slot.offset), size_t(slot.elements()));
   }
 };
-
-template <class Real>
-std::span<Real> row_of(Rows<Real>& x, size_t t, size_t n) {
-  if (x.empty()) return {};
-  return std::span(x).subspan(t * n, n);
-}
 
 template <class Real>
 void add(const Rows<Real>& from, Rows<Real>& to) {
@@ -202,6 +208,7 @@ struct TimeMix {
     op.r = {r.data(), tokens}, op.w = {w.data(), tokens}, op.k = {k.data(), tokens};
     op.v = {v.data(), tokens}, op.a = {a.data(), tokens}, op.b = {b.data(), tokens};
     op.y = {read.data(), tokens};
+    if (!m.present.empty()) op.present = {m.present.data(), {1, time}};
     if (m.sane) op.chunk = m.sane->chunk;
     if (m.sane && !thresholds.tau.empty())
       op.tau = {thresholds.tau.data(), {1, time / op.chunk, s.heads}};
@@ -210,6 +217,7 @@ struct TimeMix {
 
   Rows<Real> forward(Rows<Real> input, Rows<Real>& v_first) {
     u = std::move(input);
+    m.leave_out_padding(u);
     const size_t n = channels(), time = u.size() / n;
     mix_r = shift("x_r").forward(u), mix_w = shift("x_w").forward(u);
     mix_k = shift("x_k").forward(u), mix_v = shift("x_v").forward(u);
@@ -320,6 +328,7 @@ struct TimeMix {
     for (size_t i = 0; i < dlow.size(); ++i) dlow[i] *= low_g[i] * (1 - low_g[i]);
     shift("x_g").backward(u, factor("g1").backward(mix_g, dlow), du);
     if (op.tau) thresholds.backward(u, dtau, du);
+    m.leave_out_padding(du);
     return du;
   }
 };
@@ -332,6 +341,7 @@ struct ChannelMix {
 
   Rows<Real> forward(Rows<Real> input) {
     u = std::move(input);
+    m.leave_out_padding(u);
     mix = Shift<Real>{m, ffn + "x_k"}.forward(u);
     before = Linear<Real>{m, ffn + "key.weight"}.forward(mix);
     hidden = before;
@@ -344,6 +354,7 @@ struct ChannelMix {
     Rows<Real> du(u.size(), Real(0));
     Shift<Real>{m, ffn + "x_k"}.backward(u, Linear<Real>{m, ffn + "key.weight"}.backward(mix, d),
                                          du);
+    m.leave_out_padding(du);
     return du;
   }
 };
@@ -415,12 +426,13 @@ TrainingLoss<Real> training_loss(const ParameterLayout& layout,
                                  const std::optional<SaneSettings>& sane,
                                  std::span<const Real> parameters, const Batch& batch,
                                  const LossSettings& settings, std::span<Real> gradient) {
-  const Model<Real> m{layout, sane, parameters, gradient};
+  Model<Real> m{layout, sane, parameters, gradient};
   TrainingLoss<Real> sum;
   for (int64_t i = 0; i < batch.sequences; ++i) {
     const auto part = [&](const auto& all) {
       return std::span(all).subspan(size_t(i * batch.time), size_t(batch.time));
     };
+    if (!batch.present.empty()) m.present = part(batch.present);
     const TrainingLoss<Real> one = one_sequence<Real>(m, part(batch.tokens), part(batch.targets),
                                                       part(batch.weights), settings);
     sum.cross_entropy += one.cross_entropy;

@@ -24,6 +24,14 @@ void copy_rows(const Tensor<float>& from, Tensor<float>& to, const kernel::Cpu& 
   });
 }
 
+// Padding is a row of zeros to what follows; so is its gradient on the way back.
+void leave_out_padding(const PassContext& c, Tensor<float>& rows) {
+  if (!c.present) return;
+  const int64_t n = rows.shape()[1];
+  for (int64_t row = 0; row < c.rows(); ++row)
+    if (!c.present.data[row]) std::fill_n(rows.data() + row * n, n, 0.0f);
+}
+
 // The mixes of u, sequence by sequence.
 void shift(const PassContext& c, const Tensor<float>& u, std::span<const float* const> mu,
            std::span<Tensor<float>* const> mix) {
@@ -118,6 +126,7 @@ kernel::DeltaRule<float> recurrence(const PassContext& c, LayerActivations& act)
   op.r = {act.r.data(), tokens}, op.w = {act.w.data(), tokens}, op.k = {act.k.data(), tokens};
   op.v = {act.v.data(), tokens}, op.a = {act.a.data(), tokens}, op.b = {act.b.data(), tokens};
   op.y = {act.read.data(), tokens};
+  op.present = c.present;
   if (c.sane) op.chunk = c.sane->chunk;
   if (c.chunks()) op.tau = {act.tau.data(), {c.sequences, c.chunks(), shape.heads}};
   return op;
@@ -252,6 +261,7 @@ void time_mix_backward(const PassContext& c, int64_t layer, LayerActivations& ac
   Tensor<float>* const dmix[] = {&s.sr, &s.dy, &s.sk, &s.sv, &s.db, &s.dr};
   shift_backward(c, act.u, name.mu(), dmix, name.dmu(), s.du);
   if (c.sane) thresholds_backward(c, name, act, s);
+  leave_out_padding(c, s.du);
 }
 
 }  // namespace
@@ -286,11 +296,13 @@ void layer_forward(const PassContext& c, int64_t layer, LayerActivations& act,
   const std::string block = cat("blocks.", layer, ".");
   kernel::layer_norm(act.x.view(), c.w(block + "ln1.weight"), c.w(block + "ln1.bias"),
                      layer_norm_eps, act.u.view(), c.cpu);
+  leave_out_padding(c, act.u);
   time_mix_forward(c, layer, act, v_first, s);
   copy_rows(act.x, act.x_ffn, c.cpu);
   linear(c, block + "att.output.weight", act.y.view(), act.x_ffn.view(), Store::add);
   kernel::layer_norm(act.x_ffn.view(), c.w(block + "ln2.weight"), c.w(block + "ln2.bias"),
                      layer_norm_eps, act.u_ffn.view(), c.cpu);
+  leave_out_padding(c, act.u_ffn);
   const float* const mu[] = {c.w(block + "ffn.x_k")};
   Tensor<float>* const mix[] = {&s.mix_k};
   shift(c, act.u_ffn, mu, mix);
@@ -313,6 +325,7 @@ void layer_backward(const PassContext& c, int64_t layer, LayerActivations& act,
   shift(c, act.u_ffn, mu, mix);
   linear_backward(c, block + "ffn.key.weight", s.mix_k.view(), s.dhidden.view(), s.dy.view());
   shift_backward(c, act.u_ffn, mu, dmix, dmu, s.du);
+  leave_out_padding(c, s.du);
   kernel::layer_norm_backward(
       {act.x_ffn.view(), c.w(block + "ln2.weight"), layer_norm_eps, s.du.view(), dx.view(),
        c.dw(block + "ln2.weight"), c.dw(block + "ln2.bias")},

@@ -20,6 +20,7 @@ struct PassContext {
   std::span<const float> parameters;
   std::span<float> gradient;  // empty on a forward pass without a way back
   const kernel::Cpu& cpu;
+  View<const uint8_t> present{};  // (sequences, time); absent: all
 
   int64_t rows() const { return sequences * time; }
   int64_t chunks() const { return sane ? time / sane->chunk : 0; }  // of one sequence

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "base/random.h"
+#include "format/npy.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -230,7 +231,7 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
   const ByteTokenizer tokenizer;
   const std::string description = "math-chat:seed=5,level=1-1";
   const auto source = corpus::open_source(description);
-  BatchSource packed(description, tokenizer, 256, Learned::all, RowCut::packed);
+  BatchSource packed(description, tokenizer, 256, {});
   const Batch stream = batch_of(packed, 2, 60);
   std::string text;
   for (uint64_t i = 0; text.size() < 122; ++i) text += source->piece(i).text;
@@ -239,8 +240,9 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
     EXPECT_EQ(stream.targets[60 + i], int32_t(uint8_t(text[61 + i + 1])));
     EXPECT_EQ(stream.weights[i], 1);
   }
+  EXPECT_TRUE(stream.present.empty());
 
-  BatchSource pieces(description, tokenizer, 256, Learned::answers, RowCut::pieces);
+  BatchSource pieces(description, tokenizer, 256, {Learned::answers, RowCut::pieces});
   const Batch rows = batch_of(pieces, 3, 50);
   for (uint64_t row = 0; row < 3; ++row) {
     const corpus::Piece piece = source->piece(row);
@@ -251,15 +253,53 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
       EXPECT_EQ(rows.tokens[at], t < length ? int32_t(uint8_t(piece.text[t])) : 0);
       const bool learned = t + 1 >= piece.learned[0].begin && t + 1 < piece.learned[0].end;
       EXPECT_EQ(rows.weights[at], learned ? 1 : 0) << row << " " << t;
+      EXPECT_EQ(rows.present[at], t < length ? 1 : 0) << row << " " << t;
     }
   }
   EXPECT_EQ(pieces.cursor(), (corpus::Cursor{3, 0}));
-  BatchSource shorter(description, tokenizer, 256, Learned::all, RowCut::pieces);
+  BatchSource shorter(description, tokenizer, 256, {Learned::all, RowCut::pieces});
   const Batch cut = batch_of(shorter, 2, 5);
   EXPECT_EQ(cut.tokens[5], int32_t(uint8_t(source->piece(1).text[0])));
   EXPECT_EQ(shorter.cursor(), (corpus::Cursor{2, 0}));
-  BatchSource small(description, tokenizer, 64, Learned::all, RowCut::packed);
+  BatchSource small(description, tokenizer, 64, {});
   EXPECT_FAULT(batch_of(small, 1, 5), Fault::file, "expected token ids below 64");
+}
+
+// The paper's array: input = the first L, target = the last L, padding where the input is 0, weight
+// where the target is not.
+TEST(BatchSource, PaddingIsMaskedWhereverItStands) {
+  const deltasane::test::Scratch scratch;
+  const fs::path path = scratch.path() / "rows.npy";
+  NpyWriter writer(path, StoredType::i32, {6});
+  writer.append(std::vector<int32_t>{0, 0, 7, 8, 9, 0, 1, 2, 0, 3, 4, 5});
+  writer.commit();
+  const ByteTokenizer tokenizer;
+  BatchSource source(cat("npy:", path.string()), tokenizer, 256, {Learned::all, RowCut::pieces, 0});
+  const Batch batch = batch_of(source, 2, 5);
+  EXPECT_EQ(batch.tokens, (std::vector<int32_t>{0, 0, 7, 8, 9, 1, 2, 0, 3, 4}));
+  EXPECT_EQ(batch.targets, (std::vector<int32_t>{0, 7, 8, 9, 0, 2, 0, 3, 4, 5}));
+  EXPECT_EQ(batch.present, (std::vector<uint8_t>{0, 0, 1, 1, 1, 1, 1, 0, 1, 1}));
+  EXPECT_EQ(batch.weights, (std::vector<float>{0, 1, 1, 1, 0, 1, 0, 1, 1, 1}));
+}
+
+TEST(BatchSource, DataShorterThanAStepAreRefused) {
+  const deltasane::test::Scratch scratch;
+  replace_file(scratch.path() / "t.txt", "only a few words");
+  const ByteTokenizer tokenizer;
+  const std::string text = cat("text:", (scratch.path() / "t.txt").string());
+  const auto open = [&](const std::string& description, RowCut cut) {
+    return BatchSource(description, tokenizer, 256, {Learned::all, cut});
+  };
+  open(text, RowCut::packed).expect_rows(2, 7, "one step");
+  EXPECT_FAULT(open(text, RowCut::packed).expect_rows(2, 8, "one step"), Fault::file,
+               "expected at least 18 tokens for 2 rows of context 8, found 16; give it more");
+  open(text, RowCut::pieces).expect_rows(1, 100, "one step");
+  EXPECT_FAULT(open(text, RowCut::pieces).expect_rows(2, 4, "one step"), Fault::file,
+               "expected at least 2 pieces for 2 rows of context 4, found 1");
+  const std::string mixed = cat("mixed:1*(", text, ")+1*(", text, ")");
+  open(mixed, RowCut::packed).expect_rows(4, 7, "one step");
+  EXPECT_FAULT(open(mixed, RowCut::packed).expect_rows(5, 7, "one step"), Fault::file, "found 32");
+  open(cat("mixed:1*(", text, ")+1*(math-chat:)"), RowCut::packed).expect_rows(99, 99, "one step");
 }
 
 TEST(Config, UnknownKeysAreNamedWithTheNearest) {

@@ -4,6 +4,7 @@
 
 #include "kernel/cross_entropy/cross_entropy.h"
 #include "kernel/rwkv7/gradient.h"
+#include "train/batch_check.h"
 #include "train/layer_pass.h"
 
 namespace deltasane::train {
@@ -56,15 +57,13 @@ struct Rwkv7Training::State {
     return layers[activations == Activations::keep ? size_t(layer) : 0];
   }
 
+  View<const uint8_t> present(const Batch& batch) const {
+    if (batch.present.empty()) return {};
+    return {batch.present.data(), {sequences, time}};
+  }
+
   void check(const Batch& batch) const {
-    if (batch.sequences != sequences || batch.time != time)
-      fail(Fault::argument, "batch: expected ", sequences, " x ", time, " tokens, found ",
-           batch.sequences, " x ", batch.time);
-    for (const auto* ids : {&batch.tokens, &batch.targets})
-      for (const int32_t id : *ids)
-        if (id < 0 || id >= layout.shape().vocabulary)
-          fail(Fault::argument, "token: expected 0 to ", layout.shape().vocabulary - 1, ", found ",
-               id);
+    check_batch(batch, sequences, time, layout.shape().vocabulary);
   }
 
   void forward(const PassContext& c, const Batch& batch);
@@ -166,7 +165,8 @@ double Rwkv7Training::gradient(std::span<const float> parameters, const Batch& b
                                const kernel::Cpu& cpu) {
   State& s = *state_;
   s.check(batch);
-  const PassContext c{s.layout, s.sane, s.sequences, s.time, parameters, gradient, cpu};
+  const PassContext c{s.layout,   s.sane,   s.sequences, s.time,
+                      parameters, gradient, cpu,         s.present(batch)};
   s.forward(c, batch);
   const double loss = s.head(c, batch, settings);
   s.backward(c, batch);
@@ -177,7 +177,7 @@ double Rwkv7Training::loss(std::span<const float> parameters, const Batch& batch
                            const LossSettings& settings, const kernel::Cpu& cpu) {
   State& s = *state_;
   s.check(batch);
-  const PassContext c{s.layout, s.sane, s.sequences, s.time, parameters, {}, cpu};
+  const PassContext c{s.layout, s.sane, s.sequences, s.time, parameters, {}, cpu, s.present(batch)};
   s.forward(c, batch);
   return s.head(c, batch, settings);
 }

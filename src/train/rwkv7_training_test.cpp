@@ -35,18 +35,20 @@ Rwkv7Shape kernel_shape(bool sane, int64_t layers = 3) {
 struct TrainingCase {
   std::optional<SaneSettings> sane;
   int64_t layers, sequences, time;
+  bool padding = false;
 };
-const TrainingCase training_cases[] = {{std::nullopt, 3, 2, 21},
-                                       {SaneSettings{1.0, 16}, 3, 2, 37},
-                                       {SaneSettings{0.7, 16}, 1, 3, 16},
-                                       {SaneSettings{1.0, 16}, 2, 1, 5}};
+const TrainingCase training_cases[] = {
+    {std::nullopt, 3, 2, 21},          {SaneSettings{1.0, 16}, 3, 2, 37},
+    {SaneSettings{0.7, 16}, 1, 3, 16}, {SaneSettings{1.0, 16}, 2, 1, 5},
+    {std::nullopt, 2, 3, 20, true},    {SaneSettings{0.4, 16}, 3, 2, 37, true}};
 
 TEST(Rwkv7Training, LossAndGradientAreTheDefinition) {
   ThreadPool threads(2);
   for (const TrainingCase& one : training_cases) {
     const Rwkv7Shape shape = kernel_shape(one.sane.has_value(), one.layers);
     const Parameters model(RandomRwkv7(shape, 5), one.sane);
-    const Batch batch = random_batch(shape, one.sequences, one.time);
+    Batch batch = random_batch(shape, one.sequences, one.time);
+    if (one.padding) batch = test::padded(std::move(batch));
     const LossSettings settings{batch.weight_total(), 1e-2};
     std::vector<float> found(model.all().size()), plain(found);
     std::vector<double> exact(model.all().begin(), model.all().end()), truth(found.size());

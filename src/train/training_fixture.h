@@ -35,6 +35,17 @@ inline Batch random_batch(const Rwkv7Shape& shape, int64_t sequences, int64_t ti
   return batch;
 }
 
+// Padding in front of the first sequence, in the middle of the others and behind the last.
+inline Batch padded(Batch batch) {
+  batch.present.assign(size_t(batch.rows()), 1);
+  for (int64_t i = 0; i < batch.rows(); ++i) {
+    const int64_t sequence = i / batch.time, t = i % batch.time;
+    const bool padding = sequence == 0 ? t < 3 : t == 6;
+    if (padding || i + 2 >= batch.rows()) batch.present[size_t(i)] = 0;
+  }
+  return batch;
+}
+
 inline Batch tiny_batch(const Rwkv7Shape& shape) { return random_batch(shape, 2, 10); }
 
 }  // namespace deltasane::train::test

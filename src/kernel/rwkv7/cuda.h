@@ -62,7 +62,8 @@ struct NormShiftGradient {
   float *dweight, *dbias;       // (C), added to
   float* dmu[most_mixes] = {};  // (C), added to
   float* dmu_tau = nullptr;
-  float* scratch;  // (norm_shift_scratch(rows)) floats
+  float* scratch;           // (norm_shift_scratch(rows)) floats
+  Real* dx_real = nullptr;  // (rows, C), takes dx as products read it; null: not wanted
 };
 int64_t norm_shift_scratch(const RowBlock& rows);
 template <class Real>

@@ -133,6 +133,7 @@ __global__ void __launch_bounds__(most_threads)
       u[i] = before[i] - u[i];                                            // and the difference
     }
     if (mine) store(g.dx + at, dx);
+    if (mine && g.dx_real) store(g.dx_real + at, dx);
 #pragma unroll
     for (int m = 0; m < all; ++m) {
       float d[octet];
@@ -183,7 +184,7 @@ void norm_shift_backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   if (op.mu_tau)
     require(op.chunks == (op.position % op.chunk + op.rows.time) / op.chunk,
             "norm_shift is told how many chunks end in its rows");
-  require_aligned(op.x, op.weight, op.bias, op.mu_tau, g.dout_tau, g.dx, g.scratch);
+  require_aligned(op.x, op.weight, op.bias, op.mu_tau, g.dout_tau, g.dx, g.dx_real, g.scratch);
   for (int i = 0; i < op.mixes; ++i) require_aligned(op.mu[i], g.dout[i]);
   choose<1, 6>(op.mixes, "mixes", [&]<int mixes>() {
     if (op.mu_tau == nullptr) return backward<Real, mixes, false>(g, gpu);
