@@ -458,7 +458,9 @@ FewProduct<Weight> mixed_inputs(const LayerWeights<Weight>& w, const LayerSizes&
     p.segment[p.segments++] = {row, mu, then};
     row += rows;
   };
-  for (const float* mu : {w.x_r, w.x_k, w.x_v}) add(mu, s.channels, Then::nothing);
+  add(w.x_r, s.channels, Then::nothing);
+  add(w.x_k, s.channels, Then::nothing);
+  add(w.x_v, s.channels, Then::nothing);
   add(w.x_w, s.rank_wa, Then::tanh);
   add(w.x_a, s.rank_wa, Then::nothing);
   if (!first) add(w.x_v, s.rank_v, Then::nothing);
