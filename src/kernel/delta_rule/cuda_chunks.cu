@@ -83,7 +83,7 @@ __global__ __launch_bounds__(term_threads) void terms_kernel(DeltaRule<Real> op,
         memory.reads[tile_tokens + t][channel] *= decay;
       } else {
         decay *= w;
-        const float inverse = __frcp_rn(decay);
+        const float inverse = reciprocal(decay);
         memory.writes[t][channel] *= inverse;
         memory.writes[tile_tokens + t][channel] *= inverse;
       }

@@ -146,7 +146,7 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
     for (int i = 0; i < 8; ++i) memory.decay[part + i] = decay[i];
   if (!reads)
 #pragma unroll
-    for (int i = 0; i < 8; ++i) before[i] = decay[i] = __frcp_rn(decay[i]);
+    for (int i = 0; i < 8; ++i) before[i] = decay[i] = reciprocal(decay[i]);
 #pragma unroll
   for (int i = 0; i < 8; ++i) own[0][i] *= before[i], own[1][i] *= decay[i];
   (reads ? memory.reads : memory.writes).set(mine, part, own[0]);

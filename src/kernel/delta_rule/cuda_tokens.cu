@@ -147,7 +147,7 @@ struct TileSource {
       const float2 a = put(vector_a, decay);
       decay.x *= w_t.x, decay.y *= w_t.y;
       const float2 r = put(vector_r, decay);
-      const float2 inverse{__frcp_rn(decay.x), __frcp_rn(decay.y)};
+      const float2 inverse{reciprocal(decay.x), reciprocal(decay.y)};
       const float2 b = put(vector_b, inverse), k = put(vector_k, inverse);
       *reinterpret_cast<float2*>(&tile.in[vector_v][t][channel]) =
           two(&arrivals.in[vector_v][t][channel]);
@@ -349,7 +349,7 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
       read_columns(columns + vector_a * vector + head_size, a1);
     };
     if constexpr (ahead) read_a();
-#pragma unroll 2
+#pragma unroll 1
     for (int t = 0; t < count; t += 2) {
       const float2 products = tile.pair[t / 2];
       float v[rows_each], sa0[rows_each], sa1[rows_each], x[columns_each], z[columns_each];
@@ -505,7 +505,7 @@ __global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<
     const int last = (count - 1) / 2 * 2;  // the first token of the last pair
     const float* columns = &tile.in[0][last][at.column];
     const float* rows = &tile.in[vector_v][last][at.row];
-#pragma unroll 2
+#pragma unroll 1
     for (int t = last; t >= 0; t -= 2) {
       const float2 products = tile.pair[t / 2];
       float dy0[rows_each], dy1[rows_each], dsa0[rows_each], dsa1[rows_each];
