@@ -52,7 +52,7 @@ void norm_rows(int64_t rows, const NormRows<In, Out>& op, const Gpu& gpu) {
 // A block walks rows of one sequence, `together` at a time: their sums share barriers, and each mix
 // is read once for all of them.
 template <class Real, int together, int most_threads>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(most_threads, 1)
     norm_shift_rows(const __grid_constant__ NormShift<Real> op, int64_t walk, int64_t pieces) {
   __shared__ float place[2][32 * together];
   BlockSums<together> sums{place};

@@ -26,8 +26,9 @@ struct Walk {
 };
 
 // `with_tau`: mu_tau is one more mix, which only the rows that end a chunk have.
-template <class Real, int mixes, bool with_tau, int most_threads>
-__global__ void __launch_bounds__(most_threads)
+// `blocks`: how many a multiprocessor should hold, which bounds the registers.
+template <class Real, int mixes, bool with_tau, int most_threads, int blocks>
+__global__ void __launch_bounds__(most_threads, blocks)
     shift_backward_rows(const __grid_constant__ NormShiftGradient<Real> g, const Walk walk) {
   constexpr int all = mixes + (with_tau ? 1 : 0), sets = all + 2;
   __shared__ float place[2][32 * 3];
@@ -157,10 +158,12 @@ void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const unsigned threads = threads_of_row(rows.channels);
   const Walk walk(rows);
   const Grid grid{unsigned(walk.blocks), threads};
-  if (threads <= 256)
-    launch(shift_backward_rows<Real, mixes, with_tau, 256>, grid, gpu, g, walk);
+  if (threads <= 128)
+    launch(shift_backward_rows<Real, mixes, with_tau, 128, 3>, grid, gpu, g, walk);
+  else if (threads <= 512)
+    launch(shift_backward_rows<Real, mixes, with_tau, 512, 1>, grid, gpu, g, walk);
   else  // the sums do not fit in the registers of so many threads, and go to memory
-    launch(shift_backward_rows<Real, mixes, with_tau, 1024>, grid, gpu, g, walk);
+    launch(shift_backward_rows<Real, mixes, with_tau, 1024, 1>, grid, gpu, g, walk);
   PartialSums sums{
       walk.blocks, rows.channels, mixes + (with_tau ? 1 : 0) + 2, g.scratch, {g.dweight, g.dbias}};
   for (int m = 0; m < mixes; ++m) sums.to[2 + m] = g.dmu[m];
