@@ -73,7 +73,8 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
       batches_(open_batches(config, config.corpus.source, tokenizer,
                             parameters_.layout().shape().vocabulary)),
       training_(parameters_.layout(), parameters_.sane(), rows_each(config, *group_),
-                config.context, config.run.recompute ? Activations::recompute : Activations::keep),
+                config.context, config.run.recompute ? Activations::recompute : Activations::keep,
+                config.precision),
       gradient_({parameters_.layout().elements()}) {
   batches_->expect_rows(config.accumulate * config.sequences, config.context,
                         "corpus.source: one step");
@@ -133,12 +134,14 @@ StepReport TrainingRun::step() {
                                 ", token ", began.token, "): ");
   gradient_.fill(0);
   StepReport report{progress_.step + 1, 0, 0, config_.schedule.at(progress_.step), 0};
+  const FinishedStretch add_up = [&](std::span<float> stretch) { group_->begin_sum(stretch); };
   for (const Batch& part : parts) {
-    report.loss += training_.gradient(parameters_.all(), own_rows(part),
-                                      {weight_total, config_.wrap}, gradient_.span(), cpu_);
+    const bool is_last = &part == &parts.back();
+    report.loss +=
+        training_.gradient(parameters_.all(), own_rows(part), {weight_total, config_.wrap},
+                           gradient_.span(), cpu_, is_last ? add_up : FinishedStretch{});
     report.tokens += part.rows();
   }
-  group_->begin_sum(gradient_.span());
   report.loss = group_->sum(report.loss);
   group_->finish_sums();
   if (!std::isfinite(report.loss))
