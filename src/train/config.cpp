@@ -101,8 +101,10 @@ void read_model(Section section, TrainConfig& config) {
 void read_optimizer(Section section, TrainConfig& config) {
   OptimizerSettings& o = config.optimizer;
   RateSchedule& s = config.schedule;
-  std::string kind = "adamw";
+  std::string kind = "adamw", precision = "fp32";
   section.read("kind", kind);
+  section.read("precision", precision);
+  config.precision = precision_named(precision);
   o.kind = optimizer_named(kind);
   s.steps = 0;
   section.read("steps", s.steps);
@@ -219,6 +221,7 @@ std::map<std::string, std::string> TrainConfig::identity() const {
           {"corpus.rows", corpus.piece_per_row ? "pieces" : "packed"},
           {"corpus.padding", cat(corpus.padding)},
           {"optimizer.kind", std::string(name_of(optimizer.kind))},
+          {"optimizer.precision", std::string(name_of(precision))},
           {"optimizer.steps", cat(schedule.steps)},
           {"optimizer.sequences", cat(sequences)},
           {"optimizer.context", cat(context)},

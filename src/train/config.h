@@ -8,7 +8,8 @@
 //   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte" or a World vocabulary;
 //                 learn = "all" or "answers"; rows = "packed", or "pieces": one in each row, filled
 //                 up with padding; padding (-1: none): an id that is padding wherever it stands
-//   [optimizer]   kind = "adamw" or "muon"; steps, sequences, context, accumulate (1);
+//   [optimizer]   kind = "adamw" or "muon"; precision = "fp32" or "bf16";
+//                 steps, sequences, context, accumulate (1);
 //                 rate, first_rate (rate / 100), last_rate (rate / 10), warmup (steps / 33);
 //                 weight_decay (0.1), beta1 (0.9), beta2 (0.99), epsilon (1e-18), momentum (0.95),
 //                 clip (1), wrap (0)
@@ -26,6 +27,7 @@
 
 #include "train/initialise.h"
 #include "train/optimizer.h"
+#include "train/rounding.h"
 
 namespace deltasane::train {
 
@@ -44,6 +46,7 @@ struct TrainConfig {
   } corpus;
   OptimizerSettings optimizer;
   RateSchedule schedule;
+  Precision precision = Precision::fp32;
   int64_t sequences = 8, context = 128, accumulate = 1;
   double clip = 1, wrap = 0;
   struct Evaluation {

@@ -11,7 +11,7 @@ class CpuTrainingDevice : public TrainingDevice {
         parameters_(std::move(job.parameters)),
         optimizer_(parameters_.layout(), job.optimizer),
         training_(parameters_.layout(), parameters_.sane(), job.sequences, job.time,
-                  job.activations),
+                  job.activations, job.precision),
         gradient_({parameters_.layout().elements()}),
         clip_(job.clip) {}
 
@@ -19,9 +19,10 @@ class CpuTrainingDevice : public TrainingDevice {
                   const std::function<void()>&) override {
     gradient_.fill(0);
     double loss = 0;
+    const FinishedStretch add_up = [&](std::span<float> stretch) { group_->begin_sum(stretch); };
     for (const Batch& batch : batches)
-      loss += training_.gradient(parameters_.all(), batch, settings, gradient_.span(), cpu_);
-    group_->begin_sum(gradient_.span());
+      loss += training_.gradient(parameters_.all(), batch, settings, gradient_.span(), cpu_,
+                                 &batch == &batches.back() ? add_up : FinishedStretch{});
     loss = group_->sum(loss);
     group_->finish_sums();
     return loss;

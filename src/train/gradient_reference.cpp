@@ -26,6 +26,7 @@ struct Model {
   std::optional<SaneSettings> sane;
   std::span<const Real> parameters;
   std::span<Real> gradient;
+  Precision precision = Precision::fp32;
   std::span<const uint8_t> present{};  // of the sequence that is computed; empty: all
 
   // Padding is a row of zeros to what follows; so is its gradient on the way back.
@@ -48,6 +49,15 @@ void add(const Rows<Real>& from, Rows<Real>& to) {
   for (size_t i = 0; i < from.size(); ++i) to[i] += from[i];
 }
 
+// What a matrix product takes (rounding.h).
+template <class Real, class Numbers>
+Rows<Real> taken(const Numbers& x, Precision precision) {
+  Rows<Real> copy(x.begin(), x.end());
+  if (precision == Precision::bf16)
+    for (Real& one : copy) one = rounded(one);
+  return copy;
+}
+
 // y = x W', W (out, in)
 template <class Real>
 struct Linear {
@@ -55,8 +65,8 @@ struct Linear {
   std::string name;
   size_t out = size_t(m.layout.slot(name).shape[0]), in = size_t(m.layout.slot(name).shape[1]);
 
-  Rows<Real> forward(const Rows<Real>& x) const {
-    const auto w = m.w(name);
+  Rows<Real> forward(const Rows<Real>& input) const {
+    const auto w = taken<Real>(m.w(name), m.precision), x = taken<Real>(input, m.precision);
     const size_t rows = x.size() / in;
     Rows<Real> y(rows * out, Real(0));
     for (size_t t = 0; t < rows; ++t)
@@ -64,8 +74,9 @@ struct Linear {
         for (size_t j = 0; j < in; ++j) y[t * out + i] += w[i * in + j] * x[t * in + j];
     return y;
   }
-  Rows<Real> backward(const Rows<Real>& x, const Rows<Real>& dy) const {
-    const auto w = m.w(name);
+  Rows<Real> backward(const Rows<Real>& input, const Rows<Real>& doutput) const {
+    const auto w = taken<Real>(m.w(name), m.precision), x = taken<Real>(input, m.precision),
+               dy = taken<Real>(doutput, m.precision);
     const auto dw = m.dw(name);
     Rows<Real> dx(x.size(), Real(0));
     for (size_t t = 0; t < x.size() / in; ++t)
@@ -84,9 +95,10 @@ struct Factor {
   const Model<Real>& m;
   std::string name;
   size_t in = size_t(m.layout.slot(name).shape[0]), out = size_t(m.layout.slot(name).shape[1]);
+  Precision precision = m.precision;
 
-  Rows<Real> forward(const Rows<Real>& x) const {
-    const auto f = m.w(name);
+  Rows<Real> forward(const Rows<Real>& input) const {
+    const auto f = taken<Real>(m.w(name), precision), x = taken<Real>(input, precision);
     const size_t rows = x.size() / in;
     Rows<Real> y(rows * out, Real(0));
     for (size_t t = 0; t < rows; ++t)
@@ -94,8 +106,9 @@ struct Factor {
         for (size_t j = 0; j < out; ++j) y[t * out + j] += x[t * in + i] * f[i * out + j];
     return y;
   }
-  Rows<Real> backward(const Rows<Real>& x, const Rows<Real>& dy) const {
-    const auto f = m.w(name);
+  Rows<Real> backward(const Rows<Real>& input, const Rows<Real>& doutput) const {
+    const auto f = taken<Real>(m.w(name), precision), x = taken<Real>(input, precision),
+               dy = taken<Real>(doutput, precision);
     const auto df = m.dw(name);
     Rows<Real> dx(x.size(), Real(0));
     for (size_t t = 0; t < x.size() / in; ++t)
@@ -163,19 +176,25 @@ struct Thresholds {
   std::string att;
   Rows<Real> x, z, tau;  // (chunks, C), (chunks, H), (chunks, H)
 
+  Factor<Real> factor() const {
+    Factor<Real> exact{m, att + "w_tau"};
+    exact.precision = Precision::fp32;
+    return exact;
+  }
+
   void forward(const Rows<Real>& u) {
     const size_t n = size_t(m.layout.shape().channels), chunk = size_t(m.sane->chunk);
     const Rows<Real> mixed = Shift<Real>{m, att + "x_tau"}.forward(u);
     for (size_t t = chunk - 1; t < u.size() / n; t += chunk)
       x.insert(x.end(), mixed.begin() + int64_t(t * n), mixed.begin() + int64_t((t + 1) * n));
-    z = Factor<Real>{m, att + "w_tau"}.forward(x);
+    z = factor().forward(x);
     for (const Real value : z) tau.push_back(Real(m.sane->alpha) * std::log1p(std::exp(value)) + 1);
   }
   void backward(const Rows<Real>& u, const Rows<Real>& dtau, Rows<Real>& du) const {
     const size_t n = size_t(m.layout.shape().channels), chunk = size_t(m.sane->chunk);
     Rows<Real> dz(dtau);
     for (size_t i = 0; i < dz.size(); ++i) dz[i] *= Real(m.sane->alpha) / (1 + std::exp(-z[i]));
-    const Rows<Real> dx = Factor<Real>{m, att + "w_tau"}.backward(x, dz);
+    const Rows<Real> dx = factor().backward(x, dz);
     Rows<Real> dmixed(u.size(), Real(0));
     for (size_t c = 0; c < dx.size() / n; ++c)
       std::copy_n(dx.begin() + int64_t(c * n), n,
@@ -425,8 +444,9 @@ template <class Real>
 TrainingLoss<Real> training_loss(const ParameterLayout& layout,
                                  const std::optional<SaneSettings>& sane,
                                  std::span<const Real> parameters, const Batch& batch,
-                                 const LossSettings& settings, std::span<Real> gradient) {
-  Model<Real> m{layout, sane, parameters, gradient};
+                                 const LossSettings& settings, std::span<Real> gradient,
+                                 Precision precision) {
+  Model<Real> m{layout, sane, parameters, gradient, precision};
   TrainingLoss<Real> sum;
   for (int64_t i = 0; i < batch.sequences; ++i) {
     const auto part = [&](const auto& all) {
@@ -444,10 +464,10 @@ TrainingLoss<Real> training_loss(const ParameterLayout& layout,
 template TrainingLoss<float> training_loss(const ParameterLayout&,
                                            const std::optional<SaneSettings>&,
                                            std::span<const float>, const Batch&,
-                                           const LossSettings&, std::span<float>);
+                                           const LossSettings&, std::span<float>, Precision);
 template TrainingLoss<double> training_loss(const ParameterLayout&,
                                             const std::optional<SaneSettings>&,
                                             std::span<const double>, const Batch&,
-                                            const LossSettings&, std::span<double>);
+                                            const LossSettings&, std::span<double>, Precision);
 
 }  // namespace deltasane::train::reference

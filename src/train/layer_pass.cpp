@@ -24,6 +24,11 @@ void copy_rows(const Tensor<float>& from, Tensor<float>& to, const kernel::Cpu& 
   });
 }
 
+kernel::Weights weights_of(View<const float> matrix) {
+  return kernel::Weights::view(kernel::WeightType::f32, matrix.data, matrix.shape[0],
+                               matrix.shape[1]);
+}
+
 // Padding is a row of zeros to what follows; so is its gradient on the way back.
 void leave_out_padding(const PassContext& c, Tensor<float>& rows) {
   if (!c.present) return;
@@ -89,7 +94,7 @@ void thresholds(const PassContext& c, const TimeMixNames& name, LayerActivations
       act.x_tau[n * channels + i] = u[i] + (before - u[i]) * mu[i];
     }
   }
-  factor(c, name("w_tau"), act.x_tau.view(), act.z.view());
+  factor(c.without_rounding(), name("w_tau"), act.x_tau.view(), act.z.view());
   for (int64_t i = 0; i < act.z.elements(); ++i) {
     const double z = act.z[i];
     const double softplus = std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z)));
@@ -105,7 +110,8 @@ void thresholds_backward(const PassContext& c, const TimeMixNames& name,
   float* dmu = c.dw(name("x_tau"));
   for (int64_t i = 0; i < act.z.elements(); ++i)
     s.dtau[i] *= float(c.sane->alpha / (1 + std::exp(-double(act.z[i]))));
-  factor_backward(c, name("w_tau"), act.x_tau.view(), s.dtau.view(), s.dx_tau.view());
+  factor_backward(c.without_rounding(), name("w_tau"), act.x_tau.view(), s.dtau.view(),
+                  s.dx_tau.view());
   for (int64_t n = 0; n < c.sequences * chunks; ++n) {
     const int64_t t = (n % chunks + 1) * c.sane->chunk - 1, row = n / chunks * c.time + t;
     const float* u = act.u.data() + row * channels;
@@ -268,27 +274,25 @@ void time_mix_backward(const PassContext& c, int64_t layer, LayerActivations& ac
 
 void linear(const PassContext& c, const std::string& name, View<const float> x, View<float> y,
             Store store) {
-  const Shape shape = c.layout.slot(name).shape;
-  kernel::matmul(kernel::Weights::view(kernel::WeightType::f32, c.w(name), shape[0], shape[1]), x,
-                 y, c.cpu, store);
+  kernel::matmul(weights_of(c.matrix(name)), c.taken(x, Rounding::first), y, c.cpu, store);
 }
 
 void linear_backward(const PassContext& c, const std::string& name, View<const float> x,
                      View<const float> dy, View<float> dx) {
-  kernel::matmul_tn(dy, x, c.dmatrix(name), c.cpu, Store::add);
-  kernel::matmul_nn(dy, c.matrix(name), dx, c.cpu);
+  const View<const float> dy_taken = c.taken(dy, Rounding::second);
+  kernel::matmul_tn(dy_taken, c.taken(x, Rounding::first), c.dmatrix(name), c.cpu, Store::add);
+  kernel::matmul_nn(dy_taken, c.matrix(name), dx, c.cpu);
 }
 
 void factor(const PassContext& c, const std::string& name, View<const float> x, View<float> y) {
-  kernel::matmul_nn(x, c.matrix(name), y, c.cpu);
+  kernel::matmul_nn(c.taken(x, Rounding::first), c.matrix(name), y, c.cpu);
 }
 
 void factor_backward(const PassContext& c, const std::string& name, View<const float> x,
                      View<const float> dy, View<float> dx, Store store) {
-  const Shape shape = c.layout.slot(name).shape;
-  kernel::matmul_tn(x, dy, c.dmatrix(name), c.cpu, Store::add);
-  kernel::matmul(kernel::Weights::view(kernel::WeightType::f32, c.w(name), shape[0], shape[1]), dy,
-                 dx, c.cpu, store);
+  const View<const float> dy_taken = c.taken(dy, Rounding::second);
+  kernel::matmul_tn(c.taken(x, Rounding::first), dy_taken, c.dmatrix(name), c.cpu, Store::add);
+  kernel::matmul(weights_of(c.matrix(name)), dy_taken, dx, c.cpu, store);
 }
 
 void layer_forward(const PassContext& c, int64_t layer, LayerActivations& act,

@@ -68,12 +68,12 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
       tokenizer_(tokenizer),
       cpu_(cpu),
       group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),
-      device_(
-          open_training_device(config.run.device,
-                               {starting_model(config.model, tokenizer, cpu), config.optimizer,
-                                config.clip, rows_each(config, *group_), config.context,
-                                config.run.recompute ? Activations::recompute : Activations::keep},
-                               cpu, group_)),
+      device_(open_training_device(
+          config.run.device,
+          {starting_model(config.model, tokenizer, cpu), config.optimizer, config.clip,
+           rows_each(config, *group_), config.context,
+           config.run.recompute ? Activations::recompute : Activations::keep, config.precision},
+          cpu, group_)),
       layout_(device_->parameters().layout()),
       batches_(open_batches(config, config.corpus.source, tokenizer, layout_.shape().vocabulary)) {
   batches_->expect_rows(config.accumulate * config.sequences, config.context,

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -16,7 +18,6 @@
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
-#include "train/answer_accuracy.h"
 #include "train/checkpoint.h"
 
 namespace deltasane::train {
@@ -77,6 +78,59 @@ TEST(Run, StoppedAnywhereAndResumedEqualsNeverStopped) {
         std::ranges::equal(second.optimizer().second.span(), whole.optimizer().second.span()));
     EXPECT_EQ(second.progress(), whole.progress());
   }
+}
+
+// Notes what is summed, and adds nothing: a job of one that is watched.
+class WatchedGroup : public comm::Group {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void begin_sum(std::span<float> numbers) override {
+    begun.push_back({numbers, {numbers.begin(), numbers.end()}});
+  }
+  void finish_sums() override {
+    for (const Sum& sum : begun) {
+      elements += sum.numbers.size();
+      EXPECT_TRUE(std::ranges::equal(sum.numbers, sum.then)) << "changed while it was summed";
+    }
+    sums += begun.size();
+    begun.clear();
+  }
+  double sum(double number) override { return number; }
+  bool any(bool here) override { return here; }
+  void expect_same(std::string_view, uint64_t) override {}
+
+  struct Sum {
+    std::span<float> numbers;
+    std::vector<float> then;
+  };
+  std::vector<Sum> begun;
+  size_t sums = 0, elements = 0;
+};
+
+TEST(Run, GradientsAreAddedUpOncePerStepAndNotTouchedMeanwhile) {
+  Fixture f;
+  const auto group = std::make_shared<WatchedGroup>();
+  TrainingRun run(f.config, f.tokenizer, {f.threads}, group);
+  for (int i = 0; i < 2; ++i) run.step();
+  EXPECT_EQ(group->elements, 2 * run.parameters().all().size());
+  EXPECT_EQ(group->sums, 2u * 3);  // the head, and two layers
+  TrainingRun alone = f.fresh();
+  for (int i = 0; i < 2; ++i) alone.step();
+  EXPECT_TRUE(std::ranges::equal(run.parameters().all(), alone.parameters().all()));
+}
+
+TEST(Run, Bf16KeepsMasterWeightsInFloat) {
+  Fixture f;
+  f.config.precision = Precision::bf16;
+  TrainingRun run = f.fresh();
+  const double first = run.step().loss;
+  while (!run.finished()) run.step();
+  TrainingRun fp32 = (f.config.precision = Precision::fp32, f.fresh());
+  EXPECT_NEAR(fp32.step().loss, first, 0.02 * first);
+  size_t between = 0;  // what bf16 could not hold
+  for (const float x : run.parameters().of("blocks.1.ffn.key.weight")) between += rounded(x) != x;
+  EXPECT_GT(between, run.parameters().of("blocks.1.ffn.key.weight").size() / 2);
 }
 
 TEST(Run, CheckpointsAreModelsAndOnlyTheNewestStay) {
@@ -147,13 +201,17 @@ TEST(Run, AFullDiskLeavesTheOldCheckpointAndNothingElse) {
   EXPECT_EQ(resumed.progress().step, 1);
 }
 
+TrainingRun endless_run(const ByteTokenizer& tokenizer, ThreadPool& threads) {
+  TrainConfig config = read_config(small_config, "small.toml");
+  config.schedule.steps = 1'000'000;
+  return TrainingRun(config, tokenizer, {threads});
+}
+
 // The child steps and saves until it is killed, at a moment that is drawn.
 void step_and_save_forever(const fs::path& folder) {
   ThreadPool threads(1);
   const ByteTokenizer tokenizer;
-  TrainConfig config = read_config(small_config, "small.toml");
-  config.schedule.steps = 1'000'000;
-  TrainingRun run(config, tokenizer, {threads});
+  TrainingRun run = endless_run(tokenizer, threads);
   std::vector<std::string> passed_over;
   if (!checkpoints_in(folder).empty()) resume_newest(folder, run, passed_over);
   if (!passed_over.empty()) _exit(3);
@@ -163,11 +221,20 @@ void step_and_save_forever(const fs::path& folder) {
   }
 }
 
-TEST(Run, KilledAtAnyMomentItsNewestCheckpointIsWhole) {
+bool has_unfinished_save(const fs::path& folder) {
+  return std::ranges::any_of(fs::directory_iterator(folder), [](const fs::directory_entry& entry) {
+    return entry.path().string().find(".part-") != std::string::npos;
+  });
+}
+
+// DELTASANE_KILL_ROUNDS=100 makes it longer.
+TEST(Run, KilledAtAnyMomentItResumesAsIfItHadNeverStopped) {
   const deltasane::test::Scratch scratch;
   Random random(9);
-  int64_t reached = 0;
-  for (int round = 0; round < 25; ++round) {
+  int64_t reached = 0, during_a_save = 0;
+  const char* const wanted = std::getenv("DELTASANE_KILL_ROUNDS");
+  const int rounds = wanted ? std::atoi(wanted) : 25;
+  for (int round = 0; round < rounds; ++round) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -179,12 +246,11 @@ TEST(Run, KilledAtAnyMomentItsNewestCheckpointIsWhole) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFSIGNALED(status)) << "ended by itself: " << WEXITSTATUS(status);
+    during_a_save += has_unfinished_save(scratch.path());
     if (checkpoints_in(scratch.path()).empty()) continue;
     ThreadPool threads(1);
     const ByteTokenizer tokenizer;
-    TrainConfig config = read_config(small_config, "small.toml");
-    config.schedule.steps = 1'000'000;
-    TrainingRun run(config, tokenizer, {threads});
+    TrainingRun run = endless_run(tokenizer, threads);
     std::vector<std::string> passed_over;
     resume_newest(scratch.path(), run, passed_over);
     EXPECT_TRUE(passed_over.empty()) << passed_over.front();
@@ -192,6 +258,17 @@ TEST(Run, KilledAtAnyMomentItsNewestCheckpointIsWhole) {
     reached = run.progress().step;
   }
   EXPECT_GT(reached, 0);
+  RecordProperty("killed_during_a_save", int(during_a_save));
+  RecordProperty("steps", int(reached));
+  ThreadPool threads(1);
+  const ByteTokenizer tokenizer;
+  TrainingRun stopped = endless_run(tokenizer, threads), whole = endless_run(tokenizer, threads);
+  std::vector<std::string> passed_over;
+  resume_newest(scratch.path(), stopped, passed_over);
+  while (whole.progress().step < reached) whole.step();
+  EXPECT_TRUE(std::ranges::equal(stopped.parameters().all(), whole.parameters().all()));
+  EXPECT_TRUE(std::ranges::equal(stopped.optimizer().first.span(), whole.optimizer().first.span()));
+  EXPECT_EQ(stopped.step().loss, whole.step().loss);
 }
 
 TEST(Run, AnotherConfigurationIsNotResumed) {
@@ -315,13 +392,6 @@ TEST(Config, UnknownKeysAreNamedWithTheNearest) {
   EXPECT_FAULT(read_config("[model\n", "a.toml"), Fault::file, "a.toml:1: expected TOML");
   EXPECT_FAULT(read_config("[model]\n", "a.toml"), Fault::usage,
                "model.from: expected a model file, or layers and channels");
-}
-
-TEST(AnswerAccuracy, ReadsWhatASolutionStates) {
-  EXPECT_EQ(stated_answer(" 12\n"), "12");
-  EXPECT_EQ(stated_answer(" 7 + 5 = 12. The answer is 12."), "12");
-  EXPECT_EQ(stated_answer(" 3 + 4 = 7, so \\boxed{7} no: \\boxed{ 12 }."), "12");
-  EXPECT_EQ(stated_answer(""), "");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "kernel/cpu_device.h"
 #include "train/batch.h"
 #include "train/optimizer.h"
-#include "train/precision.h"
+#include "train/rounding.h"
 #include "train/rwkv7_training.h"
 
 namespace deltasane::train {

@@ -22,6 +22,21 @@ inline Rwkv7Shape tiny_shape(bool sane) {
           .sane = sane};
 }
 
+// Heads of 16, the smallest the kernels have; odd sizes elsewhere.
+inline Rwkv7Shape small_heads_shape(bool sane, int64_t layers = 3) {
+  return {.layers = layers,
+          .channels = 48,
+          .heads = 3,
+          .head_size = 16,
+          .feed_forward = 100,
+          .vocabulary = 61,
+          .rank_w = 8,
+          .rank_a = 12,
+          .rank_v = 5,
+          .rank_g = 17,
+          .sane = sane};
+}
+
 inline Batch random_batch(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
                           uint64_t seed = 1) {
   Random random(seed, 77);

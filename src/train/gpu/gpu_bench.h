@@ -9,7 +9,7 @@
 #include "base/timing.h"
 #include "format/rwkv7_layout.h"
 #include "train/gpu/work_clock.h"
-#include "train/precision.h"
+#include "train/rounding.h"
 #include "train/rwkv7_training.h"
 
 namespace deltasane::train {
