@@ -163,7 +163,7 @@ __device__ float finished(float value, Then then) {
     case Then::sigmoid:
       return 1.0f / (1.0f + expf(-value));
     case Then::squared_relu:
-      return value > 0 ? value * value : 0.0f * value;  // keeps NaN
+      return value < 0 ? 0.0f : value * value;  // keeps NaN
     default:
       return value;
   }
@@ -232,12 +232,11 @@ __global__ void __launch_bounds__(threads) few_product(FewProduct<Weight> p) {
         __syncthreads();
         staged_from = tile_from, staged_segment = segment;
       }
-      Piece<Weight, R> next;
-      const bool same_rows = from + columns_at_once < p.columns;
-      if (same_rows)
+      Piece<Weight, R> next = piece;
+      if (from + columns_at_once < p.columns)
         next.load(p, row_of(group), from + columns_at_once);
-      else
-        next.load(p, row_of(min(group + gridDim.x, groups - 1)), 0);
+      else if (group + gridDim.x < groups)
+        next.load(p, row_of(group + gridDim.x), 0);
       piece.template multiply<N>(tile + (from - tile_from), p.tile, sum);
       piece = next;
     }
@@ -458,7 +457,9 @@ FewProduct<Weight> mixed_inputs(const LayerWeights<Weight>& w, const LayerSizes&
     p.segment[p.segments++] = {row, mu, then};
     row += rows;
   };
-  for (const float* mu : {w.x_r, w.x_k, w.x_v}) add(mu, s.channels, Then::nothing);
+  add(w.x_r, s.channels, Then::nothing);
+  add(w.x_k, s.channels, Then::nothing);
+  add(w.x_v, s.channels, Then::nothing);
   add(w.x_w, s.rank_wa, Then::tanh);
   add(w.x_a, s.rank_wa, Then::nothing);
   if (!first) add(w.x_v, s.rank_v, Then::nothing);
