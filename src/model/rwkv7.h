@@ -23,7 +23,7 @@ namespace deltasane {
 class Rwkv7OnGpu;
 
 struct Rwkv7Options {
-  Device device;
+  Device device = {};
   // none: as the file has them. On a GPU: f32, and everything else is bf16.
   std::optional<kernel::WeightType> weights;
   std::optional<double> sane_alpha;  // run-time SANE: w_tau = 0, tau = alpha ln 2 + 1

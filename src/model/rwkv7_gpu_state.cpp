@@ -27,6 +27,7 @@ class GpuStates::Mirror : public StateMirror {
     gpu.make_current();
     auto copy = std::make_unique<Mirror>(states_);
     copy_on_gpu(copy->numbers_.data(), numbers_.data(), numbers_.bytes(), gpu);
+    copy->copied_.record(gpu);
     return copy;
   }
   void upload(std::span<const float> shift, std::span<const float> memory) {
@@ -36,8 +37,9 @@ class GpuStates::Mirror : public StateMirror {
     gpu.wait();
   }
   void download(std::span<float> shift, std::span<float> memory) const override {
-    const Gpu& gpu = *states_->gpu_;
+    const Gpu& gpu = states_->downloads_;
     gpu.make_current();
+    copied_.let_wait(gpu.stream());
     copy_to_host(shift.data(), numbers_.data(), shift.size_bytes(), gpu);
     copy_to_host(memory.data(), numbers_.data() + states_->shift_floats(), memory.size_bytes(),
                  gpu);
@@ -63,6 +65,7 @@ class GpuStates::Mirror : public StateMirror {
  private:
   std::shared_ptr<GpuStates> states_;
   GpuTensor<float> numbers_;
+  GpuEvent copied_;
 };
 
 float* GpuStates::numbers_of(RecurrentState& state) {

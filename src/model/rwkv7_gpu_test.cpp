@@ -264,10 +264,10 @@ TEST_P(Rwkv7OnGpuTest, StatesGoBetweenDevices) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Rwkv7OnGpuTest,
                          testing::Values(Sane::none, Sane::run_time, Sane::trained),
-                         [](const auto& info) {
-                           return info.param == Sane::none       ? "none"
-                                  : info.param == Sane::run_time ? "run_time"
-                                                                 : "trained";
+                         [](const auto& one) {
+                           return one.param == Sane::none       ? "none"
+                                  : one.param == Sane::run_time ? "run_time"
+                                                                : "trained";
                          });
 
 }  // namespace
