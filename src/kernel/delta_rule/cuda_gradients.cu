@@ -71,7 +71,9 @@ __device__ void read_row(const float* from, float (&to)[tile_tokens]) {
 }
 
 template <class Real>
-__global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pass) {
+__global__ __launch_bounds__(threads, planes_for<Real> == 2
+                                          ? 2
+                                          : 1) void gradients_kernel(ReversePass<Real> pass) {
   constexpr int planes = planes_for<Real>;
   extern __shared__ float4 raw_memory[];
   using Memory = GradientMemory<planes>;
@@ -134,12 +136,22 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
   float before[8], decay[8];  // W_t-1, W_t
 #pragma unroll
   for (int i = 0; i < 8; ++i) before[i] = decay[i] = 1;
-  for (int t = 0; t <= mine; ++t) {
-    const float4 low = *reinterpret_cast<float4*>(&memory.w[t][part]);
-    const float4 high = *reinterpret_cast<float4*>(&memory.w[t][part + 4]);
-    const float w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) before[i] = decay[i], decay[i] *= w[i];
+  for (int t = 0; t < tile_tokens; t += 4) {
+    if (t > mine) break;
+    float w[4][8];
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      const float4 low = *reinterpret_cast<float4*>(&memory.w[t + n][part]);
+      const float4 high = *reinterpret_cast<float4*>(&memory.w[t + n][part + 4]);
+      w[n][0] = low.x, w[n][1] = low.y, w[n][2] = low.z, w[n][3] = low.w;
+      w[n][4] = high.x, w[n][5] = high.y, w[n][6] = high.z, w[n][7] = high.w;
+    }
+#pragma unroll
+    for (int n = 0; n < 4; ++n)
+      if (t + n <= mine)
+#pragma unroll
+        for (int i = 0; i < 8; ++i) before[i] = decay[i], decay[i] *= w[n][i];
   }
   if (mine == tile_tokens - 1 && reads)
 #pragma unroll
@@ -196,53 +208,40 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
     write(&memory.state.end[row][column], padded, sums);
   }
   __syncthreads();
-  if (threadIdx.x < head_size) {  // SA, a column each
+  if (threadIdx.x < head_size) {  // SA, a column each; four sums for a token, to wait less
     const int i = threadIdx.x;
     float v[tile_tokens], sa[tile_tokens], line[tile_tokens];
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) v[t] = memory.given.get(tile_tokens + t, i);
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) {
-      float sum = memory.state.start[t][i];
+      float sum[4] = {memory.state.start[t][i], 0, 0, 0};
       read_row(&memory.products[t][tile_tokens], line);
 #pragma unroll
-      for (int s = 0; s < t; ++s) sum = fmaf(line[s], v[s], sum);
+      for (int s = 0; s < t; ++s) sum[s % 4] = fmaf(line[s], v[s], sum[s % 4]);
       read_row(&memory.products[t][0], line);
 #pragma unroll
-      for (int s = 0; s < t; ++s) sum = fmaf(line[s], sa[s], sum);
-      sa[t] = sum;
-      memory.given.set(t, i, sum);
+      for (int s = 0; s < t; ++s) sum[s % 4] = fmaf(line[s], sa[s], sum[s % 4]);
+      sa[t] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+      memory.given.set(t, i, sa[t]);
     }
-  } else if (threadIdx.x < 2 * head_size) {  // Z and dV
+  } else if (threadIdx.x < 2 * head_size) {  // Z
     const int i = threadIdx.x - head_size;
-    float z[tile_tokens], dv[tile_tokens], line[tile_tokens];
+    float z[tile_tokens], line[tile_tokens];
 #pragma unroll
-    for (int s = 0; s < tile_tokens; ++s)
-      z[s] = memory.state.end[s][i], dv[s] = memory.state.end[tile_tokens + s][i];
+    for (int s = 0; s < tile_tokens; ++s) z[s] = memory.state.end[s][i];
 #pragma unroll
     for (int t = tile_tokens - 1; t >= 0; --t) {
       const float dy = memory.asked.get(tile_tokens + t, i);
       read_row(&memory.products[tile_tokens + t][0], line);
 #pragma unroll
       for (int s = 0; s <= t; ++s) z[s] = fmaf(line[s], dy, z[s]);
-      read_row(&memory.products[tile_tokens + t][tile_tokens], line);
-#pragma unroll
-      for (int s = 0; s <= t; ++s) dv[s] = fmaf(line[s], dy, dv[s]);
       // z[t] has met all later tokens
       read_row(&memory.products[t][0], line);
 #pragma unroll
       for (int s = 0; s < t; ++s) z[s] = fmaf(line[s], z[t], z[s]);
-      read_row(&memory.products[t][tile_tokens], line);
-#pragma unroll
-      for (int s = 0; s < t; ++s) dv[s] = fmaf(line[s], z[t], dv[s]);
       memory.asked.set(t, i, z[t]);
     }
-    const int64_t step = op.heads * head_size;
-    Real* const to =
-        out.dv + ((sequence * op.time + index * tile_tokens) * op.heads + head) * head_size + i;
-#pragma unroll
-    for (int s = 0; s < tile_tokens; ++s)
-      if (s < count) store_one(to + s * step, dv[s]);
   } else if (threadIdx.x < 3 * head_size) {
     const int i = threadIdx.x - 2 * head_size;
     float sum = 0;
@@ -251,6 +250,33 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
     memory.decay_sums[i] = sum;
   }
   __syncthreads();
+  {  // dV: four tokens of a column each
+    const int i = threadIdx.x % head_size, from = threadIdx.x / head_size * 4;
+    float dv[4];
+#pragma unroll
+    for (int s = 0; s < 4; ++s) dv[s] = memory.state.end[tile_tokens + from + s][i];
+#pragma unroll
+    for (int t = 0; t < tile_tokens; ++t) {
+      if (t < from) continue;
+      const float dy = memory.asked.get(tile_tokens + t, i), z = memory.asked.get(t, i);
+      const float4 rk =
+          *reinterpret_cast<float4*>(&memory.products[tile_tokens + t][tile_tokens + from]);
+      const float4 ak = *reinterpret_cast<float4*>(&memory.products[t][tile_tokens + from]);
+      const float with_dy[4] = {rk.x, rk.y, rk.z, rk.w}, with_z[4] = {ak.x, ak.y, ak.z, ak.w};
+#pragma unroll
+      for (int s = 0; s < 4; ++s) {
+        if (from + s <= t) dv[s] = fmaf(with_dy[s], dy, dv[s]);
+        if (from + s < t) dv[s] = fmaf(with_z[s], z, dv[s]);
+      }
+    }
+    const int64_t step = op.heads * head_size;
+    Real* const to =
+        out.dv + ((sequence * op.time + index * tile_tokens + from) * op.heads + head) * head_size +
+        i;
+#pragma unroll
+    for (int s = 0; s < 4; ++s)
+      if (from + s < count) store_one(to + s * step, dv[s]);
+  }
   Sums dreads, dwrites;
   multiply<Lies::straight, Lies::straight, head_size>(dreads, memory.asked, row, memory.first,
                                                       column);

@@ -412,10 +412,10 @@ __device__ float less_slope_of_small(float x, float q) {
   p = fmaf(q, p, 2.0f / 3);
   return x * q * p;
 }
+// u = atanh x by two logarithms, each within 2^-22. x is inside (-1, 1).
 __device__ float less_slope(float x, float q) {
-  if (q < 0.04f) return less_slope_of_small(x, q);
-  const float sech2 = 1 - q;
-  return sech2 > 0 ? x - 0.5f * logf((1 + x) / (1 - x)) * sech2 : x;
+  const float u = 0.34657359f * (__log2f(1 + x) - __log2f(1 - x));
+  return q < 0.04f ? less_slope_of_small(x, q) : fmaf(u, q - 1, x);
 }
 
 // Through a neutralization: S is what it left. dS becomes the gradient of what it was given.
@@ -446,10 +446,11 @@ __device__ float neutralize_back(State& dS, const float* after, const Place& at,
   if (__all_sync(~0u, small)) {
     all([](float t, float q) { return less_slope_of_small(t, q); });
   } else {
+    constexpr float largest = 0.99999994f;
 #pragma unroll
     for (int i = 0; i < rows_each; ++i)
 #pragma unroll
-      for (int j = 0; j < columns_each; ++j) x[i][j] = fminf(fmaxf(x[i][j], -1.0f), 1.0f);
+      for (int j = 0; j < columns_each; ++j) x[i][j] = fminf(fmaxf(x[i][j], -largest), largest);
     all([](float t, float q) { return less_slope(t, q); });
   }
   return dtau;
@@ -505,29 +506,35 @@ __global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<
     const int last = (count - 1) / 2 * 2;  // the first token of the last pair
     const float* columns = &tile.in[0][last][at.column];
     const float* rows = &tile.in[vector_v][last][at.row];
+    // What a pair begins with is read while the pair before it ends.
+    float dy0[rows_each], dy1[rows_each], r1[columns_each], b0[columns_each], b1[columns_each];
+    const auto read_beginning = [&] {
+      read_rows(rows + head_size, dy1);
+      read_columns(columns + vector_r * vector + head_size, r1);
+      read_columns(columns + vector_b * vector + head_size, b1);
+      read_columns(columns + vector_b * vector, b0);
+    };
+    read_beginning();
 #pragma unroll 1
     for (int t = last; t >= 0; t -= 2) {
       const float2 products = tile.pair[t / 2];
-      float dy0[rows_each], dy1[rows_each], dsa0[rows_each], dsa1[rows_each];
-      read_rows(rows + head_size, dy1);
-      read_columns(columns + vector_r * vector + head_size, x);
-      add_outer(D, dy1, x);
-      read_columns(columns + vector_b * vector + head_size, x);
-      dot(D, x, dsa1);
-      read_columns(columns + vector_b * vector, x);
-      dot(D, x, dsa0);
+      float dsa0[rows_each], dsa1[rows_each];
+      add_outer(D, dy1, r1);
       read_rows(rows, dy0);
       read_columns(columns + vector_r * vector, x);
+      dot(D, b1, dsa1);
+      dot(D, b0, dsa0);
       read_columns(columns + vector_a * vector + head_size, z);
       sum_everywhere(dsa1, dsa0);
       add_outer(D, dy0, x);
+      read_columns(columns + vector_a * vector, x);
+      if (t > 0) columns -= 2 * head_size, rows -= 2 * head_size;
+      read_beginning();
 #pragma unroll
       for (int i = 0; i < rows_each; ++i)
         dsa0[i] = fmaf(products.x, dsa1[i], fmaf(products.y, dy0[i], dsa0[i]));
       add_outer(D, dsa1, z);
-      read_columns(columns + vector_a * vector, z);
-      add_outer(D, dsa0, z);
-      columns -= 2 * head_size, rows -= 2 * head_size;
+      add_outer(D, dsa0, x);
     }
   }
   if (pass.gradient.dinitial)
