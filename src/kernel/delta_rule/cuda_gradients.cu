@@ -133,36 +133,43 @@ __global__ __launch_bounds__(threads, planes_for<Real> == 2
     if (reads) store_floats(&memory.w[mine][part], one);
   }
   __syncthreads();
-  float before[8], decay[8];  // W_t-1, W_t
+  // W_t-1 and W_t of this thread's token and channels, or 1 / W_t twice. Made again at the end:
+  // they would be in the way in between.
+  const auto factors = [&](float(&before)[8], float(&decay)[8]) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) before[i] = decay[i] = 1;
+    for (int i = 0; i < 8; ++i) before[i] = decay[i] = 1;
 #pragma unroll
-  for (int t = 0; t < tile_tokens; t += 4) {
-    if (t > mine) break;
-    float w[4][8];
+    for (int t = 0; t < tile_tokens; t += 2) {
+      if (t > mine) break;
+      float w[2][8];
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      const float4 low = *reinterpret_cast<float4*>(&memory.w[t + n][part]);
-      const float4 high = *reinterpret_cast<float4*>(&memory.w[t + n][part + 4]);
-      w[n][0] = low.x, w[n][1] = low.y, w[n][2] = low.z, w[n][3] = low.w;
-      w[n][4] = high.x, w[n][5] = high.y, w[n][6] = high.z, w[n][7] = high.w;
+      for (int n = 0; n < 2; ++n) {
+        const float4 low = *reinterpret_cast<float4*>(&memory.w[t + n][part]);
+        const float4 high = *reinterpret_cast<float4*>(&memory.w[t + n][part + 4]);
+        w[n][0] = low.x, w[n][1] = low.y, w[n][2] = low.z, w[n][3] = low.w;
+        w[n][4] = high.x, w[n][5] = high.y, w[n][6] = high.z, w[n][7] = high.w;
+      }
+#pragma unroll
+      for (int n = 0; n < 2; ++n)
+        if (t + n <= mine)
+#pragma unroll
+          for (int i = 0; i < 8; ++i) before[i] = decay[i], decay[i] *= w[n][i];
     }
+    if (mine == tile_tokens - 1 && reads)
 #pragma unroll
-    for (int n = 0; n < 4; ++n)
-      if (t + n <= mine)
+      for (int i = 0; i < 8; ++i) memory.decay[part + i] = decay[i];
+    if (!reads)
 #pragma unroll
-        for (int i = 0; i < 8; ++i) before[i] = decay[i], decay[i] *= w[n][i];
+      for (int i = 0; i < 8; ++i) before[i] = decay[i] = reciprocal(decay[i]);
+  };
+  {
+    float before[8], decay[8];
+    factors(before, decay);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) own[0][i] *= before[i], own[1][i] *= decay[i];
+    (reads ? memory.reads : memory.writes).set(mine, part, own[0]);
+    (reads ? memory.reads : memory.writes).set(tile_tokens + mine, part, own[1]);
   }
-  if (mine == tile_tokens - 1 && reads)
-#pragma unroll
-    for (int i = 0; i < 8; ++i) memory.decay[part + i] = decay[i];
-  if (!reads)
-#pragma unroll
-    for (int i = 0; i < 8; ++i) before[i] = decay[i] = reciprocal(decay[i]);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) own[0][i] *= before[i], own[1][i] *= decay[i];
-  (reads ? memory.reads : memory.writes).set(mine, part, own[0]);
-  (reads ? memory.reads : memory.writes).set(tile_tokens + mine, part, own[1]);
   __syncthreads();
   {
     float sum[4] = {};
@@ -250,33 +257,6 @@ __global__ __launch_bounds__(threads, planes_for<Real> == 2
     memory.decay_sums[i] = sum;
   }
   __syncthreads();
-  {  // dV: four tokens of a column each
-    const int i = threadIdx.x % head_size, from = threadIdx.x / head_size * 4;
-    float dv[4];
-#pragma unroll
-    for (int s = 0; s < 4; ++s) dv[s] = memory.state.end[tile_tokens + from + s][i];
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) {
-      if (t < from) continue;
-      const float dy = memory.asked.get(tile_tokens + t, i), z = memory.asked.get(t, i);
-      const float4 rk =
-          *reinterpret_cast<float4*>(&memory.products[tile_tokens + t][tile_tokens + from]);
-      const float4 ak = *reinterpret_cast<float4*>(&memory.products[t][tile_tokens + from]);
-      const float with_dy[4] = {rk.x, rk.y, rk.z, rk.w}, with_z[4] = {ak.x, ak.y, ak.z, ak.w};
-#pragma unroll
-      for (int s = 0; s < 4; ++s) {
-        if (from + s <= t) dv[s] = fmaf(with_dy[s], dy, dv[s]);
-        if (from + s < t) dv[s] = fmaf(with_z[s], z, dv[s]);
-      }
-    }
-    const int64_t step = op.heads * head_size;
-    Real* const to =
-        out.dv + ((sequence * op.time + index * tile_tokens + from) * op.heads + head) * head_size +
-        i;
-#pragma unroll
-    for (int s = 0; s < 4; ++s)
-      if (from + s < count) store_one(to + s * step, dv[s]);
-  }
   Sums dreads, dwrites;
   multiply<Lies::straight, Lies::straight, head_size>(dreads, memory.asked, row, memory.first,
                                                       column);
@@ -292,6 +272,37 @@ __global__ __launch_bounds__(threads, planes_for<Real> == 2
       const float lower[2] = {s <= last ? x : 0.0f, s + 1 <= last ? y : 0.0f};
       memory.pairs.set(top + t, left + s, lower);
     });
+  } else {  // dV: eight tokens of a column each
+    constexpr int together = 8;
+    const int i = threadIdx.x % head_size, from = threadIdx.x / head_size % 2 * together;
+    float dv[together];
+#pragma unroll
+    for (int s = 0; s < together; ++s) dv[s] = memory.state.end[tile_tokens + from + s][i];
+#pragma unroll 4
+    for (int t = from; t < tile_tokens; ++t) {
+      const float dy = memory.asked.get(tile_tokens + t, i), z = memory.asked.get(t, i);
+      float with_dy[together], with_z[together];
+#pragma unroll
+      for (int s = 0; s < together; s += 4) {
+        const float4 rk =
+            *reinterpret_cast<float4*>(&memory.products[tile_tokens + t][tile_tokens + from + s]);
+        const float4 ak = *reinterpret_cast<float4*>(&memory.products[t][tile_tokens + from + s]);
+        with_dy[s] = rk.x, with_dy[s + 1] = rk.y, with_dy[s + 2] = rk.z, with_dy[s + 3] = rk.w;
+        with_z[s] = ak.x, with_z[s + 1] = ak.y, with_z[s + 2] = ak.z, with_z[s + 3] = ak.w;
+      }
+#pragma unroll
+      for (int s = 0; s < together; ++s) {
+        if (from + s <= t) dv[s] = fmaf(with_dy[s], dy, dv[s]);
+        if (from + s < t) dv[s] = fmaf(with_z[s], z, dv[s]);
+      }
+    }
+    const int64_t step = op.heads * head_size;
+    Real* const to =
+        out.dv + ((sequence * op.time + index * tile_tokens + from) * op.heads + head) * head_size +
+        i;
+#pragma unroll
+    for (int s = 0; s < together; ++s)
+      if (from + s < count) store_one(to + s * step, dv[s]);
   }
   __syncthreads();
   write(&memory.through[row][column], padded, dwrites);
@@ -303,7 +314,8 @@ __global__ __launch_bounds__(threads, planes_for<Real> == 2
   write(&memory.d.writes[row][column], padded, dwrites);
   __syncthreads();
   if (present) {
-    float x[8];
+    float x[8], before[8], decay[8];
+    factors(before, decay);
     const auto& d = reads ? memory.d.reads : memory.d.writes;
 #pragma unroll
     for (int i = 0; i < 8; ++i) x[i] = d[mine][part + i] * before[i];
