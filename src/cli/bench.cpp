@@ -10,6 +10,7 @@ const Command bench{"bench", "measure speed against this machine's limits", [](C
                       app.require_subcommand(1);
                       describe_bench_kernel(app, chosen);
                       describe_bench_model(app, chosen);
+                      describe_bench_stream(app, chosen);
                       describe_bench_train(app, chosen);
                       describe_bench_weights(app, chosen);
                       return [chosen] { return (*chosen)(); };

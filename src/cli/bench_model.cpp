@@ -1,31 +1,21 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
 #include "base/timing.h"
+#include "cli/bench_device.h"
 #include "cli/bench_parts.h"
-#include "cli/open_model.h"
-#include "kernel/limits.h"
 
 namespace deltasane::cli {
 namespace {
 
 struct BenchModelOptions {
   ModelFlags model;
-  std::vector<int64_t> prompts{512, 2048}, batches{1};
+  std::vector<int64_t> prompts, batches;
   int64_t decode = 32;
   bool json = false;
 };
-
-// The largest resident memory of this process so far.
-double peak_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) * 1024;
-  return 0;
-}
 
 struct ModelRow {
   std::string pass;
@@ -40,11 +30,15 @@ struct ModelRow {
 class ModelBench {
  public:
   explicit ModelBench(const BenchModelOptions& options)
-      : options_(options), open_(options.model), cpu_(open_.cpu()) {}
+      : options_(options), open_(options.model), cpu_(open_.cpu()) {
+    if (options_.prompts.empty()) options_.prompts = {512, 2048};
+    if (options.prompts.empty() && model().on_gpu()) options_.prompts.push_back(16384);
+    if (options_.batches.empty()) options_.batches = {1};
+    if (options.batches.empty() && model().on_gpu()) options_.batches.push_back(256);
+  }
 
   const Rwkv7& model() const { return open_.model; }
-  int threads() const { return open_.threads.size(); }
-  kernel::MachineLimits limits() { return kernel::measure_limits(open_.threads, cpu_.isa); }
+  OpenModel& open() { return open_; }
 
   std::vector<ModelRow> run() {
     std::vector<ModelRow> rows;
@@ -61,22 +55,6 @@ class ModelBench {
     return ids;
   }
 
-  // Multiply-adds of a token in the layers' matrices and in the head, and in the recurrence.
-  double layer_flops() const {
-    const Rwkv7Shape& s = model().shape();
-    const double ranks = double(s.rank_w + s.rank_a + s.rank_v + s.rank_g);
-    return double(s.layers) *
-           (8.0 * double(s.channels * s.channels) + 4.0 * double(s.channels * s.feed_forward) +
-            4.0 * double(s.channels) * ranks + 9.0 * double(s.channels * s.head_size));
-  }
-  double head_flops() const {
-    return 2.0 * double(model().shape().channels * model().shape().vocabulary);
-  }
-  double state_bytes() const {
-    const StateShape s = model().state_shape();
-    return 8.0 * double(s.layers * s.channels * s.head_size);  // read and written
-  }
-
   ModelRow prompt(int64_t length) {
     const std::vector<int32_t> ids = tokens(length);
     Tensor<float> logits({1, model().shape().vocabulary});
@@ -87,8 +65,8 @@ class ModelBench {
         },
         1.0, 3);
     return {fmt::format("prompt {}", length), length, timing,
-            double(model().read_bytes()) + state_bytes(),
-            layer_flops() * double(length) + head_flops()};
+            double(model().read_bytes()) + state_bytes(model().state_shape()),
+            layer_flops(model().shape()) * double(length) + head_flops(model().shape())};
   }
 
   ModelRow decode(int64_t batch) {
@@ -106,12 +84,13 @@ class ModelBench {
         },
         1.0, 3);
     const double steps = double(options_.decode);
-    return {fmt::format("decode, batch {}", batch), batch * options_.decode, timing,
-            steps * (double(model().read_bytes()) + double(batch) * state_bytes()),
-            steps * double(batch) * (layer_flops() + head_flops())};
+    return {
+        fmt::format("decode, batch {}", batch), batch * options_.decode, timing,
+        steps * (double(model().read_bytes()) + double(batch) * state_bytes(model().state_shape())),
+        steps * double(batch) * (layer_flops(model().shape()) + head_flops(model().shape()))};
   }
 
-  const BenchModelOptions& options_;
+  BenchModelOptions options_;
   OpenModel open_;
   kernel::Cpu cpu_;
 };
@@ -119,44 +98,46 @@ class ModelBench {
 int bench_model(const BenchModelOptions& options) {
   ModelBench bench(options);
   const std::vector<ModelRow> rows = bench.run();
-  const double peak = peak_bytes(), weights = double(bench.model().weight_bytes());
-  const kernel::MachineLimits limits = bench.limits();
+  const double peak = resident_bytes(bench.open());
+  const double weights = double(bench.model().weight_bytes());
+  const DeviceLimits limits = limits_of(bench.open());
   nlohmann::ordered_json all{{"model", options.model.path},
                              {"weights", bench.model().weight_type()},
                              {"sane", to_string(bench.model().sane())},
-                             {"threads", bench.threads()},
-                             {"read_gb_per_s", limits.read_bytes_per_second / 1e9},
-                             {"multiply_add_gflops", limits.multiply_add_flops_per_second / 1e9},
+                             {"device", to_string(bench.model().device())},
+                             {"threads", bench.open().threads.size()},
+                             {limits.bytes_name + "_gb_per_s", limits.bytes_per_second / 1e9},
+                             {limits.flops_name + "_gflops", limits.flops_per_second / 1e9},
                              {"weight_bytes", weights},
                              {"peak_resident_bytes", peak},
                              {"rows", nlohmann::ordered_json::array()}};
+  const std::string of_bytes = "fraction_of_" + limits.bytes_name;
+  const std::string of_flops = "fraction_of_" + limits.flops_name;
   for (const ModelRow& row : rows)
-    all["rows"].push_back(
-        {{"pass", row.pass},
-         {"tokens_per_s", row.tokens_per_second()},
-         {"gb_per_s", row.bytes / row.timing.median / 1e9},
-         {"gflops", row.flops / row.timing.median / 1e9},
-         {"fraction_of_read", row.bytes / row.timing.median / limits.read_bytes_per_second},
-         {"fraction_of_multiply_add",
-          row.flops / row.timing.median / limits.multiply_add_flops_per_second},
-         {"spread", row.spread()}});
+    all["rows"].push_back({{"pass", row.pass},
+                           {"tokens_per_s", row.tokens_per_second()},
+                           {"gb_per_s", row.bytes / row.timing.median / 1e9},
+                           {"gflops", row.flops / row.timing.median / 1e9},
+                           {of_bytes, row.bytes / row.timing.median / limits.bytes_per_second},
+                           {of_flops, row.flops / row.timing.median / limits.flops_per_second},
+                           {"spread", row.spread()}});
   if (options.json) {
     fmt::print("{}\n", all.dump(2));
     return 0;
   }
   fmt::print(
-      "{}, {}, {} thread(s); limits in this run: read {:.1f} GB/s, multiply-add {:.1f} GFLOP/s\n"
-      "weights {:.0f} MB, largest resident memory {:.0f} MB\n\n{:<18} {:>9} {:>7} {:>8} {:>7} "
+      "{}, {}, {}; limits in this run: {} {:.1f} GB/s, {} {:.1f} GFLOP/s\n"
+      "weights {:.0f} MB, resident memory {:.0f} MB\n\n{:<18} {:>9} {:>7} {:>8} {:>7} "
       "{:>9} {:>7}\n",
-      options.model.path, bench.model().weight_type(), bench.threads(),
-      limits.read_bytes_per_second / 1e9, limits.multiply_add_flops_per_second / 1e9, weights / 1e6,
-      peak / 1e6, "pass", "tokens/s", "GB/s", "GFLOP/s", "% read", "% mul-add", "spread");
+      options.model.path, bench.model().weight_type(), device_text(bench.open()), limits.bytes_name,
+      limits.bytes_per_second / 1e9, limits.flops_name, limits.flops_per_second / 1e9,
+      weights / 1e6, peak / 1e6, "pass", "tokens/s", "GB/s", "GFLOP/s", "% bytes", "% flops",
+      "spread");
   for (const auto& row : all["rows"])
     fmt::print("{:<18} {:>9.1f} {:>7.2f} {:>8.1f} {:>7.1f} {:>9.1f} {:>6.0f}%\n",
                row["pass"].get<std::string>(), row["tokens_per_s"].get<double>(),
                row["gb_per_s"].get<double>(), row["gflops"].get<double>(),
-               100 * row["fraction_of_read"].get<double>(),
-               100 * row["fraction_of_multiply_add"].get<double>(),
+               100 * row[of_bytes].get<double>(), 100 * row[of_flops].get<double>(),
                100 * row["spread"].get<double>());
   fmt::print(
       "\nBytes are the weights and states, read once a step; 8-bit products may exceed the "
@@ -170,9 +151,10 @@ void describe_bench_model(CLI::App& parent, const Chosen& chosen) {
   auto options = std::make_shared<BenchModelOptions>();
   CLI::App* app = parent.add_subcommand("model", "a whole model: reading a prompt, writing tokens");
   options->model.describe(*app);
-  app->add_option("--prompts", options->prompts, "lengths of the prompts")->capture_default_str();
-  app->add_option("--batches", options->batches, "sequences written at a time")
-      ->capture_default_str();
+  app->add_option("--prompts", options->prompts,
+                  "lengths of the prompts; if not given 512 2048, on a GPU 16384 too");
+  app->add_option("--batches", options->batches,
+                  "sequences written at a time; if not given 1, on a GPU 256 too");
   app->add_option("--decode", options->decode, "tokens written per repeat")->capture_default_str();
   app->add_flag("--json", options->json, "print JSON");
   app->footer(

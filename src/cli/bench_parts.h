@@ -14,6 +14,7 @@ using Chosen = std::shared_ptr<std::function<int()>>;
 
 void describe_bench_kernel(CLI::App& parent, const Chosen& chosen);
 void describe_bench_model(CLI::App& parent, const Chosen& chosen);
+void describe_bench_stream(CLI::App& parent, const Chosen& chosen);
 void describe_bench_train(CLI::App& parent, const Chosen& chosen);
 void describe_bench_weights(CLI::App& parent, const Chosen& chosen);
 

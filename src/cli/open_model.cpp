@@ -20,6 +20,7 @@ std::optional<kernel::WeightType> weight_type_named(const std::string& name) {
 
 Rwkv7Options options_of(const ModelFlags& flags) {
   Rwkv7Options options;
+  options.device = device_named(flags.device);
   options.weights = weight_type_named(flags.weights);
   if (flags.sane_alpha != 0) options.sane_alpha = flags.sane_alpha;
   options.without_sane = flags.no_sane;
@@ -34,7 +35,9 @@ void ModelFlags::describe(CLI::App& app) {
   app.add_option("--tokenizer", tokenizer, "a World vocabulary file, or 'byte'");
   app.add_option("--threads", threads, "threads; 0: all processors")->capture_default_str();
   app.add_option("--weights", weights,
-                 "compute with f32, f16, bf16 or q8; as in the file if not given");
+                 "compute with f32, f16, bf16 or q8; as in the file if not given. On a GPU: f32, "
+                 "or else bf16");
+  app.add_option("--device", device, "cpu, cuda (the first GPU) or cuda:N")->capture_default_str();
   app.add_option("--sane-alpha", sane_alpha,
                  "apply SANE to a model that was not trained with it: tau = alpha ln 2 + 1");
   app.add_flag("--no-sane", no_sane, "run without SANE");

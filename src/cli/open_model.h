@@ -15,7 +15,7 @@ class App;
 namespace deltasane::cli {
 
 struct ModelFlags {
-  std::string path, tokenizer, weights;
+  std::string path, tokenizer, weights, device = "cpu";
   int threads = 0;
   double sane_alpha = 0;  // 0: not given
   bool no_sane = false;

@@ -110,7 +110,7 @@ plot::HeatPanel panel_of(const RecurrentState& state) {
     for (int64_t head = 0; head < s.heads; ++head)
       for (int64_t v = 0; v < s.head_size; ++v)
         std::copy_n(
-            state.memory.view().at(layer, head, v), s.head_size,
+            state.memory().view().at(layer, head, v), s.head_size,
             panel.values.data() + (layer * s.head_size + v) * panel.columns + head * s.head_size);
   return plot::reduced(panel, panel_pixels, panel_pixels);
 }

@@ -66,17 +66,26 @@ int score_text(const ScoreOptions& options) {
   double total = 0;
   int64_t predicted = 0, bytes = 0;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  constexpr int64_t together = 128;
+  const int64_t together = writer ? 128 : open.model.reading_block();
   for (int64_t from = 0; from < int64_t(ids.size()); from += together) {
     const int64_t some = std::min<int64_t>(together, int64_t(ids.size()) - from);
-    Tensor<float> logits({some, vocabulary});
-    open.model.forward({ids.data() + from, size_t(some)}, state, Rwkv7::Logits::all, logits.view(),
-                       open.cpu());
-    if (writer) writer->append(logits.span());
-    for (int64_t t = 0; t < some && from + t + 1 < int64_t(ids.size()); ++t) {
+    const std::span read(ids.data() + from, size_t(some));
+    const int64_t scored = std::min(some, int64_t(ids.size()) - from - 1);
+    std::vector<double> losses(static_cast<size_t>(scored));
+    if (writer) {
+      Tensor<float> logits({some, vocabulary});
+      open.model.forward(read, state, Rwkv7::Logits::all, logits.view(), open.cpu());
+      writer->append(logits.span());
+      for (int64_t t = 0; t < scored; ++t)
+        losses[size_t(t)] = -log_probability({logits.data() + t * vocabulary, size_t(vocabulary)},
+                                             ids[size_t(from + t + 1)]);
+    } else {
+      open.model.read_and_score(read.first(size_t(scored)), {read.data() + 1, size_t(scored)},
+                                state, losses, open.cpu());
+    }
+    for (int64_t t = 0; t < scored; ++t) {
       const int32_t next = ids[size_t(from + t + 1)];
-      const double log_p =
-          log_probability({logits.data() + t * vocabulary, size_t(vocabulary)}, next);
+      const double log_p = -losses[size_t(t)];
       total += log_p;
       ++predicted;
       if (tokenizer) bytes += int64_t(tokenizer->bytes_of(next).size());

@@ -43,8 +43,13 @@ StateScan scan_state(const RecurrentState& state) {
   const StateShape& shape = state.shape;
   const auto matrix = size_t(shape.head_size * shape.head_size);
   StateScan scan;
+  if (const auto largest = state.largest_on_device();
+      largest && std::isfinite(largest->memory) && std::isfinite(largest->shift)) {
+    scan.largest = largest->memory;
+    return scan;
+  }
   for (int64_t i = 0; i < shape.layers * shape.heads; ++i) {
-    const auto values = state.memory.span().subspan(size_t(i) * matrix, matrix);
+    const auto values = state.memory().span().subspan(size_t(i) * matrix, matrix);
     const float largest = largest_magnitude(values);
     scan.largest = std::max(scan.largest, largest);
     if (std::isfinite(largest) || scan.not_finite) continue;
@@ -52,15 +57,15 @@ StateScan scan_state(const RecurrentState& state) {
     scan.not_finite = StatePlace{StatePart::memory,    i / shape.heads,      i % shape.heads,
                                  at / shape.head_size, at % shape.head_size, values[size_t(at)]};
   }
-  if (scan.not_finite || std::isfinite(largest_magnitude(state.shift.span()))) return scan;
-  const int64_t at = *first_not_finite(state.shift.span());
+  if (scan.not_finite || std::isfinite(largest_magnitude(state.shift().span()))) return scan;
+  const int64_t at = *first_not_finite(state.shift().span());
   const int64_t row = at / shape.channels;
   scan.not_finite = StatePlace{row % 2 ? StatePart::channel_shift : StatePart::time_shift,
                                row / 2,
                                0,
                                0,
                                at % shape.channels,
-                               state.shift[at]};
+                               state.shift()[at]};
   return scan;
 }
 

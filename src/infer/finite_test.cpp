@@ -16,8 +16,8 @@ constexpr StateShape finite_shape{3, 10, 2, 5};
 RecurrentState random_state() {
   RecurrentState state(finite_shape);
   Random random(1);
-  for (float& value : state.memory.span()) value = float(random.normal());
-  for (float& value : state.shift.span()) value = float(random.normal());
+  for (float& value : state.mutable_memory().span()) value = float(random.normal());
+  for (float& value : state.mutable_shift().span()) value = float(random.normal());
   return state;
 }
 
@@ -25,7 +25,7 @@ TEST(Finite, FindsTheLargestNumber) {
   RecurrentState state = random_state();
   EXPECT_TRUE(scan_state(state).finite());
   for (const float largest : {-123.5f, 1e38f, -std::numeric_limits<float>::max()}) {
-    state.memory[77] = largest;
+    state.mutable_memory()[77] = largest;
     EXPECT_TRUE(scan_state(state).finite());
     EXPECT_EQ(scan_state(state).largest, std::abs(largest));
   }
@@ -40,7 +40,7 @@ TEST(Finite, NamesEveryPlaceInTheMemory) {
         for (int64_t row = 0; row < 5; ++row)
           for (int64_t column = 0; column < 5; ++column) {
             RecurrentState state = random_state();
-            state.memory.view()(layer, head, row, column) = wrong;
+            state.mutable_memory().view()(layer, head, row, column) = wrong;
             const StateScan scan = scan_state(state);
             ASSERT_FALSE(scan.finite());
             EXPECT_EQ(scan.not_finite->part, StatePart::memory);
@@ -57,7 +57,7 @@ TEST(Finite, NamesEveryPlaceInTheShifts) {
     for (int64_t which = 0; which < 2; ++which)
       for (int64_t channel = 0; channel < 10; ++channel) {
         RecurrentState state = random_state();
-        state.shift.view()(layer, which, channel) = test::nan;
+        state.mutable_shift().view()(layer, which, channel) = test::nan;
         const StateScan scan = scan_state(state);
         ASSERT_FALSE(scan.finite());
         EXPECT_EQ(scan.not_finite->part, which ? StatePart::channel_shift : StatePart::time_shift);
@@ -69,9 +69,9 @@ TEST(Finite, NamesEveryPlaceInTheShifts) {
 
 TEST(Finite, FindsTheFirst) {
   RecurrentState state = random_state();
-  state.shift[0] = test::nan;
-  state.memory[120] = test::infinity;
-  state.memory[60] = test::nan;
+  state.mutable_shift()[0] = test::nan;
+  state.mutable_memory()[120] = test::infinity;
+  state.mutable_memory()[60] = test::nan;
   EXPECT_EQ(scan_state(state).not_finite->layer, 1);
   EXPECT_EQ(scan_state(state).not_finite->row, 2);
 }

@@ -5,7 +5,7 @@
 namespace deltasane {
 namespace {
 
-constexpr int64_t block = 512;  // tokens between two scans of a long input
+constexpr int64_t most_unscanned = 8192;  // tokens between two scans of a long input
 constexpr int64_t boundary = 16;
 
 }  // namespace
@@ -18,6 +18,7 @@ Session::Session(const Rwkv7& model, const kernel::Cpu& cpu, OnOverflow on_overf
       logits_({1, model.shape().vocabulary}) {}
 
 void Session::read(std::span<const int32_t> tokens) {
+  const int64_t block = std::min(most_unscanned, model_.reading_block());
   while (!tokens.empty()) {
     const size_t some = std::min(tokens.size(), size_t(block - state_.position % boundary));
     read_block(tokens.first(some));

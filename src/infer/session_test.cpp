@@ -67,7 +67,7 @@ TEST_F(SessionTest, GoesOnFromAStateFileAsIfItHadNeverStopped) {
     whole.read({&token, 1});
     resumed.read({&token, 1});
   }
-  EXPECT_TRUE(same_bits(whole.state().memory.span(), resumed.state().memory.span()));
+  EXPECT_TRUE(same_bits(whole.state().memory().span(), resumed.state().memory().span()));
   EXPECT_EQ(whole.state().position, resumed.state().position);
 }
 
@@ -117,8 +117,8 @@ TEST_F(SessionTest, ReadsTheSameInOneCallOrInMany) {
   for (size_t from = 0; from < all.size(); from += 64)
     often.read(std::span(all).subspan(from, std::min<size_t>(64, all.size() - from)));
   EXPECT_EQ(once.state().position, often.state().position);
-  for (int64_t i = 0; i < once.state().memory.elements(); ++i)
-    EXPECT_NEAR(once.state().memory[i], often.state().memory[i], 1e-4);
+  for (int64_t i = 0; i < once.state().memory().elements(); ++i)
+    EXPECT_NEAR(once.state().memory()[i], often.state().memory()[i], 1e-4);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST(StateDamage, TheFileIsLaidOutAsTheDocumentSays) {
   EXPECT_EQ(bytes.substr(0, texts_at), fields.string());
   float first;
   std::memcpy(&first, bytes.data() + numbers_at, 4);
-  EXPECT_EQ(first, test::example_state(1).shift[0]);
+  EXPECT_EQ(first, test::example_state(1).shift()[0]);
 }
 
 TEST(StateDamage, RefusesEveryCut) {

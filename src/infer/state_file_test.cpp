@@ -27,17 +27,17 @@ void expect_equal(const RecurrentState& found, const RecurrentState& expected) {
     const auto bytes = std::as_bytes(tensor.span());
     return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
-  EXPECT_EQ(bits(found.shift), bits(expected.shift));
-  EXPECT_EQ(bits(found.memory), bits(expected.memory));
+  EXPECT_EQ(bits(found.shift()), bits(expected.shift()));
+  EXPECT_EQ(bits(found.memory()), bits(expected.memory()));
 }
 
 TEST(StateFile, ComesBackBitForBit) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "state";
   RecurrentState state = example_state(1);
-  state.memory[0] = -0.0f;
-  state.memory[1] = std::numeric_limits<float>::denorm_min();
-  state.memory[2] = -std::numeric_limits<float>::max();
+  state.mutable_memory()[0] = -0.0f;
+  state.mutable_memory()[1] = std::numeric_limits<float>::denorm_min();
+  state.mutable_memory()[2] = -std::numeric_limits<float>::max();
   for (const int64_t position : {int64_t{0}, int64_t{1} << 31, INT64_MAX}) {
     state.position = position;
     save_state(path, state, example_stamp());
@@ -96,7 +96,7 @@ TEST(StateFile, NeverHoldsNumbersThatAreNotFinite) {
   const fs::path path = scratch.path() / "state";
   save_state(path, example_state(1), example_stamp());
   RecurrentState lost = example_state(2);
-  lost.memory[20] = std::numeric_limits<float>::quiet_NaN();
+  lost.mutable_memory()[20] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FAULT(
       save_state(path, lost, example_stamp()), Fault::overflow,
       "not written: state overflowed at position 1002 in layer 1, head 0: row 0, column 2");
@@ -145,8 +145,8 @@ TEST(StateFile, AFullDiskLeavesTheStateBefore) {
 RecurrentState numbered_state(int64_t number) {
   RecurrentState state({4, 256, 4, 64});
   state.position = number;
-  state.memory.fill(float(number));
-  state.shift.fill(float(number));
+  state.mutable_memory().fill(float(number));
+  state.mutable_shift().fill(float(number));
   return state;
 }
 

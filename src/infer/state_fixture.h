@@ -11,10 +11,10 @@ namespace deltasane::test {
 inline RecurrentState example_state(int seed) {
   RecurrentState state({2, 6, 2, 3});
   state.position = 1000 + seed;
-  for (int64_t i = 0; i < state.memory.elements(); ++i)
-    state.memory[i] = float(std::sin(seed * 100 + i));
-  for (int64_t i = 0; i < state.shift.elements(); ++i)
-    state.shift[i] = float(std::cos(seed * 100 + i));
+  for (int64_t i = 0; i < state.memory().elements(); ++i)
+    state.mutable_memory()[i] = float(std::sin(seed * 100 + i));
+  for (int64_t i = 0; i < state.shift().elements(); ++i)
+    state.mutable_shift()[i] = float(std::cos(seed * 100 + i));
   return state;
 }
 

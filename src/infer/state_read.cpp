@@ -107,8 +107,8 @@ SavedState read_state(std::span<const std::byte> bytes, const std::string& name)
   saved.state = RecurrentState(shape);
   saved.state.position = position;
   ByteReader numbers(bytes, name, header_size);
-  read_floats(numbers, saved.state.shift);
-  read_floats(numbers, saved.state.memory);
+  read_floats(numbers, saved.state.mutable_shift());
+  read_floats(numbers, saved.state.mutable_memory());
   if (const StateScan scan = scan_state(saved.state); !scan.finite())
     fail(Fault::overflow, name, ": ", overflow_message(*scan.not_finite, position));
   return saved;

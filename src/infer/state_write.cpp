@@ -62,8 +62,8 @@ void save_state(const fs::path& path, const RecurrentState& state, const StateSt
     file.write(bytes);
   };
   write(header_of(state, stamp, uint32_t(length)));
-  write(std::as_bytes(state.shift.span()));
-  write(std::as_bytes(state.memory.span()));
+  write(std::as_bytes(state.shift().span()));
+  write(std::as_bytes(state.memory().span()));
   const uint64_t checksum = hash.digest();
   file.write(std::as_bytes(std::span(&checksum, 1)));
   file.commit();

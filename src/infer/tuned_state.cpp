@@ -22,7 +22,7 @@ RecurrentState read_tuned_state(const fs::path& path, const StateShape& shape) {
       fail(Fault::file, path, ": tensor ", name, ": expected shape ", one_layer, ", found ",
            tensor->shape, "; the state was tuned for another model");
     const Tensor<float> values = file.read(*tensor);
-    std::ranges::copy(values.span(), state.memory.view().at(layer));
+    std::ranges::copy(values.span(), state.mutable_memory().view().at(layer));
   }
   if (int64_t(file.tensors().size()) != shape.layers)
     fail(Fault::file, path, ": expected a tensor for each of ", shape.layers,

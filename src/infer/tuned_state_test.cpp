@@ -39,8 +39,8 @@ TEST(TunedState, FillsTheMemoryAndNothingElse) {
   const RecurrentState state = read(tuned_file(2));
   for (int64_t layer = 0; layer < 2; ++layer)
     for (int64_t i = 0; i < 18; ++i)
-      EXPECT_EQ(state.memory[layer * 18 + i], float(layer * 100 + i));
-  for (const float value : state.shift.span()) EXPECT_EQ(value, 0.0f);
+      EXPECT_EQ(state.memory()[layer * 18 + i], float(layer * 100 + i));
+  for (const float value : state.shift().span()) EXPECT_EQ(value, 0.0f);
   EXPECT_EQ(state.position, 0);
 }
 

@@ -1,26 +1,33 @@
-// RWKV-7 for inference on the CPU: weights in the type they are computed with, and the forward pass
-// over a block of tokens with the state carried.
+// RWKV-7 for inference: weights in the type they are computed with, and the forward pass over a
+// block of tokens with the state carried. On a GPU all of it is done by Rwkv7OnGpu (rwkv7_gpu.h),
+// and what a Cpu is given for stays idle.
 //
 // The equations are in src/kernel/rwkv7/rwkv7.h and src/kernel/delta_rule/delta_rule.h; this file
 // only puts them in order.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "format/rwkv7_checkpoint.h"
 #include "kernel/matmul/matmul.h"
+#include "model/device.h"
 #include "model/recurrent_state.h"
 #include "model/sane.h"
 #include "model/tau_record.h"
 
 namespace deltasane {
 
+class Rwkv7OnGpu;
+
 struct Rwkv7Options {
-  std::optional<kernel::WeightType> weights;  // none: as the file has them
-  std::optional<double> sane_alpha;           // run-time SANE: w_tau = 0, tau = alpha ln 2 + 1
-  bool without_sane = false;                  // none at all, also for a trained one
+  Device device = {};
+  // none: as the file has them. On a GPU: f32, and everything else is bf16.
+  std::optional<kernel::WeightType> weights;
+  std::optional<double> sane_alpha;  // run-time SANE: w_tau = 0, tau = alpha ln 2 + 1
+  bool without_sane = false;         // none at all, also for a trained one
 };
 
 class Rwkv7 {
@@ -34,6 +41,10 @@ class Rwkv7 {
   uint64_t weight_bytes() const;
   uint64_t read_bytes() const;  // of the weights, for a token: all but the embedding
   std::string weight_type() const { return weight_type_; }
+  const Device& device() const { return device_; }
+  const Rwkv7OnGpu* on_gpu() const { return gpu_.get(); }  // null on the CPU
+  // Tokens of a long input to read before looking at the state: enough to keep the device busy.
+  int64_t reading_block() const { return gpu_ ? 1 << 16 : 512; }
 
   StateShape state_shape() const {
     return {shape_.layers, shape_.channels, shape_.heads, shape_.head_size};
@@ -48,6 +59,12 @@ class Rwkv7 {
   // added to `taus` where that is given.
   void forward(std::span<const int32_t> tokens, RecurrentState& state, Logits wanted,
                View<float> logits, const kernel::Cpu& cpu, TauRecord* taus = nullptr) const;
+
+  // Reads tokens as forward does. losses: what each target, the token that came next, costs: its
+  // negative log probability. Returns their sum. Logits are not kept.
+  double read_and_score(std::span<const int32_t> tokens, std::span<const int32_t> targets,
+                        RecurrentState& state, std::span<double> losses, const kernel::Cpu& cpu,
+                        TauRecord* taus = nullptr) const;
 
   // One token for each of several sequences; logits: (sequences, vocabulary).
   void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
@@ -73,6 +90,8 @@ class Rwkv7 {
   struct Rows;     // the tokens of one forward pass, and whose they are
   struct Scratch;  // its activations
 
+  void load_on_cpu();
+  void load_on_gpu();
   Layer load_layer(int64_t index) const;
   kernel::Weights load_matrix(const std::string& name) const;
   LowRank load_low_rank(const std::string& down, const std::string& up) const;
@@ -90,6 +109,7 @@ class Rwkv7 {
   Rwkv7Checkpoint checkpoint_;
   Rwkv7Shape shape_;
   SaneUse sane_;
+  Device device_;
   std::optional<kernel::WeightType> wanted_;
   std::string weight_type_;
   std::optional<StoredTensor> embedding_rows_;  // in place in the file
@@ -98,6 +118,7 @@ class Rwkv7 {
   std::vector<Layer> layers_;
   Norm ln_out_;
   std::optional<kernel::Weights> head_;
+  std::shared_ptr<Rwkv7OnGpu> gpu_;  // then nothing of the weights is here
 };
 
 }  // namespace deltasane

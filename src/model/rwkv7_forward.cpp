@@ -2,7 +2,9 @@
 
 #include "kernel/delta_rule/delta_rule.h"
 #include "kernel/rwkv7/rwkv7.h"
+#include "model/log_probability.h"
 #include "model/rwkv7.h"
+#include "model/rwkv7_gpu.h"
 
 namespace deltasane {
 
@@ -14,7 +16,8 @@ using kernel::Store;
 namespace {
 
 constexpr float norm_eps = 1e-5f, group_norm_eps = 64e-5f;
-constexpr int64_t block_tokens = 512;  // of a long input, taken at a time
+constexpr int64_t block_tokens = 512;   // of a long input, taken at a time
+constexpr int64_t scored_tokens = 256;  // whose logits are kept at a time
 
 }  // namespace
 
@@ -79,7 +82,7 @@ Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence,
   for (int64_t c = 0; c < chunks; ++c) {
     const int64_t t = first + c * sane_.chunk, row = int64_t(sequence) * rows.time + t;
     const float* u = s.u.data() + row * shape_.channels;
-    const float* before = t > 0 ? u - shape_.channels : state.shift.view().at(layer_index, 0);
+    const float* before = t > 0 ? u - shape_.channels : state.shift().view().at(layer_index, 0);
     for (int64_t i = 0; i < shape_.channels; ++i)
       x[c * shape_.channels + i] = u[i] + (before[i] - u[i]) * layer.x_tau[i];
   }
@@ -108,7 +111,7 @@ void Rwkv7::recur(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) c
     if (sane_.kind != SaneKind::none) op.chunk = sane_.chunk;
     if (tau.elements()) op.tau = tau.view();
     op.position = {&state.position, {1}};
-    const View<float> memory{state.memory.view().at(index), {1, heads, size, size}};
+    const View<float> memory{state.mutable_memory().view().at(index), {1, heads, size, size}};
     op.initial = memory;
     op.final_state = memory;
     op.y = tokens(s.y);
@@ -127,7 +130,7 @@ void Rwkv7::time_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu
                                rows.of(i, s.mix_k.view()), rows.of(i, s.mix_v.view()),
                                rows.of(i, s.mix_a.view()), rows.of(i, s.mix_g.view())};
     kernel::token_shift(
-        {rows.of(i, s.u.view()), rows.states[i]->shift.view().at(index, 0), mu, out}, cpu);
+        {rows.of(i, s.u.view()), rows.states[i]->shift().view().at(index, 0), mu, out}, cpu);
   }
   matmul(layer.receptance, s.mix_r.view(), s.r.view(), cpu);
   matmul(layer.key, s.mix_k.view(), s.k.view(), cpu);
@@ -162,7 +165,7 @@ void Rwkv7::time_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu
       cpu);
   matmul(layer.output, s.y.view(), s.x.view(), cpu, Store::add);
   for (size_t i = 0; i < rows.states.size(); ++i)
-    keep_last(rows.of(i, s.u.view()), rows.states[i]->shift.view().at(index, 0));
+    keep_last(rows.of(i, s.u.view()), rows.states[i]->mutable_shift().view().at(index, 0));
 }
 
 void Rwkv7::channel_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
@@ -171,7 +174,7 @@ void Rwkv7::channel_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& 
                      s.u.view(), cpu);
   const float* const mu[] = {layer.ffn_x_k.data()};
   for (size_t i = 0; i < rows.states.size(); ++i) {
-    float* const before = rows.states[i]->shift.view().at(index, 1);
+    float* const before = rows.states[i]->mutable_shift().view().at(index, 1);
     const View<float> out[] = {rows.of(i, s.mix_k.view())};
     kernel::token_shift({rows.of(i, s.u.view()), before, mu, out}, cpu);
     keep_last(rows.of(i, s.u.view()), before);
@@ -214,6 +217,7 @@ void Rwkv7::forward(std::span<const int32_t> tokens, RecurrentState& state, Logi
   const int64_t count = int64_t(tokens.size());
   if (wanted != Logits::none)
     expect_shape("logits", logits, {wanted == Logits::all ? count : 1, shape_.vocabulary});
+  if (gpu_) return gpu_->forward(tokens, state, wanted, logits, taus);
   // Blocks end where a tile of 16 positions does, so that the cut leaves no trace.
   for (int64_t from = 0; from < count;) {
     const int64_t some = std::min(count - from, block_tokens - state.position % 16);
@@ -230,7 +234,37 @@ void Rwkv7::step(std::span<const int32_t> tokens, std::span<RecurrentState* cons
   require(tokens.size() == states.size(), "step has one token per sequence");
   expect_own(tokens, states);
   expect_shape("logits", logits, {int64_t(tokens.size()), shape_.vocabulary});
+  if (gpu_) return gpu_->step(tokens, states, logits);
   run({states, 1}, tokens, Logits::all, logits, cpu);
+}
+
+double Rwkv7::read_and_score(std::span<const int32_t> tokens, std::span<const int32_t> targets,
+                             RecurrentState& state, std::span<double> losses, const Cpu& cpu,
+                             TauRecord* taus) const {
+  require(tokens.size() == targets.size() && tokens.size() == losses.size(),
+          "every token has a target and a loss");
+  RecurrentState* const states[] = {&state};
+  expect_own(tokens, states);
+  expect_own(targets, {});
+  const auto count = int64_t(tokens.size());
+  if (gpu_) {
+    gpu_->score(tokens, targets, state, losses, taus);
+  } else {
+    Tensor<float> kept({std::min(count, scored_tokens), shape_.vocabulary});
+    for (int64_t from = 0; from < count;) {
+      const int64_t some = std::min(count - from, scored_tokens - state.position % 16);
+      const View<float> logits = kept.view().part(0, 0, some);
+      forward(tokens.subspan(size_t(from), size_t(some)), state, Logits::all, logits, cpu, taus);
+      cpu.threads.parallel(some, [&](int64_t t) {
+        losses[size_t(from + t)] =
+            -log_probability({logits.at(t), size_t(shape_.vocabulary)}, targets[size_t(from + t)]);
+      });
+      from += some;
+    }
+  }
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  return sum;
 }
 
 }  // namespace deltasane

@@ -1,6 +1,8 @@
 #include "format/dequantize.h"
 #include "kernel/rwkv7/rwkv7.h"
 #include "model/rwkv7.h"
+#include "model/rwkv7_gpu.h"
+#include "tensor/cuda/gpu.h"
 
 namespace deltasane {
 namespace {
@@ -42,7 +44,10 @@ WeightType nearest_type(StoredType type) {
 }  // namespace
 
 Rwkv7::Rwkv7(Rwkv7Checkpoint checkpoint, const Rwkv7Options& options)
-    : checkpoint_(std::move(checkpoint)), shape_(checkpoint_.validate()), wanted_(options.weights) {
+    : checkpoint_(std::move(checkpoint)),
+      shape_(checkpoint_.validate()),
+      device_(options.device),
+      wanted_(options.weights) {
   if (options.sane_alpha && options.without_sane)
     fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
   if (options.sane_alpha && !(*options.sane_alpha > 0))
@@ -55,7 +60,22 @@ Rwkv7::Rwkv7(Rwkv7Checkpoint checkpoint, const Rwkv7Options& options)
   } else if (options.sane_alpha) {
     sane_ = {SaneKind::run_time, *options.sane_alpha, 16};
   }
+  device_.gpu ? load_on_gpu() : load_on_cpu();
+}
 
+void Rwkv7::load_on_gpu() {
+  if constexpr (built_with_cuda) {
+    const bool f32 = wanted_ == WeightType::f32;
+    gpu_ = Rwkv7OnGpu::open(
+        checkpoint_, shape_, sane_,
+        {*device_.gpu, f32 ? Rwkv7OnGpu::Numbers::f32 : Rwkv7OnGpu::Numbers::bf16});
+    weight_type_ = name_of(f32 ? WeightType::f32 : WeightType::bf16);
+  } else {
+    require(false, "a device of another build is refused where it is named");
+  }
+}
+
+void Rwkv7::load_on_cpu() {
   if (auto rows = checkpoint_.in_place("emb.weight"); rows && dtype_of(rows->type))
     embedding_rows_ = rows;
   else
@@ -139,11 +159,13 @@ Rwkv7::Layer Rwkv7::load_layer(int64_t index) const {
 }
 
 uint64_t Rwkv7::weight_bytes() const {
+  if (gpu_) return gpu_->weight_bytes();
   return read_bytes() + (embedding_rows_ ? embedding_rows_->bytes.size()
                                          : uint64_t(embedding_.elements()) * sizeof(float));
 }
 
 uint64_t Rwkv7::read_bytes() const {
+  if (gpu_) return gpu_->read_bytes();
   uint64_t bytes = head_->bytes();
   for (const Layer& l : layers_) {
     for (const Weights* w : {&l.receptance, &l.key, &l.value, &l.output, &l.ffn_key, &l.ffn_value,

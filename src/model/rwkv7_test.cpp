@@ -79,7 +79,7 @@ void expect_the_definition(const Outcome& run, const Rwkv7Source& source, const 
   const auto truth = reference::rwkv7<double>(source, shape, sane, tokens);
   const auto plain = reference::rwkv7<float>(source, shape, sane, tokens);
   const Closeness logits = closeness(run.logits.span(), plain.logits, truth.logits);
-  const Closeness memory = closeness(run.state.memory.span(), plain.memory, truth.memory);
+  const Closeness memory = closeness(run.state.memory().span(), plain.memory, truth.memory);
   EXPECT_TRUE(logits.close) << "logits " << logits.explanation();
   EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
 }
@@ -237,12 +237,12 @@ TEST(Rwkv7, TellsWhichTausItUsed) {
       EXPECT_LE(seen.low, seen.last);
       EXPECT_LE(seen.last, seen.high);
       EXPECT_GT(seen.sum, 6 * double(seen.low));
-      const float* entries = state.memory.view().at(layer, head);
+      const float* entries = state.memory().view().at(layer, head);
       for (int64_t i = 0; i < shape.head_size * shape.head_size; ++i)
         EXPECT_LE(std::abs(entries[i]), seen.last);
     }
-  EXPECT_EQ(std::memcmp(state.memory.data(), unseen.memory.data(),
-                        size_t(state.memory.elements()) * sizeof(float)),
+  EXPECT_EQ(std::memcmp(state.memory().data(), unseen.memory().data(),
+                        size_t(state.memory().elements()) * sizeof(float)),
             0);
 }
 

@@ -79,9 +79,10 @@ std::vector<HeadStatistics> statistics_of(const RecurrentState& state, const Tau
   const StateShape& shape = state.shape;
   const auto matrix = size_t(shape.head_size * shape.head_size);
   std::vector<HeadStatistics> all(size_t(shape.layers * shape.heads));
+  const std::span<const float> memory = state.memory().span();
   threads.parallel(int64_t(all.size()), [&](int64_t i) {
     const double tau = taus ? double(taus->at(i / shape.heads, i % shape.heads).last) : 0.0;
-    all[size_t(i)] = statistics_of(state.memory.span().subspan(size_t(i) * matrix, matrix), tau);
+    all[size_t(i)] = statistics_of(memory.subspan(size_t(i) * matrix, matrix), tau);
   });
   return all;
 }

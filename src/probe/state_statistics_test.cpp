@@ -92,7 +92,8 @@ TEST(StateStatistics, SayThatNumbersWereLost) {
 
 TEST(StateStatistics, TakeEachHeadWithItsOwnTau) {
   RecurrentState state({2, 8, 2, 4});
-  for (int64_t i = 0; i < state.memory.elements(); ++i) state.memory[i] = float(i / 16 + 1);
+  for (int64_t i = 0; i < state.memory().elements(); ++i)
+    state.mutable_memory()[i] = float(i / 16 + 1);
   TauRecord taus(2, 2);
   taus.add(0, std::vector<float>{1, 100, 2, 200});
   taus.add(1, std::vector<float>{3, 4});

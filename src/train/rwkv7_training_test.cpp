@@ -187,7 +187,7 @@ TEST(Graft, LogitsAreThoseOfRunTimeSane) {
     trained.forward(batch.tokens, sa, Rwkv7::Logits::all, a.view(), {threads});
     run_time.forward(batch.tokens, sb, Rwkv7::Logits::all, b.view(), {threads});
     EXPECT_TRUE(std::ranges::equal(a.span(), b.span())) << alpha;
-    EXPECT_TRUE(std::ranges::equal(sa.memory.span(), sb.memory.span())) << alpha;
+    EXPECT_TRUE(std::ranges::equal(sa.memory().span(), sb.memory().span())) << alpha;
   }
   EXPECT_FAULT(grafted(grafted(plain, {3, 16}), {3, 16}), Fault::argument,
                "expected a model without SANE");

@@ -28,7 +28,7 @@ std::string digest_of(const Benchmark& benchmark) {
 
 std::string digest_of(const RecurrentState& state) {
   uint64_t digest = uint64_t(state.position);
-  for (const Tensor<float>* part : {&state.shift, &state.memory})
+  for (const Tensor<float>* part : {&state.shift(), &state.memory()})
     digest = XXH64(part->data(), size_t(part->elements()) * sizeof(float), digest);
   return hexadecimal(digest);
 }

@@ -40,7 +40,7 @@ TEST(ProblemProbe, LeavesTheStateAloneAndIsRepeatable) {
   EXPECT_EQ(first.asked, 19);
   EXPECT_EQ(first.correct, second.correct);
   EXPECT_EQ(state.position, 0);
-  for (const float entry : state.memory.span()) EXPECT_EQ(entry, 0);
+  for (const float entry : state.memory().span()) EXPECT_EQ(entry, 0);
 }
 
 }  // namespace

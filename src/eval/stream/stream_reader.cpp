@@ -4,13 +4,11 @@
 #include <cmath>
 
 #include "infer/finite.h"
-#include "model/log_probability.h"
 
 namespace deltasane {
 namespace {
 
-constexpr int64_t block = 256;  // tokens whose logits are kept at a time
-constexpr int64_t tile = 16;    // cuts elsewhere would show in the last bits
+constexpr int64_t tile = 16;  // cuts elsewhere would show in the last bits
 
 // Streams begin this far apart in the source, so that they do not meet.
 constexpr uint64_t pieces_apart = 1'000'000'000'000;
@@ -50,16 +48,16 @@ void StreamReader::begin_segment() {
 }
 
 void StreamReader::read_to(int64_t position) {
-  // Not kept between calls: of a large vocabulary they are large, and streams take turns.
-  logits_ = Tensor<float>({block, parts_.model.shape().vocabulary});
-  std::vector<int32_t> tokens(block + 1);
-  std::vector<double> log_p(block);
+  const int64_t block = parts_.model.reading_block();
+  const auto most = size_t(std::clamp<int64_t>(position - state_.position, 0, block));
+  std::vector<int32_t> tokens(most + 1);
+  std::vector<double> losses(most);
   while (!broken() && state_.position < position) {
     const auto some = size_t(std::min(position - state_.position, block - state_.position % tile));
     tokens[0] = place_.pending;
     source_.read(std::span(tokens).subspan(1, some));
     const auto read = std::span(tokens).first(some + 1);
-    const auto found = std::span(log_p).first(some);
+    const auto found = std::span(losses).first(some);
     const RecurrentState before = state_.clone();
     const TauRecord taus_before = taus_;
     if (try_block(read, found)) {
@@ -71,44 +69,38 @@ void StreamReader::read_to(int64_t position) {
     taus_ = taus_before;
     find_the_break(read, found);
   }
-  logits_ = {};
 }
 
-bool StreamReader::try_block(std::span<const int32_t> tokens, std::span<double> log_p) {
-  const auto some = int64_t(tokens.size()) - 1;
-  const int64_t vocabulary = parts_.model.shape().vocabulary;
-  const View<float> logits = logits_.view().part(0, 0, some);
-  parts_.model.forward(tokens.first(size_t(some)), state_, Rwkv7::Logits::all, logits, parts_.cpu,
-                       has_sane_ ? &taus_ : nullptr);
-  parts_.cpu.threads.parallel(some, [&](int64_t t) {
-    log_p[size_t(t)] = log_probability({logits.at(t), size_t(vocabulary)}, tokens[size_t(t) + 1]);
-  });
-  return std::ranges::all_of(log_p, [](double p) { return std::isfinite(p); }) &&
+bool StreamReader::try_block(std::span<const int32_t> tokens, std::span<double> losses) {
+  const size_t some = tokens.size() - 1;
+  parts_.model.read_and_score(tokens.first(some), tokens.last(some), state_, losses, parts_.cpu,
+                              has_sane_ ? &taus_ : nullptr);
+  return std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); }) &&
          scan_state(state_).finite();
 }
 
-void StreamReader::count(std::span<const double> log_p) {
-  for (const double p : log_p) segment_loss_ -= p, place_.loss -= p;
-  segment_tokens_ += int64_t(log_p.size());
-  place_.tokens += int64_t(log_p.size());
+void StreamReader::count(std::span<const double> losses) {
+  for (const double loss : losses) segment_loss_ += loss, place_.loss += loss;
+  segment_tokens_ += int64_t(losses.size());
+  place_.tokens += int64_t(losses.size());
 }
 
-// Reads the block again, a tile and then a token at a time, up to the last token that left all
-// numbers finite. What overflows there is found in that state: an infinity in one layer is NaN in
-// all later ones at once, so the place of the first NaN says little.
-void StreamReader::find_the_break(std::span<const int32_t> tokens, std::span<double> log_p) {
-  for (const int64_t step : {tile, int64_t{1}}) {
+// Reads the block again in smaller parts, at last a token at a time, up to the last token that left
+// all numbers finite. What overflows there is found in that state: an infinity in one layer is NaN
+// in all later ones at once, so the place of the first NaN says little.
+void StreamReader::find_the_break(std::span<const int32_t> tokens, std::span<double> losses) {
+  for (const int64_t step : {256 * tile, 16 * tile, tile, int64_t{1}}) {
     while (tokens.size() > 1) {
       const auto some =
           std::min(tokens.size() - 1, size_t(step - (step > 1 ? state_.position % step : 0)));
       const RecurrentState before = state_.clone();
       const TauRecord taus_before = taus_;
-      if (!try_block(tokens.first(some + 1), log_p.first(some))) {
+      if (!try_block(tokens.first(some + 1), losses.first(some))) {
         state_ = before.clone();
         taus_ = taus_before;
         break;
       }
-      count(log_p.first(some));
+      count(losses.first(some));
       tokens = tokens.subspan(some);
     }
   }
@@ -118,7 +110,7 @@ void StreamReader::find_the_break(std::span<const int32_t> tokens, std::span<dou
   const auto matrix = size_t(shape.head_size * shape.head_size);
   for (int64_t i = 0; i < shape.layers * shape.heads; ++i) {
     const auto largest =
-        double(largest_magnitude(state_.memory.span().subspan(size_t(i) * matrix, matrix)));
+        double(largest_magnitude(state_.memory().span().subspan(size_t(i) * matrix, matrix)));
     if (largest <= overflow.largest) continue;
     overflow.largest = largest;
     overflow.layer = i / shape.heads, overflow.head = i % shape.heads;

@@ -31,10 +31,10 @@ class StreamReader {
   double segment_loss() const { return segment_loss_; }
 
  private:
-  // Log probabilities of the tokens that follow; whether all numbers are finite.
-  bool try_block(std::span<const int32_t> tokens, std::span<double> log_p);
-  void find_the_break(std::span<const int32_t> tokens, std::span<double> log_p);
-  void count(std::span<const double> log_p);
+  // What the tokens that follow cost; whether all numbers are finite.
+  bool try_block(std::span<const int32_t> tokens, std::span<double> losses);
+  void find_the_break(std::span<const int32_t> tokens, std::span<double> losses);
+  void count(std::span<const double> losses);
 
   const StreamParts& parts_;
   int64_t stream_;
@@ -43,7 +43,6 @@ class StreamReader {
   StreamPlace place_;
   corpus::TokenStream source_;
   TauRecord taus_;
-  Tensor<float> logits_;
   int64_t segment_tokens_ = 0;
   double segment_loss_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <future>
 
 #include "base/timing.h"
 #include "eval/stream/stream_folder.h"
@@ -29,6 +30,15 @@ void check_settings(const StreamSettings& s) {
     for (const int64_t position : *s.snapshots)
       expect(position > 0, "--snapshots", "positions above 0", position);
 }
+
+// What there is to record at the end of a segment.
+struct Segment {
+  int64_t stream = 0, position = 0, tokens = 0;
+  double loss = 0;
+  StreamPlace place;
+  std::optional<TauRecord> taus;
+  RecurrentState state;  // a copy, where its statistics are made while the stream goes on
+};
 
 class Laboratory {
  public:
@@ -125,23 +135,47 @@ class Laboratory {
     rows.append();
   }
 
+  // On a GPU the stream goes on at once: the processors have nothing else to do than statistics.
   void record(const StreamReader& reader) {
+    write_record();
     const double begun = seconds_now();
-    const std::vector<probe::HeadStatistics> heads =
-        probe::statistics_of(reader.state(), reader.taus(), parts_.cpu.threads);
-    record_segment(reader, heads);
+    segment_ = Segment{reader.stream(),       reader.state().position, reader.segment_tokens(),
+                       reader.segment_loss(), reader.place(),          std::nullopt,
+                       RecurrentState()};
+    if (reader.taus()) segment_->taus = *reader.taus();
+    const TauRecord* const taus = segment_->taus ? &*segment_->taus : nullptr;
+    if (parts_.model.on_gpu()) {
+      segment_->state = reader.state().clone();
+      statistics_ = std::async(std::launch::async, [this, taus] {
+        return probe::statistics_of(segment_->state, taus, parts_.cpu.threads);
+      });
+      outcome_.recording_seconds += seconds_now() - begun;
+      return;
+    }
+    std::promise<std::vector<probe::HeadStatistics>> made;
+    made.set_value(probe::statistics_of(reader.state(), taus, parts_.cpu.threads));
+    statistics_ = made.get_future();
+    outcome_.recording_seconds += seconds_now() - begun;
+    write_record();
+  }
+
+  // Of the segment whose statistics are made or being made, if there is one.
+  void write_record() {
+    if (!statistics_.valid()) return;
+    const double begun = seconds_now();
+    const std::vector<probe::HeadStatistics> heads = statistics_.get();
+    const Segment& segment = *segment_;
+    record_segment(segment, heads);
     const int64_t count = parts_.model.shape().heads;
     probe::RecordWriter& rows = folder_.heads();
     for (size_t i = 0; i < heads.size(); ++i) {
       const probe::HeadStatistics& h = heads[i];
       const int64_t layer = int64_t(i) / count, head = int64_t(i) % count;
-      for (const int64_t value : {reader.stream(), reader.state().position, layer, head})
-        rows.add(value);
+      for (const int64_t value : {segment.stream, segment.position, layer, head}) rows.add(value);
       for (const double value :
            {h.norm, h.largest, h.median, h.q99, h.q9999, h.above_10, h.above_100})
         rows.add(value);
-      const TauRecord::Head tau =
-          reader.taus() ? reader.taus()->at(layer, head) : TauRecord::Head();
+      const TauRecord::Head tau = segment.taus ? segment.taus->at(layer, head) : TauRecord::Head();
       rows.add(tau.count ? tau.sum / double(tau.count) : 0.0);
       for (const double value :
            {double(tau.low), double(tau.high), h.near_identity, h.transition, h.saturated})
@@ -151,19 +185,18 @@ class Laboratory {
     outcome_.recording_seconds += seconds_now() - begun;
   }
 
-  void record_segment(const StreamReader& reader, std::span<const probe::HeadStatistics> heads) {
-    const StreamPlace place = reader.place();
-    const double loss =
-        reader.segment_tokens() ? reader.segment_loss() / double(reader.segment_tokens()) : 0.0;
+  void record_segment(const Segment& segment, std::span<const probe::HeadStatistics> heads) {
+    const StreamPlace& place = segment.place;
+    const double loss = segment.tokens ? segment.loss / double(segment.tokens) : 0.0;
     const double cumulative = place.tokens ? place.loss / double(place.tokens) : 0.0;
     double largest = 0;
     for (const auto& head : heads) largest = std::max(largest, head.largest);
     const StreamOverflow overflow = place.overflow.value_or(StreamOverflow());
     probe::RecordWriter& rows = folder_.segments();
-    for (const int64_t value : {reader.stream(), reader.state().position, reader.segment_tokens(),
+    for (const int64_t value : {segment.stream, segment.position, segment.tokens,
                                 int64_t(place.overflow.has_value()), overflow.layer, overflow.head})
       rows.add(value);
-    for (const double value : {reader.segment_loss(), place.loss, loss, cumulative, std::exp(loss),
+    for (const double value : {segment.loss, place.loss, loss, cumulative, std::exp(loss),
                                std::exp(cumulative), probe::whole_norm(heads), largest})
       rows.add(value);
     rows.append();
@@ -171,6 +204,7 @@ class Laboratory {
   }
 
   void save() {
+    write_record();
     const double begun = seconds_now();
     Checkpoint checkpoint{position_, {}, {}};
     for (const StreamReader& reader : readers_) {
@@ -203,6 +237,8 @@ class Laboratory {
   int64_t position_ = 0;
   StreamProgress last_{};
   StreamOutcome outcome_;
+  std::optional<Segment> segment_;
+  std::future<std::vector<probe::HeadStatistics>> statistics_;  // of segment_
 };
 
 std::string joined(const std::vector<int64_t>& numbers) {
@@ -230,7 +266,7 @@ probe::Settings settings_of(const StreamParts& parts, const StreamSettings& sett
   const StateShape shape = parts.model.state_shape();
   return {{"model", parts.model_name},
           {"model_identity", cat(parts.model.identity())},
-          {"weights", parts.model.weight_type()},
+          {"weights", cat(parts.model.weight_type(), parts.model.on_gpu() ? " on a GPU" : "")},
           {"sane", to_string(parts.model.sane())},
           {"corpus", parts.source.description()},
           {"tokenizer", std::string(parts.tokenizer.name())},

@@ -2,6 +2,16 @@
 // in registers, and a fifth that brings the next tile and takes its decay out. A row lies in 8
 // neighbouring lanes; lane c of them has the columns 4c .. 4c+3 and 32+4c .. 32+4c+3, so that a
 // 16-byte read of a shared vector meets every bank once.
+//
+// Tokens are taken in pairs, so that the wait for a sum over lanes is met once for two of them.
+// With T the state before the pair,
+//
+//     T a~_0 is the first one's, and  (T + (T a~_0) b~_0' + v_0 k~_0') a~_1
+//                                       = T a~_1 + (b~_0 a~_1) T a~_0 + (k~_0 a~_1) v_0
+//
+// the second one's; the fifth warp makes the two products of the vectors.
+#include <cuda_pipeline.h>
+
 #include "kernel/delta_rule/cuda_parts.h"
 #include "kernel/delta_rule/cuda_tile.cuh"
 #include "tensor/cuda/launch.h"
@@ -16,64 +26,151 @@ enum Vector { vector_r, vector_k, vector_v, vector_a, vector_b, vectors };
 struct Tile {
   float in[vectors][tile_tokens][head_size];  // r~ k~ v a~ b~
   float decay[head_size];                     // of the whole tile
+  float2 pair[tile_tokens / 2];               // the products of vectors that a pair needs
+};
+enum class Way { forward, back };
+
+// Where tiles end: at multiples of 16 positions, at chunks, and with the input. One division, at
+// the beginning.
+struct TileWalk {
+  int left, to_tile, to_chunk, chunk;
+  __device__ TileWalk(int64_t position, int tokens, int chunk_tokens)
+      : left(tokens),
+        to_tile(tile_tokens - int(position % tile_tokens)),
+        to_chunk(chunk_tokens - int(position % chunk_tokens)),
+        chunk(chunk_tokens) {}
+  __device__ int count() const { return min(left, min(to_tile, to_chunk)); }
+  __device__ bool ends_chunk() const { return count() == to_chunk; }
+  __device__ void go_on() {
+    const int done = count();
+    left -= done, to_tile -= done, to_chunk -= done;
+    if (to_tile == 0) to_tile = tile_tokens;
+    if (to_chunk == 0) to_chunk = chunk;
+  }
 };
 
-__device__ inline float2 fetch_two(const float* from) {
-  return __ldg(reinterpret_cast<const float2*>(from));
-}
-__device__ inline float2 fetch_two(const bf16* from) {
-  const uint32_t bits = __ldg(reinterpret_cast<const uint32_t*>(from));
+__device__ inline float2 two(const float* from) { return *reinterpret_cast<const float2*>(from); }
+__device__ inline float2 two(const bf16* from) {
+  const uint32_t bits = *reinterpret_cast<const uint32_t*>(from);
   return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
 }
 
-// What one warp does for the others: two channels a lane.
+// Adds up `count` values over the lanes whose numbers differ in the bits step, step / 2, ...: at
+// each step a lane keeps half of its values and hands the others to its partner. The bits of a
+// lane's number, from `step` down, are the number of the value that it gets.
+template <int count, int step>
+__device__ float sum_halves(float (&x)[count]) {
+  if constexpr (count == 1) {
+    return x[0];
+  } else {
+    const bool upper = threadIdx.x & step;
+    float keep[count / 2];
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i)
+      keep[i] = (upper ? x[i + count / 2] : x[i]) +
+                __shfl_xor_sync(~0u, upper ? x[i] : x[i + count / 2], step);
+    return sum_halves<count / 2, step / 2>(keep);
+  }
+}
+
+// A tile as it lies in memory, on its way.
+template <class Real>
+struct Arrivals {
+  Real in[vectors][tile_tokens][head_size];
+  float w[tile_tokens][head_size];
+};
+
+// What one warp does for the others: while they compute a tile, it makes the next one out of what
+// has come, and sends for the one after.
 template <class Real>
 struct TileSource {
+  Arrivals<Real>& arrivals;
   const Real* of[vectors];
   const float* w;
   int64_t step;  // from token to token
 
-  __device__ TileSource(const DeltaRule<Real>& op, const Real* in_place_of_v, int64_t sequence,
-                        int64_t head) {
-    const int64_t first = (sequence * op.time * op.heads + head) * head_size + threadIdx.x % 32 * 2;
+  __device__ TileSource(Arrivals<Real>& to, const DeltaRule<Real>& op, const Real* in_place_of_v,
+                        int64_t sequence, int64_t head)
+      : arrivals(to) {
+    const int64_t first = (sequence * op.time * op.heads + head) * head_size;
     of[vector_r] = op.r + first, of[vector_k] = op.k + first, of[vector_v] = in_place_of_v + first;
     of[vector_a] = op.a + first, of[vector_b] = op.b + first;
     w = op.w + first;
     step = op.heads * head_size;
   }
-  // A few tokens at a time are on its way, so that the numbers fit into registers.
-  __device__ void bring(Tile& tile, int64_t token, int count) const {
-    constexpr int together = 4;
+  template <class Element>
+  __device__ void send_for(Element (&to)[tile_tokens][head_size], const Element* from,
+                           int count) const {
+    constexpr int piece = 16 / sizeof(Element), pieces = head_size / piece;
+    constexpr int tokens_at_once = 32 / pieces;
+    const int lane = threadIdx.x % 32, part = lane % pieces * piece;
+    const Element* mine = from + lane / pieces * step + part;
+    Element* place = &to[lane / pieces][part];
+#pragma unroll
+    for (int t = 0; t < tile_tokens; t += tokens_at_once) {
+      if (t + lane / pieces < count) __pipeline_memcpy_async(place, mine, 16);
+      mine += tokens_at_once * step, place += tokens_at_once * head_size;
+    }
+  }
+  __device__ void send_for(int64_t token, int count) const {
+#pragma unroll
+    for (int i = 0; i < vectors; ++i) send_for(arrivals.in[i], of[i] + token * step, count);
+    send_for(arrivals.w, w + token * step, count);
+    __pipeline_commit();
+  }
+  // Takes the decay out of what has come. In a tile that is not full, the tokens that are not there
+  // are zeros.
+  template <Way way>
+  __device__ void make(Tile& tile, int count) const {
+    __pipeline_wait_prior(0);
+    __syncwarp();
     const int channel = threadIdx.x % 32 * 2;
-    float2 decay{1, 1};
-    for (int begin = 0; begin < count; begin += together) {
-      float2 in[vectors][together], decays[together];
+    if (count < tile_tokens) {
+      for (int t = count; t < tile_tokens; ++t) {
 #pragma unroll
-      for (int t = 0; t < together; ++t)
-        if (begin + t < count) {
-          const int64_t place = (token + begin + t) * step;
-          decays[t] = fetch_two(w + place);
+        for (int i = 0; i < vectors; ++i)
+          arrivals.in[i][t][channel] = arrivals.in[i][t][channel + 1] = Real();
+        arrivals.w[t][channel] = arrivals.w[t][channel + 1] = 1;
+      }
+    }
+    float2 decay{1, 1}, first_b{}, first_k{}, first_r{};
+    float products[tile_tokens];
 #pragma unroll
-          for (int i = 0; i < vectors; ++i) in[i][t] = fetch_two(of[i] + place);
-        }
-#pragma unroll
-      for (int t = 0; t < together; ++t)
-        if (begin + t < count) {
-          const auto put = [&](int which, float2 factor) {
-            const float2 x = in[which][t];
-            *reinterpret_cast<float2*>(&tile.in[which][begin + t][channel]) = {x.x * factor.x,
-                                                                               x.y * factor.y};
-          };
-          put(vector_a, decay);
-          decay.x *= decays[t].x, decay.y *= decays[t].y;
-          put(vector_r, decay);
-          const float2 inverse{__frcp_rn(decay.x), __frcp_rn(decay.y)};
-          put(vector_b, inverse), put(vector_k, inverse);
-          put(vector_v, {1, 1});
-        }
+    for (int t = 0; t < tile_tokens; ++t) {
+      const auto put = [&](int which, float2 factor) {
+        float2 x = two(&arrivals.in[which][t][channel]);
+        x.x *= factor.x, x.y *= factor.y;
+        *reinterpret_cast<float2*>(&tile.in[which][t][channel]) = x;
+        return x;
+      };
+      const float2 w_t = two(&arrivals.w[t][channel]);
+      const float2 a = put(vector_a, decay);
+      decay.x *= w_t.x, decay.y *= w_t.y;
+      const float2 r = put(vector_r, decay);
+      const float2 inverse{reciprocal(decay.x), reciprocal(decay.y)};
+      const float2 b = put(vector_b, inverse), k = put(vector_k, inverse);
+      *reinterpret_cast<float2*>(&tile.in[vector_v][t][channel]) =
+          two(&arrivals.in[vector_v][t][channel]);
+      if (t % 2 == 0) {
+        first_b = b, first_k = k, first_r = r;
+      } else {
+        products[t - 1] = fmaf(first_b.y, a.y, first_b.x * a.x);
+        products[t] = way == Way::forward ? fmaf(first_k.y, a.y, first_k.x * a.x)
+                                          : fmaf(first_b.y, first_r.y, first_b.x * first_r.x);
+      }
     }
     *reinterpret_cast<float2*>(&tile.decay[channel]) = decay;
+    float sum = sum_halves<tile_tokens, 16>(products);
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    if (threadIdx.x % 2 == 0) reinterpret_cast<float*>(tile.pair)[threadIdx.x % 32 / 2] = sum;
+    __syncwarp();
   }
+};
+
+template <class Real>
+struct TokenMemory {
+  Tile tiles[2];
+  Arrivals<Real> arrivals;
 };
 
 struct Place {
@@ -84,9 +181,9 @@ struct Place {
   }
 };
 
-__device__ void read_columns(const float* vector, int column, float (&x)[columns_each]) {
-  const float4 low = *reinterpret_cast<const float4*>(vector + column);
-  const float4 high = *reinterpret_cast<const float4*>(vector + 32 + column);
+__device__ void read_columns(const float* first, float (&x)[columns_each]) {
+  const float4 low = *reinterpret_cast<const float4*>(first);
+  const float4 high = *reinterpret_cast<const float4*>(first + 32);
   x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
   x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
 }
@@ -96,7 +193,7 @@ using State = float[rows_each][columns_each];
 __device__ void load_state(State& S, const float* from, const Place& at) {
 #pragma unroll
   for (int i = 0; i < rows_each; ++i)
-    read_columns(from + (at.row + i) * head_size, at.column, S[i]);
+    read_columns(from + (at.row + i) * head_size + at.column, S[i]);
 }
 __device__ void store_state(const State& S, float* to, const Place& at) {
 #pragma unroll
@@ -120,22 +217,14 @@ __device__ void dot(const State& S, const float (&x)[columns_each], float (&sum)
 }
 
 // Sums over the 8 lanes of a row: every lane gets those of its rows.
-__device__ void sum_everywhere(float (&sum)[rows_each]) {
+__device__ void sum_everywhere(float (&x)[rows_each], float (&y)[rows_each]) {
 #pragma unroll
   for (int step = 1; step < 8; step *= 2)
 #pragma unroll
-    for (int i = 0; i < rows_each; ++i) sum[i] += __shfl_xor_sync(~0u, sum[i], step);
-}
-
-// Two rows less at every step: lane c gets the sum of row (c & 4) / 2 + (c & 2) / 2.
-__device__ float sum_in_one_place(const float (&sum)[rows_each]) {
-  const bool upper = threadIdx.x & 4, odd_row = threadIdx.x & 2;
-  float keep0 = upper ? sum[2] : sum[0], keep1 = upper ? sum[3] : sum[1];
-  keep0 += __shfl_xor_sync(~0u, upper ? sum[0] : sum[2], 4);
-  keep1 += __shfl_xor_sync(~0u, upper ? sum[1] : sum[3], 4);
-  float keep = odd_row ? keep1 : keep0;
-  keep += __shfl_xor_sync(~0u, odd_row ? keep0 : keep1, 2);
-  return keep + __shfl_xor_sync(~0u, keep, 1);
+    for (int i = 0; i < rows_each; ++i) {
+      x[i] += __shfl_xor_sync(~0u, x[i], step);
+      y[i] += __shfl_xor_sync(~0u, y[i], step);
+    }
 }
 
 __device__ void add_outer(State& S, const float (&rows)[rows_each],
@@ -154,14 +243,11 @@ __device__ void scale_columns(State& S, const float (&x)[columns_each]) {
 }
 
 __device__ void neutralize(State& S, const Threshold& threshold) {
-  bool tiny = true, small = true;
+  bool tiny = true;
 #pragma unroll
   for (int i = 0; i < rows_each; ++i)
 #pragma unroll
-    for (int j = 0; j < columns_each; ++j) {
-      tiny = tiny && threshold.tiny(S[i][j]);
-      small = small && threshold.small(S[i][j]);
-    }
+    for (int j = 0; j < columns_each; ++j) tiny = tiny && threshold.tiny(S[i][j]);
   const auto all = [&](auto&& map) {
 #pragma unroll
     for (int i = 0; i < rows_each; ++i)
@@ -170,15 +256,8 @@ __device__ void neutralize(State& S, const Threshold& threshold) {
   };
   if (__all_sync(~0u, tiny))
     all([&](float x) { return threshold.of_tiny(x); });
-  else if (__all_sync(~0u, small))
-    all([&](float x) { return threshold.of_small(x); });
   else
     all([&](float x) { return threshold(x); });
-}
-
-__device__ int tile_length(int64_t position, int64_t left, int64_t chunk) {
-  const int64_t to_tile = tile_tokens - position % tile_tokens, to_chunk = chunk - position % chunk;
-  return int(min(left, min(to_tile, to_chunk)));
 }
 
 __device__ void clear_state(State& S) {
@@ -188,8 +267,8 @@ __device__ void clear_state(State& S) {
     for (int j = 0; j < columns_each; ++j) S[i][j] = 0;
 }
 
-__device__ void read_rows(const float* vector, int row, float (&x)[rows_each]) {
-  const float4 four = *reinterpret_cast<const float4*>(vector + row);
+__device__ void read_rows(const float* first, float (&x)[rows_each]) {
+  const float4 four = *reinterpret_cast<const float4*>(first);
   x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
 }
 
@@ -199,19 +278,21 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
   const DeltaRule<Real>& op = pass.op;
   const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
   const int64_t start = op.positions ? op.positions[sequence] : op.position;
-  const int64_t end = pass.from + pass.count;
-  __shared__ Tile tiles[2];
-  const auto length = [&](int64_t token) {
-    return token < end ? tile_length(start + token, end - token, op.chunk) : 0;
-  };
+  extern __shared__ float4 raw_memory[];
+  TokenMemory<Real>& memory = *reinterpret_cast<TokenMemory<Real>*>(raw_memory);
+  TileWalk walk(start + pass.from, int(pass.count), int(op.chunk));
+  int which = 0;
   if (threadIdx.x >= workers) {
-    const TileSource<Real> source(op, op.v, sequence, head);
-    int which = 0;
-    for (int64_t token = pass.from; token < end; which ^= 1) {
-      const int count = length(token);
-      source.bring(tiles[which], token, count);
-      __syncthreads();  // it has come; the one before has been read
+    const TileSource<Real> source(memory.arrivals, op, op.v, sequence, head);
+    int64_t token = pass.from;
+    source.send_for(token, walk.count());
+    for (; walk.left > 0; which ^= 1) {
+      const int count = walk.count();
+      source.template make<Way::forward>(memory.tiles[which], count);
       token += count;
+      walk.go_on();
+      source.send_for(token, walk.count());
+      __syncthreads();  // the tile is there; the one before has been read
     }
     return;
   }
@@ -226,95 +307,152 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
     const int64_t all = (op.time + tile_tokens - 1) / tile_tokens;
     states = pass.states + int64_t(blockIdx.x) * (all + 1) * state_entries;
   }
+  // Lane c of a row's 8 writes, of a pair, token c / 4 and row c % 4; a pair late, while the next
+  // one's sums are on their way.
   const int64_t step = op.heads * head_size;
-  Real* y = with_y ? op.y + ((sequence * op.time + pass.from) * op.heads + head) * head_size +
-                         at.row + (threadIdx.x & 6) / 2
-                   : nullptr;
-  int which = 0;
-  for (int64_t token = pass.from; token < end; which ^= 1) {
-    const int count = length(token);
-    const int64_t next = token + count;
+  const int y_token = threadIdx.x % 8 / 4;
+  Real* y =
+      with_y ? op.y + ((sequence * op.time + pass.from + y_token) * op.heads + head) * head_size +
+                   at.row + threadIdx.x % 4
+             : nullptr;
+  float y_sums[2 * rows_each] = {};
+  bool y_due = false;  // of this lane
+  const auto write_y = [&] {
+    const float sum = sum_halves<2 * rows_each, 4>(y_sums);
+    if (y_due) store_one(y, sum);
+  };
+  int y_step = 0;  // tokens of the pair that is due
+  const int64_t chunks = op.positions ? 1 : (start + op.time) / op.chunk - start / op.chunk;
+  const int64_t before = op.positions ? 0 : (start + pass.from) / op.chunk - start / op.chunk;
+  const float* tau = op.tau ? op.tau + (sequence * chunks + before) * op.heads + head : nullptr;
+  for (; walk.left > 0; which ^= 1, walk.go_on()) {
+    const int count = walk.count();
     float threshold = 0;
-    if (op.tau && (start + next) % op.chunk == 0) {
-      const int64_t chunks = op.positions ? 1 : (start + op.time) / op.chunk - start / op.chunk;
-      const int64_t chunk = op.positions ? 0 : (start + next) / op.chunk - start / op.chunk - 1;
-      threshold = __ldg(op.tau + (sequence * chunks + chunk) * op.heads + head);
+    if (tau && walk.ends_chunk()) {
+      threshold = __ldg(tau);
+      tau += op.heads;
     }
     if (states) {
       store_state(S, states, at);
       states += state_entries;
     }
     __syncthreads();
-    const Tile& tile = tiles[which];
-    float a[columns_each], y_sum[rows_each];
-    read_columns(tile.in[vector_a][0], at.column, a);
-#pragma unroll 2
-    for (int t = 0; t < count; ++t) {
-      float b[columns_each], k[columns_each], r[columns_each], v[rows_each], sa[rows_each];
-      read_columns(tile.in[vector_k][t], at.column, k);
-      read_rows(tile.in[vector_v][t], at.row, v);
-      read_columns(tile.in[vector_b][t], at.column, b);
-      dot(S, a, sa);
-      read_columns(tile.in[vector_a][t + 1 < count ? t + 1 : t], at.column, a);
-      if constexpr (with_y) read_columns(tile.in[vector_r][t], at.column, r);
-      // The sums of the token before are added up while this one's are on their way.
-      sum_everywhere(sa);
-      if constexpr (with_y)
-        if (t > 0) {
-          const float sum = sum_in_one_place(y_sum);
-          if (threadIdx.x % 2 == 0) store_one(y, sum);
-          y += step;
-        }
-      add_outer(S, v, k);
-      add_outer(S, sa, b);
-      if constexpr (with_y) dot(S, r, y_sum);
+    const Tile& tile = memory.tiles[which];
+    const float* columns = &tile.in[0][0][at.column];  // of the pair
+    const float* rows = &tile.in[vector_v][0][at.row];
+    constexpr int vector = tile_tokens * head_size;
+    // Where a multiprocessor has few warps, the next pair's vectors are read ahead.
+    constexpr bool ahead = resident < 4;
+    float a0[columns_each], a1[columns_each];
+    const auto read_a = [&] {
+      read_columns(columns + vector_a * vector, a0);
+      read_columns(columns + vector_a * vector + head_size, a1);
+    };
+    if constexpr (ahead) read_a();
+#pragma unroll 1
+    for (int t = 0; t < count; t += 2) {
+      const float2 products = tile.pair[t / 2];
+      float v[rows_each], sa0[rows_each], sa1[rows_each], x[columns_each], z[columns_each];
+      if constexpr (!ahead) read_a();
+      dot(S, a0, sa0);
+      dot(S, a1, sa1);
+      read_rows(rows, v);
+      read_columns(columns + vector_k * vector, x);
+      read_columns(columns + vector_b * vector, z);
+      sum_everywhere(sa0, sa1);
+      if constexpr (with_y) {
+        write_y();
+        y += y_step * step;
+        y_step = 2, y_due = t + y_token < count;
+      }
+      add_outer(S, v, x);
+#pragma unroll
+      for (int i = 0; i < rows_each; ++i)
+        sa1[i] = fmaf(products.x, sa0[i], fmaf(products.y, v[i], sa1[i]));
+      add_outer(S, sa0, z);
+      if constexpr (with_y) {
+        read_columns(columns + vector_r * vector, x);
+        dot(S, x, reinterpret_cast<float(&)[rows_each]>(y_sums[0]));
+      }
+      columns += head_size, rows += head_size;
+      read_rows(rows, v);
+      read_columns(columns + vector_k * vector, x);
+      add_outer(S, v, x);
+      read_columns(columns + vector_b * vector, x);
+      add_outer(S, sa1, x);
+      if constexpr (with_y) {
+        read_columns(columns + vector_r * vector, x);
+        dot(S, x, reinterpret_cast<float(&)[rows_each]>(y_sums[rows_each]));
+      }
+      columns += head_size, rows += head_size;
+      if constexpr (ahead) read_a();  // after the last pair, any numbers that are there
     }
-    if constexpr (with_y) {
-      const float sum = sum_in_one_place(y_sum);
-      if (threadIdx.x % 2 == 0) store_one(y, sum);
-      y += step;
-    }
+    if constexpr (with_y)
+      if (count % 2) {  // the pair that is due had one token; the next one starts behind it
+        write_y();
+        y += step;
+        y_step = 0, y_due = false;
+      }
     float decay[columns_each];
-    read_columns(tile.decay, at.column, decay);
+    read_columns(tile.decay + at.column, decay);
     scale_columns(S, decay);
     if (threshold > 0) neutralize(S, Threshold(threshold));
-    token = next;
   }
+  if constexpr (with_y) write_y();
   if (states) store_state(S, states, at);
   if (pass.final_state) store_state(S, pass.final_state + int64_t(blockIdx.x) * state_entries, at);
+}
+
+// tanh u - u sech^2 u for x = tanh u, q = x^2. Small: atanh x = x (1 + q/3 + q^2/5 + ...), so it is
+// x q (2/3 + 2/15 q + 2/35 q^2 + ...).
+__device__ float less_slope_of_small(float x, float q) {
+  float p = fmaf(q, 2.0f / 99, 2.0f / 63);
+  p = fmaf(q, p, 2.0f / 35);
+  p = fmaf(q, p, 2.0f / 15);
+  p = fmaf(q, p, 2.0f / 3);
+  return x * q * p;
+}
+// u = atanh x by two logarithms, each within 2^-22. x is inside (-1, 1).
+__device__ float less_slope(float x, float q) {
+  const float u = 0.34657359f * (__log2f(1 + x) - __log2f(1 - x));
+  return q < 0.04f ? less_slope_of_small(x, q) : fmaf(u, q - 1, x);
 }
 
 // Through a neutralization: S is what it left. dS becomes the gradient of what it was given.
 // Returns this thread's part of dtau = sum dS (tanh u - u sech^2 u).
 __device__ float neutralize_back(State& dS, const float* after, const Place& at, float tau) {
-  State S;
-  load_state(S, after, at);
-  const float inverse = __frcp_rn(tau);
-  float dtau = 0;
+  State x;
+  load_state(x, after, at);
+  const float inverse = 1.0f / tau;
+  bool small = true;
 #pragma unroll
   for (int i = 0; i < rows_each; ++i)
 #pragma unroll
     for (int j = 0; j < columns_each; ++j) {
-      const float x = fminf(fmaxf(S[i][j] * inverse, -1.0f), 1.0f);  // tanh u
-      const float sech2 = fmaf(-x, x, 1.0f);
-      // tanh u - u sech^2 u = u^3 (2/3 - 4/15 u^2 ...): by its series in x where terms cancel
-      float rest;
-      const float q = x * x;
-      if (q < 0.04f) {
-        // atanh x = x (1 + q/3 + q^2/5 + ...), so x - (1 - q) atanh x = x q (2/3 + 2/15 q + ...)
-        float p = fmaf(q, 2.0f / 143, 2.0f / 99);
-        p = fmaf(q, p, 2.0f / 63);
-        p = fmaf(q, p, 2.0f / 35);
-        p = fmaf(q, p, 2.0f / 15);
-        p = fmaf(q, p, 2.0f / 3);
-        rest = x * q * p;
-      } else {
-        const float u = sech2 > 0 ? 0.5f * logf((1 + x) / (1 - x)) : 0.0f;
-        rest = x - u * sech2;
-      }
-      dtau = fmaf(dS[i][j], rest, dtau);
-      dS[i][j] *= sech2;
+      x[i][j] *= inverse;  // tanh u
+      small = small && fabsf(x[i][j]) < 0.2f;
     }
+  float dtau = 0;
+  const auto all = [&](auto&& rest) {
+#pragma unroll
+    for (int i = 0; i < rows_each; ++i)
+#pragma unroll
+      for (int j = 0; j < columns_each; ++j) {
+        const float q = x[i][j] * x[i][j];
+        dtau = fmaf(dS[i][j], rest(x[i][j], q), dtau);
+        dS[i][j] = fmaf(-q, dS[i][j], dS[i][j]);
+      }
+  };
+  if (__all_sync(~0u, small)) {
+    all([](float t, float q) { return less_slope_of_small(t, q); });
+  } else {
+    constexpr float largest = 0.99999994f;
+#pragma unroll
+    for (int i = 0; i < rows_each; ++i)
+#pragma unroll
+      for (int j = 0; j < columns_each; ++j) x[i][j] = fminf(fmaxf(x[i][j], -largest), largest);
+    all([](float t, float q) { return less_slope(t, q); });
+  }
   return dtau;
 }
 
@@ -323,15 +461,19 @@ __global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<
   const DeltaRule<Real>& op = pass.op;
   const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
   const int64_t all = (op.time + tile_tokens - 1) / tile_tokens, chunks = op.time / tile_tokens;
-  __shared__ Tile tiles[2];
+  extern __shared__ float4 raw_memory[];
+  TokenMemory<Real>& memory = *reinterpret_cast<TokenMemory<Real>*>(raw_memory);
   const auto length = [&](int64_t index) {
     return int(min(op.time - index * tile_tokens, int64_t(tile_tokens)));
   };
   if (threadIdx.x >= workers) {
-    const TileSource<Real> source(op, pass.gradient.dy, sequence, head);  // dy in v's place
+    // dy in v's place
+    const TileSource<Real> source(memory.arrivals, op, pass.gradient.dy, sequence, head);
     int which = 0;
+    source.send_for((all - 1) * tile_tokens, length(all - 1));
     for (int64_t index = all - 1; index >= 0; --index, which ^= 1) {
-      source.bring(tiles[which], index * tile_tokens, length(index));
+      source.template make<Way::back>(memory.tiles[which], length(index));
+      if (index > 0) source.send_for((index - 1) * tile_tokens, tile_tokens);
       __syncthreads();
     }
     return;
@@ -356,25 +498,43 @@ __global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<
     }
     store_state(D, dstates + index * state_entries, at);
     __syncthreads();
-    const Tile& tile = tiles[which];
-    float x[columns_each];
-    read_columns(tile.decay, at.column, x);
+    const Tile& tile = memory.tiles[which];
+    float x[columns_each], z[columns_each];
+    read_columns(tile.decay + at.column, x);
     scale_columns(D, x);
-    float r[columns_each], dy[rows_each];
-    read_columns(tile.in[vector_r][count - 1], at.column, r);
-    read_rows(tile.in[vector_v][count - 1], at.row, dy);
-#pragma unroll 2
-    for (int t = count - 1; t >= 0; --t) {
-      float a[columns_each], b[columns_each], dsa[rows_each];
-      read_columns(tile.in[vector_b][t], at.column, b);
-      read_columns(tile.in[vector_a][t], at.column, a);
-      add_outer(D, dy, r);
-      dot(D, b, dsa);
-      const int next = t > 0 ? t - 1 : 0;
-      read_columns(tile.in[vector_r][next], at.column, r);
-      read_rows(tile.in[vector_v][next], at.row, dy);
-      sum_everywhere(dsa);
-      add_outer(D, dsa, a);
+    constexpr int vector = tile_tokens * head_size;
+    const int last = (count - 1) / 2 * 2;  // the first token of the last pair
+    const float* columns = &tile.in[0][last][at.column];
+    const float* rows = &tile.in[vector_v][last][at.row];
+    // What a pair begins with is read while the pair before it ends.
+    float dy0[rows_each], dy1[rows_each], r1[columns_each], b0[columns_each], b1[columns_each];
+    const auto read_beginning = [&] {
+      read_rows(rows + head_size, dy1);
+      read_columns(columns + vector_r * vector + head_size, r1);
+      read_columns(columns + vector_b * vector + head_size, b1);
+      read_columns(columns + vector_b * vector, b0);
+    };
+    read_beginning();
+#pragma unroll 1
+    for (int t = last; t >= 0; t -= 2) {
+      const float2 products = tile.pair[t / 2];
+      float dsa0[rows_each], dsa1[rows_each];
+      add_outer(D, dy1, r1);
+      read_rows(rows, dy0);
+      read_columns(columns + vector_r * vector, x);
+      dot(D, b1, dsa1);
+      dot(D, b0, dsa0);
+      read_columns(columns + vector_a * vector + head_size, z);
+      sum_everywhere(dsa1, dsa0);
+      add_outer(D, dy0, x);
+      read_columns(columns + vector_a * vector, x);
+      if (t > 0) columns -= 2 * head_size, rows -= 2 * head_size;
+      read_beginning();
+#pragma unroll
+      for (int i = 0; i < rows_each; ++i)
+        dsa0[i] = fmaf(products.x, dsa1[i], fmaf(products.y, dy0[i], dsa0[i]));
+      add_outer(D, dsa1, z);
+      add_outer(D, dsa0, x);
     }
   }
   if (pass.gradient.dinitial)
@@ -391,7 +551,7 @@ void token_pass(const TokenPass<Real>& pass, const Gpu& gpu) {
                           ? crowded ? forward_kernel<Real, true, 4> : forward_kernel<Real, true, 3>
                       : crowded ? forward_kernel<Real, false, 4>
                                 : forward_kernel<Real, false, 3>;
-  launch(kernel, Grid{dim3(unsigned(heads)), dim3(threads)}, gpu, pass);
+  launch(kernel, Grid{dim3(unsigned(heads)), dim3(threads), sizeof(TokenMemory<Real>)}, gpu, pass);
 }
 
 template <class Real>
@@ -399,7 +559,7 @@ void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu) {
   const int64_t heads = pass.op.batch * pass.op.heads;
   const bool crowded = heads > 3 * gpu.facts().multiprocessors;
   launch(crowded ? reverse_kernel<Real, 4> : reverse_kernel<Real, 3>,
-         Grid{dim3(unsigned(heads)), dim3(threads)}, gpu, pass);
+         Grid{dim3(unsigned(heads)), dim3(threads), sizeof(TokenMemory<Real>)}, gpu, pass);
 }
 
 template void token_pass(const TokenPass<float>&, const Gpu&);

@@ -54,6 +54,13 @@ Gpu::~Gpu() {
 }
 
 void Gpu::wait() const { check_cuda(cudaStreamSynchronize(stream_)); }
+void Gpu::make_current() const { check_cuda(cudaSetDevice(index_)); }
+uint64_t Gpu::free_bytes() const {
+  make_current();
+  size_t left = 0, all = 0;
+  check_cuda(cudaMemGetInfo(&left, &all));
+  return left;
+}
 
 GpuEvent::GpuEvent() { check_cuda(cudaEventCreate(&event_)); }
 GpuEvent::~GpuEvent() {
@@ -105,6 +112,22 @@ GpuBuffer& GpuBuffer::operator=(GpuBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(index_, other.index_);
+  return *this;
+}
+
+PinnedBuffer::PinnedBuffer(uint64_t bytes) : size_(bytes) {
+  if (bytes == 0) return;
+  void* memory = nullptr;
+  check_cuda(cudaMallocHost(&memory, bytes));
+  data_ = static_cast<std::byte*>(memory);
+}
+PinnedBuffer::~PinnedBuffer() {
+  if (data_) cudaFreeHost(data_);
+}
+PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
   return *this;
 }
 

@@ -37,6 +37,8 @@ class Gpu {
   const GpuFacts& facts() const { return facts_; }
   CUstream_st* stream() const { return stream_; }
   void wait() const;  // until all work asked for has ended; fails with what went wrong in it
+  void make_current() const;  // for the calling thread; every thread begins with device 0
+  uint64_t free_bytes() const;
 
  private:
   int index_;
@@ -81,6 +83,26 @@ class GpuBuffer {
   std::byte* data_ = nullptr;
   uint64_t size_ = 0;
   int index_ = 0;
+};
+
+// Memory of the host that a GPU reads and writes by itself, while the host goes on.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  explicit PinnedBuffer(uint64_t bytes);
+  ~PinnedBuffer();
+  PinnedBuffer(PinnedBuffer&& other) noexcept;
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+
+  uint64_t size() const { return size_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  uint64_t size_ = 0;
 };
 
 // In the queue's order. The host's memory must stay until the queue has got there.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <nv/target>
 
 #include <utility>
 
@@ -25,6 +26,35 @@ void launch(void (*kernel)(Param...), const Grid& grid, CUstream_st* queue, Arg&
 template <class... Param, class... Arg>
 void launch(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Arg&&... arg) {
   launch(kernel, grid, gpu.stream(), std::forward<Arg>(arg)...);
+}
+
+// The kernel may start while the one before it in the queue still runs. Every thread of it calls
+// wait_for_kernel_before() before it touches what that one reads or writes. Where the GPU cannot do
+// that (before compute capability 9.0) it starts as usual.
+template <class... Param, class... Arg>
+void launch_early(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Arg&&... arg) {
+  if (gpu.facts().capability < 90) return launch(kernel, grid, gpu, std::forward<Arg>(arg)...);
+  if (grid.shared > 48 * 1024)
+    check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared)));
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.blocks, config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared;
+  config.stream = gpu.stream();
+  config.attrs = &early, config.numAttrs = 1;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, Param(std::forward<Arg>(arg))...));
+}
+
+// All that the kernel before has written is seen after this.
+__device__ inline void wait_for_kernel_before() {
+  NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.wait;" ::: "memory");))
+}
+// The kernel after this one may start, when all blocks have said so or ended.
+__device__ inline void let_next_kernel_start() {
+  NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.launch_dependents;");))
 }
 
 }  // namespace deltasane

@@ -1,0 +1,327 @@
+#include "model/rwkv7_gpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "kernel/cross_entropy/cuda.h"
+#include "kernel/delta_rule/delta_rule.h"
+#include "model/rwkv7_gpu_decode.h"
+#include "model/rwkv7_gpu_lane.h"
+#include "model/rwkv7_gpu_state.h"
+
+namespace deltasane {
+namespace {
+
+using kernel::cuda::RowBlock;
+
+constexpr int64_t tile = 16;  // blocks end on its multiples, so that the cut leaves no trace
+
+GpuSane sane_on_gpu(const SaneUse& sane) {
+  if (sane.kind == SaneKind::none) return {};
+  return {sane.kind, sane.alpha, float(sane.alpha * std::log(2.0) + 1), sane.chunk};
+}
+
+// A long reading that begins inside a tile goes to its end first: the recurrence is fast from
+// there.
+int64_t tokens_at_once(int64_t position, int64_t left) {
+  const int64_t to_tile = (tile - position % tile) % tile;
+  if (to_tile > 0 && left >= to_tile + 4 * tile) return to_tile;
+  return std::min(left, gpu_block_tokens - position % tile);
+}
+
+// What is wanted of the tokens of a call.
+struct Reading {
+  std::span<const int32_t> tokens, targets;  // targets: where losses are wanted
+  std::span<double> losses;
+  Rwkv7::Logits wanted = Rwkv7::Logits::none;
+  View<float> logits;
+  TauRecord* taus = nullptr;
+};
+
+// One of the two queues, and what the block in it has yet to hand over.
+template <class Real>
+struct Queue {
+  GpuLane<Real> lane;
+  std::vector<GpuEvent> layer_done;
+  PinnedBuffer tokens, targets, losses, taus;
+  std::optional<GpuBlock> block;  // in the queue
+  int64_t from = 0;               // its first token, in the call
+
+  Queue(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights, const GpuSane& sane,
+        int64_t vocabulary)
+      : lane(std::move(gpu), weights, sane, vocabulary, gpu_block_tokens,
+             gpu_block_tokens / tile + 1),
+        layer_done(size_t(weights.sizes.layers)),
+        tokens(gpu_block_tokens * sizeof(int32_t)),
+        targets(gpu_block_tokens * sizeof(int32_t)),
+        losses(gpu_block_tokens * sizeof(double)),
+        taus(lane.ws.tau.bytes()) {}
+};
+
+template <class Real>
+class Model : public Rwkv7OnGpu {
+ public:
+  Model(const Rwkv7Checkpoint& checkpoint, const Rwkv7Shape& shape, const SaneUse& sane, int index)
+      : shape_(shape),
+        sane_(sane_on_gpu(sane)),
+        gpu_(std::make_shared<const Gpu>(index)),
+        weights_(checkpoint, shape, sane.kind, *gpu_),
+        states_(std::make_shared<GpuStates>(
+            gpu_, StateShape{shape.layers, shape.channels, shape.heads, shape.head_size})) {
+    if (sane_.kind != SaneKind::none && sane_.chunk % tile != 0)
+      fail(Fault::device, "SANE on a GPU: expected a chunk that is a multiple of ", tile,
+           ", found ", sane_.chunk, "; use --device cpu");
+  }
+
+  void forward(std::span<const int32_t> tokens, RecurrentState& state, Rwkv7::Logits wanted,
+               View<float> logits, TauRecord* taus) override {
+    const std::lock_guard lock(mutex_);
+    gpu_->make_current();
+    require(!logits || logits.packed(), "logits lie side by side");
+    if (tokens.size() == 1 && !taus) {
+      const typename GpuDecoder<Real>::Sequence one[] = {
+          {tokens[0], state.position, states_->numbers_of(state)}};
+      decoder().step(one, wanted == Rwkv7::Logits::none ? nullptr : logits.data);
+      state.changed_on_device();
+      ++state.position;
+      return;
+    }
+    Reading reading;
+    reading.tokens = tokens, reading.wanted = wanted, reading.logits = logits, reading.taus = taus;
+    read(reading, state);
+  }
+
+  void score(std::span<const int32_t> tokens, std::span<const int32_t> targets,
+             RecurrentState& state, std::span<double> losses, TauRecord* taus) override {
+    const std::lock_guard lock(mutex_);
+    gpu_->make_current();
+    Reading reading;
+    reading.tokens = tokens, reading.targets = targets, reading.losses = losses;
+    reading.taus = taus;
+    read(reading, state);
+  }
+
+  void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+            View<float> logits) override {
+    const std::lock_guard lock(mutex_);
+    gpu_->make_current();
+    require(logits.packed(), "logits lie side by side");
+    if (tokens.empty()) return;
+    if (tokens.size() <= size_t(kernel::cuda::most_decoded)) {
+      std::vector<typename GpuDecoder<Real>::Sequence> sequences;
+      for (size_t i = 0; i < tokens.size(); ++i)
+        sequences.push_back({tokens[i], states[i]->position, states_->numbers_of(*states[i])});
+      decoder().step(sequences, logits.data);
+    } else {
+      step_many(tokens, states, logits);
+    }
+    for (RecurrentState* state : states) state->changed_on_device(), ++state->position;
+  }
+
+  uint64_t weight_bytes() const override { return weights_.bytes; }
+  uint64_t read_bytes() const override { return weights_.bytes - weights_.embedding_bytes; }
+  uint64_t resident_bytes() const override {
+    return gpu_->facts().memory_bytes - gpu_->free_bytes();
+  }
+  std::string gpu_name() const override { return gpu_->facts().name; }
+
+ private:
+  // Made when they are first needed: who only decodes needs no blocks.
+  GpuDecoder<Real>& decoder() {
+    if (!decoder_) decoder_.emplace(gpu_, weights_, sane_, shape_.vocabulary);
+    return *decoder_;
+  }
+  Queue<Real>& queue(size_t number) {
+    while (queues_.size() <= number) {
+      const auto gpu = queues_.empty() ? gpu_ : std::make_shared<const Gpu>(gpu_->index());
+      queues_.push_back(std::make_unique<Queue<Real>>(gpu, weights_, sane_, shape_.vocabulary));
+      gpu->wait();
+    }
+    return *queues_[number];
+  }
+
+  void read(const Reading& reading, RecurrentState& state) {
+    float* const numbers = states_->numbers_of(state);
+    const auto count = int64_t(reading.tokens.size());
+    int64_t from = 0;
+    for (size_t block = 0; from < count; ++block) {
+      const int64_t some = tokens_at_once(state.position, count - from);
+      Queue<Real>& mine = queue(block % 2);
+      const Queue<Real>* const before = block > 0 ? &queue((block + 1) % 2) : nullptr;
+      hand_over(mine, reading);
+      ask(mine, before, from, some, state.position, numbers, reading);
+      state.changed_on_device();
+      state.position += some;
+      from += some;
+    }
+    // The older block first.
+    for (size_t i = 0; i < queues_.size(); ++i)
+      for (const std::unique_ptr<Queue<Real>>& q : queues_)
+        if (q->block && is_oldest(*q)) hand_over(*q, reading);
+  }
+  bool is_oldest(const Queue<Real>& q) const {
+    return std::ranges::all_of(
+        queues_, [&](const auto& other) { return !other->block || other->from >= q.from; });
+  }
+
+  void ask(Queue<Real>& q, const Queue<Real>* before, int64_t from, int64_t some, int64_t position,
+           float* numbers, const Reading& reading) {
+    GpuLane<Real>& lane = q.lane;
+    GpuBlock block;
+    block.rows = RowBlock{1, some, shape_.channels};
+    block.position = position, block.state = numbers;
+    if (sane_.kind != SaneKind::none)
+      block.chunks = kernel::chunks_ending(position, some, sane_.chunk);
+    const uint64_t bytes = uint64_t(some) * sizeof(int32_t);
+    std::memcpy(q.tokens.template as<int32_t>(), reading.tokens.data() + from, bytes);
+    copy_to_gpu(lane.ws.tokens.data(), q.tokens.template as<int32_t>(), bytes, *lane.gpu);
+    if (!reading.targets.empty()) {
+      std::memcpy(q.targets.template as<int32_t>(), reading.targets.data() + from, bytes);
+      copy_to_gpu(lane.ws.targets.data(), q.targets.template as<int32_t>(), bytes, *lane.gpu);
+    }
+    lane.embed(block);
+    for (int64_t layer = 0; layer < shape_.layers; ++layer) {
+      if (before) before->layer_done[size_t(layer)].let_wait(lane.gpu->stream());
+      lane.layer(layer, block);
+      q.layer_done[size_t(layer)].record(*lane.gpu);
+    }
+    if (!reading.targets.empty()) ask_losses(q, some);
+    if (reading.taus && block.chunks > 0)
+      copy_to_host(q.taus.template as<float>(), lane.ws.tau.data(),
+                   uint64_t(shape_.layers * block.chunks * shape_.heads) * sizeof(float),
+                   *lane.gpu);
+    q.block = block, q.from = from;
+    const bool is_last = from + some == int64_t(reading.tokens.size());
+    if (reading.wanted == Rwkv7::Logits::last && is_last)
+      copy_logits(q, some - 1, 1, reading.logits.data);
+    if (reading.wanted == Rwkv7::Logits::all)
+      copy_logits(q, 0, some, reading.logits.data + from * shape_.vocabulary);
+  }
+
+  void ask_losses(Queue<Real>& q, int64_t some) {
+    GpuLane<Real>& lane = q.lane;
+    for (int64_t at = 0; at < some; at += lane.ws.slice) {
+      const int64_t rows = std::min(lane.ws.slice, some - at);
+      lane.logits(at, rows);
+      kernel::cuda::CrossEntropy<float> op{};
+      op.rows = rows, op.vocabulary = shape_.vocabulary, op.logits = lane.ws.logits.data();
+      op.target = lane.ws.targets.data() + at;
+      op.loss = lane.ws.loss.data() + at;
+      op.with_gradient = false;
+      kernel::cuda::cross_entropy(op, *lane.gpu);
+    }
+    copy_to_host(q.losses.template as<double>(), lane.ws.loss.data(),
+                 uint64_t(some) * sizeof(double), *lane.gpu);
+  }
+
+  void copy_logits(Queue<Real>& q, int64_t first, int64_t rows, float* to) {
+    GpuLane<Real>& lane = q.lane;
+    for (int64_t at = 0; at < rows; at += lane.ws.slice) {
+      const int64_t some = std::min(lane.ws.slice, rows - at);
+      lane.logits(first + at, some);
+      copy_to_host(to + at * shape_.vocabulary, lane.ws.logits.data(),
+                   uint64_t(some * shape_.vocabulary) * sizeof(float), *lane.gpu);
+    }
+    lane.gpu->wait();
+  }
+
+  // Waits for the block in a queue, if there is one, and takes what it found.
+  void hand_over(Queue<Real>& q, const Reading& reading) {
+    if (!q.block) return;
+    const GpuBlock block = *q.block;
+    q.block.reset();
+    q.lane.gpu->wait();
+    if (!reading.targets.empty())
+      std::copy_n(q.losses.template as<double>(), block.rows.time, reading.losses.begin() + q.from);
+    if (!reading.taus) return;
+    const int64_t numbers = block.chunks * shape_.heads;
+    for (int64_t layer = 0; layer < shape_.layers; ++layer)
+      reading.taus->add(layer, {q.taus.template as<float>() + layer * numbers, size_t(numbers)});
+  }
+
+  // More sequences than the decoder takes: the blocks' kernels, a row per sequence.
+  void step_many(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+                 View<float> logits) {
+    const auto count = int64_t(tokens.size());
+    for (int64_t from = 0; from < count; from += gpu_block_tokens) {
+      const auto some = size_t(std::min(gpu_block_tokens, count - from));
+      step_some(tokens.subspan(size_t(from), some), states.subspan(size_t(from), some),
+                logits.data + from * shape_.vocabulary);
+    }
+  }
+
+  void step_some(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+                 float* logits) {
+    const auto count = int64_t(tokens.size());
+    GpuLane<Real>& lane = many(count);
+    std::vector<float*> numbers;
+    std::vector<int64_t> positions;
+    GpuBlock block;
+    for (RecurrentState* state : states) {
+      numbers.push_back(states_->numbers_of(*state));
+      positions.push_back(state->position);
+      if (sane_.kind != SaneKind::none && (state->position + 1) % sane_.chunk == 0)
+        block.chunks = 1;
+    }
+    copy_to_gpu(many_states_.data(), numbers.data(), numbers.size() * sizeof(float*), *gpu_);
+    copy_to_gpu(many_positions_.data(), positions.data(), positions.size() * sizeof(int64_t),
+                *gpu_);
+    copy_to_gpu(lane.ws.tokens.data(), tokens.data(), tokens.size_bytes(), *gpu_);
+    gpu_->wait();
+    block.rows = RowBlock{count, 1, shape_.channels};
+    block.states = reinterpret_cast<float* const*>(many_states_.data());
+    block.positions = many_positions_.data();
+    const kernel::cuda::Shifts shifts{block.states, count, shape_.layers, shape_.channels,
+                                      lane.ws.shifts.data()};
+    kernel::cuda::gather_shifts(shifts, *gpu_);
+    lane.embed(block);
+    for (int64_t layer = 0; layer < shape_.layers; ++layer) lane.layer(layer, block);
+    kernel::cuda::scatter_shifts(shifts, *gpu_);
+    for (int64_t at = 0; at < count; at += lane.ws.slice) {
+      const int64_t rows = std::min(lane.ws.slice, count - at);
+      lane.logits(at, rows);
+      copy_to_host(logits + at * shape_.vocabulary, lane.ws.logits.data(),
+                   uint64_t(rows * shape_.vocabulary) * sizeof(float), *gpu_);
+    }
+    gpu_->wait();
+  }
+
+  // A lane for that many sequences.
+  GpuLane<Real>& many(int64_t count) {
+    if (many_ && many_->ws.capacity >= count) return *many_;
+    many_.reset();
+    const int64_t room = (count + 63) / 64 * 64;
+    many_.emplace(gpu_, weights_, sane_, shape_.vocabulary, room, room);
+    many_->ws.shifts =
+        GpuTensor<float>(*gpu_, {shape_.layers, 2, room, shape_.channels}, "single tokens");
+    many_states_ = GpuBuffer(*gpu_, uint64_t(room) * sizeof(float*), "single tokens");
+    many_positions_ = GpuTensor<int64_t>(*gpu_, {room}, "single tokens");
+    return *many_;
+  }
+
+  Rwkv7Shape shape_;
+  GpuSane sane_;
+  std::shared_ptr<const Gpu> gpu_;
+  Rwkv7GpuWeights<Real> weights_;
+  std::shared_ptr<GpuStates> states_;
+  std::vector<std::unique_ptr<Queue<Real>>> queues_;
+  std::optional<GpuDecoder<Real>> decoder_;
+  std::optional<GpuLane<Real>> many_;
+  GpuBuffer many_states_;
+  GpuTensor<int64_t> many_positions_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+std::unique_ptr<Rwkv7OnGpu> Rwkv7OnGpu::open(const Rwkv7Checkpoint& checkpoint,
+                                             const Rwkv7Shape& shape, const SaneUse& sane,
+                                             const Options& options) {
+  if (options.numbers == Numbers::f32)
+    return std::make_unique<Model<float>>(checkpoint, shape, sane, options.gpu);
+  return std::make_unique<Model<bf16>>(checkpoint, shape, sane, options.gpu);
+}
+
+}  // namespace deltasane

@@ -1,0 +1,72 @@
+#include "model/rwkv7_gpu_decode.h"
+
+#include <cstring>
+
+namespace deltasane {
+
+using namespace kernel::cuda;
+
+template <class Real>
+GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights,
+                             const GpuSane& sane, int64_t vocabulary)
+    : gpu_(std::move(gpu)),
+      weights_(weights),
+      vocabulary_(vocabulary),
+      inputs_(*gpu_, sizeof(DecodeInputs), "single tokens"),
+      inputs_here_(sizeof(DecodeInputs)),
+      logits_here_(uint64_t(most_decoded * vocabulary) * sizeof(float)) {
+  const LayerSizes& s = weights.sizes;
+  for (GpuTensor<float>* t : {&x_, &u_, &tau_, &v_first_, &y_})
+    *t = GpuTensor<float>(*gpu_, {most_decoded, s.channels}, "single tokens");
+  in_ = GpuTensor<float>(*gpu_, {most_decoded, s.rows_of_in(false)}, "single tokens");
+  hidden_ = GpuTensor<float>(*gpu_, {most_decoded, s.feed_forward}, "single tokens");
+  logits_ = GpuTensor<float>(*gpu_, {most_decoded, vocabulary}, "single tokens");
+  if (sane.kind == SaneKind::trained) sane_.kind = DecodeSane::Kind::trained;
+  if (sane.kind == SaneKind::run_time) sane_.kind = DecodeSane::Kind::constant;
+  sane_.alpha = float(sane.alpha), sane_.constant = sane.constant, sane_.chunk = sane.chunk;
+}
+
+template <class Real>
+void GpuDecoder<Real>::ask(int64_t sequences) {
+  const LayerSizes& s = weights_.sizes;
+  const auto* const inputs = reinterpret_cast<const DecodeInputs*>(inputs_.data());
+  copy_to_gpu(inputs_.data(), inputs_here_.as<DecodeInputs>(), sizeof(DecodeInputs), *gpu_);
+  embed(RowBlock{sequences, 1, s.channels}, inputs->token, weights_.embedding, weights_.ln0_weight,
+        weights_.ln0_bias, 1e-5f, x_.data(), *gpu_);
+  const DecodeActivations activations{x_.data(),       u_.data(), tau_.data(),   in_.data(),
+                                      v_first_.data(), y_.data(), hidden_.data()};
+  for (int64_t layer = 0; layer < s.layers; ++layer)
+    decode_layer(weights_.layers[size_t(layer)], s, layer, sequences, sane_, inputs, activations,
+                 *gpu_);
+  decode_logits(weights_.head, weights_.ln_out_weight, weights_.ln_out_bias, vocabulary_,
+                s.channels, sequences, x_.data(), logits_.data(), *gpu_);
+  copy_to_host(logits_here_.as<float>(), logits_.data(),
+               uint64_t(sequences * vocabulary_) * sizeof(float), *gpu_);
+}
+
+template <class Real>
+void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) {
+  const auto count = int64_t(sequences.size());
+  require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
+  auto& inputs = *inputs_here_.as<DecodeInputs>();
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    inputs.token[i] = sequences[i].token;
+    inputs.position[i] = sequences[i].position;
+    inputs.state[i] = sequences[i].state;
+  }
+  GpuGraph& recorded = recorded_[size_t(count) - 1];
+  if (!recorded) {
+    ask(count);  // once as it is: kernels are loaded when they are first used
+    recorded = GpuGraph(*gpu_, [&] { ask(count); });
+  } else {
+    recorded.run(*gpu_);
+  }
+  gpu_->wait();
+  if (logits)
+    std::memcpy(logits, logits_here_.as<float>(), size_t(count * vocabulary_) * sizeof(float));
+}
+
+template class GpuDecoder<float>;
+template class GpuDecoder<bf16>;
+
+}  // namespace deltasane

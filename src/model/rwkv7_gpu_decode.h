@@ -1,0 +1,39 @@
+// Single tokens of up to eight sequences: the kernels of kernel/rwkv7/cuda_decode.h for a whole
+// model, recorded once per number of sequences and then repeated.
+#pragma once
+
+#include <array>
+
+#include "model/rwkv7_gpu_lane.h"
+#include "tensor/cuda/graph.h"
+
+namespace deltasane {
+
+template <class Real>
+class GpuDecoder {
+ public:
+  GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights,
+             const GpuSane& sane, int64_t vocabulary);
+
+  struct Sequence {
+    int32_t token;
+    int64_t position;
+    float* state;
+  };
+  // logits: (sequences, vocabulary), or null: not wanted. Waits for the result.
+  void step(std::span<const Sequence> sequences, float* logits);
+
+ private:
+  void ask(int64_t sequences);
+
+  std::shared_ptr<const Gpu> gpu_;
+  const Rwkv7GpuWeights<Real>& weights_;
+  kernel::cuda::DecodeSane sane_;
+  int64_t vocabulary_;
+  GpuTensor<float> x_, u_, tau_, in_, v_first_, y_, hidden_, logits_;
+  GpuBuffer inputs_;
+  PinnedBuffer inputs_here_, logits_here_;
+  std::array<GpuGraph, kernel::cuda::most_decoded> recorded_;  // by sequences - 1
+};
+
+}  // namespace deltasane

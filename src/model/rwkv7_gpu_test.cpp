@@ -1,0 +1,274 @@
+#include "model/rwkv7_gpu.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/half.h"
+#include "base/random.h"
+#include "format/rwkv7_write.h"
+#include "model/log_probability.h"
+#include "model/random_rwkv7.h"
+#include "model/rwkv7_reference.h"
+#include "support/scratch.h"
+#include "tensor/closeness.h"
+#include "tensor/cuda/gpu.h"
+
+namespace deltasane {
+namespace {
+
+// Ranks and feed_forward are no multiples of what the GPU likes.
+constexpr Rwkv7Shape small{.layers = 3,
+                           .channels = 192,
+                           .heads = 3,
+                           .head_size = 64,
+                           .feed_forward = 200,
+                           .vocabulary = 61,
+                           .rank_w = 8,
+                           .rank_a = 12,
+                           .rank_v = 5,
+                           .rank_g = 40};
+
+enum class Sane { none, run_time, trained };
+
+std::vector<int32_t> some_tokens(int64_t count) {
+  Random random(5);
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i)
+    tokens.push_back(int32_t(random.below(uint64_t(small.vocabulary))));
+  return tokens;
+}
+
+// A source whose matrices are rounded to bf16, as a model on a GPU has them.
+class RoundedSource : public Rwkv7Source {
+ public:
+  explicit RoundedSource(const Rwkv7Source& source) : source_(source) {}
+  std::vector<std::string> names() const override { return source_.names(); }
+  bool has(std::string_view name) const override { return source_.has(name); }
+  Shape shape(std::string_view name) const override { return source_.shape(name); }
+  Tensor<float> read(std::string_view name) const override {
+    Tensor<float> numbers = source_.read(name);
+    if (numbers.shape().rank() == 2 && numbers.shape()[0] > 1 && numbers.shape()[1] > 1 &&
+        name.find("r_k") == name.npos)
+      for (float& number : numbers.span()) number = float(bf16(number));
+    return numbers;
+  }
+
+ private:
+  const Rwkv7Source& source_;
+};
+
+struct Outcome {
+  Tensor<float> logits;
+  RecurrentState state;
+};
+
+class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
+ protected:
+  void SetUp() override {
+    if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no GPU";
+    shape_.sane = GetParam() == Sane::trained;
+    Metadata metadata;
+    if (shape_.sane) metadata = {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
+    write_rwkv7_safetensors(path_, RandomRwkv7(shape_, 1), StoredType::f32, metadata);
+  }
+
+  Rwkv7 open(const Device& device, kernel::WeightType weights) const {
+    Rwkv7Options options;
+    options.device = device;
+    options.weights = weights;
+    if (GetParam() == Sane::run_time) options.sane_alpha = 0.5;
+    return Rwkv7(Rwkv7Checkpoint(path_), options);
+  }
+  Rwkv7 on_gpu(kernel::WeightType weights = kernel::WeightType::f32) const {
+    return open({0}, weights);
+  }
+  Outcome run(const Rwkv7& model, std::span<const int32_t> tokens,
+              std::span<const int64_t> lengths) {
+    Outcome out{Tensor<float>({int64_t(tokens.size()), shape_.vocabulary}), model.fresh_state()};
+    out.logits.fill(NAN);
+    int64_t from = 0;
+    for (const int64_t length : lengths) {
+      model.forward(tokens.subspan(size_t(from), size_t(length)), out.state, Rwkv7::Logits::all,
+                    out.logits.view().part(0, from, length), {threads_});
+      from += length;
+    }
+    EXPECT_EQ(out.state.position, int64_t(tokens.size()));
+    return out;
+  }
+  reference::SaneStrength strength() const {
+    if (GetParam() == Sane::none) return {};
+    return {GetParam() == Sane::trained ? 3.0 : 0.5, 16};
+  }
+  // In float, by the rule that every kernel is judged by.
+  void expect_the_definition(const Outcome& found, std::span<const int32_t> tokens) {
+    const RandomRwkv7 source(shape_, 1);
+    const auto truth = reference::rwkv7<double>(source, shape_, strength(), tokens);
+    const auto plain = reference::rwkv7<float>(source, shape_, strength(), tokens);
+    const Closeness logits = closeness(found.logits.span(), plain.logits, truth.logits);
+    const Closeness memory = closeness(found.state.memory().span(), plain.memory, truth.memory);
+    EXPECT_TRUE(logits.close) << "logits " << logits.explanation();
+    EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
+  }
+
+  // In 16 bits: what rounding every matrix once does to the result is what one rounding of that
+  // size costs. A layer rounds about as much again at each of the ten places where activations are
+  // kept in 16 bits, so ten times that is allowed.
+  void expect_near_the_definition(const Outcome& found, std::span<const int32_t> tokens) {
+    const RandomRwkv7 source(shape_, 1);
+    const auto truth = reference::rwkv7<double>(source, shape_, strength(), tokens);
+    const auto rounded =
+        reference::rwkv7<double>(RoundedSource(source), shape_, strength(), tokens);
+    const auto error = [](const auto& a, const auto& b) {
+      double sum = 0;
+      for (size_t i = 0; i < b.size(); ++i) sum += std::pow(double(a[i]) - double(b[i]), 2);
+      return std::sqrt(sum / double(b.size()));
+    };
+    EXPECT_LE(error(found.logits.span(), truth.logits), 10 * error(rounded.logits, truth.logits));
+    EXPECT_LE(error(found.state.memory().span(), truth.memory),
+              10 * error(rounded.memory, truth.memory));
+  }
+
+  Rwkv7Shape shape_ = small;
+  test::Scratch scratch_;
+  fs::path path_ = scratch_.path() / "model.safetensors";
+  ThreadPool threads_{2};
+};
+
+TEST_P(Rwkv7OnGpuTest, IsTheDefinitionHoweverItIsCut) {
+  const auto tokens = some_tokens(83);
+  const Rwkv7 model = on_gpu();
+  const std::vector<int64_t> ones(83, 1);
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{83}, {7, 76}, {16, 33, 1, 33}, {1, 15, 67}, ones})
+    expect_the_definition(run(model, tokens, lengths), tokens);
+}
+
+TEST_P(Rwkv7OnGpuTest, IsNearTheDefinitionIn16Bits) {
+  const auto tokens = some_tokens(83);
+  const Rwkv7 model = on_gpu(kernel::WeightType::bf16);
+  const std::vector<int64_t> ones(83, 1);
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{83}, {16, 33, 1, 33}, ones})
+    expect_near_the_definition(run(model, tokens, lengths), tokens);
+}
+
+TEST_P(Rwkv7OnGpuTest, BlocksInTwoQueuesAreOneReading) {
+  const auto tokens = some_tokens(3 * 4096 + 77);
+  const Rwkv7 model = on_gpu();
+  RecurrentState whole = model.fresh_state(), parts = model.fresh_state();
+  TauRecord taus(shape_.layers, shape_.heads), taus_of_parts(shape_.layers, shape_.heads);
+  Tensor<float> a({1, shape_.vocabulary}), b({1, shape_.vocabulary});
+  model.forward(tokens, whole, Rwkv7::Logits::last, a.view(), {threads_}, &taus);
+  for (size_t from = 0; from < tokens.size(); from += 4096)
+    model.forward(std::span(tokens).subspan(from, std::min<size_t>(4096, tokens.size() - from)),
+                  parts, Rwkv7::Logits::last, b.view(), {threads_}, &taus_of_parts);
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.span().size_bytes()), 0);
+  EXPECT_EQ(
+      std::memcmp(whole.memory().data(), parts.memory().data(), whole.memory().span().size_bytes()),
+      0);
+  const int64_t chunks = GetParam() == Sane::none ? 0 : int64_t(tokens.size()) / 16;
+  for (int64_t layer = 0; layer < shape_.layers; ++layer)
+    for (int64_t head = 0; head < shape_.heads; ++head) {
+      EXPECT_EQ(taus.at(layer, head).count, chunks);
+      EXPECT_EQ(taus.at(layer, head).sum, taus_of_parts.at(layer, head).sum);
+      EXPECT_EQ(taus.at(layer, head).last, taus_of_parts.at(layer, head).last);
+    }
+}
+
+TEST_P(Rwkv7OnGpuTest, TellsTheLossesThatItsLogitsHave) {
+  const auto tokens = some_tokens(301);
+  const Rwkv7 model = on_gpu();
+  const auto read = std::span(tokens).first(300), next = std::span(tokens).last(300);
+  const int64_t all[] = {300};
+  const Outcome with_logits = run(model, read, all);
+  RecurrentState state = model.fresh_state();
+  std::vector<double> losses(300, NAN);
+  TauRecord taus(shape_.layers, shape_.heads);
+  const double sum = model.read_and_score(read, next, state, losses, {threads_}, &taus);
+  double expected = 0;
+  for (int64_t t = 0; t < 300; ++t) {
+    const double loss = -log_probability(
+        {with_logits.logits.data() + t * shape_.vocabulary, size_t(shape_.vocabulary)},
+        next[size_t(t)]);
+    // Both sum 61 floats: each term is off by a few units in the last place.
+    EXPECT_NEAR(losses[size_t(t)], loss, 64 * 0x1p-23 * std::max(1.0, loss));
+    expected += loss;
+  }
+  EXPECT_NEAR(sum, expected, 300 * 64 * 0x1p-23 * 10);
+  EXPECT_EQ(taus.at(0, 0).count, GetParam() == Sane::none ? 0 : 18);
+}
+
+// From one to eight sequences are decoded together; more take the blocks' kernels. Sequence i has
+// read i % 17 tokens before, so that chunks end at different times.
+TEST_P(Rwkv7OnGpuTest, SequencesSteppedTogetherAreEachTheDefinition) {
+  constexpr int64_t steps = 3;
+  const auto tokens = some_tokens(400);
+  const Rwkv7 model = on_gpu();
+  const auto stepped = [&](int64_t step) {
+    return std::span(tokens).subspan(size_t(100 + step * 70));
+  };
+  for (const int64_t count : {1, 2, 3, 5, 8, 9, 70}) {
+    std::vector<RecurrentState> states;
+    std::vector<RecurrentState*> places;
+    for (int64_t i = 0; i < count; ++i) {
+      states.push_back(model.fresh_state());
+      model.forward(std::span(tokens).subspan(size_t(i), size_t(i % 17)), states.back(),
+                    Rwkv7::Logits::none, {}, {threads_});
+    }
+    for (RecurrentState& state : states) places.push_back(&state);
+    std::vector<Tensor<float>> found;
+    for (int64_t step = 0; step < steps; ++step) {
+      found.emplace_back(Shape{count, shape_.vocabulary});
+      model.step(stepped(step).first(size_t(count)), places, found.back().view(), {threads_});
+    }
+    for (const int64_t i : {int64_t(0), count - 1}) {
+      SCOPED_TRACE(cat("sequence ", i, " of ", count));
+      std::vector<int32_t> all(tokens.begin() + i, tokens.begin() + i + i % 17);
+      for (int64_t step = 0; step < steps; ++step) all.push_back(stepped(step)[size_t(i)]);
+      const RandomRwkv7 source(shape_, 1);
+      const auto truth = reference::rwkv7<double>(source, shape_, strength(), all);
+      const auto plain = reference::rwkv7<float>(source, shape_, strength(), all);
+      const auto count_of_last = size_t(steps * shape_.vocabulary);
+      std::vector<float> logits;
+      for (const Tensor<float>& step : found) {
+        const auto row =
+            step.span().subspan(size_t(i * shape_.vocabulary), size_t(shape_.vocabulary));
+        logits.insert(logits.end(), row.begin(), row.end());
+      }
+      const Closeness near = closeness(logits, std::span(plain.logits).last(count_of_last),
+                                       std::span(truth.logits).last(count_of_last));
+      const Closeness memory =
+          closeness(states[size_t(i)].memory().span(), plain.memory, truth.memory);
+      EXPECT_TRUE(near.close) << "logits " << near.explanation();
+      EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
+      EXPECT_EQ(states[size_t(i)].position, i % 17 + steps);
+    }
+  }
+}
+
+TEST_P(Rwkv7OnGpuTest, StatesGoBetweenDevices) {
+  const auto tokens = some_tokens(60);
+  const Rwkv7 gpu = on_gpu(), cpu = open({}, kernel::WeightType::f32);
+  RecurrentState state = gpu.fresh_state();
+  Tensor<float> logits({60, shape_.vocabulary});
+  const auto read = [&](const Rwkv7& model, int64_t from, int64_t count) {
+    model.forward(std::span(tokens).subspan(size_t(from), size_t(count)), state, Rwkv7::Logits::all,
+                  logits.view().part(0, from, count), {threads_});
+  };
+  read(gpu, 0, 10), read(cpu, 10, 7), read(gpu, 17, 23);
+  state = state.clone();
+  read(gpu, 40, 1), read(cpu, 41, 1), read(gpu, 42, 18);
+  expect_the_definition({std::move(logits), std::move(state)}, tokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Rwkv7OnGpuTest,
+                         testing::Values(Sane::none, Sane::run_time, Sane::trained),
+                         [](const auto& one) {
+                           return one.param == Sane::none       ? "none"
+                                  : one.param == Sane::run_time ? "run_time"
+                                                                : "trained";
+                         });
+
+}  // namespace
+}  // namespace deltasane
