@@ -92,6 +92,28 @@ TEST_F(TrainCommands, SweepGoesOnWhereItStopped) {
   EXPECT_EQ(program({"sweep", "--out", at("nothing")}).exit_code, 2);
 }
 
+TEST_F(TrainCommands, DevicesAreNamedOrRefused) {
+  const std::string small = config("devices", 2);
+  EXPECT_EQ(program({"train", small, "--device", "cpu"}).exit_code, 0);
+  for (const char* const command : {"train", "bench"}) {
+    const bool trains = std::string_view(command) == "train";
+    const std::vector<std::string> words =
+        trains ? std::vector<std::string>{"train", small, "--resume"}
+               : std::vector<std::string>{"bench", "train"};
+    const auto on = [&](const char* device) {
+      std::vector<std::string> all = words;
+      all.insert(all.end(), {"--device", device});
+      return program(all);
+    };
+    const test::Outcome unknown = on("gpu"), beyond = on("cuda:99");
+    EXPECT_EQ(unknown.exit_code, 2) << unknown.output;
+    EXPECT_NE(unknown.output.find("device: expected cpu, cuda or cuda:N, found 'gpu'"),
+              std::string::npos);
+    EXPECT_EQ(beyond.exit_code, 1) << beyond.output;  // no such device, or no CUDA at all
+    EXPECT_NE(beyond.output.find("device cuda:99: "), std::string::npos) << beyond.output;
+  }
+}
+
 TEST_F(TrainCommands, ProcessesTogetherLearnWhatOneDoes) {
   if (std::string_view(DELTASANE_MPIEXEC).empty()) GTEST_SKIP() << "this build has no MPI";
   ASSERT_EQ(program({"train", config("one", 6)}).exit_code, 0);

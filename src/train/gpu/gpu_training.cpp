@@ -42,14 +42,6 @@ void expect_padding_last(const Batch& batch) {
   }
 }
 
-// A batch on its way to the GPU.
-struct PinnedBatch {
-  Pinned<int32_t> tokens, targets;
-  Pinned<float> weights;
-  GpuEvent copied;
-  explicit PinnedBatch(int64_t rows) : tokens(rows), targets(rows), weights(rows) {}
-};
-
 // The gradient of a plain layer norm: of norm_shift with one mix that takes nothing of the row
 // before. `zero` and `unused`: (C), mu and what its gradient is added to.
 template <class Real>
@@ -82,6 +74,14 @@ void layer_norm_backward(const LayerNormGradient<Real>& g, const Gpu& gpu) {
 }
 
 }  // namespace
+
+// A batch on its way to the GPU.
+struct PinnedBatch {
+  Pinned<int32_t> tokens, targets;
+  Pinned<float> weights;
+  GpuEvent copied;
+  explicit PinnedBatch(int64_t rows) : tokens(rows), targets(rows), weights(rows) {}
+};
 
 template <class Real>
 struct TrainingState {
