@@ -35,8 +35,12 @@ int bench_train_on_cpu(const BenchTrainOptions& options) {
         {"flops_per_token", m.flops_per_token},
         {"product_gflops", m.product_flops_per_second / 1e9},
         {"fraction_of_products", m.of_products()},
-        {"processor_seconds_low", m.processor_sane.low},
-        {"processor_seconds_low_without_sane", m.processor_baseline.low},
+        {"processor_seconds", m.processor_seconds},
+        {"sane_processor_seconds",
+         {{"median", m.sane_cost.median},
+          {"quarter", m.sane_cost.low},
+          {"three_quarters", m.sane_cost.high},
+          {"pairs", m.sane_cost.repeats}}},
         {"share_of_sane", m.share_of_sane()}};
     fmt::print("{}\n", all.dump(2));
     return 0;
@@ -45,9 +49,13 @@ int bench_train_on_cpu(const BenchTrainOptions& options) {
              m.time, threads.size());
   fmt::print("{:.1f} tokens/s: {:.2f} s for loss and gradient, {:.2f} s for AdamW\n",
              m.tokens_per_second(), m.sane.median, m.update_seconds);
+  fmt::print("{:.1f} % of the matrix-product rate of {:.1f} GFLOP/s\n", 100 * m.of_products(),
+             m.product_flops_per_second / 1e9);
   fmt::print(
-      "{:.1f} % of the matrix-product rate of {:.1f} GFLOP/s; SANE takes {:.1f} % of a step\n",
-      100 * m.of_products(), m.product_flops_per_second / 1e9, 100 * m.share_of_sane());
+      "SANE takes {:.2f} % of a step: median of {} pairs, half of them between {:.2f} and {:.2f} "
+      "%\n",
+      100 * m.share_of_sane(), m.sane_cost.repeats, 100 * m.sane_cost.low / m.processor_seconds,
+      100 * m.sane_cost.high / m.processor_seconds);
   return 0;
 }
 
@@ -79,7 +87,8 @@ void describe_bench_train(CLI::App& parent, const Chosen& chosen) {
                   "tokens of a row; default: 512, and 4096 on a GPU");
   app->add_option("--precision", options->precision, "bf16 or fp32, on a GPU")
       ->capture_default_str();
-  app->add_option("--repeats", options->repeats, "steps to measure")->capture_default_str();
+  app->add_option("--repeats", options->repeats, "pairs of steps to measure, with SANE and without")
+      ->capture_default_str();
   app->add_option("--threads", options->threads, "threads; 0: all processors")
       ->capture_default_str();
   app->add_flag("--recompute", options->recompute, "keep only each layer's input");

@@ -5,6 +5,7 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/duration.h"
 #include "cli/open_model.h"
 #include "corpus/math_chat.h"
 #include "eval/stream/problem_probe.h"
@@ -20,13 +21,6 @@ struct StreamOptions {
   std::vector<int64_t> snapshots;
   bool resume = false, json = false;
 };
-
-std::string duration_text(double seconds) {
-  const auto whole = int64_t(seconds + 0.5);
-  if (whole >= 3600) return fmt::format("{}h {:02}m", whole / 3600, whole % 3600 / 60);
-  if (whole >= 60) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
-  return fmt::format("{}s", whole);
-}
 
 // One line that is written over on a terminal; elsewhere a line now and then.
 class StreamDisplay {

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "eval/stream/stream_folder.h"
+#include "format/fixture_indexed.h"
 #include "format/rwkv7_write.h"
 #include "model/random_rwkv7.h"
 #include "support/scratch.h"
@@ -58,6 +59,19 @@ class StreamCommands : public testing::Test {
     EXPECT_NE(said.text.find(part), std::string::npos) << words << "\n" << said.text;
   }
 };
+
+TEST_F(StreamCommands, ReadsIndexedTokens) {
+  std::vector<uint16_t> item(700, 65);
+  const test::IndexedFiles files = test::indexed_files({item, {66, 67}});
+  replace_file(file("x.idx"), files.index);
+  replace_file(file("x.bin"), files.tokens);
+  const auto found = json_said("stream " + model + " --corpus binidx:" + file("x") +
+                               " --segment 256 --tokens 1024 --tokenizer byte --json --out " + run);
+  EXPECT_EQ(found["tokens"], 1024);
+  EXPECT_EQ(
+      say("corpus binidx:" + file("x") + ",piece=2 --skip 350 --bytes 2 --tokenizer byte").text,
+      "BC");
+}
 
 TEST_F(StreamCommands, StreamDiagnoseAndExport) {
   const auto first =

@@ -8,6 +8,7 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/duration.h"
 #include "cli/memory_advice.h"
 #include "comm/group.h"
 #include "text/byte_tokenizer.h"
@@ -32,12 +33,6 @@ extern "C" void ask_to_stop(int) { asked_to_stop = 1; }
 std::unique_ptr<Tokenizer> training_tokenizer(const std::string& name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
   return std::make_unique<WorldTokenizer>(world_from_file(name));
-}
-
-std::string time_left(double seconds) {
-  const int64_t s = int64_t(seconds + 0.5);
-  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
-  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
 // One JSON object a line, and the same numbers for TensorBoard. Lines behind the step that a run
@@ -150,7 +145,7 @@ class TrainLoop {
         const double each = (now - began) / double(report.step - first);
         fmt::print("step {:>6}/{}  loss {:.4f}  rate {:.2e}  {:.0f} tokens/s  {} left\n",
                    report.step, config.schedule.steps, report.loss, report.rate, speed,
-                   time_left(each * double(config.schedule.steps - report.step)));
+                   duration_text(each * double(config.schedule.steps - report.step)));
         std::fflush(stdout);
       }
       if (evaluates && (report.step % config.evaluation.every == 0 || run_.finished())) evaluate();

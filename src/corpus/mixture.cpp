@@ -93,14 +93,13 @@ class Mixture final : public Source {
     return part.source->piece(index / pattern_.size() * part.places + place.rank);
   }
 
-  std::optional<uint64_t> pieces() const override {
-    uint64_t together = 0;
+  std::vector<const Source*> parts() const override {
+    std::vector<const Source*> all;
     for (const Part& part : parts_) {
-      const std::optional<uint64_t> own = part.source->pieces();
-      if (!own) return std::nullopt;
-      together += *own;
+      const std::vector<const Source*> own = part.source->parts();
+      all.insert(all.end(), own.begin(), own.end());
     }
-    return together;
+    return all;
   }
 
   std::string description() const override { return description_; }

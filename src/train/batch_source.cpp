@@ -30,16 +30,18 @@ size_t BatchSource::read_piece(std::span<int32_t> row, std::span<uint8_t> wanted
 }
 
 void BatchSource::expect_rows(int64_t rows, int64_t time, const std::string& what) const {
-  const std::optional<uint64_t> pieces = source_->pieces();
-  if (!pieces) return;
   const auto each = uint64_t(rows_.cut == RowCut::pieces ? 1 : time + 1);
   const uint64_t wanted = uint64_t(rows) * each;
   uint64_t found = 0;
-  for (uint64_t i = 0; i < *pieces && found < wanted; ++i) {
-    const corpus::Piece piece = source_->piece(i);
-    const size_t tokens =
-        piece.tokens.empty() ? tokenizer_.encode(piece.text).size() : piece.tokens.size();
-    found += rows_.cut == RowCut::pieces ? uint64_t{tokens > 0} : tokens;
+  for (const corpus::Source* part : source_->parts()) {
+    const std::optional<uint64_t> pieces = part->pieces();
+    if (!pieces) return;
+    for (uint64_t i = 0; i < *pieces && found < wanted; ++i) {
+      const corpus::Piece piece = part->piece(i);
+      const size_t tokens =
+          piece.tokens.empty() ? tokenizer_.encode(piece.text).size() : piece.tokens.size();
+      found += rows_.cut == RowCut::pieces ? uint64_t{tokens > 0} : tokens;
+    }
   }
   const char* const unit = rows_.cut == RowCut::pieces ? " pieces" : " tokens";
   if (found < wanted)
