@@ -46,27 +46,34 @@ void multiply(const Product& p) {
 
 template <Isa isa>
 void multiply_q8(const Product& p) {
-  const int64_t blocks = q8_blocks(p.w.in()), groups = q8_groups(p.w.out());
-  const uint64_t numbers = uint64_t(p.tokens * blocks);
-  const Buffer memory(numbers * (q8_columns + sizeof(float)));
-  const cpu::Q8Tokens x{reinterpret_cast<int8_t*>(memory.data()),
-                        reinterpret_cast<float*>(memory.data() + numbers * q8_columns)};
-  const auto quantize = [&](int64_t t) { cpu::quantize_token<isa>(p.x.at(t), p.w.in(), t, x); };
-  if (p.tokens <= matmul_few_tokens)
-    for (int64_t t = 0; t < p.tokens; ++t) quantize(t);
-  else
-    p.threads.parallel(p.tokens, quantize);
-  const int64_t group_bytes = blocks * int64_t(sizeof(Q8Block));
-  const int64_t together = std::max<int64_t>(1, (int64_t{64} << 10) / group_bytes);
-  const int64_t pieces = pieces_of(groups, together);
-  const int64_t parts = token_parts(p.threads, pieces, p.tokens / 32);
-  p.threads.parallel(pieces * parts, [&](int64_t index) {
-    const int64_t piece = index / parts, part = index % parts;
-    const int64_t quads = pieces_of(p.tokens, 4);
-    cpu::q8_multiply<isa>(
-        p.w.blocks(), {piece * together, std::min(groups, (piece + 1) * together)}, p.w.out(),
-        p.w.in(), x, {part * quads / parts * 4, std::min(p.tokens, (part + 1) * quads / parts * 4)},
-        p.y, p.sum);
+  const int64_t in = p.w.in(), out = p.w.out(), numbers = p.tokens * q8_blocks(in);
+  const Buffer memory(uint64_t(cpu::q8_token_bytes(p.tokens, in)));
+  auto* const scale = reinterpret_cast<float*>(memory.data() + numbers * q8_columns);
+  const cpu::Q8Tokens x{reinterpret_cast<int8_t*>(memory.data()), scale,
+                        reinterpret_cast<int32_t*>(scale + numbers), p.tokens};
+  const cpu::Q8Product product{p.w.blocks(), out, in, x, p.y, p.sum};
+  const int64_t token_groups = pieces_of(p.tokens, cpu::q8_tokens);
+  const auto quantize = [&](int64_t group) { cpu::quantize_tokens<isa>(p.x, in, group, x); };
+  if (p.tokens <= matmul_few_tokens) {
+    for (int64_t group = 0; group < token_groups; ++group) quantize(group);
+    const int64_t row_groups = q8_groups(out);
+    const int64_t group_bytes = q8_blocks(in) * int64_t(sizeof(Q8Block));
+    const int64_t together = std::max<int64_t>(1, (int64_t{64} << 10) / group_bytes);
+    p.threads.parallel(pieces_of(row_groups, together), [&](int64_t piece) {
+      cpu::q8_few_tokens<isa>(product,
+                              {piece * together, std::min(row_groups, (piece + 1) * together)});
+    });
+    return;
+  }
+  p.threads.parallel(token_groups, quantize);
+  const int64_t panels = pieces_of(out, cpu::q8_panel_rows(isa));
+  const int64_t parts = token_parts(p.threads, panels, p.tokens / 64);
+  p.threads.parallel(panels * parts, [&](int64_t piece) {
+    const int64_t panel = piece / parts, part = piece % parts;
+    const Buffer scratch(uint64_t(cpu::q8_panel_bytes(isa, in)));
+    cpu::q8_many_tokens<isa>(product, panel,
+                             {part * token_groups / parts, (part + 1) * token_groups / parts},
+                             scratch.data());
   });
 }
 

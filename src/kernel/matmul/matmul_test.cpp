@@ -169,6 +169,36 @@ TEST(MatmulOfIntegers, IsExact) {
       }
 }
 
+// Blocks of Q8_0 may hold -128, which has no opposite in 8 bits.
+TEST(MatmulOfIntegers, TheSmallestNumberOfEightBits) {
+  ThreadPool threads(2);
+  constexpr int64_t out = 50, blocks = 3, in = blocks * q8_columns;
+  std::vector<std::byte> stored;
+  const auto value = [](int64_t row, int64_t column) {
+    return row % 3 == 0 ? -128 : int(row * 37 + column * 91) % 256 - 128;
+  };
+  for (int64_t row = 0; row < out; ++row)
+    for (int64_t block = 0; block < blocks; ++block) {
+      const uint16_t one = f16(1.0f).bits;
+      stored.push_back(std::byte(one & 0xff)), stored.push_back(std::byte(one >> 8));
+      for (int64_t i = 0; i < q8_columns; ++i)
+        stored.push_back(std::byte(uint8_t(value(row, block * q8_columns + i))));
+    }
+  const Weights weights = Weights::from_q8_0(stored, out, in);
+  for (const Isa isa : usable_isas())
+    for (const int64_t tokens : {1, 4, 41})
+      for (const float x_of_all : {127.0f, -127.0f}) {
+        Tensor<float> x({tokens, in}), y({tokens, out});
+        x.fill(x_of_all);
+        matmul(weights, x.view(), y.view(), {threads, isa});
+        for (int64_t o = 0; o < out; ++o) {
+          int64_t sum = 0;
+          for (int64_t i = 0; i < in; ++i) sum += value(o, i);
+          ASSERT_EQ(y.view()(tokens - 1, o), float(sum) * x_of_all) << name_of(isa) << " " << o;
+        }
+      }
+}
+
 // Every f16 number: subnormal ones, infinities and NaN too.
 TEST(MatmulOfHalves, EveryNumberIsExact) {
   ThreadPool threads(1);
