@@ -145,6 +145,35 @@ TEST(MatmulInPlace, RowsOfAnyAlignment) {
       }
 }
 
+TEST(MatmulAll, EachProductGivesTheBitsItGivesAlone) {
+  std::vector<MatmulProblem> problems;
+  for (const int64_t tokens : {1, 3, 12, 13, 40})
+    for (const WeightType type :
+         {WeightType::f32, WeightType::q8, WeightType::f16, WeightType::bf16})
+      for (const Store store : {Store::overwrite, Store::add})
+        problems.emplace_back(MatmulShape{type, tokens, 10 + 40 * tokens, 70, store}, tokens + 1);
+  for (const Isa isa : usable_isas())
+    for (const int count : {1, 3}) {
+      ThreadPool threads(count);
+      std::vector<Tensor<float>> together;
+      for (const MatmulProblem& problem : problems) together.push_back(problem.y.clone());
+      std::vector<kernel::Matmul> products;
+      for (size_t i = 0; i < problems.size(); ++i)
+        products.push_back({problems[i].weights, problems[i].x.view(), together[i].view(),
+                            problems[i].shape.store});
+      matmul_all(products, {threads, isa});
+      for (size_t i = 0; i < problems.size(); ++i) {
+        Tensor<float> alone = problems[i].y.clone();
+        matmul(problems[i].weights, problems[i].x.view(), alone.view(), {threads, isa},
+               problems[i].shape.store);
+        EXPECT_EQ(std::memcmp(alone.data(), together[i].data(), size_t(alone.elements()) * 4), 0)
+            << name_of(isa) << " product " << i;
+      }
+    }
+  ThreadPool threads(1);
+  matmul_all({}, {threads});
+}
+
 // Small integers have exact sums: every type, instruction set and path gives the same numbers.
 TEST(MatmulOfIntegers, IsExact) {
   ThreadPool threads(2);
