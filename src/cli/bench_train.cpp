@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_train.h"
+#include "model/device.h"
 #include "model/random_rwkv7.h"
 #include "tensor/cuda/gpu.h"
-#include "tensor/device_name.h"
 #include "train/bench.h"
 
 namespace deltasane::cli {
@@ -60,7 +60,7 @@ int bench_train_on_cpu(const BenchTrainOptions& options) {
 }
 
 int bench_train(BenchTrainOptions options) {
-  const std::optional<int> gpu = gpu_named(options.device);
+  const std::optional<int> gpu = device_named(options.device).gpu;
   if (options.size.empty()) options.size = gpu ? "0.4B" : "0.1B";
   if (options.sequences == 0) options.sequences = gpu ? 8 : 1;
   if (options.context == 0) options.context = gpu ? 4096 : 512;
@@ -70,8 +70,7 @@ int bench_train(BenchTrainOptions options) {
   if constexpr (built_with_cuda)
     return bench_train_on_gpu(options, *gpu);
   else
-    fail(Fault::device, "device ", options.device,
-         ": this build has no CUDA; build the preset cuda, or use --device cpu");
+    fail(Fault::device, "a build without CUDA names no GPU");
 }
 
 }  // namespace

@@ -226,9 +226,9 @@ TEST_F(TrainCommands, DevicesAreNamedOrRefused) {
     };
     const test::Outcome unknown = on("gpu"), beyond = on("cuda:99");
     EXPECT_EQ(unknown.exit_code, 2) << unknown.output;
-    EXPECT_NE(unknown.output.find("device: expected cpu, cuda or cuda:N, found 'gpu'"),
+    EXPECT_NE(unknown.output.find("--device: expected cpu, cuda or cuda:N, found 'gpu'"),
               std::string::npos);
-    EXPECT_EQ(beyond.exit_code, 1) << beyond.output;  // no such device, or no CUDA at all
+    EXPECT_NE(beyond.exit_code, 0) << beyond.output;  // no such device, or no CUDA at all
     EXPECT_NE(beyond.output.find("device cuda:99: "), std::string::npos) << beyond.output;
   }
 }

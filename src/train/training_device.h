@@ -54,7 +54,7 @@ struct TrainingJob {
 std::unique_ptr<TrainingDevice> cpu_training_device(TrainingJob job, const kernel::Cpu& cpu,
                                                     std::shared_ptr<comm::Group> group);
 
-// name: as in tensor/device_name.h.
+// name: as in model/device.h.
 std::unique_ptr<TrainingDevice> open_training_device(const std::string& name, TrainingJob job,
                                                      const kernel::Cpu& cpu,
                                                      std::shared_ptr<comm::Group> group);

@@ -6,7 +6,6 @@
 
 #include "kernel/rounded/cuda.h"
 #include "tensor/cuda/gpu_tensor.h"
-#include "tensor/cuda/pinned.h"
 #include "train/gpu/gpu_optimizer.h"
 #include "train/gpu/gpu_training.h"
 #include "train/training_device.h"
@@ -27,7 +26,7 @@ class GpuTrainingDevice : public TrainingDevice {
         optimizer_(host_.layout(), job.optimizer, gpu_),
         training_(host_.layout(), host_.sane(), job.sequences, job.time, job.activations, gpu_),
         loss_(gpu_, {1}, "the loss"),
-        found_(1),
+        found_(sizeof(double)),
         clip_(job.clip) {
     if constexpr (std::is_same_v<Real, bf16>)
       rounded_ = GpuTensor<bf16>(gpu_, {elements()}, "parameters in 16 bits");
@@ -42,11 +41,11 @@ class GpuTrainingDevice : public TrainingDevice {
     for (const Batch& batch : batches)
       training_.add(model(), batch, settings, gradient_.data(), loss_.data());
     clock().begin(Work::update, gpu_);
-    copy_to_host(found_.data(), loss_.data(), sizeof(double), gpu_);
+    copy_to_host(found_.as<double>(), loss_.data(), sizeof(double), gpu_);
     optimizer_.measure(gradient_.data(), clip_);
     meanwhile();
     length_ = optimizer_.length();  // the one wait of a step; the loss came before it
-    return found_[0];
+    return *found_.as<double>();
   }
 
   double clip(const std::string& where) override {
@@ -67,9 +66,9 @@ class GpuTrainingDevice : public TrainingDevice {
   double loss(const Batch& batch, const LossSettings& settings) override {
     loss_.zero(gpu_);
     training_.add(model(), batch, settings, nullptr, loss_.data());
-    copy_to_host(found_.data(), loss_.data(), sizeof(double), gpu_);
+    copy_to_host(found_.as<double>(), loss_.data(), sizeof(double), gpu_);
     gpu_.wait();
-    return found_[0];
+    return *found_.as<double>();
   }
 
   const Parameters& parameters() override {
@@ -129,7 +128,7 @@ class GpuTrainingDevice : public TrainingDevice {
   GpuOptimizer optimizer_;
   GpuTraining<Real> training_;
   GpuTensor<double> loss_;
-  Pinned<double> found_;
+  PinnedBuffer found_;  // the loss
   double clip_, length_ = 0;
 };
 

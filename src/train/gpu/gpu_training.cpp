@@ -5,7 +5,6 @@
 
 #include "kernel/cross_entropy/cuda.h"
 #include "kernel/sums/cuda.h"
-#include "tensor/cuda/pinned.h"
 #include "train/batch_check.h"
 #include "train/gpu/gpu_layer.h"
 
@@ -77,10 +76,12 @@ void layer_norm_backward(const LayerNormGradient<Real>& g, const Gpu& gpu) {
 
 // A batch on its way to the GPU.
 struct PinnedBatch {
-  Pinned<int32_t> tokens, targets;
-  Pinned<float> weights;
+  PinnedBuffer tokens, targets, weights;
   GpuEvent copied;
-  explicit PinnedBatch(int64_t rows) : tokens(rows), targets(rows), weights(rows) {}
+  explicit PinnedBatch(int64_t rows)
+      : tokens(uint64_t(rows) * sizeof(int32_t)),
+        targets(uint64_t(rows) * sizeof(int32_t)),
+        weights(uint64_t(rows) * sizeof(float)) {}
 };
 
 template <class Real>
@@ -172,13 +173,13 @@ void TrainingState<Real>::upload(const Batch& batch, const LossSettings& setting
   PinnedBatch& host = pinned[turn];
   turn = (turn + 1) % pinned.size();
   host.copied.wait();
-  std::ranges::copy(batch.tokens, host.tokens.data());
-  std::ranges::copy(batch.targets, host.targets.data());
+  std::ranges::copy(batch.tokens, host.tokens.as<int32_t>());
+  std::ranges::copy(batch.targets, host.targets.as<int32_t>());
   for (int64_t i = 0; i < rows(); ++i)
-    host.weights[i] = float(batch.weights[size_t(i)] / settings.weight_total);
-  copy_to_gpu(tokens, host.tokens.data(), uint64_t(rows()) * sizeof(int32_t), gpu);
-  copy_to_gpu(targets, host.targets.data(), uint64_t(rows()) * sizeof(int32_t), gpu);
-  copy_to_gpu(weights, host.weights.data(), uint64_t(rows()) * sizeof(float), gpu);
+    host.weights.as<float>()[i] = float(batch.weights[size_t(i)] / settings.weight_total);
+  copy_to_gpu(tokens, host.tokens.as<int32_t>(), host.tokens.size(), gpu);
+  copy_to_gpu(targets, host.targets.as<int32_t>(), host.targets.size(), gpu);
+  copy_to_gpu(weights, host.weights.as<float>(), host.weights.size(), gpu);
   host.copied.record(gpu);
 }
 
