@@ -170,5 +170,22 @@ TEST_F(StreamCommands, DamagedRecordsAreReadAsFarAsTheyAreIntact) {
   EXPECT_EQ(read_file(path), bytes);
 }
 
+TEST_F(StreamCommands, AnAdaptiveStrengthNeedsSane) {
+  expect_refusal(stream("--tokens 1024 --sane-adaptive"), 2, "--sane-adaptive: expected a model");
+  EXPECT_EQ(say(stream("--tokens 1024 --sane-adaptive --sane-alpha 10")).code, 0);
+}
+
+TEST_F(StreamCommands, TheDemonstrationTakesModelsThatAreThere) {
+  fs::create_directories(file("models"));
+  for (const char* name : {"arithmetic-baseline", "arithmetic-sane-3"})
+    write_model(file(std::string("models/") + name + ".safetensors"), 1);
+  const Said said =
+      say("demo --tokens 4096 --threads 1 --models " + file("models") + " --out " + file("demo"));
+  EXPECT_EQ(said.code, 0) << said.text;
+  const auto summary = nlohmann::json::parse(read_file(file("demo/summary.json")));
+  EXPECT_EQ(summary.at("models"), "shipped");
+  EXPECT_EQ(summary.at("tokens"), 4096);
+}
+
 }  // namespace
 }  // namespace deltasane

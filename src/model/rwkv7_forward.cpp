@@ -68,14 +68,19 @@ Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence,
   const int64_t chunks = kernel::chunks_ending(state.position, rows.time, sane_.chunk);
   Tensor<float> tau({1, chunks, shape_.heads});
   if (chunks == 0) return tau;
+  const int64_t layer_index = &layer - layers_.data();
+  const auto alpha = [&](int64_t at) {  // of an element of tau
+    return state.alphas.empty()
+               ? sane_.alpha
+               : double(state.alphas[size_t(layer_index * shape_.heads + at % shape_.heads)]);
+  };
   if (sane_.kind == SaneKind::run_time) {
-    tau.fill(float(sane_.alpha * std::log(2.0) + 1));
+    for (int64_t i = 0; i < tau.elements(); ++i) tau[i] = float(alpha(i) * std::log(2.0) + 1);
     return tau;
   }
   // x_tau of the tokens that end a chunk
   Tensor<float> x({chunks, shape_.channels});
   const int64_t first = sane_.chunk - 1 - state.position % sane_.chunk;
-  const int64_t layer_index = &layer - layers_.data();
   for (int64_t c = 0; c < chunks; ++c) {
     const int64_t t = first + c * sane_.chunk, row = int64_t(sequence) * rows.time + t;
     const float* u = s.u.data() + row * shape_.channels;
@@ -84,9 +89,10 @@ Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence,
       x[c * shape_.channels + i] = u[i] + (before[i] - u[i]) * layer.x_tau[i];
   }
   matmul(*layer.w_tau, x.view(), {tau.data(), {chunks, shape_.heads}}, cpu);
-  for (float& z : tau.span()) {
-    const double softplus = std::max(double(z), 0.0) + std::log1p(std::exp(-std::abs(double(z))));
-    z = float(sane_.alpha * softplus + 1);
+  for (int64_t i = 0; i < tau.elements(); ++i) {
+    const auto z = double(tau[i]);
+    const double softplus = std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z)));
+    tau[i] = float(alpha(i) * softplus + 1);
   }
   return tau;
 }
