@@ -80,9 +80,8 @@ __device__ inline float reciprocal(float x) {
 // or 1/2 (within 5e-9 and 2.8e-8 before rounding), as x (1 + c1 x^2 + c2 x^4 + ...).
 struct Threshold {
   float tau, twice, tiny_c[3], small_c[4];  // twice: 2 log2(e) / tau
-  __device__ explicit Threshold(float t) : tau(t) {
-    const float inverse = reciprocal(t), q = inverse * inverse;
-    twice = 2.885390082f * inverse;
+  __device__ explicit Threshold(float t) : tau(t), twice(2.885390082f / t) {
+    const float q = 1.0f / (t * t);
     tiny_c[0] = q * -0.333332777f, tiny_c[1] = q * q * 0.133261727f;
     tiny_c[2] = q * q * q * -0.051651978f;
     small_c[0] = q * -0.333332374f, small_c[1] = q * q * 0.133281393f;
