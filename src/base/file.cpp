@@ -51,6 +51,11 @@ void MappedFile::release() {
   size_ = 0;
 }
 
+void MappedFile::forget() const {
+  // a wish; refusal is fine
+  if (data_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() { release(); }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -24,6 +24,9 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const fs::path& path() const { return path_; }
 
+  // What was read no longer counts as this process's memory; it is read again where it is needed.
+  void forget() const;
+
  private:
   void release();
   fs::path path_;

@@ -70,6 +70,16 @@ TEST(File, NamesWhatCannotBeOpened) {
   EXPECT_FAULT(replace_file(scratch.path() / "no" / "such", "x"), Fault::file, "cannot create");
 }
 
+TEST(File, WhatWasForgottenIsReadAgain) {
+  const test::Scratch scratch;
+  replace_file(scratch.path() / "a", std::string(10000, 'a'));
+  const MappedFile file(scratch.path() / "a");
+  for (int i = 0; i < 2; ++i) {
+    for (const std::byte byte : file.bytes()) ASSERT_EQ(byte, std::byte{'a'});
+    file.forget();
+  }
+}
+
 TEST(File, MapsAnEmptyFile) {
   const test::Scratch scratch;
   replace_file(scratch.path() / "empty", "");

@@ -46,7 +46,6 @@ bool spin_until(const Ready& ready) {
     }
     const Clock::duration waited = Clock::now() - begin;
     if (waited > std::chrono::microseconds(50)) return ready();
-    if (waited > std::chrono::microseconds(5)) std::this_thread::yield();
   }
 }
 

@@ -4,26 +4,20 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_train.h"
+#include "model/device.h"
 #include "model/random_rwkv7.h"
+#include "tensor/cuda/gpu.h"
 #include "train/bench.h"
 
 namespace deltasane::cli {
 namespace {
 
-struct BenchTrainOptions {
-  int threads = 0, repeats = 3;
-  std::string size = "0.1B";
-  int64_t sequences = 1, context = 512;
-  bool recompute = false, json = false;
-};
-
-int bench_train(const BenchTrainOptions& options) {
-  if (options.sequences < 1 || options.context < 1 || options.repeats < 1)
-    fail(Fault::usage, "bench train: expected --sequences, --context and --repeats of at least 1");
+int bench_train_on_cpu(const BenchTrainOptions& options) {
   ThreadPool threads(options.threads);
-  const train::TrainingMeasurement m = train::bench_training(
-      released_shape(options.size), options.sequences, options.context, options.repeats,
-      options.recompute ? train::Activations::recompute : train::Activations::keep, {threads});
+  const train::TrainingMeasurement m =
+      train::bench_training(released_shape(options.size), options.sequences, options.context,
+                            options.repeats, options.activations(), {threads});
   if (options.json) {
     const nlohmann::ordered_json all{
         {"size", options.size},
@@ -41,8 +35,12 @@ int bench_train(const BenchTrainOptions& options) {
         {"flops_per_token", m.flops_per_token},
         {"product_gflops", m.product_flops_per_second / 1e9},
         {"fraction_of_products", m.of_products()},
-        {"processor_seconds_low", m.processor_sane.low},
-        {"processor_seconds_low_without_sane", m.processor_baseline.low},
+        {"processor_seconds", m.processor_seconds},
+        {"sane_processor_seconds",
+         {{"median", m.sane_cost.median},
+          {"quarter", m.sane_cost.low},
+          {"three_quarters", m.sane_cost.high},
+          {"pairs", m.sane_cost.repeats}}},
         {"share_of_sane", m.share_of_sane()}};
     fmt::print("{}\n", all.dump(2));
     return 0;
@@ -51,10 +49,28 @@ int bench_train(const BenchTrainOptions& options) {
              m.time, threads.size());
   fmt::print("{:.1f} tokens/s: {:.2f} s for loss and gradient, {:.2f} s for AdamW\n",
              m.tokens_per_second(), m.sane.median, m.update_seconds);
+  fmt::print("{:.1f} % of the matrix-product rate of {:.1f} GFLOP/s\n", 100 * m.of_products(),
+             m.product_flops_per_second / 1e9);
   fmt::print(
-      "{:.1f} % of the matrix-product rate of {:.1f} GFLOP/s; SANE takes {:.1f} % of a step\n",
-      100 * m.of_products(), m.product_flops_per_second / 1e9, 100 * m.share_of_sane());
+      "SANE takes {:.2f} % of a step: median of {} pairs, half of them between {:.2f} and {:.2f} "
+      "%\n",
+      100 * m.share_of_sane(), m.sane_cost.repeats, 100 * m.sane_cost.low / m.processor_seconds,
+      100 * m.sane_cost.high / m.processor_seconds);
   return 0;
+}
+
+int bench_train(BenchTrainOptions options) {
+  const std::optional<int> gpu = device_named(options.device).gpu;
+  if (options.size.empty()) options.size = gpu ? "0.4B" : "0.1B";
+  if (options.sequences == 0) options.sequences = gpu ? 8 : 1;
+  if (options.context == 0) options.context = gpu ? 4096 : 512;
+  if (options.sequences < 1 || options.context < 1 || options.repeats < 1)
+    fail(Fault::usage, "bench train: expected --sequences, --context and --repeats of at least 1");
+  if (!gpu) return bench_train_on_cpu(options);
+  if constexpr (built_with_cuda)
+    return bench_train_on_gpu(options, *gpu);
+  else
+    fail(Fault::device, "a build without CUDA names no GPU");
 }
 
 }  // namespace
@@ -62,16 +78,23 @@ int bench_train(const BenchTrainOptions& options) {
 void describe_bench_train(CLI::App& parent, const Chosen& chosen) {
   auto options = std::make_shared<BenchTrainOptions>();
   CLI::App* app = parent.add_subcommand("train", "a training step: gradient and update");
-  app->add_option("--size", options->size, "0.1B, 0.4B, 1.5B or 2.9B, random weights")
+  app->add_option("--device", options->device, "cpu or cuda[:n]")->capture_default_str();
+  app->add_option("--size", options->size,
+                  "0.1B, 0.4B, 1.5B or 2.9B, random weights; default: 0.1B, and 0.4B on a GPU");
+  app->add_option("--sequences", options->sequences, "rows of a batch; default: 1, and 8 on a GPU");
+  app->add_option("--context", options->context,
+                  "tokens of a row; default: 512, and 4096 on a GPU");
+  app->add_option("--precision", options->precision, "bf16 or fp32, on a GPU")
       ->capture_default_str();
-  app->add_option("--sequences", options->sequences, "rows of a batch")->capture_default_str();
-  app->add_option("--context", options->context, "tokens of a row")->capture_default_str();
-  app->add_option("--repeats", options->repeats, "steps to measure")->capture_default_str();
+  app->add_option("--repeats", options->repeats, "pairs of steps to measure, with SANE and without")
+      ->capture_default_str();
   app->add_option("--threads", options->threads, "threads; 0: all processors")
       ->capture_default_str();
   app->add_flag("--recompute", options->recompute, "keep only each layer's input");
   app->add_flag("--json", options->json, "print JSON");
-  app->footer("Example:\n  deltasane bench train --json > train.json");
+  app->footer(
+      "Examples:\n  deltasane bench train --json > train.json\n"
+      "  deltasane bench train --device cuda");
   app->callback([=] { *chosen = [options] { return bench_train(*options); }; });
 }
 

@@ -202,7 +202,7 @@ const Command corpus_text{
     "corpus", "endless text from a seed or from files", [](CLI::App& app) {
       auto options = std::make_shared<CorpusOptions>();
       app.add_option("SOURCE", options->source,
-                     "math-chat:, prose:PATH, text:PATH, jsonl:PATH, npy:PATH or "
+                     "math-chat:, prose:PATH, text:PATH, jsonl:PATH, npy:PATH, binidx:PATH or "
                      "mixed:0.7*(SOURCE)+0.3*(SOURCE), with options; see docs/corpus.md")
           ->required();
       app.add_option("--bytes", options->bytes,

@@ -16,14 +16,41 @@ namespace deltasane::cli {
 namespace {
 
 struct DemoOptions {
-  std::string out = "demo";
-  int64_t tokens = 524288;
+  std::string out = "demo", models = "models";
+  int64_t tokens = 0;  // as the task says
   double alpha = 3;
   int threads = 0;
+  bool train = false;
 };
 
 constexpr const char* sums = "level=1,style=brief,family=addition";
 constexpr int64_t questions = 64;
+
+// What both models read, and the problems they are asked.
+struct DemoTask {
+  std::string corpus, problems;
+  int64_t tokens;
+};
+
+struct DemoPair {
+  fs::path baseline, sane;
+  DemoTask task;
+  const char* origin;
+};
+
+// The models of experiments/embedded_pair.sh, and what they learned there.
+std::optional<DemoPair> shipped_pair(const DemoOptions& options) {
+  const fs::path folder = options.models;
+  const fs::path baseline = folder / "arithmetic-baseline.safetensors",
+                 sane = folder / "arithmetic-sane-3.safetensors";
+  if (options.train || options.alpha != 3 || !fs::exists(baseline) || !fs::exists(sane))
+    return std::nullopt;
+  const std::string brief = "level=2,style=brief,family=addition+subtraction";
+  const std::string corpus = cat("mixed:0.7*(math-chat:seed=9,split=train,", brief,
+                                 ")+0.3*(math-chat:seed=9,split=train,level=1-2,style=sentence,"
+                                 "family=addition+subtraction+comparison+story)");
+  return DemoPair{baseline, sane, {corpus, cat(brief, ",split=held-out"), 196608}, "shipped"};
+}
 
 // Channels that hardly forget are what a long training gives; a shift of the decay's and the
 // rate's bias gives them at once.
@@ -69,20 +96,21 @@ fs::path trained(const std::string& what, const std::string& text, ThreadPool& t
 // One model on its stream.
 class Contestant {
  public:
-  Contestant(const std::string& name, const fs::path& model, const fs::path& folder,
-             ThreadPool& threads)
+  Contestant(const std::string& name, const fs::path& model, const DemoTask& task,
+             const fs::path& folder, ThreadPool& threads)
       : name_(name),
+        asked_(task.problems),
         folder_(folder),
         model_(Rwkv7Checkpoint(model), {}),
-        source_(corpus::open_source(cat("math-chat:seed=9,", sums))),
-        probe_{model_, tokenizer_, {threads}, corpus::math_options(sums), 12} {}
+        source_(corpus::open_source(task.corpus)),
+        probe_{model_, tokenizer_, {threads}, corpus::math_options(task.problems), 12} {}
 
   void read_to(int64_t position, int64_t slice) {
     StreamSettings settings;
     settings.tokens = position;
     settings.probe_every = slice;
     settings.probe_problems = questions;
-    settings.probe_source = cat("math-chat:", sums, ", as trained");
+    settings.probe_source = cat("math-chat:", asked_, ", as trained");
     const StreamParts parts{model_,
                             name_,
                             *source_,
@@ -132,7 +160,7 @@ class Contestant {
     double loss = 0, norm = 0, largest = 0, accuracy = 0;
   };
 
-  std::string name_, overflow_;
+  std::string name_, asked_, overflow_;
   fs::path folder_;
   Rwkv7 model_;
   ByteTokenizer tokenizer_;
@@ -181,39 +209,56 @@ void write_report(const fs::path& out) {
   }
 }
 
-int run_demo(const DemoOptions& options) {
-  if (options.tokens < 4096)
-    fail(Fault::usage, "--tokens: expected at least 4096, found ", options.tokens);
-  const double begin = seconds_now();
+DemoPair trained_pair(const DemoOptions& options, ThreadPool& threads) {
   const fs::path out = options.out;
-  fs::create_directories(out);
-  ThreadPool threads(options.threads);
   fmt::print(
       "A small RWKV-7 learns sums of digits, with channels that hardly forget, in contexts of 128\n"
-      "bytes. SANE with alpha {} is then put on it and both read {} bytes of sums.\n\n",
-      options.alpha, options.tokens);
-  const fs::path base =
+      "bytes. SANE with alpha {} is then put on it.\n\n",
+      options.alpha);
+  DemoPair pair{{}, {}, {cat("math-chat:seed=9,", sums), sums, 524288}, "trained"};
+  pair.baseline =
       trained("training   ",
               recipe("layers = 2\nchannels = 64\nhead_size = 32\ndecay_bias_shift = -12\n"
                      "rate_bias_shift = -1.5",
                      out / "baseline-training", 500, 0.004),
               threads);
-  const fs::path held =
-      trained("fine-tuning",
-              recipe(fmt::format("from = '{}'\nsane_alpha = {:.6f}", base.string(), options.alpha),
-                     out / "sane-training", 100, 0.0008),
-              threads);
+  pair.sane = trained(
+      "fine-tuning",
+      recipe(fmt::format("from = '{}'\nsane_alpha = {:.6f}", pair.baseline.string(), options.alpha),
+             out / "sane-training", 100, 0.0008),
+      threads);
   fmt::print("\n");
-  Contestant baseline("baseline", base, out / "baseline", threads);
-  Contestant sane("SANE", held, out / "sane", threads);
-  stream_both(baseline, sane, options.tokens);
+  return pair;
+}
+
+int run_demo(const DemoOptions& options) {
+  if (options.tokens != 0 && options.tokens < 4096)
+    fail(Fault::usage, "--tokens: expected at least 4096, found ", options.tokens);
+  const double begin = seconds_now();
+  const fs::path out = options.out;
+  fs::create_directories(out);
+  ThreadPool threads(options.threads);
+  const std::optional<DemoPair> shipped = shipped_pair(options);
+  const DemoPair pair = shipped ? *shipped : trained_pair(options, threads);
+  if (shipped)
+    fmt::print(
+        "{} learned sums and differences in contexts of 512 bytes, with channels that hardly\n"
+        "forget; {} is the same one, trained on for a moment with SANE.\n",
+        pair.baseline.string(), pair.sane.string());
+  const int64_t tokens = options.tokens ? options.tokens : pair.task.tokens;
+  fmt::print("Both read {} bytes of problems and answers, and are asked some along the way.\n\n",
+             tokens);
+  Contestant baseline("baseline", pair.baseline, pair.task, out / "baseline", threads);
+  Contestant sane("SANE", pair.sane, pair.task, out / "sane", threads);
+  stream_both(baseline, sane, tokens);
   ask_both(baseline, sane);
   fmt::print("\n{:<9} {:^13}   {:^19}   {:^15}\n{:<9} {:>6} {:>6}   {:>9} {:>9}   {:>7} {:>7}\n",
              "", "loss", "state norm", "answers right", "", "start", "end", "start", "end", "start",
              "end");
   fmt::print("{}\n{}\n\n", baseline.row(), sane.row());
-  const nlohmann::ordered_json summary{{"tokens", options.tokens},
+  const nlohmann::ordered_json summary{{"tokens", tokens},
                                        {"alpha", options.alpha},
+                                       {"models", pair.origin},
                                        {"baseline", baseline.summary()},
                                        {"sane", sane.summary()}};
   replace_file(out / "summary.json", summary.dump(2) + "\n");
@@ -227,12 +272,18 @@ int run_demo(const DemoOptions& options) {
 }  // namespace
 
 const Command demo{
-    "demo", "see a state explode, and SANE hold it: about a minute", [](CLI::App& app) {
+    "demo", "see a state explode, and SANE hold it: a minute or two", [](CLI::App& app) {
       auto options = std::make_shared<DemoOptions>();
       app.add_option("--out", options->out, "folder for models, records, report and summary.json")
           ->capture_default_str();
-      app.add_option("--tokens", options->tokens, "bytes that both models read")
+      app.add_option("--models", options->models,
+                     "folder of the two models; without them, or for another --alpha, a small pair "
+                     "is trained")
           ->capture_default_str();
+      app.add_flag("--train", options->train, "train a small pair in any case");
+      app.add_option(
+          "--tokens", options->tokens,
+          "bytes that both models read; if not given: 196608, or 524288 by trained ones");
       app.add_option("--alpha", options->alpha, "strength of SANE")->capture_default_str();
       app.add_option("--threads", options->threads, "threads; 0: all processors")
           ->capture_default_str();

@@ -5,6 +5,7 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/duration.h"
 #include "cli/open_model.h"
 #include "corpus/math_chat.h"
 #include "eval/stream/problem_probe.h"
@@ -13,20 +14,16 @@
 namespace deltasane::cli {
 namespace {
 
+constexpr int64_t longest_probe = 200;
+
 struct StreamOptions {
   ModelFlags model;
   StreamSettings settings;
   std::string corpus, out, probe_corpus;
   std::vector<int64_t> snapshots;
+  int64_t probe_tokens = longest_probe;
   bool resume = false, json = false;
 };
-
-std::string duration_text(double seconds) {
-  const auto whole = int64_t(seconds + 0.5);
-  if (whole >= 3600) return fmt::format("{}h {:02}m", whole / 3600, whole % 3600 / 60);
-  if (whole >= 60) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
-  return fmt::format("{}s", whole);
-}
 
 // One line that is written over on a terminal; elsewhere a line now and then.
 class StreamDisplay {
@@ -89,18 +86,24 @@ nlohmann::ordered_json json_of(const StreamOutcome& outcome, const StreamOptions
 
 int stream_tokens(StreamOptions& options) {
   if (!options.snapshots.empty()) options.settings.snapshots = options.snapshots;
-  if (options.settings.probe_every > 0 && options.settings.probe_problems == 0)
+  if (options.settings.probes() && options.settings.probe_problems == 0)
     options.settings.probe_problems = 32;
   const corpus::MathOptions problems = held_out(options.probe_corpus);
-  if (options.settings.probe_every > 0)
+  if (options.probe_tokens < 1)
+    fail(Fault::usage, "--probe-tokens: expected 1 or more, found ", options.probe_tokens);
+  if (options.settings.probes()) {
     options.settings.probe_source = "math-chat:" + corpus::describe(problems);
+    if (options.probe_tokens != longest_probe)
+      options.settings.probe_source += cat(", answers of ", options.probe_tokens, " tokens");
+  }
   OpenModel open(options.model);
   const auto tokenizer =
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
   const auto source = corpus::open_source(options.corpus);
-  const StreamParts parts{open.model, open.name,
-                          *source,    *tokenizer,
-                          open.cpu(), ProblemProbe{open.model, *tokenizer, open.cpu(), problems}};
+  const StreamParts parts{
+      open.model, open.name,
+      *source,    *tokenizer,
+      open.cpu(), ProblemProbe{open.model, *tokenizer, open.cpu(), problems, options.probe_tokens}};
   StreamDisplay display;
   int64_t first = -1, last = 0;
   const StreamOutcome outcome = run_stream(parts, options.settings, options.out,
@@ -153,9 +156,16 @@ const Command stream{
           ->delimiter(',');
       app.add_option("--probe-every", settings.probe_every,
                      "ask problems from a copy of the state every so many tokens");
+      app.add_option("--probe-at", settings.probe_at,
+                     "ask at these positions; 0: before the first token")
+          ->delimiter(',');
       app.add_option("--probe-problems", settings.probe_problems, "how many (32)");
       app.add_option("--probe-corpus", options->probe_corpus,
                      "which, such as math-chat:level=1,style=sentence; never ones for training");
+      app.add_option("--probe-tokens", options->probe_tokens, "tokens of an answer at most")
+          ->capture_default_str();
+      app.add_flag("--sane-adaptive", settings.adaptive,
+                   "lower a head's alpha while its state is larger than early in the stream");
       app.add_option("--checkpoint-every", settings.checkpoint_every,
                      "tokens between two checkpoints")
           ->capture_default_str();

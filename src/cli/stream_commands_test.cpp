@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "eval/stream/stream_folder.h"
+#include "format/fixture_indexed.h"
 #include "format/rwkv7_write.h"
 #include "model/random_rwkv7.h"
 #include "support/scratch.h"
@@ -58,6 +59,19 @@ class StreamCommands : public testing::Test {
     EXPECT_NE(said.text.find(part), std::string::npos) << words << "\n" << said.text;
   }
 };
+
+TEST_F(StreamCommands, ReadsIndexedTokens) {
+  std::vector<uint16_t> item(700, 65);
+  const test::IndexedFiles files = test::indexed_files({item, {66, 67}});
+  replace_file(file("x.idx"), files.index);
+  replace_file(file("x.bin"), files.tokens);
+  const auto found = json_said("stream " + model + " --corpus binidx:" + file("x") +
+                               " --segment 256 --tokens 1024 --tokenizer byte --json --out " + run);
+  EXPECT_EQ(found["tokens"], 1024);
+  EXPECT_EQ(
+      say("corpus binidx:" + file("x") + ",piece=2 --skip 350 --bytes 2 --tokenizer byte").text,
+      "BC");
+}
 
 TEST_F(StreamCommands, StreamDiagnoseAndExport) {
   const auto first =
@@ -154,6 +168,23 @@ TEST_F(StreamCommands, DamagedRecordsAreReadAsFarAsTheyAreIntact) {
   EXPECT_NE(say("diagnose " + run).text.find("going by the"), std::string::npos);
   expect_refusal(stream("--tokens 8192 --resume"), 1, "the records are damaged");
   EXPECT_EQ(read_file(path), bytes);
+}
+
+TEST_F(StreamCommands, AnAdaptiveStrengthNeedsSane) {
+  expect_refusal(stream("--tokens 1024 --sane-adaptive"), 2, "--sane-adaptive: expected a model");
+  EXPECT_EQ(say(stream("--tokens 1024 --sane-adaptive --sane-alpha 10")).code, 0);
+}
+
+TEST_F(StreamCommands, TheDemonstrationTakesModelsThatAreThere) {
+  fs::create_directories(file("models"));
+  for (const char* name : {"arithmetic-baseline", "arithmetic-sane-3"})
+    write_model(file(std::string("models/") + name + ".safetensors"), 1);
+  const Said said =
+      say("demo --tokens 4096 --threads 1 --models " + file("models") + " --out " + file("demo"));
+  EXPECT_EQ(said.code, 0) << said.text;
+  const auto summary = nlohmann::json::parse(read_file(file("demo/summary.json")));
+  EXPECT_EQ(summary.at("models"), "shipped");
+  EXPECT_EQ(summary.at("tokens"), 4096);
 }
 
 }  // namespace

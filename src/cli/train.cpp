@@ -8,6 +8,8 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/duration.h"
+#include "cli/memory_advice.h"
 #include "comm/group.h"
 #include "text/byte_tokenizer.h"
 #include "text/world_tokenizer.h"
@@ -20,7 +22,7 @@ namespace {
 using MetricsRow = nlohmann::ordered_json;
 
 struct TrainOptions {
-  std::string config;
+  std::string config, device;
   bool resume = false;
 };
 
@@ -31,12 +33,6 @@ extern "C" void ask_to_stop(int) { asked_to_stop = 1; }
 std::unique_ptr<Tokenizer> training_tokenizer(const std::string& name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
   return std::make_unique<WorldTokenizer>(world_from_file(name));
-}
-
-std::string time_left(double seconds) {
-  const int64_t s = int64_t(seconds + 0.5);
-  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
-  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
 // One JSON object a line, and the same numbers for TensorBoard. Lines behind the step that a run
@@ -149,7 +145,7 @@ class TrainLoop {
         const double each = (now - began) / double(report.step - first);
         fmt::print("step {:>6}/{}  loss {:.4f}  rate {:.2e}  {:.0f} tokens/s  {} left\n",
                    report.step, config.schedule.steps, report.loss, report.rate, speed,
-                   time_left(each * double(config.schedule.steps - report.step)));
+                   duration_text(each * double(config.schedule.steps - report.step)));
         std::fflush(stdout);
       }
       if (evaluates && (report.step % config.evaluation.every == 0 || run_.finished())) evaluate();
@@ -172,7 +168,8 @@ class TrainLoop {
 
 int train_model(const TrainOptions& options) {
   const std::string text = read_file(options.config);
-  const train::TrainConfig config = train::read_config(text, options.config);
+  train::TrainConfig config = train::read_config(text, options.config);
+  if (!options.device.empty()) config.run.device = options.device;
   const fs::path folder = config.run.folder;
   if (!options.resume && !train::checkpoints_in(folder).empty())
     fail(Fault::usage, folder,
@@ -192,16 +189,16 @@ int train_model(const TrainOptions& options) {
     if (group->rank() == 0) fmt::print("resumed from {}\n", from.string());
   }
   fs::create_directories(folder);
-  const Rwkv7Shape& shape = run.parameters().layout().shape();
+  const Rwkv7Shape& shape = run.layout().shape();
   const auto introduce = [&] {
     fmt::print(
         "{} layers of {} channels, {:.2f} M parameters, {}; {}, {} steps of {} x {} x {} tokens, "
-        "{} process(es) with {} thread(s)\n",
-        shape.layers, shape.channels, double(run.parameters().layout().parameters()) / 1e6,
+        "{} process(es) with {} thread(s) on {}\n",
+        shape.layers, shape.channels, double(run.layout().parameters()) / 1e6,
         run.parameters().sane() ? fmt::format("SANE with alpha {}", run.parameters().sane()->alpha)
                                 : "no SANE",
         name_of(config.optimizer.kind), config.schedule.steps, config.accumulate, config.sequences,
-        config.context, group->size(), threads.size());
+        config.context, group->size(), threads.size(), config.run.device);
   };
   if (group->rank() == 0) introduce();
   std::signal(SIGTERM, ask_to_stop);
@@ -216,11 +213,18 @@ const Command train{
       auto options = std::make_shared<TrainOptions>();
       app.add_option("CONFIG", options->config, "a TOML file; see examples/")->required();
       app.add_flag("--resume", options->resume, "go on from the newest checkpoint in run.folder");
+      app.add_option("--device", options->device, "cpu or cuda[:n], instead of run.device");
       app.footer(
           "SIGTERM and SIGINT finish the step and save. A resumed run equals one that never "
           "stopped.\nExamples:\n  deltasane train examples/one_minute.toml\n"
+          "  deltasane train examples/sane_sft.toml --device cuda\n"
           "  mpirun -n 4 deltasane train examples/long_memory.toml");
-      return [options] { return train_model(*options); };
+      return [options] {
+        return with_memory_advice(
+            "fewer optimizer.sequences with more optimizer.accumulate, or run.recompute = true, "
+            "need less",
+            [&] { return train_model(*options); });
+      };
     }};
 
 }  // namespace deltasane::cli

@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "format/fixture_indexed.h"
+#include "format/npy.h"
 #include "format/rwkv7_write.h"
 #include "model/random_rwkv7.h"
 #include "support/process.h"
@@ -49,6 +51,123 @@ class TrainCommands : public testing::Test {
   test::Scratch scratch_;
 };
 
+// One key of a config made other, or a line added behind another; the config's name.
+std::string replaced(const std::string& path, const std::string& from, const std::string& to) {
+  std::string text = read_file(path);
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  replace_file(path, text.replace(at, from.size(), to));
+  return path;
+}
+
+void expect_refusal(const test::Outcome& outcome, int exit_code, const std::string& part) {
+  EXPECT_EQ(outcome.exit_code, exit_code) << outcome.output;
+  EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+}
+
+TEST_F(TrainCommands, UnknownKeysAreNamedWithTheNearest) {
+  expect_refusal(program({"train", replaced(config("a", 2), "warmup", "warm_up")}), 2,
+                 "optimizer.warm_up: expected a known key, found 'warm_up'; the nearest is "
+                 "'warmup'");
+  expect_refusal(program({"train", replaced(config("a", 2), "kind", "precision = 'half'\nkind")}),
+                 2, "optimizer.precision: expected fp32 or bf16, found 'half'");
+}
+
+TEST_F(TrainCommands, DataShorterThanAStepAreRefused) {
+  replace_file(at("t.txt"), "some fifty bytes of text are not enough for a step");
+  replace_file(at("r.jsonl"), "{\"question\": \"1+1\", \"answer\": \"2\"}\n");
+  NpyWriter writer(at("t.npy"), StoredType::i32, {});
+  writer.append(std::vector<int32_t>(131, 7));  // a step is 4 x 33
+  writer.commit();
+  const test::IndexedFiles files = test::indexed_files({{1, 2, 3, 0}, {4, 5, 0}});
+  replace_file(at("x.idx"), files.index);
+  replace_file(at("x.bin"), files.tokens);
+  const auto train_on = [&](const std::string& source, const std::string& rows) {
+    return program({"train", replaced(config("a", 2), "source = \"math-chat:level=1\"",
+                                      cat("rows = '", rows, "'\nsource = '", source, "'"))});
+  };
+  const std::string text = cat("text:", at("t.txt"));
+  for (const std::string& source :
+       {text, cat("prose:", at("t.txt")), cat("jsonl:", at("r.jsonl")), cat("npy:", at("t.npy")),
+        cat("binidx:", at("x")), cat("mixed:1*(", text, ")+2*(", text, ")")}) {
+    expect_refusal(train_on(source, "packed"), 1, "expected at least 132 tokens for 4 rows");
+    expect_refusal(train_on(source, "pieces"), 1, "expected at least 4 pieces for 4 rows");
+  }
+  EXPECT_EQ(train_on(cat("mixed:1*(", text, ")+2*(npy:", at("t.npy"), ")"), "packed").exit_code, 0);
+}
+
+TEST_F(TrainCommands, TokensThatCannotBeAreRefused) {
+  const auto train_on = [&](const std::string& name, const std::string& model) {
+    const std::string path = replaced(config("a", 2), "source = \"math-chat:level=1\"",
+                                      cat("source = 'npy:", at(name), "'"));
+    return program({"train", replaced(path, "layers = 2", model)});
+  };
+  NpyWriter ids(at("ids.npy"), StoredType::i32, {});
+  ids.append(std::vector<int32_t>(500, 300));
+  ids.commit();
+  expect_refusal(train_on("ids.npy", "layers = 2"), 1,
+                 "expected ids below 256 (tokenizer byte), found 300");
+  NpyWriter letters(at("letters.npy"), StoredType::i32, {});
+  letters.append(std::vector<int32_t>(500, 99));
+  letters.commit();
+  expect_refusal(train_on("letters.npy", "layers = 2\nvocabulary = 64"), 1,
+                 "expected token ids below 64, the model's vocabulary, found 99");
+  NpyWriter floats(at("floats.npy"), StoredType::f32, {});
+  floats.append(std::vector<float>(500, 1));
+  floats.commit();
+  expect_refusal(train_on("floats.npy", "layers = 2"), 1,
+                 "expected integers in one or two dimensions, found f32");
+}
+
+// Both ways of giving tokens train alike.
+TEST_F(TrainCommands, TrainsOnIndexedTokensInBf16) {
+  std::vector<uint16_t> tokens;
+  for (size_t i = 0; i < 600; ++i) tokens.push_back(uint16_t(i * i % 256));
+  const test::IndexedFiles files = test::indexed_files({tokens});
+  replace_file(at("x.idx"), files.index);
+  replace_file(at("x.bin"), files.tokens);
+  NpyWriter writer(at("x.npy"), StoredType::i32, {});
+  writer.append(std::vector<int32_t>(tokens.begin(), tokens.end()));
+  writer.commit();
+  const auto train_on = [&](const std::string& name, const std::string& source) {
+    const std::string path =
+        replaced(config(name, 3), "source = \"math-chat:level=1\"", cat("source = '", source, "'"));
+    const test::Outcome outcome =
+        program({"train", replaced(path, "kind", "precision = \"bf16\"\nkind")});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    return losses(name);
+  };
+  const auto indexed = train_on("i", cat("binidx:", at("x.bin")));
+  EXPECT_EQ(indexed, train_on("n", cat("npy:", at("x.npy"))));
+  EXPECT_EQ(indexed.size(), 3u);
+}
+
+TEST_F(TrainCommands, AFullDiskDoesNotEndARun) {
+  const std::string path = replaced(config("a", 6), "save_every", "keep = 9\nsave_every");
+  ASSERT_EQ(program({"train", path}).exit_code, 0);
+  const std::string whole = read_file(at("a/step_00000006/model.safetensors"));
+  for (const char* later : {"a/step_00000006", "a/step_00000004"}) fs::remove_all(at(later));
+  ASSERT_TRUE(fs::exists(at("a/step_00000002")));
+  // A limit on the size of files stands for a full disk.
+  const test::Outcome full = test::run({"sh", "-c",
+                                        cat("trap '' XFSZ; ulimit -f 32; exec '", DELTASANE_PROGRAM,
+                                            "' train '", path, "' --resume")});
+  expect_refusal(full, 1, "no checkpoint at step 4: ");
+  expect_refusal(full, 1, "no checkpoint at step 6: ");
+  EXPECT_TRUE(fs::exists(at("a/step_00000002/manifest.json")));
+  const test::Outcome again = program({"train", path, "--resume"});
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_NE(again.output.find("resumed from"), std::string::npos) << again.output;
+  EXPECT_EQ(read_file(at("a/step_00000006/model.safetensors")), whole);
+}
+
+TEST_F(TrainCommands, ACheckpointOfAnotherShapeIsRefused) {
+  ASSERT_EQ(program({"train", config("a", 2)}).exit_code, 0);
+  expect_refusal(
+      program({"train", replaced(config("a", 2), "channels = 32", "channels = 48"), "--resume"}), 2,
+      "was made with '32'; expected the same to resume, found '48'");
+}
+
 TEST_F(TrainCommands, GraftEqualsRunTimeSane) {
   const Rwkv7Shape shape{2, 32, 2, 16, 128, 256, 8, 8, 8, 8};
   write_rwkv7_safetensors(at("base.safetensors"), RandomRwkv7(shape, 1), StoredType::f32, {});
@@ -90,6 +209,28 @@ TEST_F(TrainCommands, SweepGoesOnWhereItStopped) {
   EXPECT_NE(again.output.find("== alpha-2: eval-after"), std::string::npos) << again.output;
   EXPECT_EQ(read_file(at("sweep/eval-after.md")), table);
   EXPECT_EQ(program({"sweep", "--out", at("nothing")}).exit_code, 2);
+}
+
+TEST_F(TrainCommands, DevicesAreNamedOrRefused) {
+  const std::string small = config("devices", 2);
+  EXPECT_EQ(program({"train", small, "--device", "cpu"}).exit_code, 0);
+  for (const char* const command : {"train", "bench"}) {
+    const bool trains = std::string_view(command) == "train";
+    const std::vector<std::string> words =
+        trains ? std::vector<std::string>{"train", small, "--resume"}
+               : std::vector<std::string>{"bench", "train"};
+    const auto on = [&](const char* device) {
+      std::vector<std::string> all = words;
+      all.insert(all.end(), {"--device", device});
+      return program(all);
+    };
+    const test::Outcome unknown = on("gpu"), beyond = on("cuda:99");
+    EXPECT_EQ(unknown.exit_code, 2) << unknown.output;
+    EXPECT_NE(unknown.output.find("--device: expected cpu, cuda or cuda:N, found 'gpu'"),
+              std::string::npos);
+    EXPECT_NE(beyond.exit_code, 0) << beyond.output;  // no such device, or no CUDA at all
+    EXPECT_NE(beyond.output.find("device cuda:99: "), std::string::npos) << beyond.output;
+  }
 }
 
 TEST_F(TrainCommands, ProcessesTogetherLearnWhatOneDoes) {

@@ -14,7 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view order_names[] = {"file", "shuffled"};
 constexpr std::string_view learned_names[] = {"last", "all"};
 constexpr std::string_view default_template = "User: {question}\n\nAssistant: {answer}\n\n";
 
@@ -68,6 +67,7 @@ class JsonRows final : public Source {
                                : index % rows_.size());
   }
 
+  std::optional<uint64_t> pieces() const override { return rows_.size(); }
   std::string description() const override { return description_; }
 
  private:

@@ -93,6 +93,15 @@ class Mixture final : public Source {
     return part.source->piece(index / pattern_.size() * part.places + place.rank);
   }
 
+  std::vector<const Source*> parts() const override {
+    std::vector<const Source*> all;
+    for (const Part& part : parts_) {
+      const std::vector<const Source*> own = part.source->parts();
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return all;
+  }
+
   std::string description() const override { return description_; }
 
  private:

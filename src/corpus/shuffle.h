@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace deltasane::corpus {
 
@@ -12,5 +13,8 @@ uint64_t shuffled(uint64_t index, uint64_t size, uint64_t seed, uint64_t round);
 inline uint64_t shuffled_forever(uint64_t index, uint64_t size, uint64_t seed) {
   return shuffled(index % size, size, seed, index / size);
 }
+
+// How descriptions name the orders.
+inline constexpr std::string_view order_names[] = {"file", "shuffled"};
 
 }  // namespace deltasane::corpus

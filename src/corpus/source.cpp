@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "corpus/description.h"
+#include "corpus/indexed.h"
 #include "corpus/jsonl.h"
 #include "corpus/math_chat.h"
 #include "corpus/mixture.h"
@@ -20,7 +21,8 @@ struct Kind {
 
 constexpr Kind kinds[] = {{"math-chat", open_math_chat}, {"prose", open_prose},
                           {"text", open_text},           {"jsonl", open_jsonl},
-                          {"npy", open_token_array},     {"mixed", open_mixture}};
+                          {"npy", open_token_array},     {"binidx", open_indexed},
+                          {"mixed", open_mixture}};
 
 }  // namespace
 

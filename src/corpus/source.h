@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,10 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual Piece piece(uint64_t index) const = 0;
+  // How many pieces there are before they come again; none: they never do, or this is a mixture.
+  virtual std::optional<uint64_t> pieces() const { return std::nullopt; }
+  // What a mixture is made of, down to sources that are none; this one itself if it is none.
+  virtual std::vector<const Source*> parts() const { return {this}; }
   virtual std::string description() const = 0;  // in full: every default spelled out
 };
 

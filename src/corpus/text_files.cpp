@@ -80,6 +80,7 @@ class TextFiles final : public Source {
     return piece;
   }
 
+  std::optional<uint64_t> pieces() const override { return pieces_; }
   std::string description() const override { return description_; }
 
  private:

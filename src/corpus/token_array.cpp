@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "corpus/description.h"
+#include "corpus/shuffle.h"
 #include "format/npy.h"
 
 namespace deltasane::corpus {
@@ -44,6 +45,8 @@ class TokenArray final : public Source {
     const std::string padding = options.text("padding", "none");
     padding_ = read_padding(padding);
     const auto wanted = int64_t(options.number("piece", 0, 1, uint64_t{1} << 30));
+    shuffled_ = options.choice("order", 0, order_names) == 1;
+    seed_ = options.number("seed", 1, 0, ~uint64_t{0});
     options.done();
     const int rank = array_.shape.rank();
     if (!is_integer(array_.type) || rank < 1 || rank > 2)
@@ -56,12 +59,13 @@ class TokenArray final : public Source {
       fail(Fault::usage, array_.path, ": piece: expected ", piece_, ", the length of a row, found ",
            wanted);
     pieces_ = uint64_t((elements_ + piece_ - 1) / piece_);
-    description_ =
-        cat("npy:", quoted_if_needed(options.subject()), ",piece=", piece_, ",padding=", padding);
+    description_ = cat("npy:", quoted_if_needed(options.subject()), ",piece=", piece_,
+                       ",padding=", padding, ",order=", order_names[shuffled_], ",seed=", seed_);
   }
 
   Piece piece(uint64_t index) const override {
-    const int64_t first = int64_t(index % pieces_) * piece_;
+    const uint64_t number = shuffled_ ? shuffled_forever(index, pieces_, seed_) : index % pieces_;
+    const int64_t first = int64_t(number) * piece_;
     Piece piece;
     piece.tokens.resize(size_t(std::min(piece_, elements_ - first)));
     array_.read(first, piece.tokens);
@@ -71,13 +75,15 @@ class TokenArray final : public Source {
     return piece;
   }
 
+  std::optional<uint64_t> pieces() const override { return pieces_; }
   std::string description() const override { return description_; }
 
  private:
   NpyArray array_;
   std::optional<int32_t> padding_;
   int64_t piece_ = 0, elements_ = 0;
-  uint64_t pieces_ = 0;
+  bool shuffled_ = false;
+  uint64_t seed_ = 0, pieces_ = 0;
   std::string description_;
 };
 

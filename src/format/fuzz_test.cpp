@@ -1,9 +1,11 @@
 // Seeded damage to small files of every kind: each reader reads or refuses, and never breaks.
 #include <gtest/gtest.h>
 
+#include "format/fixture_indexed.h"
 #include "format/fixture_pth.h"
 #include "format/fixture_rwkv7.h"
 #include "format/gguf.h"
+#include "format/indexed_tokens.h"
 #include "format/json_walk.h"
 #include "format/npy.h"
 #include "format/pickle.h"
@@ -110,6 +112,18 @@ TEST(Fuzz, Npy) {
                                     std::vector<float> out(size_t(array.shape.elements()));
                                     array.read(0, out);
                                   });
+}
+
+TEST(Fuzz, IndexedTokens) {
+  const test::IndexedFiles good = test::indexed_files({{1, 2, 3}, {}, {4, 5}});
+  test::expect_mutations_survived(good.index, 9, 5 * rounds, [&](std::span<const std::byte> bytes) {
+    const IndexedTokens opened(bytes, "file.idx", std::as_bytes(std::span(good.tokens)),
+                               "file.bin");
+    for (int64_t i = 0; i < opened.items(); ++i) {
+      std::vector<int32_t> out(size_t(opened.item(i).count));
+      opened.tokens().read(opened.item(i).first, out);
+    }
+  });
 }
 
 TEST(Fuzz, Json) {

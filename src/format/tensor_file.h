@@ -60,6 +60,11 @@ class TensorFile {
   // metadata. It reads the whole file once: the speed of memory or of the disk.
   uint64_t identity() const;
 
+  // The pages of the file leave this process's memory, until they are needed again.
+  void forget() const {
+    for (const auto& file : files_) file->forget();
+  }
+
   // For readers.
   void add(StoredTensor tensor);  // fails on a second tensor of the same name
   void keep(std::shared_ptr<const MappedFile> file) { files_.push_back(std::move(file)); }

@@ -3,8 +3,14 @@
 //
 //   Dot<isa>::Inputs          32 inputs (all in -127 .. 127), loaded once and used for many rows
 //   Dot<isa>::Sums            the sums of `width` rows
+//   start(first)              sums that are `first` each; 0 unless there is an `offset`
 //   take<c>(sums, w, inputs)  adds the products of inputs 4c .. 4c + 3; w: (row, 4 numbers)
 //   total(sums)               as one 32-bit number per row
+//
+// PanelDot<isa> does so for many tokens, with weights copied for it, `vectors` of rows side by
+// side. Where the processor multiplies unsigned by signed numbers only, `offset` was added to each
+// weight, and a sum starts at -offset times the sum of the 32 inputs: it is the same number in the
+// end.
 //
 // For files compiled per instruction set: everything here is in an unnamed namespace.
 #pragma once
@@ -22,7 +28,7 @@ namespace deltasane::kernel {
 namespace {
 
 struct PlainDot {
-  static constexpr int width = 4;
+  static constexpr int width = 4, vectors = 2, offset = 0;
   typedef int8_t Bytes __attribute__((vector_size(16), aligned(1), may_alias));
   typedef int16_t Wide __attribute__((vector_size(32)));
   typedef int32_t Pairs __attribute__((vector_size(32)));
@@ -37,6 +43,7 @@ struct PlainDot {
   struct Sums {
     Pairs pairs = {};
   };
+  [[gnu::always_inline]] static inline Sums start(int32_t) { return {}; }
   template <int c>
   [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* w, const Inputs& x) {
     const int8_t* four = x.first + 4 * c;
@@ -55,10 +62,12 @@ struct PlainDot {
 
 template <Isa isa>
 struct Dot : PlainDot {};
+template <Isa isa>
+struct PanelDot : Dot<isa> {};
 
 #if defined(__ARM_FEATURE_DOTPROD)
 struct ArmDot {
-  static constexpr int width = 4;
+  static constexpr int width = 4, vectors = 2, offset = 0;
   struct Inputs {
     int8x16_t low, high;
     explicit Inputs(const int8_t* x) : low(vld1q_s8(x)), high(vld1q_s8(x + 16)) {}
@@ -66,6 +75,7 @@ struct ArmDot {
   struct Sums {
     int32x4_t sum = {};
   };
+  [[gnu::always_inline]] static inline Sums start(int32_t) { return {}; }
   template <int c>
   [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* w, const Inputs& x) {
     sums.sum = vdotq_laneq_s32(sums.sum, vld1q_s8(w), c < 4 ? x.low : x.high, c % 4);
@@ -83,24 +93,25 @@ struct WideInputs {
   const int8_t* first;
   explicit WideInputs(const int8_t* x) : first(x) {}
   template <int c>
-  [[gnu::always_inline]] inline __m256i four() const {
-    int32_t bits;
-    __builtin_memcpy(&bits, first + 4 * c, 4);
-    return _mm256_set1_epi32(bits);
+  [[gnu::always_inline]] inline int32_t bits() const {
+    int32_t four;
+    __builtin_memcpy(&four, first + 4 * c, 4);
+    return four;
   }
 };
 // |w| times x with w's sign: pairs are at most 2 * 128 * 127, which 16 bits hold.
 struct AvxDot {
-  static constexpr int width = 8;
+  static constexpr int width = 8, vectors = 1, offset = 0;
   using Inputs = WideInputs;
   struct Sums {
     __m256i sum = {};
   };
+  [[gnu::always_inline]] static inline Sums start(int32_t) { return {}; }
   template <int c>
   [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* from, const Inputs& x) {
     const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    const __m256i pairs =
-        _mm256_maddubs_epi16(_mm256_sign_epi8(w, w), _mm256_sign_epi8(x.four<c>(), w));
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_sign_epi8(w, w),
+                                               _mm256_sign_epi8(_mm256_set1_epi32(x.bits<c>()), w));
     sums.sum = _mm256_add_epi32(sums.sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
   [[gnu::always_inline]] static inline Vector<8>::Int total(const Sums& sums) {
@@ -119,8 +130,26 @@ struct Dot<Isa::avx512_dot> : AvxDot {
   template <int c>
   [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* from, const Inputs& x) {
     const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    sums.sum =
-        _mm256_dpbusd_epi32(sums.sum, _mm256_sign_epi8(w, w), _mm256_sign_epi8(x.four<c>(), w));
+    sums.sum = _mm256_dpbusd_epi32(sums.sum, _mm256_sign_epi8(w, w),
+                                   _mm256_sign_epi8(_mm256_set1_epi32(x.bits<c>()), w));
+  }
+};
+template <>
+struct PanelDot<Isa::avx512_dot> {
+  static constexpr int width = 16, vectors = 3, offset = 128;
+  using Inputs = WideInputs;
+  struct Sums {
+    __m512i sum;
+  };
+  [[gnu::always_inline]] static inline Sums start(int32_t first) {
+    return {_mm512_set1_epi32(first)};
+  }
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* w, const Inputs& x) {
+    sums.sum = _mm512_dpbusd_epi32(sums.sum, _mm512_loadu_si512(w), _mm512_set1_epi32(x.bits<c>()));
+  }
+  [[gnu::always_inline]] static inline Vector<16>::Int total(const Sums& sums) {
+    return reinterpret_cast<Vector<16>::Int>(sums.sum);
   }
 };
 #endif

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -37,6 +38,8 @@ class RecurrentState {
  public:
   StateShape shape;
   int64_t position = 0;  // tokens read since the beginning of the stream
+  // (layer, head): SANE's alpha for this sequence from here on; empty: the model's for all
+  std::vector<float> alphas;
 
   RecurrentState() = default;
   explicit RecurrentState(const StateShape& s) : shape(s) { allocate(); }  // all zero
@@ -52,6 +55,7 @@ class RecurrentState {
     RecurrentState copy;
     copy.shape = shape;
     copy.position = position;
+    copy.alphas = alphas;
     if (mirror_) copy.mirror_ = mirror_->clone();
     copy.is_here_ = is_here_ && !mirror_;
     if (copy.is_here_) copy.shift_ = shift_.clone(), copy.memory_ = memory_.clone();

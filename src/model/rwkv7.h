@@ -99,6 +99,7 @@ class Rwkv7 {
   void expect_own(std::span<const int32_t> tokens, std::span<RecurrentState* const> states) const;
   void embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const;
   void time_mix(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
+  void project(const Layer& layer, Scratch& s, const kernel::Cpu& cpu) const;
   void recur(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
   Tensor<float> taus(const Layer& layer, const Rows& rows, size_t sequence, const Scratch& s,
                      const kernel::Cpu& cpu) const;

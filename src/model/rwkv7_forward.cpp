@@ -10,7 +10,9 @@ namespace deltasane {
 
 using kernel::Activation;
 using kernel::Cpu;
+using kernel::Matmul;
 using kernel::matmul;
+using kernel::matmul_all;
 using kernel::Store;
 
 namespace {
@@ -36,27 +38,22 @@ struct Rwkv7::Rows {
 // (rows, channels) each, unless said otherwise. x is the residual stream.
 struct Rwkv7::Scratch {
   Tensor<float> x, u, mix_r, mix_w, mix_k, mix_v, mix_a, mix_g, r, w, k, v, a, b, g, y, v_first;
-  Tensor<float> hidden;  // (rows, feed_forward)
-  Tensor<float> low;     // (rows, largest rank)
+  Tensor<float> hidden;                      // (rows, feed_forward)
+  Tensor<float> low_w, low_a, low_v, low_g;  // (rows, rank)
 
   Scratch(const Rwkv7Shape& s, int64_t rows)
       : hidden({rows, s.feed_forward}),
-        low({rows, std::max({s.rank_w, s.rank_a, s.rank_v, s.rank_g})}) {
+        low_w({rows, s.rank_w}),
+        low_a({rows, s.rank_a}),
+        low_v({rows, s.rank_v}),
+        low_g({rows, s.rank_g}) {
     for (Tensor<float>* t : {&x, &u, &mix_r, &mix_w, &mix_k, &mix_v, &mix_a, &mix_g, &r, &w, &k, &v,
                              &a, &b, &g, &y, &v_first})
       *t = Tensor<float>({rows, s.channels});
   }
-  View<float> low_view(int64_t rank) { return {low.data(), {low.shape()[0], rank}}; }
 };
 
 namespace {
-
-void low_rank(const auto& pair, const Tensor<float>& x, View<float> low, Tensor<float>& y,
-              std::optional<Activation> between, const Cpu& cpu) {
-  matmul(pair.down, x.view(), low, cpu);
-  if (between) kernel::activate(*between, low, cpu);
-  matmul(pair.up, low, y.view(), cpu);
-}
 
 void keep_last(const View<float>& rows, float* place) {
   const int64_t channels = rows.shape[1];
@@ -71,14 +68,19 @@ Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence,
   const int64_t chunks = kernel::chunks_ending(state.position, rows.time, sane_.chunk);
   Tensor<float> tau({1, chunks, shape_.heads});
   if (chunks == 0) return tau;
+  const int64_t layer_index = &layer - layers_.data();
+  const auto alpha = [&](int64_t at) {  // of an element of tau
+    return state.alphas.empty()
+               ? sane_.alpha
+               : double(state.alphas[size_t(layer_index * shape_.heads + at % shape_.heads)]);
+  };
   if (sane_.kind == SaneKind::run_time) {
-    tau.fill(float(sane_.alpha * std::log(2.0) + 1));
+    for (int64_t i = 0; i < tau.elements(); ++i) tau[i] = float(alpha(i) * std::log(2.0) + 1);
     return tau;
   }
   // x_tau of the tokens that end a chunk
   Tensor<float> x({chunks, shape_.channels});
   const int64_t first = sane_.chunk - 1 - state.position % sane_.chunk;
-  const int64_t layer_index = &layer - layers_.data();
   for (int64_t c = 0; c < chunks; ++c) {
     const int64_t t = first + c * sane_.chunk, row = int64_t(sequence) * rows.time + t;
     const float* u = s.u.data() + row * shape_.channels;
@@ -87,9 +89,10 @@ Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence,
       x[c * shape_.channels + i] = u[i] + (before[i] - u[i]) * layer.x_tau[i];
   }
   matmul(*layer.w_tau, x.view(), {tau.data(), {chunks, shape_.heads}}, cpu);
-  for (float& z : tau.span()) {
-    const double softplus = std::max(double(z), 0.0) + std::log1p(std::exp(-std::abs(double(z))));
-    z = float(sane_.alpha * softplus + 1);
+  for (int64_t i = 0; i < tau.elements(); ++i) {
+    const auto z = double(tau[i]);
+    const double softplus = std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z)));
+    tau[i] = float(alpha(i) * softplus + 1);
   }
   return tau;
 }
@@ -119,6 +122,26 @@ void Rwkv7::recur(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) c
   }
 }
 
+// r, k and v, and what the low-rank pairs make of their mixes.
+void Rwkv7::project(const Layer& layer, Scratch& s, const Cpu& cpu) const {
+  std::vector<Matmul> first{{layer.receptance, s.mix_r.view(), s.r.view()},
+                            {layer.key, s.mix_k.view(), s.k.view()},
+                            {layer.value, s.mix_v.view(), s.v.view()},
+                            {layer.w.down, s.mix_w.view(), s.low_w.view()},
+                            {layer.a.down, s.mix_a.view(), s.low_a.view()},
+                            {layer.g.down, s.mix_g.view(), s.low_g.view()}};
+  if (layer.v) first.push_back({layer.v->down, s.mix_v.view(), s.low_v.view()});
+  matmul_all(first, cpu);
+  kernel::activate(Activation::tanh, s.low_w.view(), cpu);
+  kernel::activate(Activation::sigmoid, s.low_g.view(), cpu);
+  std::vector<Matmul> second{{layer.w.up, s.low_w.view(), s.w.view()},
+                             {layer.a.up, s.low_a.view(), s.a.view()},
+                             {layer.g.up, s.low_g.view(), s.g.view()}};
+  // the gate's place is mix_r, which is not needed any more
+  if (layer.v) second.push_back({layer.v->up, s.low_v.view(), s.mix_r.view()});
+  matmul_all(second, cpu);
+}
+
 void Rwkv7::time_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
   const Layer& layer = layers_[size_t(index)];
   kernel::layer_norm(s.x.view(), layer.ln1.weight.data(), layer.ln1.bias.data(), norm_eps,
@@ -132,16 +155,8 @@ void Rwkv7::time_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu
     kernel::token_shift(
         {rows.of(i, s.u.view()), rows.states[i]->shift().view().at(index, 0), mu, out}, cpu);
   }
-  matmul(layer.receptance, s.mix_r.view(), s.r.view(), cpu);
-  matmul(layer.key, s.mix_k.view(), s.k.view(), cpu);
-  matmul(layer.value, s.mix_v.view(), s.v.view(), cpu);
-  low_rank(layer.w, s.mix_w, s.low_view(shape_.rank_w), s.w, Activation::tanh, cpu);
-  low_rank(layer.a, s.mix_a, s.low_view(shape_.rank_a), s.a, std::nullopt, cpu);
-  low_rank(layer.g, s.mix_g, s.low_view(shape_.rank_g), s.g, Activation::sigmoid, cpu);
-  if (layer.v)  // the gate's place is mix_r, which is not needed any more
-    low_rank(*layer.v, s.mix_v, s.low_view(shape_.rank_v), s.mix_r, std::nullopt, cpu);
-  else
-    std::copy_n(s.v.data(), s.v.elements(), s.v_first.data());
+  project(layer, s, cpu);
+  if (!layer.v) std::copy_n(s.v.data(), s.v.elements(), s.v_first.data());
 
   kernel::TimeMixInputs in{shape_.head_size,
                            s.w.view(),

@@ -80,7 +80,7 @@ class Model : public Rwkv7OnGpu {
     const std::lock_guard lock(mutex_);
     gpu_->make_current();
     require(!logits || logits.packed(), "logits lie side by side");
-    if (tokens.size() == 1 && !taus) {
+    if (tokens.size() == 1 && !taus && state.alphas.empty()) {
       const typename GpuDecoder<Real>::Sequence one[] = {
           {tokens[0], state.position, states_->numbers_of(state)}};
       decoder().step(one, wanted == Rwkv7::Logits::none ? nullptr : logits.data);
@@ -109,6 +109,8 @@ class Model : public Rwkv7OnGpu {
     gpu_->make_current();
     require(logits.packed(), "logits lie side by side");
     if (tokens.empty()) return;
+    const auto has_alphas = [](const RecurrentState* state) { return !state->alphas.empty(); };
+    if (std::ranges::any_of(states, has_alphas)) return step_singly(tokens, states, logits);
     if (tokens.size() <= size_t(kernel::cuda::most_decoded)) {
       std::vector<typename GpuDecoder<Real>::Sequence> sequences;
       for (size_t i = 0; i < tokens.size(); ++i)
@@ -142,8 +144,30 @@ class Model : public Rwkv7OnGpu {
     return *queues_[number];
   }
 
+  // Sequences with alphas of their own.
+  void step_singly(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+                   View<float> logits) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      Reading reading;
+      reading.tokens = tokens.subspan(i, 1), reading.wanted = Rwkv7::Logits::last;
+      reading.logits = logits.part(0, int64_t(i), 1);
+      read(reading, *states[i]);
+    }
+  }
+
+  const float* alphas_of(const RecurrentState& state) {
+    if (state.alphas.empty()) return nullptr;
+    require(int64_t(state.alphas.size()) == shape_.layers * shape_.heads, "an alpha for each head");
+    if (alphas_.elements() == 0)
+      alphas_ = GpuTensor<float>(*gpu_, {shape_.layers, shape_.heads}, "alphas of heads");
+    copy_to_gpu(alphas_.data(), state.alphas.data(), alphas_.bytes(), *gpu_);
+    gpu_->wait();
+    return alphas_.data();
+  }
+
   void read(const Reading& reading, RecurrentState& state) {
     float* const numbers = states_->numbers_of(state);
+    const float* const alphas = alphas_of(state);
     const auto count = int64_t(reading.tokens.size());
     int64_t from = 0;
     for (size_t block = 0; from < count; ++block) {
@@ -151,7 +175,7 @@ class Model : public Rwkv7OnGpu {
       Queue<Real>& mine = queue(block % 2);
       const Queue<Real>* const before = block > 0 ? &queue((block + 1) % 2) : nullptr;
       hand_over(mine, reading);
-      ask(mine, before, from, some, state.position, numbers, reading);
+      ask(mine, before, from, some, {state.position, numbers, alphas}, reading);
       state.changed_on_device();
       state.position += some;
       from += some;
@@ -166,14 +190,19 @@ class Model : public Rwkv7OnGpu {
         queues_, [&](const auto& other) { return !other->block || other->from >= q.from; });
   }
 
-  void ask(Queue<Real>& q, const Queue<Real>* before, int64_t from, int64_t some, int64_t position,
-           float* numbers, const Reading& reading) {
+  struct Memory {
+    int64_t position;
+    float* numbers;
+    const float* alphas;
+  };
+  void ask(Queue<Real>& q, const Queue<Real>* before, int64_t from, int64_t some,
+           const Memory& memory, const Reading& reading) {
     GpuLane<Real>& lane = q.lane;
     GpuBlock block;
     block.rows = RowBlock{1, some, shape_.channels};
-    block.position = position, block.state = numbers;
+    block.position = memory.position, block.state = memory.numbers, block.alphas = memory.alphas;
     if (sane_.kind != SaneKind::none)
-      block.chunks = kernel::chunks_ending(position, some, sane_.chunk);
+      block.chunks = kernel::chunks_ending(memory.position, some, sane_.chunk);
     const uint64_t bytes = uint64_t(some) * sizeof(int32_t);
     std::memcpy(q.tokens.template as<int32_t>(), reading.tokens.data() + from, bytes);
     copy_to_gpu(lane.ws.tokens.data(), q.tokens.template as<int32_t>(), bytes, *lane.gpu);
@@ -311,6 +340,7 @@ class Model : public Rwkv7OnGpu {
   std::optional<GpuLane<Real>> many_;
   GpuBuffer many_states_;
   GpuTensor<int64_t> many_positions_;
+  GpuTensor<float> alphas_;  // (layer, head), of the sequence that is read
   std::mutex mutex_;
 };
 

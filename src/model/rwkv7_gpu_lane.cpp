@@ -46,10 +46,7 @@ GpuLane<Real>::GpuLane(std::shared_ptr<const Gpu> queue, const Rwkv7GpuWeights<R
       weights_(weights),
       sane_(sane),
       vocabulary_(vocabulary),
-      products_(*gpu) {
-  if (sane_.kind == SaneKind::run_time)
-    kernel::cuda::fill(ws.tau.data(), ws.tau.elements(), sane_.constant, *gpu);
-}
+      products_(*gpu) {}
 
 template <class Real>
 template <class Out>
@@ -85,10 +82,19 @@ const float* GpuLane<Real>::taus(int64_t index, const GpuBlock& block) {
   const LayerSizes& s = weights_.sizes;
   const int64_t count = block.many() ? block.rows.sequences : block.chunks;
   float* const tau = ws.tau.data() + index * count * s.heads;
-  if (sane_.kind == SaneKind::trained) {
+  const bool is_trained = sane_.kind == SaneKind::trained;
+  if (is_trained)
     multiply(ws.x_tau.data(), weights_.layers[size_t(index)].w_tau, ws.z.data(), count, s.heads,
              s.channels);
+  if (block.alphas) {
+    has_constant_taus_ = false;
+    thresholds_of_heads(is_trained ? ws.z.data() : nullptr, count, s.heads,
+                        block.alphas + index * s.heads, tau, *gpu);
+  } else if (is_trained) {
     thresholds(ws.z.data(), count * s.heads, sane_.alpha, tau, *gpu);
+  } else if (!has_constant_taus_) {
+    kernel::cuda::fill(ws.tau.data(), ws.tau.elements(), sane_.constant, *gpu);
+    has_constant_taus_ = true;
   }
   return tau;
 }

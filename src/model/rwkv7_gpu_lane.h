@@ -22,6 +22,7 @@ struct GpuBlock {
   float* state = nullptr;          // one sequence: its numbers
   float* const* states = nullptr;  // many: theirs, on the GPU
   const int64_t* positions = nullptr;  // many, on the GPU
+  const float* alphas = nullptr;       // one sequence: (layer, head), on the GPU; null: GpuSane's
   bool many() const { return states != nullptr; }
 };
 
@@ -84,6 +85,7 @@ class GpuLane {
 
   const Rwkv7GpuWeights<Real>& weights_;
   GpuSane sane_;
+  bool has_constant_taus_ = false;
   int64_t vocabulary_;
   kernel::cuda::Products products_;
   kernel::cuda::DeltaRuleScratch scratch_;

@@ -141,8 +141,10 @@ TEST_P(Rwkv7OnGpuTest, IsTheDefinitionHoweverItIsCut) {
   const Rwkv7 model = on_gpu();
   const std::vector<int64_t> ones(83, 1);
   for (const std::vector<int64_t>& lengths :
-       {std::vector<int64_t>{83}, {7, 76}, {16, 33, 1, 33}, {1, 15, 67}, ones})
+       {std::vector<int64_t>{83}, {7, 76}, {16, 33, 1, 33}, {1, 15, 67}, ones}) {
+    SCOPED_TRACE(cat("in ", lengths.size(), " parts, the first of ", lengths[0]));
     expect_the_definition(run(model, tokens, lengths), tokens);
+  }
 }
 
 TEST_P(Rwkv7OnGpuTest, IsNearTheDefinitionIn16Bits) {

@@ -76,14 +76,19 @@ void Rwkv7::load_on_gpu() {
 }
 
 void Rwkv7::load_on_cpu() {
-  if (auto rows = checkpoint_.in_place("emb.weight"); rows && dtype_of(rows->type))
+  if (auto rows = checkpoint_.in_place("emb.weight");
+      rows && shape_.channels % layout_of(rows->type).block == 0)
     embedding_rows_ = rows;
   else
     embedding_ = checkpoint_.read("emb.weight");
   if (shape_.embedding_norm) ln0_ = load_norm("blocks.0.ln0");
-  for (int64_t i = 0; i < shape_.layers; ++i) layers_.push_back(load_layer(i));
+  for (int64_t i = 0; i < shape_.layers; ++i) {
+    layers_.push_back(load_layer(i));
+    checkpoint_.file().forget();  // copied weights need not be in memory twice
+  }
   ln_out_ = load_norm("ln_out");
   head_ = load_matrix("head.weight");
+  checkpoint_.file().forget();
   weight_type_ = name_of(layers_.front().key.type());
 }
 

@@ -209,8 +209,13 @@ TEST(LogProbability, IsLogSoftmax) {
   const float logits[] = {1, 2, 3};
   double sum = 0;
   for (int32_t i = 0; i < 3; ++i) sum += std::exp(log_probability(logits, i));
-  EXPECT_NEAR(sum, 1, 1e-6);
+  EXPECT_NEAR(sum, 1, 1e-15 * 3);
   EXPECT_NEAR(log_probability(logits, 2) - log_probability(logits, 0), 2, 1e-12);
+  // Each exponential in float would be off by 6e-8 of itself.
+  const std::vector<float> many{0.1f, 0.3f, 0.7f, -1.1f};
+  double terms = 0;
+  for (const float one : many) terms += std::exp(double(one));
+  EXPECT_NEAR(log_probability(many, 0), double(0.1f) - std::log(terms), 1e-15);
 }
 
 TEST(Rwkv7, TellsWhichTausItUsed) {

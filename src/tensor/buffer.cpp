@@ -18,7 +18,8 @@ Buffer::Buffer(uint64_t bytes) : size_(bytes) {
   const uint64_t rounded = checked_add(bytes, boundary - 1, "buffer size") / boundary * boundary;
   data_ = static_cast<std::byte*>(std::aligned_alloc(boundary, rounded));
   if (!data_) fail(Fault::device, "memory: ", bytes, " bytes were needed and could not be had");
-  if (boundary == huge_page) ::madvise(data_, rounded, MADV_HUGEPAGE);  // a wish; refusal is fine
+  // Not for the rest, of which a page would be more than is used. A wish; refusal is fine.
+  if (boundary == huge_page) ::madvise(data_, bytes / huge_page * huge_page, MADV_HUGEPAGE);
 }
 
 Buffer::~Buffer() { std::free(data_); }

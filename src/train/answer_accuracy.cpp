@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "corpus/math_answer.h"
 #include "corpus/math_chat.h"
 
 namespace deltasane::train {
 namespace {
-
-std::string_view without_space(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \n\t");
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \n\t") - begin + 1);
-}
 
 int32_t likeliest(std::span<const float> logits) {
   return int32_t(std::ranges::max_element(logits) - logits.begin());
@@ -63,25 +58,11 @@ int64_t right_answers(const Rwkv7& model, const Tokenizer& tokenizer,
     std::erase_if(open, [&](Attempt* attempt) { return !extend(*attempt, tokenizer); });
   }
   return std::ranges::count_if(attempts, [](const Attempt& attempt) {
-    return stated_answer(attempt.written) == attempt.expected;
+    return corpus::answer_is_right(attempt.written, attempt.expected);
   });
 }
 
 }  // namespace
-
-std::string stated_answer(std::string_view solution) {
-  constexpr std::string_view boxed = "\\boxed{", sentence = "answer is ";
-  if (const size_t at = solution.rfind(boxed); at != solution.npos) {
-    const std::string_view rest = solution.substr(at + boxed.size());
-    return std::string(without_space(rest.substr(0, rest.find('}'))));
-  }
-  if (const size_t at = solution.rfind(sentence); at != solution.npos) {
-    std::string_view rest = without_space(solution.substr(at + sentence.size()));
-    if (rest.ends_with('.')) rest.remove_suffix(1);
-    return std::string(rest);
-  }
-  return std::string(without_space(solution));
-}
 
 double answer_accuracy(const Rwkv7& model, const Tokenizer& tokenizer, std::string_view description,
                        int64_t problems, int64_t longest_answer, const kernel::Cpu& cpu) {

@@ -11,10 +11,6 @@
 
 namespace deltasane::train {
 
-// What a solution says the answer is: the last \boxed{...}; or what stands between "answer is " and
-// the full stop; or all of it, without white space around.
-std::string stated_answer(std::string_view solution);
-
 // The first `problems` of `description` ("math-chat:..."). Answers end at an empty line.
 double answer_accuracy(const Rwkv7& model, const Tokenizer& tokenizer, std::string_view description,
                        int64_t problems, int64_t longest_answer, const kernel::Cpu& cpu);

@@ -2,8 +2,9 @@
 //
 //     loss = sum_i weight_i (-log p(target_i | tokens up to i)) / weight_total
 //
-// Every sequence starts from nothing. Padding comes last in a sequence and has weight 0: what
-// follows the last weight changes neither loss nor gradient.
+// Every sequence starts from nothing. A token that is not present is padding: it is as a row of
+// zeros to token shift, leaves the recurrence's state alone, and keeps its chunk from being
+// neutralized. So a sequence with whole chunks of padding in front equals the one without.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ struct Batch {
   int64_t sequences = 0, time = 0;
   std::vector<int32_t> tokens, targets;  // (sequences, time)
   std::vector<float> weights;            // (sequences, time)
+  std::vector<uint8_t> present{};        // (sequences, time), 0 or 1; empty: all 1
 
   int64_t rows() const { return sequences * time; }
   double weight_total() const { return std::accumulate(weights.begin(), weights.end(), 0.0); }

@@ -30,12 +30,43 @@ Timing summary(std::vector<double> seconds) {
   return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
 }
 
+// The median, and the middle half instead of the extremes.
+Timing middle_half(std::vector<double> seconds) {
+  std::ranges::sort(seconds);
+  const size_t n = seconds.size();
+  return {seconds[n / 2], seconds[n / 4], seconds[n - 1 - n / 4], int(n)};
+}
+
 struct Moment {
   double wall, processor;  // seconds; the latter of all threads
 };
 Moment now() { return {seconds_now(), double(std::clock()) / CLOCKS_PER_SEC}; }
 
 }  // namespace
+
+double product_flops(const ParameterLayout& layout) {
+  double sum = 0;
+  for (const ParameterSlot& slot : layout.slots())
+    if (slot.shape.rank() == 2 && slot.name != "emb.weight" && !slot.name.ends_with("r_k"))
+      sum += 6.0 * double(slot.elements());
+  return sum;
+}
+
+double recurrence_flops(const ParameterLayout& layout) {
+  const Rwkv7Shape& shape = layout.shape();
+  return 28.0 * double(shape.layers * shape.channels * shape.head_size);
+}
+
+Batch random_tokens(const Rwkv7Shape& shape, int64_t sequences, int64_t time) {
+  Random random(1);
+  Batch batch{sequences, time, {}, {}, {}};
+  for (int64_t i = 0; i < batch.rows(); ++i) {
+    batch.tokens.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
+    batch.targets.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
+    batch.weights.push_back(1);
+  }
+  return batch;
+}
 
 TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
                                    int repeats, Activations activations, const kernel::Cpu& cpu) {
@@ -49,39 +80,37 @@ TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, i
   const SaneSettings settings{3, 16};
   Parameters model(RandomRwkv7(with_sane, 1), settings);
   const Parameters baseline(RandomRwkv7(shape, 1), std::nullopt);
-  for (const ParameterSlot& slot : baseline.layout().slots())
-    if (slot.shape.rank() == 2 && slot.name != "emb.weight" && !slot.name.ends_with("r_k"))
-      measured.flops_per_token += 6.0 * double(slot.elements());
-  measured.flops_per_token += 28.0 * double(shape.layers * shape.channels * shape.head_size);
-
-  Random random(1);
-  Batch batch{sequences, time, {}, {}, {}};
-  for (int64_t i = 0; i < batch.rows(); ++i) {
-    batch.tokens.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
-    batch.targets.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
-    batch.weights.push_back(1);
-  }
+  measured.flops_per_token = product_flops(baseline.layout()) + recurrence_flops(baseline.layout());
+  const Batch batch = random_tokens(shape, sequences, time);
   const LossSettings loss{batch.weight_total(), 0};
   Rwkv7Training plain(baseline.layout(), std::nullopt, sequences, time, activations);
   Rwkv7Training sane(model.layout(), settings, sequences, time, activations);
   Tensor<float> gradient({model.layout().elements()});
-  std::vector<double> without, with, processor_without, processor_with;
-  for (int i = 0; i <= repeats; ++i) {
+  struct Took {
+    double wall, processor;
+  };
+  const auto took = [&](bool with_it) {
     const Moment began = now();
-    plain.gradient(baseline.all(), batch, loss,
-                   gradient.span().first(size_t(baseline.layout().elements())), cpu);
-    const Moment between = now();
-    sane.gradient(model.all(), batch, loss, gradient.span(), cpu);
+    if (with_it)
+      sane.gradient(model.all(), batch, loss, gradient.span(), cpu);
+    else
+      plain.gradient(baseline.all(), batch, loss,
+                     gradient.span().first(size_t(baseline.layout().elements())), cpu);
     const Moment ended = now();
-    if (i == 0) continue;  // memory is touched for the first time
-    without.push_back(between.wall - began.wall);
-    with.push_back(ended.wall - between.wall);
-    processor_without.push_back(between.processor - began.processor);
-    processor_with.push_back(ended.processor - between.processor);
+    return Took{ended.wall - began.wall, ended.processor - began.processor};
+  };
+  took(false), took(true);  // memory is touched for the first time
+  std::vector<double> without, with, processor, more;
+  for (int i = 0; i < repeats; ++i) {
+    Took one = took(i % 2 != 0), other = took(i % 2 == 0);
+    if (i % 2 != 0) std::swap(one, other);  // one: without
+    without.push_back(one.wall), with.push_back(other.wall);
+    processor.push_back(other.processor);
+    more.push_back(other.processor - one.processor);
   }
   measured.baseline = summary(without), measured.sane = summary(with);
-  measured.processor_baseline = summary(processor_without);
-  measured.processor_sane = summary(processor_with);
+  measured.processor_seconds = summary(processor).median;
+  measured.sane_cost = middle_half(more);
   Optimizer optimizer(model.layout(), {});
   measured.update_seconds =
       time_repeated([&] { optimizer.step(model.all(), gradient.span(), 1e-6, cpu); }, 0, 2).median;

@@ -101,8 +101,10 @@ void read_model(Section section, TrainConfig& config) {
 void read_optimizer(Section section, TrainConfig& config) {
   OptimizerSettings& o = config.optimizer;
   RateSchedule& s = config.schedule;
-  std::string kind = "adamw";
+  std::string kind = "adamw", precision = "fp32";
   section.read("kind", kind);
+  section.read("precision", precision);
+  config.precision = precision_named(precision);
   o.kind = optimizer_named(kind);
   s.steps = 0;
   section.read("steps", s.steps);
@@ -172,12 +174,14 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
   corpus.read("tokenizer", config.corpus.tokenizer);
   corpus.read("learn", learn);
   corpus.read("rows", rows);
+  corpus.read("padding", config.corpus.padding);
   corpus.done();
   if (config.corpus.source.empty()) corpus.wrong("source", "expected a corpus, found none");
   if (learn != "all" && learn != "answers")
     corpus.wrong("learn", cat("expected all or answers, found '", learn, "'"));
   if (rows != "packed" && rows != "pieces")
     corpus.wrong("rows", cat("expected packed or pieces, found '", rows, "'"));
+  corpus.at_least("padding", config.corpus.padding, int64_t{-1});
   config.corpus.answers_only = learn == "answers";
   config.corpus.piece_per_row = rows == "pieces";
   read_optimizer(Section(file, "optimizer", name), config);
@@ -189,6 +193,7 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
   run.read("threads", config.run.threads);
   run.read("metrics_every", config.run.metrics_every);
   run.read("recompute", config.run.recompute);
+  run.read("device", config.run.device);
   run.done();
   if (config.run.folder.empty()) run.wrong("folder", "expected a folder for the run, found none");
   run.at_least("save_every", config.run.save_every, int64_t{0});
@@ -214,7 +219,9 @@ std::map<std::string, std::string> TrainConfig::identity() const {
           {"corpus.tokenizer", corpus.tokenizer},
           {"corpus.learn", corpus.answers_only ? "answers" : "all"},
           {"corpus.rows", corpus.piece_per_row ? "pieces" : "packed"},
+          {"corpus.padding", cat(corpus.padding)},
           {"optimizer.kind", std::string(name_of(optimizer.kind))},
+          {"optimizer.precision", std::string(name_of(precision))},
           {"optimizer.steps", cat(schedule.steps)},
           {"optimizer.sequences", cat(sequences)},
           {"optimizer.context", cat(context)},

@@ -7,8 +7,9 @@
 //                 sane_alpha (0: no SANE), sane_chunk (16)
 //   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte" or a World vocabulary;
 //                 learn = "all" or "answers"; rows = "packed", or "pieces": one in each row, filled
-//                 up with token 0
-//   [optimizer]   kind = "adamw" or "muon"; steps, sequences, context, accumulate (1);
+//                 up with padding; padding (-1: none): an id that is padding wherever it stands
+//   [optimizer]   kind = "adamw" or "muon"; precision = "fp32" or "bf16";
+//                 steps, sequences, context, accumulate (1);
 //                 rate, first_rate (rate / 100), last_rate (rate / 10), warmup (steps / 33);
 //                 weight_decay (0.1), beta1 (0.9), beta2 (0.99), epsilon (1e-18), momentum (0.95),
 //                 clip (1), wrap (0)
@@ -16,7 +17,8 @@
 //                 problems (0), answers: a math-chat description for answer accuracy,
 //                 longest_answer (96) tokens
 //   [run]         folder, save_every (0: at the end only), keep (2), threads (0: all),
-//                 recompute (false): keep only each layer's input, metrics_every (1)
+//                 recompute (false): keep only each layer's input, metrics_every (1),
+//                 device = "cpu" or "cuda[:n]"; a run may go on on another
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,7 @@
 
 #include "train/initialise.h"
 #include "train/optimizer.h"
+#include "train/rounding.h"
 
 namespace deltasane::train {
 
@@ -39,9 +42,11 @@ struct TrainConfig {
   struct Corpus {
     std::string source, tokenizer = "byte";
     bool answers_only = false, piece_per_row = false;
+    int64_t padding = -1;
   } corpus;
   OptimizerSettings optimizer;
   RateSchedule schedule;
+  Precision precision = Precision::fp32;
   int64_t sequences = 8, context = 128, accumulate = 1;
   double clip = 1, wrap = 0;
   struct Evaluation {
@@ -49,7 +54,7 @@ struct TrainConfig {
     std::string source, answers;
   } evaluation;
   struct Run {
-    std::string folder;
+    std::string folder, device = "cpu";
     int64_t save_every = 0, keep = 2, threads = 0, metrics_every = 1;
     bool recompute = false;
   } run;

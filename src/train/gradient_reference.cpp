@@ -15,12 +15,25 @@ template <class Real>
 using Rows = std::vector<Real>;  // (time, n), one sequence
 
 template <class Real>
+std::span<Real> row_of(Rows<Real>& x, size_t t, size_t n) {
+  if (x.empty()) return {};
+  return std::span(x).subspan(t * n, n);
+}
+
+template <class Real>
 struct Model {
   const ParameterLayout& layout;
   std::optional<SaneSettings> sane;
   std::span<const Real> parameters;
   std::span<Real> gradient;
+  Precision precision = Precision::fp32;
+  std::span<const uint8_t> present{};  // of the sequence that is computed; empty: all
 
+  // Padding is a row of zeros to what follows; so is its gradient on the way back.
+  void leave_out_padding(Rows<Real>& rows) const {
+    for (size_t t = 0; t < present.size(); ++t)
+      if (!present[t]) std::ranges::fill(row_of(rows, t, rows.size() / present.size()), Real(0));
+  }
   std::span<const Real> w(const std::string& name) const {
     const ParameterSlot& slot = layout.slot(name);
     return parameters.subspan(size_t(slot.offset), size_t(slot.elements()));
@@ -32,14 +45,17 @@ struct Model {
 };
 
 template <class Real>
-std::span<Real> row_of(Rows<Real>& x, size_t t, size_t n) {
-  if (x.empty()) return {};
-  return std::span(x).subspan(t * n, n);
-}
-
-template <class Real>
 void add(const Rows<Real>& from, Rows<Real>& to) {
   for (size_t i = 0; i < from.size(); ++i) to[i] += from[i];
+}
+
+// What a matrix product takes (rounding.h).
+template <class Real, class Numbers>
+Rows<Real> taken(const Numbers& x, Precision precision) {
+  Rows<Real> copy(x.begin(), x.end());
+  if (precision == Precision::bf16)
+    for (Real& one : copy) one = rounded(one);
+  return copy;
 }
 
 // y = x W', W (out, in)
@@ -49,8 +65,8 @@ struct Linear {
   std::string name;
   size_t out = size_t(m.layout.slot(name).shape[0]), in = size_t(m.layout.slot(name).shape[1]);
 
-  Rows<Real> forward(const Rows<Real>& x) const {
-    const auto w = m.w(name);
+  Rows<Real> forward(const Rows<Real>& input) const {
+    const auto w = taken<Real>(m.w(name), m.precision), x = taken<Real>(input, m.precision);
     const size_t rows = x.size() / in;
     Rows<Real> y(rows * out, Real(0));
     for (size_t t = 0; t < rows; ++t)
@@ -58,8 +74,9 @@ struct Linear {
         for (size_t j = 0; j < in; ++j) y[t * out + i] += w[i * in + j] * x[t * in + j];
     return y;
   }
-  Rows<Real> backward(const Rows<Real>& x, const Rows<Real>& dy) const {
-    const auto w = m.w(name);
+  Rows<Real> backward(const Rows<Real>& input, const Rows<Real>& doutput) const {
+    const auto w = taken<Real>(m.w(name), m.precision), x = taken<Real>(input, m.precision),
+               dy = taken<Real>(doutput, m.precision);
     const auto dw = m.dw(name);
     Rows<Real> dx(x.size(), Real(0));
     for (size_t t = 0; t < x.size() / in; ++t)
@@ -78,9 +95,10 @@ struct Factor {
   const Model<Real>& m;
   std::string name;
   size_t in = size_t(m.layout.slot(name).shape[0]), out = size_t(m.layout.slot(name).shape[1]);
+  Precision precision = m.precision;
 
-  Rows<Real> forward(const Rows<Real>& x) const {
-    const auto f = m.w(name);
+  Rows<Real> forward(const Rows<Real>& input) const {
+    const auto f = taken<Real>(m.w(name), precision), x = taken<Real>(input, precision);
     const size_t rows = x.size() / in;
     Rows<Real> y(rows * out, Real(0));
     for (size_t t = 0; t < rows; ++t)
@@ -88,8 +106,9 @@ struct Factor {
         for (size_t j = 0; j < out; ++j) y[t * out + j] += x[t * in + i] * f[i * out + j];
     return y;
   }
-  Rows<Real> backward(const Rows<Real>& x, const Rows<Real>& dy) const {
-    const auto f = m.w(name);
+  Rows<Real> backward(const Rows<Real>& input, const Rows<Real>& doutput) const {
+    const auto f = taken<Real>(m.w(name), precision), x = taken<Real>(input, precision),
+               dy = taken<Real>(doutput, precision);
     const auto df = m.dw(name);
     Rows<Real> dx(x.size(), Real(0));
     for (size_t t = 0; t < x.size() / in; ++t)
@@ -157,19 +176,25 @@ struct Thresholds {
   std::string att;
   Rows<Real> x, z, tau;  // (chunks, C), (chunks, H), (chunks, H)
 
+  Factor<Real> factor() const {
+    Factor<Real> exact{m, att + "w_tau"};
+    exact.precision = Precision::fp32;
+    return exact;
+  }
+
   void forward(const Rows<Real>& u) {
     const size_t n = size_t(m.layout.shape().channels), chunk = size_t(m.sane->chunk);
     const Rows<Real> mixed = Shift<Real>{m, att + "x_tau"}.forward(u);
     for (size_t t = chunk - 1; t < u.size() / n; t += chunk)
       x.insert(x.end(), mixed.begin() + int64_t(t * n), mixed.begin() + int64_t((t + 1) * n));
-    z = Factor<Real>{m, att + "w_tau"}.forward(x);
+    z = factor().forward(x);
     for (const Real value : z) tau.push_back(Real(m.sane->alpha) * std::log1p(std::exp(value)) + 1);
   }
   void backward(const Rows<Real>& u, const Rows<Real>& dtau, Rows<Real>& du) const {
     const size_t n = size_t(m.layout.shape().channels), chunk = size_t(m.sane->chunk);
     Rows<Real> dz(dtau);
     for (size_t i = 0; i < dz.size(); ++i) dz[i] *= Real(m.sane->alpha) / (1 + std::exp(-z[i]));
-    const Rows<Real> dx = Factor<Real>{m, att + "w_tau"}.backward(x, dz);
+    const Rows<Real> dx = factor().backward(x, dz);
     Rows<Real> dmixed(u.size(), Real(0));
     for (size_t c = 0; c < dx.size() / n; ++c)
       std::copy_n(dx.begin() + int64_t(c * n), n,
@@ -202,6 +227,7 @@ struct TimeMix {
     op.r = {r.data(), tokens}, op.w = {w.data(), tokens}, op.k = {k.data(), tokens};
     op.v = {v.data(), tokens}, op.a = {a.data(), tokens}, op.b = {b.data(), tokens};
     op.y = {read.data(), tokens};
+    if (!m.present.empty()) op.present = {m.present.data(), {1, time}};
     if (m.sane) op.chunk = m.sane->chunk;
     if (m.sane && !thresholds.tau.empty())
       op.tau = {thresholds.tau.data(), {1, time / op.chunk, s.heads}};
@@ -210,6 +236,7 @@ struct TimeMix {
 
   Rows<Real> forward(Rows<Real> input, Rows<Real>& v_first) {
     u = std::move(input);
+    m.leave_out_padding(u);
     const size_t n = channels(), time = u.size() / n;
     mix_r = shift("x_r").forward(u), mix_w = shift("x_w").forward(u);
     mix_k = shift("x_k").forward(u), mix_v = shift("x_v").forward(u);
@@ -320,6 +347,7 @@ struct TimeMix {
     for (size_t i = 0; i < dlow.size(); ++i) dlow[i] *= low_g[i] * (1 - low_g[i]);
     shift("x_g").backward(u, factor("g1").backward(mix_g, dlow), du);
     if (op.tau) thresholds.backward(u, dtau, du);
+    m.leave_out_padding(du);
     return du;
   }
 };
@@ -332,6 +360,7 @@ struct ChannelMix {
 
   Rows<Real> forward(Rows<Real> input) {
     u = std::move(input);
+    m.leave_out_padding(u);
     mix = Shift<Real>{m, ffn + "x_k"}.forward(u);
     before = Linear<Real>{m, ffn + "key.weight"}.forward(mix);
     hidden = before;
@@ -344,6 +373,7 @@ struct ChannelMix {
     Rows<Real> du(u.size(), Real(0));
     Shift<Real>{m, ffn + "x_k"}.backward(u, Linear<Real>{m, ffn + "key.weight"}.backward(mix, d),
                                          du);
+    m.leave_out_padding(du);
     return du;
   }
 };
@@ -414,13 +444,15 @@ template <class Real>
 TrainingLoss<Real> training_loss(const ParameterLayout& layout,
                                  const std::optional<SaneSettings>& sane,
                                  std::span<const Real> parameters, const Batch& batch,
-                                 const LossSettings& settings, std::span<Real> gradient) {
-  const Model<Real> m{layout, sane, parameters, gradient};
+                                 const LossSettings& settings, std::span<Real> gradient,
+                                 Precision precision) {
+  Model<Real> m{layout, sane, parameters, gradient, precision};
   TrainingLoss<Real> sum;
   for (int64_t i = 0; i < batch.sequences; ++i) {
     const auto part = [&](const auto& all) {
       return std::span(all).subspan(size_t(i * batch.time), size_t(batch.time));
     };
+    if (!batch.present.empty()) m.present = part(batch.present);
     const TrainingLoss<Real> one = one_sequence<Real>(m, part(batch.tokens), part(batch.targets),
                                                       part(batch.weights), settings);
     sum.cross_entropy += one.cross_entropy;
@@ -432,10 +464,10 @@ TrainingLoss<Real> training_loss(const ParameterLayout& layout,
 template TrainingLoss<float> training_loss(const ParameterLayout&,
                                            const std::optional<SaneSettings>&,
                                            std::span<const float>, const Batch&,
-                                           const LossSettings&, std::span<float>);
+                                           const LossSettings&, std::span<float>, Precision);
 template TrainingLoss<double> training_loss(const ParameterLayout&,
                                             const std::optional<SaneSettings>&,
                                             std::span<const double>, const Batch&,
-                                            const LossSettings&, std::span<double>);
+                                            const LossSettings&, std::span<double>, Precision);
 
 }  // namespace deltasane::train::reference

@@ -7,6 +7,7 @@
 
 #include "train/batch.h"
 #include "train/parameters.h"
+#include "train/rounding.h"
 
 namespace deltasane::train::reference {
 
@@ -22,6 +23,7 @@ template <class Real>
 TrainingLoss<Real> training_loss(const ParameterLayout& layout,
                                  const std::optional<SaneSettings>& sane,
                                  std::span<const Real> parameters, const Batch& batch,
-                                 const LossSettings& settings, std::span<Real> gradient);
+                                 const LossSettings& settings, std::span<Real> gradient,
+                                 Precision precision = Precision::fp32);
 
 }  // namespace deltasane::train::reference

@@ -19,13 +19,17 @@ using test::tiny_shape;
 struct Case {
   std::optional<SaneSettings> sane;
   const char* name;
+  bool padding = false;
 };
 const Case cases[] = {{std::nullopt, "baseline"},
                       {SaneSettings{1.5, 4}, "SANE, chunks of 4"},
-                      {SaneSettings{0.5, 3}, "SANE, chunks of 3"}};
+                      {SaneSettings{0.5, 3}, "SANE, chunks of 3"},
+                      {std::nullopt, "baseline with padding", true},
+                      {SaneSettings{0.5, 4}, "SANE with padding", true}};
 
 TEST(TrainingDefinition, LossIsThatOfTheModel) {
   for (const Case& c : cases) {
+    if (c.padding) continue;  // the model's definition has none
     const Rwkv7Shape shape = tiny_shape(c.sane.has_value());
     const RandomRwkv7 source(shape, 3);
     const Parameters model(source, c.sane);
@@ -51,12 +55,40 @@ TEST(TrainingDefinition, LossIsThatOfTheModel) {
   }
 }
 
+// Loss and gradient of a batch in double, the loss first.
+std::vector<double> all_of(const Parameters& model, const Batch& batch, double weight_total) {
+  const std::vector<double> parameters(model.all().begin(), model.all().end());
+  std::vector<double> gradient(parameters.size(), 0.0);
+  const auto loss = reference::training_loss<double>(model.layout(), model.sane(), parameters,
+                                                     batch, {weight_total, 0.03}, gradient);
+  gradient.insert(gradient.begin(), loss.total());
+  return gradient;
+}
+
+TEST(TrainingDefinition, WholeChunksOfPaddingInFrontLeaveNoTrace) {
+  for (const Case& c : cases) {
+    const Rwkv7Shape shape = tiny_shape(c.sane.has_value());
+    const Parameters model(RandomRwkv7(shape, 8), c.sane);
+    const Batch plain = test::random_batch(shape, 1, 9);
+    Batch behind{1, 21, plain.tokens, plain.targets, plain.weights, {}};  // 12: of 3 and of 4
+    behind.present.assign(9, 1);
+    behind.tokens.insert(behind.tokens.begin(), 12, 5),
+        behind.targets.insert(behind.targets.begin(), 12, 2);
+    behind.weights.insert(behind.weights.begin(), 12, 0);
+    behind.present.insert(behind.present.begin(), 12, 0);
+    const double weight = plain.weight_total();
+    EXPECT_EQ(all_of(model, plain, weight), all_of(model, behind, weight)) << c.name;
+    behind.present[10] = 1;  // a token that is there does leave one
+    EXPECT_NE(all_of(model, plain, weight), all_of(model, behind, weight)) << c.name;
+  }
+}
+
 // Every tensor, and in large ones a sample of elements. The bound is that of docs/numerics.md.
 TEST(TrainingDefinition, GradientIsThatOfTheLoss) {
   for (const Case& c : cases) {
     const Rwkv7Shape shape = tiny_shape(c.sane.has_value());
     const Parameters model(RandomRwkv7(shape, 4), c.sane);
-    const Batch batch = tiny_batch(shape);
+    const Batch batch = c.padding ? test::padded(tiny_batch(shape)) : tiny_batch(shape);
     const LossSettings settings{batch.weight_total(), 0.03};
     std::vector<double> parameters(model.all().begin(), model.all().end());
     std::vector<double> gradient(parameters.size(), 0.0);

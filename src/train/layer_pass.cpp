@@ -24,6 +24,19 @@ void copy_rows(const Tensor<float>& from, Tensor<float>& to, const kernel::Cpu& 
   });
 }
 
+kernel::Weights weights_of(View<const float> matrix) {
+  return kernel::Weights::view(kernel::WeightType::f32, matrix.data, matrix.shape[0],
+                               matrix.shape[1]);
+}
+
+// Padding is a row of zeros to what follows; so is its gradient on the way back.
+void leave_out_padding(const PassContext& c, Tensor<float>& rows) {
+  if (!c.present) return;
+  const int64_t n = rows.shape()[1];
+  for (int64_t row = 0; row < c.rows(); ++row)
+    if (!c.present.data[row]) std::fill_n(rows.data() + row * n, n, 0.0f);
+}
+
 // The mixes of u, sequence by sequence.
 void shift(const PassContext& c, const Tensor<float>& u, std::span<const float* const> mu,
            std::span<Tensor<float>* const> mix) {
@@ -81,7 +94,7 @@ void thresholds(const PassContext& c, const TimeMixNames& name, LayerActivations
       act.x_tau[n * channels + i] = u[i] + (before - u[i]) * mu[i];
     }
   }
-  factor(c, name("w_tau"), act.x_tau.view(), act.z.view());
+  factor(c.without_rounding(), name("w_tau"), act.x_tau.view(), act.z.view());
   for (int64_t i = 0; i < act.z.elements(); ++i) {
     const double z = act.z[i];
     const double softplus = std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z)));
@@ -97,7 +110,8 @@ void thresholds_backward(const PassContext& c, const TimeMixNames& name,
   float* dmu = c.dw(name("x_tau"));
   for (int64_t i = 0; i < act.z.elements(); ++i)
     s.dtau[i] *= float(c.sane->alpha / (1 + std::exp(-double(act.z[i]))));
-  factor_backward(c, name("w_tau"), act.x_tau.view(), s.dtau.view(), s.dx_tau.view());
+  factor_backward(c.without_rounding(), name("w_tau"), act.x_tau.view(), s.dtau.view(),
+                  s.dx_tau.view());
   for (int64_t n = 0; n < c.sequences * chunks; ++n) {
     const int64_t t = (n % chunks + 1) * c.sane->chunk - 1, row = n / chunks * c.time + t;
     const float* u = act.u.data() + row * channels;
@@ -118,6 +132,7 @@ kernel::DeltaRule<float> recurrence(const PassContext& c, LayerActivations& act)
   op.r = {act.r.data(), tokens}, op.w = {act.w.data(), tokens}, op.k = {act.k.data(), tokens};
   op.v = {act.v.data(), tokens}, op.a = {act.a.data(), tokens}, op.b = {act.b.data(), tokens};
   op.y = {act.read.data(), tokens};
+  op.present = c.present;
   if (c.sane) op.chunk = c.sane->chunk;
   if (c.chunks()) op.tau = {act.tau.data(), {c.sequences, c.chunks(), shape.heads}};
   return op;
@@ -252,33 +267,32 @@ void time_mix_backward(const PassContext& c, int64_t layer, LayerActivations& ac
   Tensor<float>* const dmix[] = {&s.sr, &s.dy, &s.sk, &s.sv, &s.db, &s.dr};
   shift_backward(c, act.u, name.mu(), dmix, name.dmu(), s.du);
   if (c.sane) thresholds_backward(c, name, act, s);
+  leave_out_padding(c, s.du);
 }
 
 }  // namespace
 
 void linear(const PassContext& c, const std::string& name, View<const float> x, View<float> y,
             Store store) {
-  const Shape shape = c.layout.slot(name).shape;
-  kernel::matmul(kernel::Weights::view(kernel::WeightType::f32, c.w(name), shape[0], shape[1]), x,
-                 y, c.cpu, store);
+  kernel::matmul(weights_of(c.matrix(name)), c.taken(x, Rounding::first), y, c.cpu, store);
 }
 
 void linear_backward(const PassContext& c, const std::string& name, View<const float> x,
                      View<const float> dy, View<float> dx) {
-  kernel::matmul_tn(dy, x, c.dmatrix(name), c.cpu, Store::add);
-  kernel::matmul_nn(dy, c.matrix(name), dx, c.cpu);
+  const View<const float> dy_taken = c.taken(dy, Rounding::second);
+  kernel::matmul_tn(dy_taken, c.taken(x, Rounding::first), c.dmatrix(name), c.cpu, Store::add);
+  kernel::matmul_nn(dy_taken, c.matrix(name), dx, c.cpu);
 }
 
 void factor(const PassContext& c, const std::string& name, View<const float> x, View<float> y) {
-  kernel::matmul_nn(x, c.matrix(name), y, c.cpu);
+  kernel::matmul_nn(c.taken(x, Rounding::first), c.matrix(name), y, c.cpu);
 }
 
 void factor_backward(const PassContext& c, const std::string& name, View<const float> x,
                      View<const float> dy, View<float> dx, Store store) {
-  const Shape shape = c.layout.slot(name).shape;
-  kernel::matmul_tn(x, dy, c.dmatrix(name), c.cpu, Store::add);
-  kernel::matmul(kernel::Weights::view(kernel::WeightType::f32, c.w(name), shape[0], shape[1]), dy,
-                 dx, c.cpu, store);
+  const View<const float> dy_taken = c.taken(dy, Rounding::second);
+  kernel::matmul_tn(c.taken(x, Rounding::first), dy_taken, c.dmatrix(name), c.cpu, Store::add);
+  kernel::matmul(weights_of(c.matrix(name)), dy_taken, dx, c.cpu, store);
 }
 
 void layer_forward(const PassContext& c, int64_t layer, LayerActivations& act,
@@ -286,11 +300,13 @@ void layer_forward(const PassContext& c, int64_t layer, LayerActivations& act,
   const std::string block = cat("blocks.", layer, ".");
   kernel::layer_norm(act.x.view(), c.w(block + "ln1.weight"), c.w(block + "ln1.bias"),
                      layer_norm_eps, act.u.view(), c.cpu);
+  leave_out_padding(c, act.u);
   time_mix_forward(c, layer, act, v_first, s);
   copy_rows(act.x, act.x_ffn, c.cpu);
   linear(c, block + "att.output.weight", act.y.view(), act.x_ffn.view(), Store::add);
   kernel::layer_norm(act.x_ffn.view(), c.w(block + "ln2.weight"), c.w(block + "ln2.bias"),
                      layer_norm_eps, act.u_ffn.view(), c.cpu);
+  leave_out_padding(c, act.u_ffn);
   const float* const mu[] = {c.w(block + "ffn.x_k")};
   Tensor<float>* const mix[] = {&s.mix_k};
   shift(c, act.u_ffn, mu, mix);
@@ -313,6 +329,7 @@ void layer_backward(const PassContext& c, int64_t layer, LayerActivations& act,
   shift(c, act.u_ffn, mu, mix);
   linear_backward(c, block + "ffn.key.weight", s.mix_k.view(), s.dhidden.view(), s.dy.view());
   shift_backward(c, act.u_ffn, mu, dmix, dmu, s.du);
+  leave_out_padding(c, s.du);
   kernel::layer_norm_backward(
       {act.x_ffn.view(), c.w(block + "ln2.weight"), layer_norm_eps, s.du.view(), dx.view(),
        c.dw(block + "ln2.weight"), c.dw(block + "ln2.bias")},

@@ -9,6 +9,7 @@
 #include "kernel/matmul/gradient.h"
 #include "train/layer_activations.h"
 #include "train/parameters.h"
+#include "train/rounding.h"
 
 namespace deltasane::train {
 
@@ -20,6 +21,8 @@ struct PassContext {
   std::span<const float> parameters;
   std::span<float> gradient;  // empty on a forward pass without a way back
   const kernel::Cpu& cpu;
+  View<const uint8_t> present{};  // (sequences, time); absent: all
+  Rounding* rounding = nullptr;   // of bf16; it has taken the parameters
 
   int64_t rows() const { return sequences * time; }
   int64_t chunks() const { return sane ? time / sane->chunk : 0; }  // of one sequence
@@ -27,8 +30,16 @@ struct PassContext {
     return parameters.data() + layout.slot(name).offset;
   }
   float* dw(const std::string& name) const { return gradient.data() + layout.slot(name).offset; }
+  // What a matrix product takes: as it is, or rounded.
   View<const float> matrix(const std::string& name) const {
-    return {w(name), layout.slot(name).shape};
+    const ParameterSlot& slot = layout.slot(name);
+    return {(rounding ? rounding->parameters() : parameters).data() + slot.offset, slot.shape};
+  }
+  View<const float> taken(View<const float> rows, Rounding::Operand operand) const {
+    return rounding ? rounding->of(rows, operand, cpu) : rows;
+  }
+  PassContext without_rounding() const {
+    return {layout, sane, sequences, time, parameters, gradient, cpu, present, nullptr};
   }
   View<float> dmatrix(const std::string& name) const { return {dw(name), layout.slot(name).shape}; }
   View<const float> sequence(const Tensor<float>& all, int64_t i) const {

@@ -65,6 +65,10 @@ class Optimizer {
 double clip_gradient(const ParameterLayout& layout, std::span<float> gradient, double limit,
                      const kernel::Cpu& cpu, const std::string& where = {});
 
+// The failure of a gradient whose length is not finite.
+[[noreturn]] void fail_not_finite(const ParameterLayout& layout, std::span<const float> gradient,
+                                  const std::string& where);
+
 // Linear from `first` to `peak` over `warmup` steps, then half a cosine to `last` at the last step.
 struct RateSchedule {
   double peak = 6e-4, first = 6e-6, last = 6e-5;

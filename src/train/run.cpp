@@ -40,9 +40,10 @@ Parameters starting_model(const TrainConfig::Model& model, const Tokenizer& toke
 std::unique_ptr<BatchSource> open_batches(const TrainConfig& config, const std::string& source,
                                           const Tokenizer& tokenizer, int64_t vocabulary,
                                           const corpus::Cursor& from = {}) {
-  return std::make_unique<BatchSource>(
-      source, tokenizer, vocabulary, config.corpus.answers_only ? Learned::answers : Learned::all,
-      config.corpus.piece_per_row ? RowCut::pieces : RowCut::packed, from);
+  const RowSettings rows{config.corpus.answers_only ? Learned::answers : Learned::all,
+                         config.corpus.piece_per_row ? RowCut::pieces : RowCut::packed,
+                         config.corpus.padding};
+  return std::make_unique<BatchSource>(source, tokenizer, vocabulary, rows, from);
 }
 
 int64_t rows_each(const TrainConfig& config, const comm::Group& group) {
@@ -67,75 +68,87 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
       tokenizer_(tokenizer),
       cpu_(cpu),
       group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),
-      parameters_(starting_model(config.model, tokenizer, cpu)),
-      optimizer_(parameters_.layout(), config.optimizer),
-      batches_(open_batches(config, config.corpus.source, tokenizer,
-                            parameters_.layout().shape().vocabulary)),
-      training_(parameters_.layout(), parameters_.sane(), rows_each(config, *group_),
-                config.context, config.run.recompute ? Activations::recompute : Activations::keep),
-      gradient_({parameters_.layout().elements()}) {}
+      device_(open_training_device(
+          config.run.device,
+          {starting_model(config.model, tokenizer, cpu), config.optimizer, config.clip,
+           rows_each(config, *group_), config.context,
+           config.run.recompute ? Activations::recompute : Activations::keep, config.precision},
+          cpu, group_)),
+      layout_(device_->parameters().layout()),
+      batches_(open_batches(config, config.corpus.source, tokenizer, layout_.shape().vocabulary)) {
+  batches_->expect_rows(config.accumulate * config.sequences, config.context,
+                        "corpus.source: one step");
+  if (config.evaluation.every > 0 && !config.evaluation.source.empty())
+    open_batches(config, config.evaluation.source, tokenizer, layout_.shape().vocabulary)
+        ->expect_rows(config.sequences, config.context, "evaluation.source: one batch");
+}
 
 void TrainingRun::restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
                           const Progress& progress) {
-  if (parameters.layout().shape() != parameters_.layout().shape() ||
-      parameters.sane() != parameters_.sane())
+  if (parameters.layout().shape() != layout_.shape() ||
+      parameters.sane() != device_->parameters().sane())
     fail(Fault::file,
          "checkpoint: expected the shape and SANE settings of this run's model, found "
          "others");
-  require(first.elements() == gradient_.elements() && second.elements() == gradient_.elements(),
+  require(first.elements() == layout_.elements() && second.elements() == layout_.elements(),
           "optimiser state has the layout of the parameters");
-  parameters_ = std::move(parameters);
-  optimizer_.first = std::move(first), optimizer_.second = std::move(second);
-  optimizer_.steps = progress.step;
+  device_->restore(std::move(parameters), std::move(first), std::move(second), progress.step);
   progress_ = progress;
-  batches_ = open_batches(config_, config_.corpus.source, tokenizer_,
-                          parameters_.layout().shape().vocabulary, progress.cursor);
+  next_.reset();
+  batches_ = open_batches(config_, config_.corpus.source, tokenizer_, layout_.shape().vocabulary,
+                          progress.cursor);
 }
 
 Batch TrainingRun::own_rows(const Batch& whole) const {
   const int part = group_->rank(), parts = group_->size();
-  return {whole.sequences / parts, whole.time, part_of(whole.tokens, part, parts),
-          part_of(whole.targets, part, parts), part_of(whole.weights, part, parts)};
+  return {whole.sequences / parts,
+          whole.time,
+          part_of(whole.tokens, part, parts),
+          part_of(whole.targets, part, parts),
+          part_of(whole.weights, part, parts),
+          part_of(whole.present, part, parts)};
 }
 
 void TrainingRun::expect_agreement() {
   group_->expect_same("step", uint64_t(progress_.step));
-  const std::span<const float> all = parameters_.all();
+  if (group_->size() == 1) return;
+  const std::span<const float> all = parameters().all();
   group_->expect_same("parameters", XXH3_64bits(all.data(), all.size_bytes()));
 }
 
-StepReport TrainingRun::step() {
-  const corpus::Cursor began = batches_->cursor();
-  std::vector<Batch> parts(size_t(config_.accumulate),
-                           Batch{config_.sequences, config_.context, {}, {}, {}});
-  double weight_total = 0;
-  for (Batch& part : parts) {
-    batches_->next(part);
-    weight_total += part.weight_total();
+TrainingRun::StepBatches TrainingRun::read_batches() {
+  StepBatches step;
+  step.began = batches_->cursor();
+  Batch whole{config_.sequences, config_.context, {}, {}, {}};
+  for (int64_t i = 0; i < config_.accumulate; ++i) {
+    batches_->next(whole);
+    step.weight_total += whole.weight_total();
+    step.tokens += whole.rows();
+    step.own.push_back(own_rows(whole));
   }
-  if (weight_total == 0)
+  step.ended = batches_->cursor();
+  return step;
+}
+
+StepReport TrainingRun::step() {
+  const StepBatches now = next_ ? std::move(*next_) : read_batches();
+  next_.reset();
+  if (now.weight_total == 0)
     fail(Fault::usage, "corpus.learn: expected an answer among the ", config_.context,
          " tokens of some row, found none in step ", progress_.step + 1,
          "; use longer rows, or learn = \"all\"");
-  const std::string where = cat("step ", progress_.step + 1, " (corpus piece ", began.piece,
-                                ", token ", began.token, "): ");
-  gradient_.fill(0);
-  StepReport report{progress_.step + 1, 0, 0, config_.schedule.at(progress_.step), 0};
-  for (const Batch& part : parts) {
-    report.loss += training_.gradient(parameters_.all(), own_rows(part),
-                                      {weight_total, config_.wrap}, gradient_.span(), cpu_);
-    report.tokens += part.rows();
-  }
-  group_->begin_sum(gradient_.span());
-  report.loss = group_->sum(report.loss);
-  group_->finish_sums();
+  const std::string where = cat("step ", progress_.step + 1, " (corpus piece ", now.began.piece,
+                                ", token ", now.began.token, "): ");
+  StepReport report{progress_.step + 1, 0, 0, config_.schedule.at(progress_.step), now.tokens};
+  report.loss = device_->gradient(now.own, {now.weight_total, config_.wrap}, [&] {
+    if (report.step < config_.schedule.steps) next_ = read_batches();
+  });
   if (!std::isfinite(report.loss))
     fail(Fault::overflow, where, "loss: expected a finite number, found ", report.loss,
          "; nothing was updated");
-  report.gradient_length =
-      clip_gradient(parameters_.layout(), gradient_.span(), config_.clip, cpu_, where);
-  optimizer_.step(parameters_.all(), gradient_.span(), report.rate, cpu_);
-  progress_ = {report.step, progress_.tokens + uint64_t(report.tokens), batches_->cursor()};
+  report.gradient_length = device_->clip(where);
+  device_->update(report.rate);
+  progress_ = {report.step, progress_.tokens + uint64_t(report.tokens), now.ended};
   return report;
 }
 
@@ -143,21 +156,20 @@ EvaluationReport TrainingRun::evaluate() {
   const TrainConfig::Evaluation& e = config_.evaluation;
   EvaluationReport report{progress_.step, std::nullopt, std::nullopt};
   if (!e.source.empty()) {
-    const auto held_out =
-        open_batches(config_, e.source, tokenizer_, parameters_.layout().shape().vocabulary);
+    const auto held_out = open_batches(config_, e.source, tokenizer_, layout_.shape().vocabulary);
     double sum = 0, weight = 0;
     Batch batch{config_.sequences, config_.context, {}, {}, {}};
     for (int64_t i = 0; i < e.batches; ++i) {
       held_out->next(batch);
       weight += batch.weight_total();
-      sum += training_.loss(parameters_.all(), own_rows(batch), {1, 0}, cpu_);
+      sum += device_->loss(own_rows(batch), {1, 0});
     }
     sum = group_->sum(sum);
     if (weight > 0) report.loss = sum / weight;
   }
   if (e.problems > 0 && group_->rank() == 0)
-    report.accuracy = answer_accuracy(Rwkv7(parameters_.as_checkpoint(), {}), tokenizer_, e.answers,
-                                      e.problems, e.longest_answer, cpu_);
+    report.accuracy = answer_accuracy(Rwkv7(parameters().as_checkpoint(), {}), tokenizer_,
+                                      e.answers, e.problems, e.longest_answer, cpu_);
   return report;
 }
 

@@ -6,7 +6,7 @@
 // reads the whole corpus, which costs little.
 //
 // Resume law: a run that was saved, loaded and continued equals one that never stopped, bit for
-// bit (with the same instruction set).
+// bit (with the same instruction set, or on the same kind of GPU).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "comm/group.h"
 #include "train/batch_source.h"
 #include "train/config.h"
-#include "train/rwkv7_training.h"
+#include "train/training_device.h"
 
 namespace deltasane::train {
 
@@ -52,8 +52,9 @@ class TrainingRun {
   bool finished() const { return progress_.step >= config_.schedule.steps; }
 
   const TrainConfig& config() const { return config_; }
-  const Parameters& parameters() const { return parameters_; }
-  const Optimizer& optimizer() const { return optimizer_; }
+  const ParameterLayout& layout() const { return layout_; }
+  const Parameters& parameters() const { return device_->parameters(); }
+  const Optimizer& optimizer() const { return device_->optimizer(); }
   const Progress& progress() const { return progress_; }
 
   // Goes on from what a checkpoint held.
@@ -61,18 +62,25 @@ class TrainingRun {
                const Progress& progress);
 
  private:
+  // What one step learns from: this process's rows, and where the corpus stood before and after.
+  struct StepBatches {
+    std::vector<Batch> own;
+    double weight_total = 0;  // of all processes' rows
+    int64_t tokens = 0;       // the same
+    corpus::Cursor began, ended;
+  };
+  StepBatches read_batches();
   Batch own_rows(const Batch& whole) const;
 
   TrainConfig config_;
   const Tokenizer& tokenizer_;
   kernel::Cpu cpu_;
   std::shared_ptr<comm::Group> group_;
-  Parameters parameters_;
-  Optimizer optimizer_;
+  std::unique_ptr<TrainingDevice> device_;
+  ParameterLayout layout_;
   Progress progress_;
   std::unique_ptr<BatchSource> batches_;
-  Rwkv7Training training_;
-  Tensor<float> gradient_;
+  std::optional<StepBatches> next_;  // read while a device worked
 };
 
 }  // namespace deltasane::train

@@ -6,16 +6,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
 
 #include "base/random.h"
+#include "format/npy.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
-#include "train/answer_accuracy.h"
 #include "train/checkpoint.h"
 
 namespace deltasane::train {
@@ -76,6 +78,59 @@ TEST(Run, StoppedAnywhereAndResumedEqualsNeverStopped) {
         std::ranges::equal(second.optimizer().second.span(), whole.optimizer().second.span()));
     EXPECT_EQ(second.progress(), whole.progress());
   }
+}
+
+// Notes what is summed, and adds nothing: a job of one that is watched.
+class WatchedGroup : public comm::Group {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void begin_sum(std::span<float> numbers) override {
+    begun.push_back({numbers, {numbers.begin(), numbers.end()}});
+  }
+  void finish_sums() override {
+    for (const Sum& sum : begun) {
+      elements += sum.numbers.size();
+      EXPECT_TRUE(std::ranges::equal(sum.numbers, sum.then)) << "changed while it was summed";
+    }
+    sums += begun.size();
+    begun.clear();
+  }
+  double sum(double number) override { return number; }
+  bool any(bool here) override { return here; }
+  void expect_same(std::string_view, uint64_t) override {}
+
+  struct Sum {
+    std::span<float> numbers;
+    std::vector<float> then;
+  };
+  std::vector<Sum> begun;
+  size_t sums = 0, elements = 0;
+};
+
+TEST(Run, GradientsAreAddedUpOncePerStepAndNotTouchedMeanwhile) {
+  Fixture f;
+  const auto group = std::make_shared<WatchedGroup>();
+  TrainingRun run(f.config, f.tokenizer, {f.threads}, group);
+  for (int i = 0; i < 2; ++i) run.step();
+  EXPECT_EQ(group->elements, 2 * run.parameters().all().size());
+  EXPECT_EQ(group->sums, 2u * 3);  // the head, and two layers
+  TrainingRun alone = f.fresh();
+  for (int i = 0; i < 2; ++i) alone.step();
+  EXPECT_TRUE(std::ranges::equal(run.parameters().all(), alone.parameters().all()));
+}
+
+TEST(Run, Bf16KeepsMasterWeightsInFloat) {
+  Fixture f;
+  f.config.precision = Precision::bf16;
+  TrainingRun run = f.fresh();
+  const double first = run.step().loss;
+  while (!run.finished()) run.step();
+  TrainingRun fp32 = (f.config.precision = Precision::fp32, f.fresh());
+  EXPECT_NEAR(fp32.step().loss, first, 0.02 * first);
+  size_t between = 0;  // what bf16 could not hold
+  for (const float x : run.parameters().of("blocks.1.ffn.key.weight")) between += rounded(x) != x;
+  EXPECT_GT(between, run.parameters().of("blocks.1.ffn.key.weight").size() / 2);
 }
 
 TEST(Run, CheckpointsAreModelsAndOnlyTheNewestStay) {
@@ -146,13 +201,17 @@ TEST(Run, AFullDiskLeavesTheOldCheckpointAndNothingElse) {
   EXPECT_EQ(resumed.progress().step, 1);
 }
 
+TrainingRun endless_run(const ByteTokenizer& tokenizer, ThreadPool& threads) {
+  TrainConfig config = read_config(small_config, "small.toml");
+  config.schedule.steps = 1'000'000;
+  return TrainingRun(config, tokenizer, {threads});
+}
+
 // The child steps and saves until it is killed, at a moment that is drawn.
 void step_and_save_forever(const fs::path& folder) {
   ThreadPool threads(1);
   const ByteTokenizer tokenizer;
-  TrainConfig config = read_config(small_config, "small.toml");
-  config.schedule.steps = 1'000'000;
-  TrainingRun run(config, tokenizer, {threads});
+  TrainingRun run = endless_run(tokenizer, threads);
   std::vector<std::string> passed_over;
   if (!checkpoints_in(folder).empty()) resume_newest(folder, run, passed_over);
   if (!passed_over.empty()) _exit(3);
@@ -162,11 +221,20 @@ void step_and_save_forever(const fs::path& folder) {
   }
 }
 
-TEST(Run, KilledAtAnyMomentItsNewestCheckpointIsWhole) {
+bool has_unfinished_save(const fs::path& folder) {
+  return std::ranges::any_of(fs::directory_iterator(folder), [](const fs::directory_entry& entry) {
+    return entry.path().string().find(".part-") != std::string::npos;
+  });
+}
+
+// DELTASANE_KILL_ROUNDS=100 makes it longer.
+TEST(Run, KilledAtAnyMomentItResumesAsIfItHadNeverStopped) {
   const deltasane::test::Scratch scratch;
   Random random(9);
-  int64_t reached = 0;
-  for (int round = 0; round < 25; ++round) {
+  int64_t reached = 0, during_a_save = 0;
+  const char* const wanted = std::getenv("DELTASANE_KILL_ROUNDS");
+  const int rounds = wanted ? std::atoi(wanted) : 25;
+  for (int round = 0; round < rounds; ++round) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -178,12 +246,11 @@ TEST(Run, KilledAtAnyMomentItsNewestCheckpointIsWhole) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFSIGNALED(status)) << "ended by itself: " << WEXITSTATUS(status);
+    during_a_save += has_unfinished_save(scratch.path());
     if (checkpoints_in(scratch.path()).empty()) continue;
     ThreadPool threads(1);
     const ByteTokenizer tokenizer;
-    TrainConfig config = read_config(small_config, "small.toml");
-    config.schedule.steps = 1'000'000;
-    TrainingRun run(config, tokenizer, {threads});
+    TrainingRun run = endless_run(tokenizer, threads);
     std::vector<std::string> passed_over;
     resume_newest(scratch.path(), run, passed_over);
     EXPECT_TRUE(passed_over.empty()) << passed_over.front();
@@ -191,6 +258,17 @@ TEST(Run, KilledAtAnyMomentItsNewestCheckpointIsWhole) {
     reached = run.progress().step;
   }
   EXPECT_GT(reached, 0);
+  RecordProperty("killed_during_a_save", int(during_a_save));
+  RecordProperty("steps", int(reached));
+  ThreadPool threads(1);
+  const ByteTokenizer tokenizer;
+  TrainingRun stopped = endless_run(tokenizer, threads), whole = endless_run(tokenizer, threads);
+  std::vector<std::string> passed_over;
+  resume_newest(scratch.path(), stopped, passed_over);
+  while (whole.progress().step < reached) whole.step();
+  EXPECT_TRUE(std::ranges::equal(stopped.parameters().all(), whole.parameters().all()));
+  EXPECT_TRUE(std::ranges::equal(stopped.optimizer().first.span(), whole.optimizer().first.span()));
+  EXPECT_EQ(stopped.step().loss, whole.step().loss);
 }
 
 TEST(Run, AnotherConfigurationIsNotResumed) {
@@ -230,7 +308,7 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
   const ByteTokenizer tokenizer;
   const std::string description = "math-chat:seed=5,level=1-1";
   const auto source = corpus::open_source(description);
-  BatchSource packed(description, tokenizer, 256, Learned::all, RowCut::packed);
+  BatchSource packed(description, tokenizer, 256, {});
   const Batch stream = batch_of(packed, 2, 60);
   std::string text;
   for (uint64_t i = 0; text.size() < 122; ++i) text += source->piece(i).text;
@@ -239,8 +317,9 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
     EXPECT_EQ(stream.targets[60 + i], int32_t(uint8_t(text[61 + i + 1])));
     EXPECT_EQ(stream.weights[i], 1);
   }
+  EXPECT_TRUE(stream.present.empty());
 
-  BatchSource pieces(description, tokenizer, 256, Learned::answers, RowCut::pieces);
+  BatchSource pieces(description, tokenizer, 256, {Learned::answers, RowCut::pieces});
   const Batch rows = batch_of(pieces, 3, 50);
   for (uint64_t row = 0; row < 3; ++row) {
     const corpus::Piece piece = source->piece(row);
@@ -251,15 +330,53 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
       EXPECT_EQ(rows.tokens[at], t < length ? int32_t(uint8_t(piece.text[t])) : 0);
       const bool learned = t + 1 >= piece.learned[0].begin && t + 1 < piece.learned[0].end;
       EXPECT_EQ(rows.weights[at], learned ? 1 : 0) << row << " " << t;
+      EXPECT_EQ(rows.present[at], t < length ? 1 : 0) << row << " " << t;
     }
   }
   EXPECT_EQ(pieces.cursor(), (corpus::Cursor{3, 0}));
-  BatchSource shorter(description, tokenizer, 256, Learned::all, RowCut::pieces);
+  BatchSource shorter(description, tokenizer, 256, {Learned::all, RowCut::pieces});
   const Batch cut = batch_of(shorter, 2, 5);
   EXPECT_EQ(cut.tokens[5], int32_t(uint8_t(source->piece(1).text[0])));
   EXPECT_EQ(shorter.cursor(), (corpus::Cursor{2, 0}));
-  BatchSource small(description, tokenizer, 64, Learned::all, RowCut::packed);
+  BatchSource small(description, tokenizer, 64, {});
   EXPECT_FAULT(batch_of(small, 1, 5), Fault::file, "expected token ids below 64");
+}
+
+// The paper's array: input = the first L, target = the last L, padding where the input is 0, weight
+// where the target is not.
+TEST(BatchSource, PaddingIsMaskedWhereverItStands) {
+  const deltasane::test::Scratch scratch;
+  const fs::path path = scratch.path() / "rows.npy";
+  NpyWriter writer(path, StoredType::i32, {6});
+  writer.append(std::vector<int32_t>{0, 0, 7, 8, 9, 0, 1, 2, 0, 3, 4, 5});
+  writer.commit();
+  const ByteTokenizer tokenizer;
+  BatchSource source(cat("npy:", path.string()), tokenizer, 256, {Learned::all, RowCut::pieces, 0});
+  const Batch batch = batch_of(source, 2, 5);
+  EXPECT_EQ(batch.tokens, (std::vector<int32_t>{0, 0, 7, 8, 9, 1, 2, 0, 3, 4}));
+  EXPECT_EQ(batch.targets, (std::vector<int32_t>{0, 7, 8, 9, 0, 2, 0, 3, 4, 5}));
+  EXPECT_EQ(batch.present, (std::vector<uint8_t>{0, 0, 1, 1, 1, 1, 1, 0, 1, 1}));
+  EXPECT_EQ(batch.weights, (std::vector<float>{0, 1, 1, 1, 0, 1, 0, 1, 1, 1}));
+}
+
+TEST(BatchSource, DataShorterThanAStepAreRefused) {
+  const deltasane::test::Scratch scratch;
+  replace_file(scratch.path() / "t.txt", "only a few words");
+  const ByteTokenizer tokenizer;
+  const std::string text = cat("text:", (scratch.path() / "t.txt").string());
+  const auto open = [&](const std::string& description, RowCut cut) {
+    return BatchSource(description, tokenizer, 256, {Learned::all, cut});
+  };
+  open(text, RowCut::packed).expect_rows(2, 7, "one step");
+  EXPECT_FAULT(open(text, RowCut::packed).expect_rows(2, 8, "one step"), Fault::file,
+               "expected at least 18 tokens for 2 rows of context 8, found 16; give it more");
+  open(text, RowCut::pieces).expect_rows(1, 100, "one step");
+  EXPECT_FAULT(open(text, RowCut::pieces).expect_rows(2, 4, "one step"), Fault::file,
+               "expected at least 2 pieces for 2 rows of context 4, found 1");
+  const std::string mixed = cat("mixed:1*(", text, ")+1*(", text, ")");
+  open(mixed, RowCut::packed).expect_rows(4, 7, "one step");
+  EXPECT_FAULT(open(mixed, RowCut::packed).expect_rows(5, 7, "one step"), Fault::file, "found 32");
+  open(cat("mixed:1*(", text, ")+1*(math-chat:)"), RowCut::packed).expect_rows(99, 99, "one step");
 }
 
 TEST(Config, UnknownKeysAreNamedWithTheNearest) {
@@ -275,13 +392,6 @@ TEST(Config, UnknownKeysAreNamedWithTheNearest) {
   EXPECT_FAULT(read_config("[model\n", "a.toml"), Fault::file, "a.toml:1: expected TOML");
   EXPECT_FAULT(read_config("[model]\n", "a.toml"), Fault::usage,
                "model.from: expected a model file, or layers and channels");
-}
-
-TEST(AnswerAccuracy, ReadsWhatASolutionStates) {
-  EXPECT_EQ(stated_answer(" 12\n"), "12");
-  EXPECT_EQ(stated_answer(" 7 + 5 = 12. The answer is 12."), "12");
-  EXPECT_EQ(stated_answer(" 3 + 4 = 7, so \\boxed{7} no: \\boxed{ 12 }."), "12");
-  EXPECT_EQ(stated_answer(""), "");
 }
 
 }  // namespace

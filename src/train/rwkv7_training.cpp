@@ -1,9 +1,11 @@
 #include "train/rwkv7_training.h"
 #include <algorithm>
+#include <charconv>
 #include <vector>
 
 #include "kernel/cross_entropy/cross_entropy.h"
 #include "kernel/rwkv7/gradient.h"
+#include "train/batch_check.h"
 #include "train/layer_pass.h"
 
 namespace deltasane::train {
@@ -25,18 +27,27 @@ struct Rwkv7Training::State {
   BackwardScratch scratch;
   std::vector<double> losses;
   std::vector<float> weights;
+  struct Stretch {
+    int64_t begin, end;
+  };
+  // Of the gradient, what is finished together on the way back: [i] with layer i, the embedding
+  // with the first; the last with the head.
+  std::vector<std::vector<Stretch>> stretches;
+  std::optional<Rounding> rounding;
 
   int64_t rows() const { return sequences * time; }
   int64_t chunks() const { return sane ? time / sane->chunk : 0; }
 
   State(const ParameterLayout& l, const std::optional<SaneSettings>& s, int64_t n, int64_t t,
-        Activations a)
+        Activations a, Precision precision)
       : layout(l),
         sane(s),
         sequences(n),
         time(t),
         activations(a),
         scratch(l.shape(), n, s ? t / s->chunk : 0, n * t) {
+    group_stretches();
+    if (precision == Precision::bf16) rounding.emplace();
     const Rwkv7Shape& shape = layout.shape();
     for (Tensor<float>* one : {&embedded, &x, &last, &dx, &dlast, &v_first, &dv_first})
       *one = Tensor<float>({rows(), shape.channels});
@@ -52,24 +63,46 @@ struct Rwkv7Training::State {
     weights.resize(size_t(rows()));
   }
 
+  void group_stretches() {
+    constexpr std::string_view block = "blocks.";
+    stretches.resize(size_t(layout.shape().layers) + 1);
+    const std::vector<ParameterSlot>& slots = layout.slots();
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const std::string& name = slots[i].name;
+      size_t stage = name == "emb.weight" ? 0 : stretches.size() - 1;
+      if (name.starts_with(block))
+        std::from_chars(name.data() + block.size(), name.data() + name.size(), stage);
+      const int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : layout.elements();
+      std::vector<Stretch>& together = stretches.at(stage);
+      if (!together.empty() && together.back().end == slots[i].offset)
+        together.back().end = end;
+      else
+        together.push_back({slots[i].offset, end});
+    }
+  }
+
   LayerActivations& of(int64_t layer) {
     return layers[activations == Activations::keep ? size_t(layer) : 0];
   }
 
+  PassContext context(std::span<const float> parameters, const Batch& batch,
+                      std::span<float> gradient, const kernel::Cpu& cpu) {
+    PassContext c{layout, sane, sequences, time, parameters, gradient, cpu};
+    if (!batch.present.empty()) c.present = {batch.present.data(), {sequences, time}};
+    if (rounding) {
+      rounding->take_parameters(parameters, cpu);
+      c.rounding = &*rounding;
+    }
+    return c;
+  }
+
   void check(const Batch& batch) const {
-    if (batch.sequences != sequences || batch.time != time)
-      fail(Fault::argument, "batch: expected ", sequences, " x ", time, " tokens, found ",
-           batch.sequences, " x ", batch.time);
-    for (const auto* ids : {&batch.tokens, &batch.targets})
-      for (const int32_t id : *ids)
-        if (id < 0 || id >= layout.shape().vocabulary)
-          fail(Fault::argument, "token: expected 0 to ", layout.shape().vocabulary - 1, ", found ",
-               id);
+    check_batch(batch, sequences, time, layout.shape().vocabulary);
   }
 
   void forward(const PassContext& c, const Batch& batch);
   double head(const PassContext& c, const Batch& batch, const LossSettings& settings);
-  void backward(const PassContext& c, const Batch& batch);
+  void backward(const PassContext& c, const Batch& batch, const FinishedStretch& finished);
 };
 
 void Rwkv7Training::State::forward(const PassContext& c, const Batch& batch) {
@@ -116,13 +149,20 @@ double Rwkv7Training::State::head(const PassContext& c, const Batch& batch,
   return sum;
 }
 
-void Rwkv7Training::State::backward(const PassContext& c, const Batch& batch) {
+void Rwkv7Training::State::backward(const PassContext& c, const Batch& batch,
+                                    const FinishedStretch& finished) {
   const Rwkv7Shape& shape = layout.shape();
+  const auto finish = [&](int64_t stage) {
+    if (!finished) return;
+    for (const Stretch& part : stretches[size_t(stage)])
+      finished(c.gradient.subspan(size_t(part.begin), size_t(part.end - part.begin)));
+  };
   dx.fill(0);
   dv_first.fill(0);
   kernel::layer_norm_backward({x.view(), c.w("ln_out.weight"), embedding_norm_eps, dlast.view(),
                                dx.view(), c.dw("ln_out.weight"), c.dw("ln_out.bias")},
                               c.cpu);
+  finish(shape.layers);
   for (int64_t layer = shape.layers - 1; layer >= 0; --layer) {
     LayerActivations& act = of(layer);
     if (activations == Activations::recompute) {
@@ -130,6 +170,7 @@ void Rwkv7Training::State::backward(const PassContext& c, const Batch& batch) {
       layer_forward(c, layer, act, v_first, scratch, x);
     }
     layer_backward(c, layer, act, v_first, dv_first, scratch, dx);
+    if (layer > 0) finish(layer);
   }
   Tensor<float>& drows = dlast;  // free by now
   if (shape.embedding_norm) {
@@ -149,11 +190,13 @@ void Rwkv7Training::State::backward(const PassContext& c, const Batch& batch) {
       for (int64_t i = begin; i < end; ++i) sum[i] += from[row * shape.channels + i];
     }
   });
+  finish(0);
 }
 
 Rwkv7Training::Rwkv7Training(const ParameterLayout& layout, const std::optional<SaneSettings>& sane,
-                             int64_t sequences, int64_t time, Activations activations)
-    : state_(std::make_unique<State>(layout, sane, sequences, time, activations)) {
+                             int64_t sequences, int64_t time, Activations activations,
+                             Precision precision)
+    : state_(std::make_unique<State>(layout, sane, sequences, time, activations, precision)) {
   require(layout.shape().sane == sane.has_value(), "a SANE model has SANE's settings");
   require(sequences > 0 && time > 0, "a batch has tokens");
 }
@@ -163,13 +206,13 @@ Rwkv7Training::Rwkv7Training(Rwkv7Training&&) noexcept = default;
 
 double Rwkv7Training::gradient(std::span<const float> parameters, const Batch& batch,
                                const LossSettings& settings, std::span<float> gradient,
-                               const kernel::Cpu& cpu) {
+                               const kernel::Cpu& cpu, const FinishedStretch& finished) {
   State& s = *state_;
   s.check(batch);
-  const PassContext c{s.layout, s.sane, s.sequences, s.time, parameters, gradient, cpu};
+  const PassContext c = s.context(parameters, batch, gradient, cpu);
   s.forward(c, batch);
   const double loss = s.head(c, batch, settings);
-  s.backward(c, batch);
+  s.backward(c, batch, finished);
   return loss;
 }
 
@@ -177,7 +220,7 @@ double Rwkv7Training::loss(std::span<const float> parameters, const Batch& batch
                            const LossSettings& settings, const kernel::Cpu& cpu) {
   State& s = *state_;
   s.check(batch);
-  const PassContext c{s.layout, s.sane, s.sequences, s.time, parameters, {}, cpu};
+  const PassContext c = s.context(parameters, batch, {}, cpu);
   s.forward(c, batch);
   return s.head(c, batch, settings);
 }

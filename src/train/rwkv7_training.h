@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,22 +14,29 @@
 #include "kernel/cpu_device.h"
 #include "train/batch.h"
 #include "train/parameters.h"
+#include "train/rounding.h"
 
 namespace deltasane::train {
 
 enum class Activations { keep, recompute };
 
+// Told of each stretch of the gradient as soon as this call adds nothing more to it, while the way
+// back goes on: the head's first, then layer by layer. Every element is in one stretch.
+using FinishedStretch = std::function<void(std::span<float>)>;
+
 class Rwkv7Training {
  public:
   // Buffers for batches of this size; they are used again by every call.
   Rwkv7Training(const ParameterLayout& layout, const std::optional<SaneSettings>& sane,
-                int64_t sequences, int64_t time, Activations activations);
+                int64_t sequences, int64_t time, Activations activations,
+                Precision precision = Precision::fp32);
   ~Rwkv7Training();
   Rwkv7Training(Rwkv7Training&&) noexcept;
 
   // The loss; its gradient is added to `gradient` (in the layout). Ids must be in the vocabulary.
   double gradient(std::span<const float> parameters, const Batch& batch,
-                  const LossSettings& settings, std::span<float> gradient, const kernel::Cpu& cpu);
+                  const LossSettings& settings, std::span<float> gradient, const kernel::Cpu& cpu,
+                  const FinishedStretch& finished = {});
   // The loss alone.
   double loss(std::span<const float> parameters, const Batch& batch, const LossSettings& settings,
               const kernel::Cpu& cpu);

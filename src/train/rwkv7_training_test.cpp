@@ -16,37 +16,25 @@ namespace deltasane::train {
 namespace {
 
 using test::random_batch;
-
-// Heads of 16, the smallest the kernels have; odd sizes elsewhere.
-Rwkv7Shape kernel_shape(bool sane, int64_t layers = 3) {
-  return {.layers = layers,
-          .channels = 48,
-          .heads = 3,
-          .head_size = 16,
-          .feed_forward = 100,
-          .vocabulary = 61,
-          .rank_w = 8,
-          .rank_a = 12,
-          .rank_v = 5,
-          .rank_g = 17,
-          .sane = sane};
-}
+using test::small_heads_shape;
 
 struct TrainingCase {
   std::optional<SaneSettings> sane;
   int64_t layers, sequences, time;
+  bool padding = false;
 };
-const TrainingCase training_cases[] = {{std::nullopt, 3, 2, 21},
-                                       {SaneSettings{1.0, 16}, 3, 2, 37},
-                                       {SaneSettings{0.7, 16}, 1, 3, 16},
-                                       {SaneSettings{1.0, 16}, 2, 1, 5}};
+const TrainingCase training_cases[] = {
+    {std::nullopt, 3, 2, 21},          {SaneSettings{1.0, 16}, 3, 2, 37},
+    {SaneSettings{0.7, 16}, 1, 3, 16}, {SaneSettings{1.0, 16}, 2, 1, 5},
+    {std::nullopt, 2, 3, 20, true},    {SaneSettings{0.4, 16}, 3, 2, 37, true}};
 
 TEST(Rwkv7Training, LossAndGradientAreTheDefinition) {
   ThreadPool threads(2);
   for (const TrainingCase& one : training_cases) {
-    const Rwkv7Shape shape = kernel_shape(one.sane.has_value(), one.layers);
+    const Rwkv7Shape shape = small_heads_shape(one.sane.has_value(), one.layers);
     const Parameters model(RandomRwkv7(shape, 5), one.sane);
-    const Batch batch = random_batch(shape, one.sequences, one.time);
+    Batch batch = random_batch(shape, one.sequences, one.time);
+    if (one.padding) batch = test::padded(std::move(batch));
     const LossSettings settings{batch.weight_total(), 1e-2};
     std::vector<float> found(model.all().size()), plain(found);
     std::vector<double> exact(model.all().begin(), model.all().end()), truth(found.size());
@@ -73,7 +61,7 @@ TEST(Rwkv7Training, LossAndGradientAreTheDefinition) {
 TEST(Rwkv7Training, LogitsOfTrainingAreThoseOfInference) {
   ThreadPool threads(2);
   for (const bool sane : {false, true}) {
-    const Rwkv7Shape shape = kernel_shape(sane);
+    const Rwkv7Shape shape = small_heads_shape(sane);
     std::optional<SaneSettings> settings;
     if (sane) settings = SaneSettings{1.0, 16};
     const Parameters model(RandomRwkv7(shape, 6), settings);
@@ -96,27 +84,56 @@ TEST(Rwkv7Training, LogitsOfTrainingAreThoseOfInference) {
 }
 
 std::vector<float> gradient_of(const Parameters& model, const Batch& batch, Activations kept,
-                               int threads) {
+                               int threads, Precision precision) {
   ThreadPool pool(threads);
   std::vector<float> gradient(model.all().size());
-  Rwkv7Training training(model.layout(), model.sane(), batch.sequences, batch.time, kept);
+  Rwkv7Training training(model.layout(), model.sane(), batch.sequences, batch.time, kept,
+                         precision);
   training.gradient(model.all(), batch, {batch.weight_total(), 1e-4}, gradient, {pool});
   return gradient;
 }
 
 TEST(Rwkv7Training, RecomputingAndThreadsDoNotShow) {
   const SaneSettings sane{1.0, 16};
-  const Parameters model(RandomRwkv7(kernel_shape(true), 7), sane);
-  const Batch batch = random_batch(kernel_shape(true), 3, 33);
-  const std::vector<float> kept = gradient_of(model, batch, Activations::keep, 2);
-  EXPECT_EQ(kept, gradient_of(model, batch, Activations::recompute, 2));
-  EXPECT_EQ(kept, gradient_of(model, batch, Activations::keep, 1));
-  EXPECT_EQ(kept, gradient_of(model, batch, Activations::keep, 3));
+  const Parameters model(RandomRwkv7(small_heads_shape(true), 7), sane);
+  const Batch batch = random_batch(small_heads_shape(true), 3, 33);
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const auto kept = gradient_of(model, batch, Activations::keep, 2, precision);
+    EXPECT_EQ(kept, gradient_of(model, batch, Activations::recompute, 2, precision));
+    EXPECT_EQ(kept, gradient_of(model, batch, Activations::keep, 1, precision));
+    EXPECT_EQ(kept, gradient_of(model, batch, Activations::keep, 3, precision));
+  }
+}
+
+// Told of a stretch, one may take it: it has its last value, and the others are still to come.
+TEST(Rwkv7Training, StretchesAreFinishedWhenTheyAreTold) {
+  ThreadPool threads(2);
+  for (const Activations kept : {Activations::keep, Activations::recompute}) {
+    const Rwkv7Shape shape = small_heads_shape(true);
+    const Parameters model(RandomRwkv7(shape, 11), SaneSettings{1.0, 16});
+    const Batch batch = random_batch(shape, 2, 18);
+    std::vector<float> gradient(model.all().size()), told(gradient.size());
+    std::vector<int> times(gradient.size());
+    std::vector<size_t> begins;
+    Rwkv7Training training(model.layout(), model.sane(), 2, 18, kept);
+    training.gradient(model.all(), batch, {batch.weight_total(), 0}, gradient, {threads},
+                      [&](std::span<float> stretch) {
+                        begins.push_back(size_t(stretch.data() - gradient.data()));
+                        for (size_t i = 0; i < stretch.size(); ++i) {
+                          told[begins.back() + i] = stretch[i];
+                          ++times[begins.back() + i];
+                        }
+                      });
+    EXPECT_EQ(told, gradient);
+    EXPECT_EQ(times, std::vector<int>(times.size(), 1));
+    EXPECT_EQ(begins.size(), size_t(shape.layers) + 1);  // one sum each, and one for the head
+    EXPECT_TRUE(std::ranges::is_sorted(begins, std::greater()));
+  }
 }
 
 TEST(Rwkv7Training, GradientsOfHalvesAddUpToThatOfTheWhole) {
   ThreadPool threads(2);
-  const Rwkv7Shape shape = kernel_shape(false);
+  const Rwkv7Shape shape = small_heads_shape(false);
   const Parameters model(RandomRwkv7(shape, 8), std::nullopt);
   const Batch whole = random_batch(shape, 2, 19);
   const LossSettings settings{whole.weight_total(), 0};
@@ -144,8 +161,8 @@ TEST(Rwkv7Training, GradientsOfHalvesAddUpToThatOfTheWhole) {
 
 TEST(Rwkv7Training, RefusesTokensPastTheVocabulary) {
   ThreadPool threads(1);
-  const Parameters model(RandomRwkv7(kernel_shape(false), 9), std::nullopt);
-  Batch batch = random_batch(kernel_shape(false), 1, 4);
+  const Parameters model(RandomRwkv7(small_heads_shape(false), 9), std::nullopt);
+  Batch batch = random_batch(small_heads_shape(false), 1, 4);
   batch.tokens[2] = 61;
   Rwkv7Training training(model.layout(), {}, 1, 4, Activations::keep);
   EXPECT_FAULT(training.loss(model.all(), batch, {1, 0}, {threads}), Fault::argument,
@@ -155,7 +172,7 @@ TEST(Rwkv7Training, RefusesTokensPastTheVocabulary) {
 // A graft is a fixed threshold: bit for bit what SANE put on at run time gives.
 TEST(Graft, LogitsAreThoseOfRunTimeSane) {
   ThreadPool threads(2);
-  const Rwkv7Shape shape = kernel_shape(false);
+  const Rwkv7Shape shape = small_heads_shape(false);
   const Parameters plain(RandomRwkv7(shape, 10), std::nullopt);
   for (const double alpha : {0.3, 1.0, 3.0}) {
     const Parameters model = grafted(plain, {alpha, 16});

@@ -1,35 +1,13 @@
 #include "eval/stream/problem_probe.h"
 
 #include <algorithm>
-#include <cctype>
+
+#include "corpus/math_answer.h"
 
 namespace deltasane {
 namespace {
 
 constexpr int64_t at_once = 16;  // problems side by side; each has a state of its own
-
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-
-// The last run of digits, with a sign, a point or a slash where they belong to it.
-std::string last_number(std::string_view text) {
-  size_t end = text.size();
-  while (end > 0 && !is_digit(text[end - 1])) --end;
-  size_t begin = end;
-  while (begin > 0) {
-    const char c = text[begin - 1];
-    const bool inside = begin < end && is_digit(text[begin]) && (c == '.' || c == ',' || c == '/');
-    if (!is_digit(c) && !(inside && begin > 1 && is_digit(text[begin - 2]))) break;
-    --begin;
-  }
-  const bool after_number = begin > 1 && is_digit(text[begin - 2]);
-  if (begin < end && begin > 0 && text[begin - 1] == '-' && !after_number) --begin;
-  return std::string(text.substr(begin, end - begin));
-}
-
-std::string without_commas(std::string text) {
-  std::erase(text, ',');
-  return text;
-}
 
 struct Conversation {
   RecurrentState state;
@@ -40,18 +18,6 @@ struct Conversation {
 };
 
 }  // namespace
-
-bool answer_is_right(std::string_view written, std::string_view known) {
-  constexpr std::string_view box = "\\boxed{";
-  std::string found;
-  if (const size_t at = written.rfind(box); at != written.npos) {
-    const size_t from = at + box.size();
-    found = std::string(written.substr(from, written.find('}', from) - from));
-  } else {
-    found = last_number(written);
-  }
-  return without_commas(found) == without_commas(std::string(known));
-}
 
 ProbeOutcome ProblemProbe::operator()(const RecurrentState& state, int64_t count) const {
   ProbeOutcome outcome;
@@ -97,7 +63,7 @@ std::vector<AskedProblem> ProblemProbe::ask(const RecurrentState& state, int64_t
     }
     for (Conversation& one : talks) {
       one.problem.written = one.answer.substr(0, one.answer.find("\n\n"));
-      one.problem.right = answer_is_right(one.problem.written, one.problem.known);
+      one.problem.right = corpus::answer_is_right(one.problem.written, one.problem.known);
       asked.push_back(std::move(one.problem));
     }
   }

@@ -1,8 +1,8 @@
 // Asks held-out problems from a state and counts right answers.
 //
 // Problem i of a probe is problem i of the held-out source, the same ones every time, so that
-// numbers along a stream can be compared. The answer is written greedily, up to an empty line. It
-// is right when the number in \boxed{...}, or else the last number in it, is the known one.
+// numbers along a stream can be compared. The answer is written greedily, up to an empty line, and
+// judged as corpus/math_answer.h says.
 #pragma once
 
 #include <string>
@@ -29,8 +29,5 @@ struct ProblemProbe {
   ProbeOutcome operator()(const RecurrentState& state, int64_t count) const;
   std::vector<AskedProblem> ask(const RecurrentState& state, int64_t count) const;
 };
-
-// As above; digit groups "1,234" count as one number.
-bool answer_is_right(std::string_view written, std::string_view known);
 
 }  // namespace deltasane

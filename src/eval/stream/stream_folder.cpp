@@ -75,6 +75,8 @@ Json json_of(const StreamPlace& place) {
                         {"layer", place.overflow->layer},
                         {"head", place.overflow->head},
                         {"largest", place.overflow->largest}};
+  if (!place.alphas.empty())
+    json["adaptive"] = {{"references", place.adaptive.references}, {"alphas", place.alphas}};
   return json;
 }
 
@@ -89,6 +91,10 @@ StreamPlace place_of(const Json& json) {
     place.overflow = StreamOverflow{o.at("stream").get<int64_t>(), o.at("position").get<int64_t>(),
                                     o.at("layer").get<int64_t>(), o.at("head").get<int64_t>(),
                                     o.at("largest").get<double>()};
+  }
+  if (json.contains("adaptive")) {
+    place.adaptive.references = json["adaptive"].at("references").get<std::vector<double>>();
+    place.alphas = json["adaptive"].at("alphas").get<std::vector<float>>();
   }
   return place;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "eval/stream/adaptive_sane.h"
 #include "eval/stream/stream_run.h"
 #include "infer/state_file.h"
 #include "probe/record_file.h"
@@ -25,6 +26,8 @@ struct StreamPlace {
   int64_t tokens = 0;   // predicted so far
   double loss = 0;      // their sum
   std::optional<StreamOverflow> overflow;
+  AdaptiveSane adaptive;
+  std::vector<float> alphas;  // of the state, which does not keep them in a file
 };
 
 struct Checkpoint {

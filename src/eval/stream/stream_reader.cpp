@@ -21,24 +21,28 @@ StreamPlace beginning_of(int64_t stream) {
 
 }  // namespace
 
-StreamReader::StreamReader(const StreamParts& parts, int64_t stream)
-    : StreamReader(parts, stream, beginning_of(stream), parts.model.fresh_state()) {
+StreamReader::StreamReader(const StreamParts& parts, int64_t stream, Strength strength)
+    : StreamReader(parts, stream, strength, beginning_of(stream), parts.model.fresh_state()) {
   source_.read({&place_.pending, 1});
 }
 
-StreamReader::StreamReader(const StreamParts& parts, int64_t stream, const StreamPlace& place,
-                           RecurrentState state)
+StreamReader::StreamReader(const StreamParts& parts, int64_t stream, Strength strength,
+                           const StreamPlace& place, RecurrentState state)
     : parts_(parts),
       stream_(stream),
       has_sane_(parts.model.sane().kind != SaneKind::none),
+      is_adaptive_(strength == Strength::adaptive),
       state_(std::move(state)),
       place_(place),
       source_(parts.source, parts.tokenizer, place.cursor),
-      taus_(parts.model.shape().layers, parts.model.shape().heads) {}
+      taus_(parts.model.shape().layers, parts.model.shape().heads) {
+  state_.alphas = place.alphas;
+}
 
 StreamPlace StreamReader::place() const {
   StreamPlace place = place_;
   place.cursor = source_.cursor();
+  place.alphas = state_.alphas;
   return place;
 }
 
@@ -53,7 +57,9 @@ void StreamReader::read_to(int64_t position) {
   std::vector<int32_t> tokens(most + 1);
   std::vector<double> losses(most);
   while (!broken() && state_.position < position) {
-    const auto some = size_t(std::min(position - state_.position, block - state_.position % tile));
+    int64_t until = block - state_.position % tile;
+    if (is_adaptive_) until = std::min(until, AdaptiveSane::until_next(state_.position));
+    const auto some = size_t(std::min(position - state_.position, until));
     tokens[0] = place_.pending;
     source_.read(std::span(tokens).subspan(1, some));
     const auto read = std::span(tokens).first(some + 1);
@@ -63,6 +69,7 @@ void StreamReader::read_to(int64_t position) {
     if (try_block(read, found)) {
       count(found);
       place_.pending = tokens[some];
+      if (is_adaptive_) place_.adaptive.follow(state_, parts_.model.sane().alpha);
       continue;
     }
     state_ = before.clone();

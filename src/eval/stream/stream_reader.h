@@ -13,9 +13,11 @@ namespace deltasane {
 
 class StreamReader {
  public:
-  StreamReader(const StreamParts& parts, int64_t stream);  // at the beginning
-  StreamReader(const StreamParts& parts, int64_t stream, const StreamPlace& place,
-               RecurrentState state);
+  enum class Strength { fixed, adaptive };  // of SANE
+
+  StreamReader(const StreamParts& parts, int64_t stream, Strength strength);  // at the beginning
+  StreamReader(const StreamParts& parts, int64_t stream, Strength strength,
+               const StreamPlace& place, RecurrentState state);
 
   // Reads up to a position, or until the state breaks.
   void read_to(int64_t position);
@@ -38,7 +40,7 @@ class StreamReader {
 
   const StreamParts& parts_;
   int64_t stream_;
-  bool has_sane_;
+  bool has_sane_, is_adaptive_;
   RecurrentState state_;
   StreamPlace place_;
   corpus::TokenStream source_;

@@ -24,8 +24,9 @@ void check_settings(const StreamSettings& s) {
   expect(s.streams > 0 && s.streams <= 4096, "--streams", "1 to 4096", s.streams);
   expect(s.checkpoint_every > 0, "--checkpoint-every", "1 or more", s.checkpoint_every);
   expect(s.probe_every >= 0, "--probe-every", "0 or more", s.probe_every);
-  expect(s.probe_every == 0 || s.probe_problems > 0, "--probe-problems", "1 or more",
-         s.probe_problems);
+  expect(!s.probes() || s.probe_problems > 0, "--probe-problems", "1 or more", s.probe_problems);
+  for (const int64_t position : s.probe_at)
+    expect(position >= 0, "--probe-at", "positions from 0", position);
   if (s.snapshots)
     for (const int64_t position : *s.snapshots)
       expect(position > 0, "--snapshots", "positions above 0", position);
@@ -85,16 +86,18 @@ class Laboratory {
       fail(Fault::file, path_, ": the checkpoint: expected ", settings_.streams, " streams, found ",
            checkpoint->places.size());
     readers_.reserve(size_t(settings_.streams));
+    const auto strength =
+        settings_.adaptive ? StreamReader::Strength::adaptive : StreamReader::Strength::fixed;
     for (int64_t i = 0; i < settings_.streams; ++i) {
       if (checkpoint)
-        readers_.emplace_back(parts_, i, checkpoint->places[size_t(i)],
+        readers_.emplace_back(parts_, i, strength, checkpoint->places[size_t(i)],
                               std::move(checkpoint->states[size_t(i)]));
       else
-        readers_.emplace_back(parts_, i);
+        readers_.emplace_back(parts_, i, strength);
     }
     if (checkpoint) {
       outcome_.resumed_at = position_ = checkpoint->position;
-    } else if (settings_.probe_every > 0) {
+    } else if (settings_.probes_at(0)) {
       for (const StreamReader& reader : readers_) ask(reader);
     }
   }
@@ -113,6 +116,8 @@ class Laboratory {
       if (snapshot != snapshots_.end()) stop = std::min(stop, *snapshot);
       if (settings_.probe_every > 0)
         stop = std::min(stop, next_multiple(here, settings_.probe_every));
+      for (const int64_t position : settings_.probe_at)
+        if (position > here) stop = std::min(stop, position);
       reader.read_to(stop);
       if (reader.broken()) break;
       if (std::ranges::binary_search(snapshots_, stop)) {
@@ -120,7 +125,7 @@ class Laboratory {
         folder_.save_snapshot(reader.stream(), reader.state(), reader.place().pending);
         outcome_.recording_seconds += seconds_now() - begun;
       }
-      if (settings_.probe_every > 0 && stop % settings_.probe_every == 0) ask(reader);
+      if (settings_.probes_at(stop)) ask(reader);
     }
     record(reader);
   }
@@ -257,6 +262,11 @@ std::vector<int64_t> default_snapshots(int64_t tokens) {
   return positions;
 }
 
+bool StreamSettings::probes_at(int64_t position) const {
+  return (probe_every > 0 && position % probe_every == 0) ||
+         std::ranges::find(probe_at, position) != probe_at.end();
+}
+
 std::string to_string(const StreamOverflow& overflow) {
   return cat("stream ", overflow.stream, " overflowed after ", overflow.position, " tokens: layer ",
              overflow.layer, ", head ", overflow.head, " had |S| up to ", overflow.largest);
@@ -264,21 +274,25 @@ std::string to_string(const StreamOverflow& overflow) {
 
 probe::Settings settings_of(const StreamParts& parts, const StreamSettings& settings) {
   const StateShape shape = parts.model.state_shape();
-  return {{"model", parts.model_name},
-          {"model_identity", cat(parts.model.identity())},
-          {"weights", cat(parts.model.weight_type(), parts.model.on_gpu() ? " on a GPU" : "")},
-          {"sane", to_string(parts.model.sane())},
-          {"corpus", parts.source.description()},
-          {"tokenizer", std::string(parts.tokenizer.name())},
-          {"layers", cat(shape.layers)},
-          {"heads", cat(shape.heads)},
-          {"head_size", cat(shape.head_size)},
-          {"segment", cat(settings.segment)},
-          {"streams", cat(settings.streams)},
-          {"snapshots", settings.snapshots ? joined(*settings.snapshots) : "default"},
-          {"probe_every", cat(settings.probe_every)},
-          {"probe_problems", cat(settings.probe_problems)},
-          {"probe_source", settings.probe_source}};
+  probe::Settings made{
+      {"model", parts.model_name},
+      {"model_identity", cat(parts.model.identity())},
+      {"weights", cat(parts.model.weight_type(), parts.model.on_gpu() ? " on a GPU" : "")},
+      {"sane", to_string(parts.model.sane())},
+      {"corpus", parts.source.description()},
+      {"tokenizer", std::string(parts.tokenizer.name())},
+      {"layers", cat(shape.layers)},
+      {"heads", cat(shape.heads)},
+      {"head_size", cat(shape.head_size)},
+      {"segment", cat(settings.segment)},
+      {"streams", cat(settings.streams)},
+      {"snapshots", settings.snapshots ? joined(*settings.snapshots) : "default"},
+      {"probe_every", cat(settings.probe_every)},
+      {"probe_problems", cat(settings.probe_problems)},
+      {"probe_source", settings.probe_source}};
+  if (!settings.probe_at.empty()) made.emplace_back("probe_at", joined(settings.probe_at));
+  if (settings.adaptive) made.emplace_back("sane_adaptive", AdaptiveSane::description());
+  return made;
 }
 
 StreamOutcome run_stream(const StreamParts& parts, const StreamSettings& settings,
@@ -289,6 +303,8 @@ StreamOutcome run_stream(const StreamParts& parts, const StreamSettings& setting
     fail(Fault::usage, "tokenizer ", parts.tokenizer.name(), ": expected at most ",
          parts.model.shape().vocabulary, " tokens, as the model has, found ",
          parts.tokenizer.vocabulary_size());
+  if (settings.adaptive && parts.model.sane().kind == SaneKind::none)
+    fail(Fault::usage, "--sane-adaptive: expected a model with SANE, or --sane-alpha, found none");
   return Laboratory(parts, settings, folder, existing).run(progress);
 }
 

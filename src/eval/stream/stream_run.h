@@ -27,7 +27,12 @@ struct StreamSettings {
   std::optional<std::vector<int64_t>> snapshots;  // positions; absent: default_snapshots
   int64_t checkpoint_every = 1 << 16;
   int64_t probe_every = 0, probe_problems = 0;  // 0: no questions
+  std::vector<int64_t> probe_at;                // or also at these positions, 0 among them or not
   std::string probe_source;                     // which questions, in full
+  bool adaptive = false;                        // see adaptive_sane.h
+
+  bool probes() const { return probe_every > 0 || !probe_at.empty(); }
+  bool probes_at(int64_t position) const;
 };
 
 // 4096, 65536, 524288, 1048576, and from there each doubling, up to `tokens`.

@@ -135,6 +135,20 @@ TEST(Stream, RecordsEverySegmentOfEveryStream) {
   EXPECT_EQ(snapshots, 6);
 }
 
+TEST(Stream, AsksAtThePositionsThatAreNamed) {
+  const test::Scratch scratch;
+  Bench bench(random_model(scratch.path()));
+  StreamSettings settings = small_settings();
+  settings.probe_every = 0, settings.probe_at = {0, 1030, 2048};
+  bench.run(bench.letters, settings, scratch.path() / "run");
+  const auto probes = probe::read_records(scratch.path() / "run" / probes_file);
+  EXPECT_EQ(probes.integers("position"), (std::vector<int64_t>{0, 0, 1030, 1030, 2048, 2048}));
+  EXPECT_EQ(probes.setting("probe_at"), "0,1030,2048");
+  settings.probe_at = {-1};
+  EXPECT_FAULT(bench.run(bench.letters, settings, scratch.path() / "other"), Fault::usage,
+               "--probe-at");
+}
+
 // The loss by plain sums over the whole text.
 TEST(Stream, CountsEveryTokenOnce) {
   const test::Scratch scratch;

@@ -8,10 +8,16 @@ namespace {
 constexpr int64_t tile = 16;
 
 template <class Real>
+bool starts_tiles(const DeltaRule<Real>& op) {
+  return op.chunk == tile && op.position % tile == 0 && !op.positions;
+}
+
+template <class Real>
 void validate(const DeltaRule<Real>& op) {
   require(op.batch > 0 && op.time > 0 && op.heads > 0 && op.chunk > 0, "delta_rule has tokens");
   require(op.r && op.k && op.v && op.a && op.b && op.w, "delta_rule has all its inputs");
   require(!op.positions || op.time == 1, "positions of their own are for single tokens");
+  require(!op.states || starts_tiles(op), "states are kept from a chunk's beginning");
 }
 
 // So few heads that most of the chip would wait for the sequence.
@@ -28,14 +34,17 @@ float* DeltaRuleScratch::floats(const Gpu& gpu, int64_t count) {
   return memory_.data();
 }
 
+int64_t delta_rule_states(int64_t batch, int64_t time, int64_t heads) {
+  return batch * heads * ((time + tile - 1) / tile + 1) * state_entries;
+}
+
 template <class Real>
 void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu& gpu) {
   validate(op);
   require(op.y, "delta_rule has a result");
   const int64_t heads = op.batch * op.heads, tiles = op.time / tile;
-  TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state};
-  if (few_heads(heads, gpu) && tiles >= 4 && op.chunk == tile && op.position % tile == 0 &&
-      !op.positions) {
+  TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state, op.states};
+  if (!op.states && few_heads(heads, gpu) && tiles >= 4 && starts_tiles(op)) {
     const int64_t terms = chunk_pass_floats(op.batch, op.heads, tiles);
     float* const memory = scratch.floats(gpu, terms + heads * state_entries);
     float* const between = op.time % tile ? memory + terms : op.final_state;
@@ -49,18 +58,22 @@ template <class Real>
 void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real>& gradient,
                          DeltaRuleScratch& scratch, const Gpu& gpu) {
   validate(op);
-  require(op.chunk == tile && op.position % tile == 0 && !op.positions,
-          "the way back starts at a chunk's beginning");
+  require(starts_tiles(op), "the way back starts at a chunk's beginning");
   require(gradient.dy && gradient.dr && gradient.dk && gradient.dv && gradient.da && gradient.db &&
               gradient.dw && (!op.tau || gradient.dtau),
           "delta_rule_backward has all its gradients");
   const int64_t heads = op.batch * op.heads, tiles = (op.time + tile - 1) / tile;
-  float* const states = scratch.floats(gpu, heads * (2 * tiles + 1) * state_entries);
-  float* const dstates = states + heads * (tiles + 1) * state_entries;
-  TokenPass<Real> forward{op, 0, op.time, op.initial, nullptr, states};
-  forward.op.y = nullptr;
-  token_pass(forward, gpu);
-  const ReversePass<Real> reverse{op, gradient, states, dstates};
+  const int64_t made = op.states ? 0 : delta_rule_states(op.batch, op.time, op.heads);
+  float* const memory = scratch.floats(gpu, made + heads * (tiles * state_entries + 4 * tiles));
+  float* const dstates = memory + made;
+  float* const dtau_parts = dstates + heads * tiles * state_entries;
+  if (!op.states) {
+    TokenPass<Real> forward{op, 0, op.time, op.initial, nullptr, memory};
+    forward.op.y = nullptr;
+    token_pass(forward, gpu);
+  }
+  const ReversePass<Real> reverse{op, gradient, op.states ? op.states : memory, dstates,
+                                  dtau_parts};
   reverse_pass(reverse, gpu);
   tile_gradients(reverse, gpu);
 }

@@ -25,7 +25,12 @@ struct DeltaRule {
   const float* initial = nullptr;  // (batch, head, value, key); null: zero
   float* final_state = nullptr;    // the same; null: not wanted. May be initial's own memory.
   Real* y = nullptr;               // (batch, time, head, 64)
+  // (delta_rule_states) floats that the way forward fills, so that the way back, which is given the
+  // same, need not make them again. Positions start a chunk of 16 then. null: not kept
+  float* states = nullptr;
 };
+// The states before every 16 tokens and at the end: (batch, head, tiles + 1, value, key).
+int64_t delta_rule_states(int64_t batch, int64_t time, int64_t heads);
 
 template <class Real>
 struct DeltaRuleGradient {

@@ -16,7 +16,7 @@ constexpr int64_t size = 64;
 struct BenchCase {
   int64_t batch, time, heads;
   GpuTensor<bf16> r, k, v, a, b, y, dy, dr, dk, dv, da, db;
-  GpuTensor<float> w, dw, tau, dtau;
+  GpuTensor<float> w, dw, tau, dtau, states;
   DeltaRuleScratch scratch;
 
   BenchCase(int64_t n, int64_t t, int64_t h, const Gpu& gpu) : batch(n), time(t), heads(h) {
@@ -40,9 +40,11 @@ struct BenchCase {
     thresholds.fill(3.08f);
     tau = GpuTensor<float>(gpu, thresholds, "a benchmark");
     dtau = GpuTensor<float>(gpu, thresholds.shape(), "a benchmark");
+    states = GpuTensor<float>(gpu, {delta_rule_states(batch, time, heads)}, "a benchmark");
   }
-  DeltaRule<bf16> op(bool sane) {
+  DeltaRule<bf16> op(bool sane, bool keep_states = false) {
     DeltaRule<bf16> op;
+    if (keep_states) op.states = states.data();
     op.batch = batch, op.time = time, op.heads = heads;
     op.r = r.data(), op.k = k.data(), op.v = v.data(), op.a = a.data(), op.b = b.data();
     op.w = w.data(), op.y = y.data();
@@ -91,8 +93,14 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu) {
     };
     add("forward", head_tokens * N * (6 * 2 + 4), head_tokens * forward_flops * N * N,
         [&](bool sane) { delta_rule(data.op(sane), data.scratch, gpu); });
-    add("backward", head_tokens * N * (11 * 2 + 2 * 4), head_tokens * backward_flops * N * N,
-        [&](bool sane) { delta_rule_backward(data.op(sane), data.gradient(), data.scratch, gpu); });
+    // As in training: the forward pass keeps the states at chunk boundaries for the way back.
+    const double state_bytes = head_tokens / 16 * N * N * 4;
+    add("keeping", head_tokens * N * (6 * 2 + 4) + state_bytes, head_tokens * forward_flops * N * N,
+        [&](bool sane) { delta_rule(data.op(sane, true), data.scratch, gpu); });
+    add("backward", head_tokens * N * (11 * 2 + 2 * 4) + state_bytes,
+        head_tokens * backward_flops * N * N, [&](bool sane) {
+          delta_rule_backward(data.op(sane, true), data.gradient(), data.scratch, gpu);
+        });
   }
   return rows;
 }

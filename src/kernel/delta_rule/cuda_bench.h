@@ -8,7 +8,8 @@
 
 namespace deltasane::kernel::cuda {
 
-// Forward and backward without and with SANE, in turns. Times are the GPU's own, of the median run.
+// Forward, forward keeping the states for the way back, and backward, without and with SANE, in
+// turns. Times are the GPU's own, of the median run.
 std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu);
 
 }  // namespace deltasane::kernel::cuda

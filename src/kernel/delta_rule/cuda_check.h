@@ -10,8 +10,9 @@
 namespace deltasane::kernel::cuda {
 
 // What is wrong with one kind of case, forward and (where it starts a chunk) backward; empty:
-// nothing. In bf16, inputs are rounded before, and the yardstick is the definition in float with
-// its results rounded the same way.
+// nothing. Four cases of the kind are judged together, as in check.h (one of many heads). In bf16,
+// inputs are rounded before, and the yardstick is the definition in float with its results rounded
+// the same way; also dw, which is a float but comes from products of 16 bits (cuda_split.cuh).
 template <class Real>
 std::vector<std::string> check_delta_rule(const ProblemShape& shape, uint64_t seed, const Gpu& gpu);
 

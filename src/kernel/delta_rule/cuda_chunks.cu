@@ -83,7 +83,7 @@ __global__ __launch_bounds__(term_threads) void terms_kernel(DeltaRule<Real> op,
         memory.reads[tile_tokens + t][channel] *= decay;
       } else {
         decay *= w;
-        const float inverse = __frcp_rn(decay);
+        const float inverse = reciprocal(decay);
         memory.writes[t][channel] *= inverse;
         memory.writes[tile_tokens + t][channel] *= inverse;
       }
@@ -206,10 +206,25 @@ __device__ float2 sum_of_own(float (&x)[32], float (&y)[32]) {
 }
 
 __device__ inline float2 two(const float* from) { return *reinterpret_cast<const float2*>(from); }
-__device__ inline float2 two(const bf16* from) {
-  const uint32_t bits = __ldg(reinterpret_cast<const uint32_t*>(from));
-  return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
-}
+
+// Two neighbours as they lie in memory.
+template <class Real>
+struct Pair;
+template <>
+struct Pair<float> {
+  float2 raw;
+  __device__ void load(const float* from) { raw = two(from); }
+  __device__ float2 get() const { return raw; }
+};
+template <>
+struct Pair<bf16> {
+  uint32_t raw;
+  __device__ void load(const bf16* from) { raw = __ldg(reinterpret_cast<const uint32_t*>(from)); }
+  __device__ float2 get() const {
+    return {__uint_as_float(raw << 16), __uint_as_float(raw & 0xffff0000u)};
+  }
+};
+
 __device__ inline void store_two(float* to, float2 x) { *reinterpret_cast<float2*>(to) = x; }
 __device__ inline void store_two(bf16* to, float2 x) {
   *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(x.x, x.y);
@@ -229,16 +244,22 @@ __global__ __launch_bounds__(carry_warps * 32) void carry_kernel(DeltaRule<Real>
   const TileTerms* const terms = all + of_head * tiles;
   const auto fetch = [&](int64_t index) {
     if (index < tiles) {
-      const float4* const from = reinterpret_cast<const float4*>(&terms[index]);
-      float4* const to = reinterpret_cast<float4*>(&memory.stage[index % stages]);
-      for (int i = threadIdx.x; i < carried_floats / 4; i += carry_warps * 32)
-        __pipeline_memcpy_async(to + i, from + i, 16);
+      constexpr int threads = carry_warps * 32, pieces = carried_floats / 4;
+      const float4* const from = reinterpret_cast<const float4*>(&terms[index]) + threadIdx.x;
+      float4* const to = reinterpret_cast<float4*>(&memory.stage[index % stages]) + threadIdx.x;
+#pragma unroll
+      for (int i = 0; i < pieces / threads; ++i)
+        __pipeline_memcpy_async(to + i * threads, from + i * threads, 16);
+      constexpr int rest = pieces / threads * threads;
+      if (threadIdx.x < pieces - rest) __pipeline_memcpy_async(to + rest, from + rest, 16);
     }
     __pipeline_commit();
   };
-  // Of the warp's two rows: lanes 0 to 15 have U of their token, the others Y0 and V.
+  // Of the warp's two rows: lanes 0 to 15 have U of their token, the others Y0 and V. They are
+  // asked for a tile ahead and looked at when it is there.
   struct Rows {
-    float2 terms, v;
+    float2 terms;
+    Pair<Real> v;
     float tau;
   };
   const auto rows_of = [&](int64_t index) {
@@ -247,7 +268,7 @@ __global__ __launch_bounds__(carry_warps * 32) void carry_kernel(DeltaRule<Real>
     const TileTerms& tile = terms[index];
     rows.terms = two(lane < 16 ? &tile.u[half_lane][row] : &tile.y[half_lane][row]);
     const int64_t token = (sequence * op.time + index * tile_tokens + half_lane) * op.heads + head;
-    rows.v = two(op.v + token * head_size + row);
+    rows.v.load(op.v + token * head_size + row);
     if (op.tau) rows.tau = __ldg(op.tau + (sequence * chunks + index) * op.heads + head);
     return rows;
   };
@@ -276,7 +297,7 @@ __global__ __launch_bounds__(carry_warps * 32) void carry_kernel(DeltaRule<Real>
     if (lane < 16) {
       memory.sa_v[warp][lane] = sum;
     } else {
-      memory.sa_v[warp][lane] = rows.v;
+      memory.sa_v[warp][lane] = rows.v.get();
       const int64_t token =
           (sequence * op.time + index * tile_tokens + half_lane) * op.heads + head;
       store_two(op.y + token * head_size + row, sum);
@@ -297,8 +318,15 @@ __global__ __launch_bounds__(carry_warps * 32) void carry_kernel(DeltaRule<Real>
     S0.x += T0.x, S0.y += T0.y, S1.x += T1.x, S1.y += T1.y;
     if (op.tau) {
       const Threshold threshold(rows.tau);
-      S0.x = threshold(S0.x), S0.y = threshold(S0.y);
-      S1.x = threshold(S1.x), S1.y = threshold(S1.y);
+      const bool small = threshold.small(S0.x) && threshold.small(S0.y) && threshold.small(S1.x) &&
+                         threshold.small(S1.y);
+      if (__all_sync(~0u, small)) {
+        S0.x = threshold.of_small(S0.x), S0.y = threshold.of_small(S0.y);
+        S1.x = threshold.of_small(S1.x), S1.y = threshold.of_small(S1.y);
+      } else {
+        S0.x = threshold(S0.x), S0.y = threshold(S0.y);
+        S1.x = threshold(S1.x), S1.y = threshold(S1.y);
+      }
     }
     __syncwarp();  // sa_v has been read
     rows = next;

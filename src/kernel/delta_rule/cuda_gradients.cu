@@ -36,26 +36,30 @@ template <int planes>
 struct GradientMemory {
   using Pair = SplitMatrix<planes, pair_rows, head_size>;
   using Square = SplitMatrix<planes, head_size, head_size>;
-  Pair reads;                                       // A~ over R~
-  Pair writes;                                      // B~ over K~
-  Pair given;                                       // SA over V
-  Pair asked;                                       // Z over dY
-  Square first, last;                               // S0, D
+  Pair reads;   // A~ over R~
+  Pair writes;  // B~ over K~
+  Pair given;   // SA over V
+  Pair asked;   // Z over dY
+  union {
+    Square first;                      // S0
+    float through[pair_rows][padded];  // SA D over V D, when S0 is not needed any more
+  };
+  Square last;                                      // D
   SplitMatrix<planes, pair_rows, pair_rows> pairs;  // (Z, dY) (SA, V)', lower
   float products[pair_rows][pair_rows + 4];         // AB AK over RB RK
   float w[tile_tokens][padded];
   float decay[head_size];
+  float decay_sums[head_size];  // of D S0
   union {
     struct {
       float start[tile_tokens][padded];  // A~ S0'
       float end[pair_rows][padded];      // (B~, K~) D'
+      float column_sums[16][head_size];  // of D S0, in parts
     } state;
     struct {
       float reads[pair_rows][padded], writes[pair_rows][padded];  // dA~ over dR~; dB~ over dK~
     } d;
   };
-  float through[pair_rows][padded];  // SA D over V D
-  float column_sums[16][head_size];  // of D S0, in parts
 };
 
 __device__ void read_row(const float* from, float (&to)[tile_tokens]) {
@@ -67,7 +71,9 @@ __device__ void read_row(const float* from, float (&to)[tile_tokens]) {
 }
 
 template <class Real>
-__global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pass) {
+__global__ __launch_bounds__(threads, planes_for<Real> == 2
+                                          ? 2
+                                          : 1) void gradients_kernel(ReversePass<Real> pass) {
   constexpr int planes = planes_for<Real>;
   extern __shared__ float4 raw_memory[];
   using Memory = GradientMemory<planes>;
@@ -87,6 +93,27 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
   const int64_t place =
       ((sequence * op.time + index * tile_tokens + mine) * op.heads + head) * head_size + part;
 
+  if (op.tau && threadIdx.x == 0 && count == tile_tokens) {
+    const int64_t chunks = op.time / tile_tokens;
+    const float4 p =
+        __ldg(reinterpret_cast<const float4*>(pass.dtau_parts) + of_head * chunks + index);
+    out.dtau[(sequence * chunks + index) * op.heads + head] = p.x + p.y + p.z + p.w;
+  }
+  // S0 and G are asked for first: 4 rows and 4 columns each.
+  constexpr int state_rows = 4;
+  const int state_column = threadIdx.x % 16 * 4, state_row = threadIdx.x / 16;
+  float4 first[state_rows], last[state_rows];
+  {
+    const float* const from = pass.states + (of_head * (tiles + 1) + index) * state_entries +
+                              state_row * head_size + state_column;
+    const float* const dfrom =
+        pass.dstates + int64_t(blockIdx.x) * state_entries + state_row * head_size + state_column;
+#pragma unroll
+    for (int i = 0; i < state_rows; ++i) {
+      first[i] = __ldg(reinterpret_cast<const float4*>(from + i * 16 * head_size));
+      last[i] = __ldg(reinterpret_cast<const float4*>(dfrom + i * 16 * head_size));
+    }
+  }
   float own[2][8] = {};  // a, r or b, k
   if (present) {
     Eight<Real> eight;
@@ -106,44 +133,60 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
     if (reads) store_floats(&memory.w[mine][part], one);
   }
   __syncthreads();
-  float before[8], decay[8];  // W_t-1, W_t
+  // W_t-1 and W_t of this thread's token and channels, or 1 / W_t twice. Made again at the end:
+  // they would be in the way in between.
+  const auto factors = [&](float(&before)[8], float(&decay)[8]) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) before[i] = decay[i] = 1;
-  for (int t = 0; t <= mine; ++t)
+    for (int i = 0; i < 8; ++i) before[i] = decay[i] = 1;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) before[i] = decay[i], decay[i] *= memory.w[t][part + i];
-  if (mine == tile_tokens - 1 && reads)
+    for (int t = 0; t < tile_tokens; t += 2) {
+      if (t > mine) break;
+      float w[2][8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) memory.decay[part + i] = decay[i];
-  if (!reads)
+      for (int n = 0; n < 2; ++n) {
+        const float4 low = *reinterpret_cast<float4*>(&memory.w[t + n][part]);
+        const float4 high = *reinterpret_cast<float4*>(&memory.w[t + n][part + 4]);
+        w[n][0] = low.x, w[n][1] = low.y, w[n][2] = low.z, w[n][3] = low.w;
+        w[n][4] = high.x, w[n][5] = high.y, w[n][6] = high.z, w[n][7] = high.w;
+      }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) before[i] = decay[i] = __frcp_rn(decay[i]);
+      for (int n = 0; n < 2; ++n)
+        if (t + n <= mine)
 #pragma unroll
-  for (int i = 0; i < 8; ++i) own[0][i] *= before[i], own[1][i] *= decay[i];
-  (reads ? memory.reads : memory.writes).set(mine, part, own[0]);
-  (reads ? memory.reads : memory.writes).set(tile_tokens + mine, part, own[1]);
+          for (int i = 0; i < 8; ++i) before[i] = decay[i], decay[i] *= w[n][i];
+    }
+    if (mine == tile_tokens - 1 && reads)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) memory.decay[part + i] = decay[i];
+    if (!reads)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) before[i] = decay[i] = reciprocal(decay[i]);
+  };
+  {
+    float before[8], decay[8];
+    factors(before, decay);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) own[0][i] *= before[i], own[1][i] *= decay[i];
+    (reads ? memory.reads : memory.writes).set(mine, part, own[0]);
+    (reads ? memory.reads : memory.writes).set(tile_tokens + mine, part, own[1]);
+  }
   __syncthreads();
-  {  // S0 and D: 4 rows and 4 columns each
-    const int column = threadIdx.x % 16 * 4, row = threadIdx.x / 16;
-    const float* const first = pass.states + (of_head * (tiles + 1) + index) * state_entries;
-    const float* const last = pass.dstates + int64_t(blockIdx.x) * state_entries;
+  {
     float sum[4] = {};
 #pragma unroll
-    for (int i = row; i < head_size; i += 16) {
-      const float4 s = __ldg(reinterpret_cast<const float4*>(first + i * head_size + column));
-      const float4 g = __ldg(reinterpret_cast<const float4*>(last + i * head_size + column));
-      const float S[4] = {s.x, s.y, s.z, s.w};
-      float D[4] = {g.x, g.y, g.z, g.w};
+    for (int i = 0; i < state_rows; ++i) {
+      const float S[4] = {first[i].x, first[i].y, first[i].z, first[i].w};
+      float D[4] = {last[i].x, last[i].y, last[i].z, last[i].w};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        D[j] *= memory.decay[column + j];
+        D[j] *= memory.decay[state_column + j];
         sum[j] = fmaf(D[j], S[j], sum[j]);
       }
-      memory.first.set(i, column, S);
-      memory.last.set(i, column, D);
+      memory.first.set(state_row + 16 * i, state_column, S);
+      memory.last.set(state_row + 16 * i, state_column, D);
     }
 #pragma unroll
-    for (int j = 0; j < 4; ++j) memory.column_sums[row][column + j] = sum[j];
+    for (int j = 0; j < 4; ++j) memory.state.column_sums[state_row][state_column + j] = sum[j];
   }
   __syncthreads();
   const auto write = [](float* to, int stride, const Sums& sums) {
@@ -172,53 +215,46 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
     write(&memory.state.end[row][column], padded, sums);
   }
   __syncthreads();
-  if (threadIdx.x < head_size) {  // SA, a column each
+  if (threadIdx.x < head_size) {  // SA, a column each; four sums for a token, to wait less
     const int i = threadIdx.x;
     float v[tile_tokens], sa[tile_tokens], line[tile_tokens];
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) v[t] = memory.given.get(tile_tokens + t, i);
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) {
-      float sum = memory.state.start[t][i];
+      float sum[4] = {memory.state.start[t][i], 0, 0, 0};
       read_row(&memory.products[t][tile_tokens], line);
 #pragma unroll
-      for (int s = 0; s < t; ++s) sum = fmaf(line[s], v[s], sum);
+      for (int s = 0; s < t; ++s) sum[s % 4] = fmaf(line[s], v[s], sum[s % 4]);
       read_row(&memory.products[t][0], line);
 #pragma unroll
-      for (int s = 0; s < t; ++s) sum = fmaf(line[s], sa[s], sum);
-      sa[t] = sum;
-      memory.given.set(t, i, sum);
+      for (int s = 0; s < t; ++s) sum[s % 4] = fmaf(line[s], sa[s], sum[s % 4]);
+      sa[t] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+      memory.given.set(t, i, sa[t]);
     }
-  } else if (threadIdx.x < 2 * head_size) {  // Z and dV
+  } else if (threadIdx.x < 2 * head_size) {  // Z
     const int i = threadIdx.x - head_size;
-    float z[tile_tokens], dv[tile_tokens], line[tile_tokens];
+    float z[tile_tokens], line[tile_tokens];
 #pragma unroll
-    for (int s = 0; s < tile_tokens; ++s)
-      z[s] = memory.state.end[s][i], dv[s] = memory.state.end[tile_tokens + s][i];
+    for (int s = 0; s < tile_tokens; ++s) z[s] = memory.state.end[s][i];
 #pragma unroll
     for (int t = tile_tokens - 1; t >= 0; --t) {
       const float dy = memory.asked.get(tile_tokens + t, i);
       read_row(&memory.products[tile_tokens + t][0], line);
 #pragma unroll
       for (int s = 0; s <= t; ++s) z[s] = fmaf(line[s], dy, z[s]);
-      read_row(&memory.products[tile_tokens + t][tile_tokens], line);
-#pragma unroll
-      for (int s = 0; s <= t; ++s) dv[s] = fmaf(line[s], dy, dv[s]);
       // z[t] has met all later tokens
       read_row(&memory.products[t][0], line);
 #pragma unroll
       for (int s = 0; s < t; ++s) z[s] = fmaf(line[s], z[t], z[s]);
-      read_row(&memory.products[t][tile_tokens], line);
-#pragma unroll
-      for (int s = 0; s < t; ++s) dv[s] = fmaf(line[s], z[t], dv[s]);
       memory.asked.set(t, i, z[t]);
     }
-    const int64_t step = op.heads * head_size;
-    Real* const to =
-        out.dv + ((sequence * op.time + index * tile_tokens) * op.heads + head) * head_size + i;
+  } else if (threadIdx.x < 3 * head_size) {
+    const int i = threadIdx.x - 2 * head_size;
+    float sum = 0;
 #pragma unroll
-    for (int s = 0; s < tile_tokens; ++s)
-      if (s < count) store_one(to + s * step, dv[s]);
+    for (int n = 0; n < 16; ++n) sum += memory.state.column_sums[n][i];
+    memory.decay_sums[i] = sum;
   }
   __syncthreads();
   Sums dreads, dwrites;
@@ -226,7 +262,6 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
                                                       column);
   multiply<Lies::straight, Lies::straight, head_size>(dwrites, memory.given, row, memory.last,
                                                       column);
-  write(&memory.through[row][column], padded, dwrites);
   if (warp < 4) {
     Sums sums;
     const int top = warp % 2 * 16, left = warp / 2 * 16;
@@ -237,8 +272,40 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
       const float lower[2] = {s <= last ? x : 0.0f, s + 1 <= last ? y : 0.0f};
       memory.pairs.set(top + t, left + s, lower);
     });
+  } else {  // dV: eight tokens of a column each
+    constexpr int together = 8;
+    const int i = threadIdx.x % head_size, from = threadIdx.x / head_size % 2 * together;
+    float dv[together];
+#pragma unroll
+    for (int s = 0; s < together; ++s) dv[s] = memory.state.end[tile_tokens + from + s][i];
+#pragma unroll 4
+    for (int t = from; t < tile_tokens; ++t) {
+      const float dy = memory.asked.get(tile_tokens + t, i), z = memory.asked.get(t, i);
+      float with_dy[together], with_z[together];
+#pragma unroll
+      for (int s = 0; s < together; s += 4) {
+        const float4 rk =
+            *reinterpret_cast<float4*>(&memory.products[tile_tokens + t][tile_tokens + from + s]);
+        const float4 ak = *reinterpret_cast<float4*>(&memory.products[t][tile_tokens + from + s]);
+        with_dy[s] = rk.x, with_dy[s + 1] = rk.y, with_dy[s + 2] = rk.z, with_dy[s + 3] = rk.w;
+        with_z[s] = ak.x, with_z[s + 1] = ak.y, with_z[s + 2] = ak.z, with_z[s + 3] = ak.w;
+      }
+#pragma unroll
+      for (int s = 0; s < together; ++s) {
+        if (from + s <= t) dv[s] = fmaf(with_dy[s], dy, dv[s]);
+        if (from + s < t) dv[s] = fmaf(with_z[s], z, dv[s]);
+      }
+    }
+    const int64_t step = op.heads * head_size;
+    Real* const to =
+        out.dv + ((sequence * op.time + index * tile_tokens + from) * op.heads + head) * head_size +
+        i;
+#pragma unroll
+    for (int s = 0; s < together; ++s)
+      if (from + s < count) store_one(to + s * step, dv[s]);
   }
   __syncthreads();
+  write(&memory.through[row][column], padded, dwrites);
   multiply<Lies::straight, Lies::straight, pair_rows>(dreads, memory.pairs, row, memory.writes,
                                                       column);
   multiply<Lies::transposed, Lies::straight, pair_rows>(dwrites, memory.pairs, row, memory.reads,
@@ -247,7 +314,8 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
   write(&memory.d.writes[row][column], padded, dwrites);
   __syncthreads();
   if (present) {
-    float x[8];
+    float x[8], before[8], decay[8];
+    factors(before, decay);
     const auto& d = reads ? memory.d.reads : memory.d.writes;
 #pragma unroll
     for (int i = 0; i < 8; ++i) x[i] = d[mine][part + i] * before[i];
@@ -258,8 +326,7 @@ __global__ __launch_bounds__(threads) void gradients_kernel(ReversePass<Real> pa
   }
   if (threadIdx.x < head_size) {
     const int i = threadIdx.x;
-    float begin = 0;  // what comes from before token t
-    for (int n = 0; n < 16; ++n) begin += memory.column_sums[n][i];
+    float begin = memory.decay_sums[i];  // what comes from before token t
     float earlier[tile_tokens];
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) {

@@ -26,18 +26,19 @@ void token_pass(const TokenPass<Real>& pass, const Gpu& gpu);
 
 // The way back through the states alone, from the last token to the first: given all of `states`,
 // finds the gradients of the states at the end of every tile, before they were neutralized:
-// (batch, head, tiles, value, key), and those of tau.
+// (batch, head, tiles, value, key), and the parts of those of tau.
 template <class Real>
 struct ReversePass {
   DeltaRule<Real> op;
   DeltaRuleGradient<Real> gradient;
   const float* states;
   float* dstates;
+  float* dtau_parts;  // (batch, head, chunks, 4): what adds up to the gradients of tau
 };
 template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu);
 
-// With `states` and `dstates`, all tiles at once: the gradients of r, w, k, v, a, b.
+// With `states` and `dstates`, all tiles at once: the gradients of r, w, k, v, a, b and tau.
 template <class Real>
 void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu);
 

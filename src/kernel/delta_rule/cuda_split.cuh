@@ -97,6 +97,7 @@ template <Lies a_lies, Lies b_lies, int depth, class A, class B>
 __device__ void multiply(Sums& sums, const A& a, int row, const B& b, int column) {
   static_assert(A::planes == B::planes);
   constexpr int planes = A::planes;
+  Sums small;
   const int lane = threadIdx.x % 32, piece = lane / 8, line = lane % 8;
 #pragma unroll
   for (int k = 0; k < depth; k += 16) {
@@ -115,13 +116,19 @@ __device__ void multiply(Sums& sums, const A& a, int row, const B& b, int column
         load_matrices<Lies::transposed>(
             y[p], &b.plane[p][k + piece % 2 * 8 + line][column + piece / 2 * 8]);
     }
-    const auto both = [&](int p, int q) {
-      multiply_add(sums.c[0], x[p], y[q][0], y[q][1]);
-      multiply_add(sums.c[1], x[p], y[q][2], y[q][3]);
+    // Large and small products are added up apart: shorter chains, and small ones are not lost.
+    const auto both = [&](Sums& to, int p, int q) {
+      multiply_add(to.c[0], x[p], y[q][0], y[q][1]);
+      multiply_add(to.c[1], x[p], y[q][2], y[q][3]);
     };
-    if constexpr (planes == 3) both(2, 0), both(0, 2), both(1, 1);
-    both(1, 0), both(0, 1), both(0, 0);
+    both(sums, 0, 0);
+    if constexpr (planes == 3) both(small, 2, 0), both(small, 0, 2), both(small, 1, 1);
+    both(small, 1, 0), both(small, 0, 1);
   }
+#pragma unroll
+  for (int p = 0; p < 2; ++p)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums.c[p][i] += small.c[p][i];
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -1,6 +1,17 @@
-// One block per head: 128 threads, each with 4 rows and 8 columns of the state in registers. A row
-// lies in 8 neighbouring lanes; lane c of them has the columns 4c .. 4c+3 and 32+4c .. 32+4c+3, so
-// that a 16-byte read of a shared vector meets every bank once.
+// One block per head: four warps that compute, each thread with 4 rows and 8 columns of the state
+// in registers, and a fifth that brings the next tile and takes its decay out. A row lies in 8
+// neighbouring lanes; lane c of them has the columns 4c .. 4c+3 and 32+4c .. 32+4c+3, so that a
+// 16-byte read of a shared vector meets every bank once.
+//
+// Tokens are taken in pairs, so that the wait for a sum over lanes is met once for two of them.
+// With T the state before the pair,
+//
+//     T a~_0 is the first one's, and  (T + (T a~_0) b~_0' + v_0 k~_0') a~_1
+//                                       = T a~_1 + (b~_0 a~_1) T a~_0 + (k~_0 a~_1) v_0
+//
+// the second one's; the fifth warp makes the two products of the vectors.
+#include <cuda_pipeline.h>
+
 #include "kernel/delta_rule/cuda_parts.h"
 #include "kernel/delta_rule/cuda_tile.cuh"
 #include "tensor/cuda/launch.h"
@@ -8,83 +19,159 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int threads = 128, rows_each = 4, columns_each = 8;
+constexpr int workers = 128, threads = workers + 32, rows_each = 4, columns_each = 8;
 
 enum Vector { vector_r, vector_k, vector_v, vector_a, vector_b, vectors };
 
 struct Tile {
   float in[vectors][tile_tokens][head_size];  // r~ k~ v a~ b~
+  float decay[head_size];                     // of the whole tile
+  float2 pair[tile_tokens / 2];               // the products of vectors that a pair needs
+};
+enum class Way { forward, back };
+
+// Where tiles end: at multiples of 16 positions, at chunks, and with the input. One division, at
+// the beginning.
+struct TileWalk {
+  int left, to_tile, to_chunk, chunk;
+  __device__ TileWalk(int64_t position, int tokens, int chunk_tokens)
+      : left(tokens),
+        to_tile(tile_tokens - int(position % tile_tokens)),
+        to_chunk(chunk_tokens - int(position % chunk_tokens)),
+        chunk(chunk_tokens) {}
+  __device__ int count() const { return min(left, min(to_tile, to_chunk)); }
+  __device__ bool ends_chunk() const { return count() == to_chunk; }
+  __device__ void go_on() {
+    const int done = count();
+    left -= done, to_tile -= done, to_chunk -= done;
+    if (to_tile == 0) to_tile = tile_tokens;
+    if (to_chunk == 0) to_chunk = chunk;
+  }
+};
+
+__device__ inline float2 two(const float* from) { return *reinterpret_cast<const float2*>(from); }
+__device__ inline float2 two(const bf16* from) {
+  const uint32_t bits = *reinterpret_cast<const uint32_t*>(from);
+  return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+}
+
+// Adds up `count` values over the lanes whose numbers differ in the bits step, step / 2, ...: at
+// each step a lane keeps half of its values and hands the others to its partner. The bits of a
+// lane's number, from `step` down, are the number of the value that it gets.
+template <int count, int step>
+__device__ float sum_halves(float (&x)[count]) {
+  if constexpr (count == 1) {
+    return x[0];
+  } else {
+    const bool upper = threadIdx.x & step;
+    float keep[count / 2];
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i)
+      keep[i] = (upper ? x[i + count / 2] : x[i]) +
+                __shfl_xor_sync(~0u, upper ? x[i] : x[i + count / 2], step);
+    return sum_halves<count / 2, step / 2>(keep);
+  }
+}
+
+// A tile as it lies in memory, on its way.
+template <class Real>
+struct Arrivals {
+  Real in[vectors][tile_tokens][head_size];
   float w[tile_tokens][head_size];
-  float decay[head_size];  // of the whole tile
-  float y[tile_tokens][head_size];
 };
 
-// The next tile's numbers, on their way from memory: thread t has token t / 8, channels 8 (t % 8).
+// What one warp does for the others: while they compute a tile, it makes the next one out of what
+// has come, and sends for the one after.
 template <class Real>
-struct Incoming {
-  Eight<Real> in[vectors];
-  Eight<float> w;
-};
-
-template <class Real>
-struct TokenSource {
+struct TileSource {
+  Arrivals<Real>& arrivals;
   const Real* of[vectors];
   const float* w;
   int64_t step;  // from token to token
 
-  __device__ TokenSource(const DeltaRule<Real>& op, const Real* in_place_of_r, int64_t sequence,
-                         int64_t head) {
+  __device__ TileSource(Arrivals<Real>& to, const DeltaRule<Real>& op, const Real* in_place_of_v,
+                        int64_t sequence, int64_t head)
+      : arrivals(to) {
     const int64_t first = (sequence * op.time * op.heads + head) * head_size;
-    of[vector_r] = op.r + first, of[vector_k] = op.k + first, of[vector_v] = in_place_of_r + first;
+    of[vector_r] = op.r + first, of[vector_k] = op.k + first, of[vector_v] = in_place_of_v + first;
     of[vector_a] = op.a + first, of[vector_b] = op.b + first;
     w = op.w + first;
     step = op.heads * head_size;
   }
-  __device__ void fetch(Incoming<Real>& to, int64_t token, int count) const {
-    const int mine = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-    if (mine >= count) return;
-    const int64_t place = (token + mine) * step + part;
+  template <class Element>
+  __device__ void send_for(Element (&to)[tile_tokens][head_size], const Element* from,
+                           int count) const {
+    constexpr int piece = 16 / sizeof(Element), pieces = head_size / piece;
+    constexpr int tokens_at_once = 32 / pieces;
+    const int lane = threadIdx.x % 32, part = lane % pieces * piece;
+    const Element* mine = from + lane / pieces * step + part;
+    Element* place = &to[lane / pieces][part];
 #pragma unroll
-    for (int i = 0; i < vectors; ++i) to.in[i].load(of[i] + place);
-    to.w.load(w + place);
+    for (int t = 0; t < tile_tokens; t += tokens_at_once) {
+      if (t + lane / pieces < count) __pipeline_memcpy_async(place, mine, 16);
+      mine += tokens_at_once * step, place += tokens_at_once * head_size;
+    }
+  }
+  __device__ void send_for(int64_t token, int count) const {
+#pragma unroll
+    for (int i = 0; i < vectors; ++i) send_for(arrivals.in[i], of[i] + token * step, count);
+    send_for(arrivals.w, w + token * step, count);
+    __pipeline_commit();
+  }
+  // Takes the decay out of what has come. In a tile that is not full, the tokens that are not there
+  // are zeros.
+  template <Way way>
+  __device__ void make(Tile& tile, int count) const {
+    __pipeline_wait_prior(0);
+    __syncwarp();
+    const int channel = threadIdx.x % 32 * 2;
+    if (count < tile_tokens) {
+      for (int t = count; t < tile_tokens; ++t) {
+#pragma unroll
+        for (int i = 0; i < vectors; ++i)
+          arrivals.in[i][t][channel] = arrivals.in[i][t][channel + 1] = Real();
+        arrivals.w[t][channel] = arrivals.w[t][channel + 1] = 1;
+      }
+    }
+    float2 decay{1, 1}, first_b{}, first_k{}, first_r{};
+    float products[tile_tokens];
+#pragma unroll
+    for (int t = 0; t < tile_tokens; ++t) {
+      const auto put = [&](int which, float2 factor) {
+        float2 x = two(&arrivals.in[which][t][channel]);
+        x.x *= factor.x, x.y *= factor.y;
+        *reinterpret_cast<float2*>(&tile.in[which][t][channel]) = x;
+        return x;
+      };
+      const float2 w_t = two(&arrivals.w[t][channel]);
+      const float2 a = put(vector_a, decay);
+      decay.x *= w_t.x, decay.y *= w_t.y;
+      const float2 r = put(vector_r, decay);
+      const float2 inverse{reciprocal(decay.x), reciprocal(decay.y)};
+      const float2 b = put(vector_b, inverse), k = put(vector_k, inverse);
+      *reinterpret_cast<float2*>(&tile.in[vector_v][t][channel]) =
+          two(&arrivals.in[vector_v][t][channel]);
+      if (t % 2 == 0) {
+        first_b = b, first_k = k, first_r = r;
+      } else {
+        products[t - 1] = fmaf(first_b.y, a.y, first_b.x * a.x);
+        products[t] = way == Way::forward ? fmaf(first_k.y, a.y, first_k.x * a.x)
+                                          : fmaf(first_b.y, first_r.y, first_b.x * first_r.x);
+      }
+    }
+    *reinterpret_cast<float2*>(&tile.decay[channel]) = decay;
+    float sum = sum_halves<tile_tokens, 16>(products);
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    if (threadIdx.x % 2 == 0) reinterpret_cast<float*>(tile.pair)[threadIdx.x % 32 / 2] = sum;
+    __syncwarp();
   }
 };
 
 template <class Real>
-__device__ void place(Tile& tile, const Incoming<Real>& from, int count) {
-  const int mine = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-  if (mine >= count) return;
-  float x[8];
-#pragma unroll
-  for (int i = 0; i < vectors; ++i) {
-    from.in[i].unpack(x);
-    store_floats(&tile.in[i][mine][part], x);
-  }
-  from.w.unpack(x);
-  store_floats(&tile.w[mine][part], x);
-}
-
-// Takes the decays into a, r (the first half of the threads) and out of b, k (the other half).
-__device__ void take_decay_out(Tile& tile, int count) {
-  const int channel = threadIdx.x % head_size;
-  const bool reads = threadIdx.x < head_size;
-  float decay = 1;
-#pragma unroll 4
-  for (int t = 0; t < count; ++t) {
-    const float w = tile.w[t][channel];
-    if (reads) {
-      tile.in[vector_a][t][channel] *= decay;
-      decay *= w;
-      tile.in[vector_r][t][channel] *= decay;
-    } else {
-      decay *= w;
-      const float inverse = __frcp_rn(decay);
-      tile.in[vector_b][t][channel] *= inverse;
-      tile.in[vector_k][t][channel] *= inverse;
-    }
-  }
-  if (reads) tile.decay[channel] = decay;
-}
+struct TokenMemory {
+  Tile tiles[2];
+  Arrivals<Real> arrivals;
+};
 
 struct Place {
   int row, column;  // of the thread's first row; of its first four columns
@@ -94,9 +181,9 @@ struct Place {
   }
 };
 
-__device__ void read_columns(const float* vector, int column, float (&x)[columns_each]) {
-  const float4 low = *reinterpret_cast<const float4*>(vector + column);
-  const float4 high = *reinterpret_cast<const float4*>(vector + 32 + column);
+__device__ void read_columns(const float* first, float (&x)[columns_each]) {
+  const float4 low = *reinterpret_cast<const float4*>(first);
+  const float4 high = *reinterpret_cast<const float4*>(first + 32);
   x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
   x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
 }
@@ -106,7 +193,7 @@ using State = float[rows_each][columns_each];
 __device__ void load_state(State& S, const float* from, const Place& at) {
 #pragma unroll
   for (int i = 0; i < rows_each; ++i)
-    read_columns(from + (at.row + i) * head_size, at.column, S[i]);
+    read_columns(from + (at.row + i) * head_size + at.column, S[i]);
 }
 __device__ void store_state(const State& S, float* to, const Place& at) {
 #pragma unroll
@@ -117,7 +204,7 @@ __device__ void store_state(const State& S, float* to, const Place& at) {
   }
 }
 
-// The product of the state with a vector of keys: every lane gets the sums of its rows.
+// This lane's part of the product of the state with a vector of keys.
 __device__ void dot(const State& S, const float (&x)[columns_each], float (&sum)[rows_each]) {
 #pragma unroll
   for (int i = 0; i < rows_each; ++i) {
@@ -127,10 +214,17 @@ __device__ void dot(const State& S, const float (&x)[columns_each], float (&sum)
       even = fmaf(S[i][j], x[j], even), odd = fmaf(S[i][j + 1], x[j + 1], odd);
     sum[i] = even + odd;
   }
+}
+
+// Sums over the 8 lanes of a row: every lane gets those of its rows.
+__device__ void sum_everywhere(float (&x)[rows_each], float (&y)[rows_each]) {
 #pragma unroll
   for (int step = 1; step < 8; step *= 2)
 #pragma unroll
-    for (int i = 0; i < rows_each; ++i) sum[i] += __shfl_xor_sync(~0u, sum[i], step);
+    for (int i = 0; i < rows_each; ++i) {
+      x[i] += __shfl_xor_sync(~0u, x[i], step);
+      y[i] += __shfl_xor_sync(~0u, y[i], step);
+    }
 }
 
 __device__ void add_outer(State& S, const float (&rows)[rows_each],
@@ -148,232 +242,299 @@ __device__ void scale_columns(State& S, const float (&x)[columns_each]) {
     for (int j = 0; j < columns_each; ++j) S[i][j] *= x[j];
 }
 
-// The read-out's sums, each row's in one lane: two rows less at every step.
-__device__ void read_out(const State& S, const float (&x)[columns_each], float* y, int row) {
-  float sum[rows_each];
-#pragma unroll
-  for (int i = 0; i < rows_each; ++i) {
-    float even = S[i][0] * x[0], odd = S[i][1] * x[1];
-#pragma unroll
-    for (int j = 2; j < columns_each; j += 2)
-      even = fmaf(S[i][j], x[j], even), odd = fmaf(S[i][j + 1], x[j + 1], odd);
-    sum[i] = even + odd;
-  }
-  const bool upper = threadIdx.x & 4, odd_row = threadIdx.x & 2;
-  float keep0 = upper ? sum[2] : sum[0], keep1 = upper ? sum[3] : sum[1];
-  keep0 += __shfl_xor_sync(~0u, upper ? sum[0] : sum[2], 4);
-  keep1 += __shfl_xor_sync(~0u, upper ? sum[1] : sum[3], 4);
-  float keep = odd_row ? keep1 : keep0;
-  keep += __shfl_xor_sync(~0u, odd_row ? keep0 : keep1, 2);
-  keep += __shfl_xor_sync(~0u, keep, 1);
-  if (threadIdx.x % 2 == 0) y[row + 2 * upper + odd_row] = keep;
-}
-
 __device__ void neutralize(State& S, const Threshold& threshold) {
-  bool small = true;
+  bool tiny = true;
 #pragma unroll
   for (int i = 0; i < rows_each; ++i)
 #pragma unroll
-    for (int j = 0; j < columns_each; ++j) small = small && threshold.small(S[i][j]);
-  if (__all_sync(~0u, small)) {
+    for (int j = 0; j < columns_each; ++j) tiny = tiny && threshold.tiny(S[i][j]);
+  const auto all = [&](auto&& map) {
 #pragma unroll
     for (int i = 0; i < rows_each; ++i)
 #pragma unroll
-      for (int j = 0; j < columns_each; ++j) S[i][j] = threshold.of_small(S[i][j]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < rows_each; ++i)
-#pragma unroll
-      for (int j = 0; j < columns_each; ++j) S[i][j] = threshold(S[i][j]);
-  }
+      for (int j = 0; j < columns_each; ++j) S[i][j] = map(S[i][j]);
+  };
+  if (__all_sync(~0u, tiny))
+    all([&](float x) { return threshold.of_tiny(x); });
+  else
+    all([&](float x) { return threshold(x); });
 }
 
-__device__ int tile_length(int64_t position, int64_t left, int64_t chunk) {
-  const int64_t to_tile = tile_tokens - position % tile_tokens, to_chunk = chunk - position % chunk;
-  return int(min(left, min(to_tile, to_chunk)));
-}
-
-template <class Real>
-__device__ void write_tile(Real* y, int64_t step, const Tile& tile, int count) {
-  const int mine = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-  if (mine >= count) return;
-  float x[8];
+__device__ void clear_state(State& S) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) x[i] = tile.y[mine][part + i];
-  Eight<Real>::store(y + mine * step + part, x);
+  for (int i = 0; i < rows_each; ++i)
+#pragma unroll
+    for (int j = 0; j < columns_each; ++j) S[i][j] = 0;
 }
 
-template <class Real, bool with_y>
-__global__ __launch_bounds__(threads) void forward_kernel(TokenPass<Real> pass) {
+__device__ void read_rows(const float* first, float (&x)[rows_each]) {
+  const float4 four = *reinterpret_cast<const float4*>(first);
+  x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+}
+
+// resident: so many blocks share a multiprocessor, which bounds the registers of a thread.
+template <class Real, bool with_y, int resident>
+__global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Real> pass) {
   const DeltaRule<Real>& op = pass.op;
   const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
   const int64_t start = op.positions ? op.positions[sequence] : op.position;
-  const int64_t chunks = (start + op.time) / op.chunk - start / op.chunk;
-  const int64_t state_chunks = op.positions ? 1 : chunks;
-  __shared__ Tile tile;
-  const Place at;
-  const TokenSource<Real> source(op, op.v, sequence, head);
-  State S;
-  if (pass.initial) {
-    load_state(S, pass.initial + int64_t(blockIdx.x) * state_entries, at);
-  } else {
-#pragma unroll
-    for (int i = 0; i < rows_each; ++i)
-#pragma unroll
-      for (int j = 0; j < columns_each; ++j) S[i][j] = 0;
+  extern __shared__ float4 raw_memory[];
+  TokenMemory<Real>& memory = *reinterpret_cast<TokenMemory<Real>*>(raw_memory);
+  TileWalk walk(start + pass.from, int(pass.count), int(op.chunk));
+  int which = 0;
+  if (threadIdx.x >= workers) {
+    const TileSource<Real> source(memory.arrivals, op, op.v, sequence, head);
+    int64_t token = pass.from;
+    source.send_for(token, walk.count());
+    for (; walk.left > 0; which ^= 1) {
+      const int count = walk.count();
+      source.template make<Way::forward>(memory.tiles[which], count);
+      token += count;
+      walk.go_on();
+      source.send_for(token, walk.count());
+      __syncthreads();  // the tile is there; the one before has been read
+    }
+    return;
   }
+  const Place at;
+  State S;
+  if (pass.initial)
+    load_state(S, pass.initial + int64_t(blockIdx.x) * state_entries, at);
+  else
+    clear_state(S);
   float* states = nullptr;
   if (pass.states) {
-    const int64_t tiles = (op.time + tile_tokens - 1) / tile_tokens;
-    states = pass.states + int64_t(blockIdx.x) * (tiles + 1) * state_entries;
+    const int64_t all = (op.time + tile_tokens - 1) / tile_tokens;
+    states = pass.states + int64_t(blockIdx.x) * (all + 1) * state_entries;
   }
-  int64_t token = pass.from;
-  const int64_t end = pass.from + pass.count;
-  int count = tile_length(start + token, end - token, op.chunk);
-  Incoming<Real> incoming;
-  source.fetch(incoming, token, count);
-  while (token < end) {
-    __syncthreads();  // the tile before has been read
-    place(tile, incoming, count);
-    __syncthreads();
-    const int64_t next = token + count;
-    const int next_count = next < end ? tile_length(start + next, end - next, op.chunk) : 0;
-    source.fetch(incoming, next, next_count);
-    take_decay_out(tile, count);
-    __syncthreads();
+  // Lane c of a row's 8 writes, of a pair, token c / 4 and row c % 4; a pair late, while the next
+  // one's sums are on their way.
+  const int64_t step = op.heads * head_size;
+  const int y_token = threadIdx.x % 8 / 4;
+  Real* y =
+      with_y ? op.y + ((sequence * op.time + pass.from + y_token) * op.heads + head) * head_size +
+                   at.row + threadIdx.x % 4
+             : nullptr;
+  float y_sums[2 * rows_each] = {};
+  bool y_due = false;  // of this lane
+  const auto write_y = [&] {
+    const float sum = sum_halves<2 * rows_each, 4>(y_sums);
+    if (y_due) store_one(y, sum);
+  };
+  int y_step = 0;  // tokens of the pair that is due
+  const int64_t chunks = op.positions ? 1 : (start + op.time) / op.chunk - start / op.chunk;
+  const int64_t before = op.positions ? 0 : (start + pass.from) / op.chunk - start / op.chunk;
+  const float* tau = op.tau ? op.tau + (sequence * chunks + before) * op.heads + head : nullptr;
+  for (; walk.left > 0; which ^= 1, walk.go_on()) {
+    const int count = walk.count();
+    float threshold = 0;
+    if (tau && walk.ends_chunk()) {
+      threshold = __ldg(tau);
+      tau += op.heads;
+    }
     if (states) {
       store_state(S, states, at);
       states += state_entries;
     }
-#pragma unroll 2
-    for (int t = 0; t < count; ++t) {
-      float x[columns_each], sa[rows_each];
-      read_columns(tile.in[vector_a][t], at.column, x);
-      dot(S, x, sa);
-      const float4 four = *reinterpret_cast<const float4*>(&tile.in[vector_v][t][at.row]);
-      const float v[rows_each] = {four.x, four.y, four.z, four.w};
-      read_columns(tile.in[vector_k][t], at.column, x);
-      add_outer(S, v, x);
-      read_columns(tile.in[vector_b][t], at.column, x);
-      add_outer(S, sa, x);
+    __syncthreads();
+    const Tile& tile = memory.tiles[which];
+    const float* columns = &tile.in[0][0][at.column];  // of the pair
+    const float* rows = &tile.in[vector_v][0][at.row];
+    constexpr int vector = tile_tokens * head_size;
+    // Where a multiprocessor has few warps, the next pair's vectors are read ahead.
+    constexpr bool ahead = resident < 4;
+    float a0[columns_each], a1[columns_each];
+    const auto read_a = [&] {
+      read_columns(columns + vector_a * vector, a0);
+      read_columns(columns + vector_a * vector + head_size, a1);
+    };
+    if constexpr (ahead) read_a();
+#pragma unroll 1
+    for (int t = 0; t < count; t += 2) {
+      const float2 products = tile.pair[t / 2];
+      float v[rows_each], sa0[rows_each], sa1[rows_each], x[columns_each], z[columns_each];
+      if constexpr (!ahead) read_a();
+      dot(S, a0, sa0);
+      dot(S, a1, sa1);
+      read_rows(rows, v);
+      read_columns(columns + vector_k * vector, x);
+      read_columns(columns + vector_b * vector, z);
+      sum_everywhere(sa0, sa1);
       if constexpr (with_y) {
-        read_columns(tile.in[vector_r][t], at.column, x);
-        read_out(S, x, tile.y[t], at.row);
+        write_y();
+        y += y_step * step;
+        y_step = 2, y_due = t + y_token < count;
       }
+      add_outer(S, v, x);
+#pragma unroll
+      for (int i = 0; i < rows_each; ++i)
+        sa1[i] = fmaf(products.x, sa0[i], fmaf(products.y, v[i], sa1[i]));
+      add_outer(S, sa0, z);
+      if constexpr (with_y) {
+        read_columns(columns + vector_r * vector, x);
+        dot(S, x, reinterpret_cast<float(&)[rows_each]>(y_sums[0]));
+      }
+      columns += head_size, rows += head_size;
+      read_rows(rows, v);
+      read_columns(columns + vector_k * vector, x);
+      add_outer(S, v, x);
+      read_columns(columns + vector_b * vector, x);
+      add_outer(S, sa1, x);
+      if constexpr (with_y) {
+        read_columns(columns + vector_r * vector, x);
+        dot(S, x, reinterpret_cast<float(&)[rows_each]>(y_sums[rows_each]));
+      }
+      columns += head_size, rows += head_size;
+      if constexpr (ahead) read_a();  // after the last pair, any numbers that are there
     }
+    if constexpr (with_y)
+      if (count % 2) {  // the pair that is due had one token; the next one starts behind it
+        write_y();
+        y += step;
+        y_step = 0, y_due = false;
+      }
     float decay[columns_each];
-    read_columns(tile.decay, at.column, decay);
+    read_columns(tile.decay + at.column, decay);
     scale_columns(S, decay);
-    if (op.tau && (start + next) % op.chunk == 0) {
-      const int64_t which = op.positions ? 0 : (start + next) / op.chunk - start / op.chunk - 1;
-      neutralize(S, Threshold(op.tau[(sequence * state_chunks + which) * op.heads + head]));
-    }
-    if constexpr (with_y) {
-      __syncthreads();
-      write_tile(op.y + ((sequence * op.time + token) * op.heads + head) * head_size, source.step,
-                 tile, count);
-    }
-    token = next;
-    count = next_count;
+    if (threshold > 0) neutralize(S, Threshold(threshold));
   }
+  if constexpr (with_y) write_y();
   if (states) store_state(S, states, at);
   if (pass.final_state) store_state(S, pass.final_state + int64_t(blockIdx.x) * state_entries, at);
+}
+
+// tanh u - u sech^2 u for x = tanh u, q = x^2. Small: atanh x = x (1 + q/3 + q^2/5 + ...), so it is
+// x q (2/3 + 2/15 q + 2/35 q^2 + ...).
+__device__ float less_slope_of_small(float x, float q) {
+  float p = fmaf(q, 2.0f / 99, 2.0f / 63);
+  p = fmaf(q, p, 2.0f / 35);
+  p = fmaf(q, p, 2.0f / 15);
+  p = fmaf(q, p, 2.0f / 3);
+  return x * q * p;
+}
+// u = atanh x by two logarithms, each within 2^-22. x is inside (-1, 1).
+__device__ float less_slope(float x, float q) {
+  const float u = 0.34657359f * (__log2f(1 + x) - __log2f(1 - x));
+  return q < 0.04f ? less_slope_of_small(x, q) : fmaf(u, q - 1, x);
 }
 
 // Through a neutralization: S is what it left. dS becomes the gradient of what it was given.
 // Returns this thread's part of dtau = sum dS (tanh u - u sech^2 u).
 __device__ float neutralize_back(State& dS, const float* after, const Place& at, float tau) {
-  State S;
-  load_state(S, after, at);
-  const float inverse = __frcp_rn(tau);
-  float dtau = 0;
+  State x;
+  load_state(x, after, at);
+  const float inverse = 1.0f / tau;
+  bool small = true;
 #pragma unroll
   for (int i = 0; i < rows_each; ++i)
 #pragma unroll
     for (int j = 0; j < columns_each; ++j) {
-      const float x = fminf(fmaxf(S[i][j] * inverse, -1.0f), 1.0f);  // tanh u
-      const float sech2 = fmaf(-x, x, 1.0f);
-      // tanh u - u sech^2 u = u^3 (2/3 - 4/15 u^2 ...): by its series in x where terms cancel
-      float rest;
-      const float q = x * x;
-      if (q < 0.04f) {
-        // atanh x = x (1 + q/3 + q^2/5 + ...), so x - (1 - q) atanh x = x q (2/3 + 2/15 q + ...)
-        float p = fmaf(q, 2.0f / 143, 2.0f / 99);
-        p = fmaf(q, p, 2.0f / 63);
-        p = fmaf(q, p, 2.0f / 35);
-        p = fmaf(q, p, 2.0f / 15);
-        p = fmaf(q, p, 2.0f / 3);
-        rest = x * q * p;
-      } else {
-        const float u = sech2 > 0 ? 0.5f * logf((1 + x) / (1 - x)) : 0.0f;
-        rest = x - u * sech2;
-      }
-      dtau = fmaf(dS[i][j], rest, dtau);
-      dS[i][j] *= sech2;
+      x[i][j] *= inverse;  // tanh u
+      small = small && fabsf(x[i][j]) < 0.2f;
     }
-  return dtau;
-}
-
-template <class Real>
-__global__ __launch_bounds__(threads) void reverse_kernel(ReversePass<Real> pass) {
-  const DeltaRule<Real>& op = pass.op;
-  const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
-  const int64_t tiles = (op.time + tile_tokens - 1) / tile_tokens;
-  const int64_t chunks = op.time / tile_tokens;
-  __shared__ Tile tile;
-  __shared__ float sums[threads / 32];
-  const Place at;
-  const TokenSource<Real> source(op, pass.gradient.dy, sequence, head);  // dy in v's place
-  const float* const states = pass.states + int64_t(blockIdx.x) * (tiles + 1) * state_entries;
-  float* const dstates = pass.dstates + int64_t(blockIdx.x) * tiles * state_entries;
-  State D;
-  if (pass.gradient.dfinal) {
-    load_state(D, pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries, at);
-  } else {
+  float dtau = 0;
+  const auto all = [&](auto&& rest) {
 #pragma unroll
     for (int i = 0; i < rows_each; ++i)
 #pragma unroll
-      for (int j = 0; j < columns_each; ++j) D[i][j] = 0;
+      for (int j = 0; j < columns_each; ++j) {
+        const float q = x[i][j] * x[i][j];
+        dtau = fmaf(dS[i][j], rest(x[i][j], q), dtau);
+        dS[i][j] = fmaf(-q, dS[i][j], dS[i][j]);
+      }
+  };
+  if (__all_sync(~0u, small)) {
+    all([](float t, float q) { return less_slope_of_small(t, q); });
+  } else {
+    constexpr float largest = 0.99999994f;
+#pragma unroll
+    for (int i = 0; i < rows_each; ++i)
+#pragma unroll
+      for (int j = 0; j < columns_each; ++j) x[i][j] = fminf(fmaxf(x[i][j], -largest), largest);
+    all([](float t, float q) { return less_slope(t, q); });
   }
+  return dtau;
+}
+
+template <class Real, int resident>
+__global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<Real> pass) {
+  const DeltaRule<Real>& op = pass.op;
+  const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
+  const int64_t all = (op.time + tile_tokens - 1) / tile_tokens, chunks = op.time / tile_tokens;
+  extern __shared__ float4 raw_memory[];
+  TokenMemory<Real>& memory = *reinterpret_cast<TokenMemory<Real>*>(raw_memory);
   const auto length = [&](int64_t index) {
     return int(min(op.time - index * tile_tokens, int64_t(tile_tokens)));
   };
-  Incoming<Real> incoming;
-  source.fetch(incoming, (tiles - 1) * tile_tokens, length(tiles - 1));
-  for (int64_t index = tiles - 1; index >= 0; --index) {
-    const int count = length(index);
-    __syncthreads();
-    place(tile, incoming, count);
-    __syncthreads();
-    if (index > 0) source.fetch(incoming, (index - 1) * tile_tokens, tile_tokens);
-    take_decay_out(tile, count);
-    if (op.tau && index < chunks) {
-      const int64_t place_of_tau = (sequence * chunks + index) * op.heads + head;
-      float dtau =
-          neutralize_back(D, states + (index + 1) * state_entries, at, op.tau[place_of_tau]);
-      for (int step = 16; step > 0; step /= 2) dtau += __shfl_xor_sync(~0u, dtau, step);
-      if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = dtau;
-      __syncthreads();
-      if (threadIdx.x == 0 && pass.gradient.dtau)
-        pass.gradient.dtau[place_of_tau] = sums[0] + sums[1] + sums[2] + sums[3];
-    } else {
+  if (threadIdx.x >= workers) {
+    // dy in v's place
+    const TileSource<Real> source(memory.arrivals, op, pass.gradient.dy, sequence, head);
+    int which = 0;
+    source.send_for((all - 1) * tile_tokens, length(all - 1));
+    for (int64_t index = all - 1; index >= 0; --index, which ^= 1) {
+      source.template make<Way::back>(memory.tiles[which], length(index));
+      if (index > 0) source.send_for((index - 1) * tile_tokens, tile_tokens);
       __syncthreads();
     }
+    return;
+  }
+  const Place at;
+  const float* const states = pass.states + int64_t(blockIdx.x) * (all + 1) * state_entries;
+  float* const dstates = pass.dstates + int64_t(blockIdx.x) * all * state_entries;
+  float* const dtaus = pass.dtau_parts + int64_t(blockIdx.x) * chunks * (workers / 32);
+  State D;
+  if (pass.gradient.dfinal)
+    load_state(D, pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries, at);
+  else
+    clear_state(D);
+  int which = 0;
+  for (int64_t index = all - 1; index >= 0; --index, which ^= 1) {
+    const int count = length(index);
+    if (op.tau && index < chunks) {
+      const float tau = __ldg(op.tau + (sequence * chunks + index) * op.heads + head);
+      float dtau = neutralize_back(D, states + (index + 1) * state_entries, at, tau);
+      for (int step = 16; step > 0; step /= 2) dtau += __shfl_xor_sync(~0u, dtau, step);
+      if (threadIdx.x % 32 == 0) dtaus[index * (workers / 32) + threadIdx.x / 32] = dtau;
+    }
     store_state(D, dstates + index * state_entries, at);
-    float x[columns_each];
-    read_columns(tile.decay, at.column, x);
+    __syncthreads();
+    const Tile& tile = memory.tiles[which];
+    float x[columns_each], z[columns_each];
+    read_columns(tile.decay + at.column, x);
     scale_columns(D, x);
-#pragma unroll 2
-    for (int t = count - 1; t >= 0; --t) {
-      float dsa[rows_each];
-      const float4 four = *reinterpret_cast<const float4*>(&tile.in[vector_v][t][at.row]);
-      const float dy[rows_each] = {four.x, four.y, four.z, four.w};
-      read_columns(tile.in[vector_r][t], at.column, x);
-      add_outer(D, dy, x);
-      read_columns(tile.in[vector_b][t], at.column, x);
-      dot(D, x, dsa);
-      read_columns(tile.in[vector_a][t], at.column, x);
-      add_outer(D, dsa, x);
+    constexpr int vector = tile_tokens * head_size;
+    const int last = (count - 1) / 2 * 2;  // the first token of the last pair
+    const float* columns = &tile.in[0][last][at.column];
+    const float* rows = &tile.in[vector_v][last][at.row];
+    // What a pair begins with is read while the pair before it ends.
+    float dy0[rows_each], dy1[rows_each], r1[columns_each], b0[columns_each], b1[columns_each];
+    const auto read_beginning = [&] {
+      read_rows(rows + head_size, dy1);
+      read_columns(columns + vector_r * vector + head_size, r1);
+      read_columns(columns + vector_b * vector + head_size, b1);
+      read_columns(columns + vector_b * vector, b0);
+    };
+    read_beginning();
+#pragma unroll 1
+    for (int t = last; t >= 0; t -= 2) {
+      const float2 products = tile.pair[t / 2];
+      float dsa0[rows_each], dsa1[rows_each];
+      add_outer(D, dy1, r1);
+      read_rows(rows, dy0);
+      read_columns(columns + vector_r * vector, x);
+      dot(D, b1, dsa1);
+      dot(D, b0, dsa0);
+      read_columns(columns + vector_a * vector + head_size, z);
+      sum_everywhere(dsa1, dsa0);
+      add_outer(D, dy0, x);
+      read_columns(columns + vector_a * vector, x);
+      if (t > 0) columns -= 2 * head_size, rows -= 2 * head_size;
+      read_beginning();
+#pragma unroll
+      for (int i = 0; i < rows_each; ++i)
+        dsa0[i] = fmaf(products.x, dsa1[i], fmaf(products.y, dy0[i], dsa0[i]));
+      add_outer(D, dsa1, z);
+      add_outer(D, dsa0, x);
     }
   }
   if (pass.gradient.dinitial)
@@ -384,14 +545,21 @@ __global__ __launch_bounds__(threads) void reverse_kernel(ReversePass<Real> pass
 
 template <class Real>
 void token_pass(const TokenPass<Real>& pass, const Gpu& gpu) {
-  const Grid grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(threads)};
-  launch(pass.op.y ? forward_kernel<Real, true> : forward_kernel<Real, false>, grid, gpu, pass);
+  const int64_t heads = pass.op.batch * pass.op.heads;
+  const bool crowded = heads > 3 * gpu.facts().multiprocessors;
+  const auto kernel = pass.op.y
+                          ? crowded ? forward_kernel<Real, true, 4> : forward_kernel<Real, true, 3>
+                      : crowded ? forward_kernel<Real, false, 4>
+                                : forward_kernel<Real, false, 3>;
+  launch(kernel, Grid{dim3(unsigned(heads)), dim3(threads), sizeof(TokenMemory<Real>)}, gpu, pass);
 }
 
 template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu) {
-  const Grid grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(threads)};
-  launch(reverse_kernel<Real>, grid, gpu, pass);
+  const int64_t heads = pass.op.batch * pass.op.heads;
+  const bool crowded = heads > 3 * gpu.facts().multiprocessors;
+  launch(crowded ? reverse_kernel<Real, 4> : reverse_kernel<Real, 3>,
+         Grid{dim3(unsigned(heads)), dim3(threads), sizeof(TokenMemory<Real>)}, gpu, pass);
 }
 
 template void token_pass(const TokenPass<float>&, const Gpu&);

@@ -86,20 +86,46 @@ struct Tiles {
 template <Isa isa, WeightType type, Lie lie>
 void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch);
 
-// ---- q8 weights, any number of tokens (cpu_q8.cpp)
+// ---- q8 weights (cpu_q8.cpp)
 
-// x in 8 bits: (tokens, blocks) of 32 numbers, and a scale for each.
+// x in 8 bits: groups of q8_tokens tokens, in each (blocks, token) of 32 numbers, with a scale each
+// and the number their sums of products start from (isa_dot.h).
+inline constexpr int64_t q8_tokens = 4;
 struct Q8Tokens {
   int8_t* value;
   float* scale;
+  int32_t* start;
+  int64_t tokens;
+};
+constexpr int64_t q8_token_bytes(int64_t tokens, int64_t in) {
+  return tokens * q8_blocks(in) *
+         int64_t(q8_columns * sizeof(int8_t) + sizeof(float) + sizeof(int32_t));
+}
+
+// One group of tokens.
+template <Isa isa>
+void quantize_tokens(Lines<const float> x, int64_t in, int64_t group, Q8Tokens to);
+
+struct Q8Product {
+  const Q8Block* w;
+  int64_t rows, in;
+  Q8Tokens x;
+  Lines<float> y;
+  Sum sum;
 };
 
+// Few tokens: y's columns of some groups of 8 rows, read where they lie, for all tokens.
 template <Isa isa>
-void quantize_token(const float* x, int64_t in, int64_t token, Q8Tokens to);
+void q8_few_tokens(const Q8Product& product, Range row_groups);
 
-// y's columns of `groups` of 8 rows, for the tokens of a range.
+// Many tokens: rows are copied into a panel, which stays in the second cache while tokens pass by.
+constexpr int64_t q8_panel_rows(Isa isa) { return isa == Isa::avx512_dot ? 48 : q8_rows; }
+constexpr int64_t q8_panel_bytes(Isa isa, int64_t in) {
+  return q8_panel_rows(isa) * q8_blocks(in) * int64_t(q8_columns + sizeof(float));
+}
+
+// y's columns of one panel, for the tokens of some groups. scratch: q8_panel_bytes.
 template <Isa isa>
-void q8_multiply(const Q8Block* w, Range groups, int64_t rows, int64_t in, Q8Tokens x, Range tokens,
-                 Lines<float> y, Sum sum);
+void q8_many_tokens(const Q8Product& product, int64_t panel, Range token_groups, void* scratch);
 
 }  // namespace deltasane::kernel::cpu

@@ -46,13 +46,17 @@ void dot_block(const Element<type>* rows, int64_t in, const float* x, Lines<floa
   using Block = Dots<isa, type, R, T, A>;
   const Element<type>* w[R];
   for (int r = 0; r < R; ++r) w[r] = rows + r * in;
-  // One token: what comes soon. More: the next rows, while these wait for arithmetic.
-  const int64_t ahead = T == 1 ? 1024 / int64_t(sizeof(Element<type>)) : R * in;
+  // One token: what comes soon, across the next page too, where the processor would not look by
+  // itself. More: the next rows, while these wait for arithmetic.
+  constexpr int64_t line = 64 / int64_t(sizeof(Element<type>));
+  const int64_t ahead = T == 1 ? 32 * line : R * in;
   Block dots;
   int64_t at = 0;
   for (; at + Block::step <= in; at += Block::step, x += T * Block::step) {
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) __builtin_prefetch(w[r] + at + ahead);
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < Block::step; i += line) __builtin_prefetch(w[r] + at + ahead + i);
     dots.take(w, at, x);
   }
   if (at < in) {

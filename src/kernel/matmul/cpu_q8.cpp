@@ -10,8 +10,9 @@ namespace {
 
 // 32 numbers x to x * (127 / max|x|), rounded to nearest, halves away from zero. Twice the number
 // is cut to an integer first: no instruction set can fuse that, so all of them agree on every bit.
+// sum: of the rounded numbers.
 template <int lanes>
-float quantize_32(const float* x, int8_t* to) {
+float quantize_32(const float* x, int8_t* to, int32_t& sum) {
   using V = Simd<lanes>;
   using Int = typename V::Int;
   Int size = {};
@@ -20,6 +21,7 @@ float quantize_32(const float* x, int8_t* to) {
   const float largest = __builtin_bit_cast(float, V::largest(size));  // a NaN is larger than all
   if (!__builtin_isfinite(largest)) {  // seen in the result through the scale; no values to round
     for (int i = 0; i < q8_columns; ++i) to[i] = 1;
+    sum = q8_columns;
     return largest;
   }
   const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
@@ -30,109 +32,191 @@ float quantize_32(const float* x, int8_t* to) {
     const Int half = (farther - (farther >> 31)) >> 1;
     std::memcpy(rounded + i, &half, sizeof half);
   }
-  for (int i = 0; i < q8_columns; ++i) to[i] = int8_t(rounded[i]);
+  sum = 0;
+  for (int i = 0; i < q8_columns; ++i) to[i] = int8_t(rounded[i]), sum += rounded[i];
   return largest / 127.0f;
 }
 
-// 8 rows times T tokens.
-template <Isa isa, int T>
-struct Q8Tile {
+// Weights where they lie, 8 rows.
+template <Isa isa>
+struct InPlace {
   using D = Dot<isa>;
-  static constexpr int width = D::width, parts = q8_rows / width;
-  using V = Simd<width>;
-  using Vec = typename V::Vec;
+  const Q8Block* block;
 
-  Vec sum[parts][T] = {};
+  // The blocks that come soon, across the next page too.
+  [[gnu::always_inline]] inline void fetch_ahead(int64_t b) const {
+    const auto* soon = reinterpret_cast<const char*>(block + b) + 2048;
+#pragma GCC unroll 5
+    for (size_t i = 0; i < sizeof(Q8Block); i += 64) __builtin_prefetch(soon + i);
+  }
+  [[gnu::always_inline]] inline const int8_t* values(int64_t b, int c, int vector) const {
+    return block[b].value[c][vector * D::width];
+  }
+  [[gnu::always_inline]] inline auto scales(int64_t b, int vector) const {
+    return load_f16<isa, D::width>(block[b].scale + vector * D::width);
+  }
+};
 
-  [[gnu::always_inline]] inline void take(const Q8Block& w, const int8_t* const (&x)[T],
-                                          const float* const (&scale)[T], int64_t block) {
-#pragma GCC unroll 2
-    for (int p = 0; p < parts; ++p) {
-      typename D::Sums products[T];
-#pragma GCC unroll 4
-      for (int t = 0; t < T; ++t) {
-        const typename D::Inputs inputs(x[t] + block * q8_columns);
-        [&]<int... c>(std::integer_sequence<int, c...>) __attribute__((always_inline)) {
-          (D::template take<c>(products[t], w.value[c][p * width], inputs), ...);
+// Weights in a panel: for each block of columns (column / 4, row, column % 4), and a scale per row.
+template <Isa isa>
+struct InPanel {
+  using D = PanelDot<isa>;
+  static constexpr int rows = int(q8_panel_rows(isa));
+  static_assert(rows == D::vectors * D::width);
+  struct Block {
+    int8_t value[q8_columns / 4][rows][4];
+    float scale[rows];
+  };
+  Block* block;
+
+  [[gnu::always_inline]] inline void fetch_ahead(int64_t) const {}  // it is near
+  [[gnu::always_inline]] inline const int8_t* values(int64_t b, int c, int vector) const {
+    return block[b].value[c][vector * D::width];
+  }
+  [[gnu::always_inline]] inline auto scales(int64_t b, int vector) const {
+    return Simd<D::width>::load(block[b].scale + vector * D::width);
+  }
+
+  void copy(const Q8Product& p, int64_t first_row) const {
+    const int64_t blocks = q8_blocks(p.in);
+    for (int64_t b = 0; b < blocks; ++b)
+      for (int r = 0; r < rows; r += q8_rows) {
+        if (first_row + r >= p.rows) {
+          for (auto& four : block[b].value) std::memset(four[r], 0, q8_rows * 4);
+          for (int i = 0; i < q8_rows; ++i) block[b].scale[r + i] = 0;
+          continue;
         }
-        (std::make_integer_sequence<int, q8_columns / 4>{});
+        const Q8Block& from = p.w[(first_row + r) / q8_rows * blocks + b];
+        for (int c = 0; c < q8_columns / 4; ++c)
+          for (int i = 0; i < q8_rows; ++i)
+            for (int k = 0; k < 4; ++k)
+              block[b].value[c][r + i][k] = int8_t(from.value[c][i][k] + D::offset);
+        for (int i = 0; i < q8_rows; i += 4)
+          Simd<4>::store(block[b].scale + r + i, load_f16<isa, 4>(from.scale + i));
       }
-      const Vec row_scales = load_f16<isa, width>(w.scale + p * width);
+  }
+};
+
+// The rows of a source times T tokens.
+template <class Source, int T>
+struct Q8Tile {
+  using D = typename Source::D;
+  using V = Simd<D::width>;
+  using Vec = typename V::Vec;
+  static constexpr int vectors = D::vectors, rows = vectors * D::width;
+
+  Vec sum[T][vectors] = {};
+
+  // x, scale, start: those of the block, token by token.
+  [[gnu::always_inline]] inline void take(const Source& w, int64_t b, const int8_t* x,
+                                          const float* scale, const int32_t* start) {
+    w.fetch_ahead(b);
+    typename D::Sums products[T][vectors];
+#pragma GCC unroll 4
+    for (int t = 0; t < T; ++t)
+#pragma GCC unroll 3
+      for (int v = 0; v < vectors; ++v) products[t][v] = D::start(D::offset ? start[t] : 0);
+    [&]<int... c>(std::integer_sequence<int, c...>) __attribute__((always_inline)) {
+      (take_four<c>(products, w, b, x), ...);
+    }
+    (std::make_integer_sequence<int, q8_columns / 4>{});
+#pragma GCC unroll 3
+    for (int v = 0; v < vectors; ++v) {
+      const Vec row_scales = w.scales(b, v);
 #pragma GCC unroll 4
       for (int t = 0; t < T; ++t)
-        sum[p][t] +=
-            __builtin_convertvector(D::total(products[t]), Vec) * (row_scales * scale[t][block]);
+        sum[t][v] +=
+            __builtin_convertvector(D::total(products[t][v]), Vec) * (row_scales * scale[t]);
+    }
+  }
+  template <int c>
+  [[gnu::always_inline]] static inline void take_four(typename D::Sums (&products)[T][vectors],
+                                                      const Source& w, int64_t b, const int8_t* x) {
+#pragma GCC unroll 4
+    for (int t = 0; t < T; ++t) {
+      const typename D::Inputs inputs(x + t * q8_columns);
+#pragma GCC unroll 3
+      for (int v = 0; v < vectors; ++v)
+        D::template take<c>(products[t][v], w.values(b, c, v), inputs);
     }
   }
 
-  [[gnu::always_inline]] inline void store(Lines<float> y, int64_t rows, Sum how) const {
-    float whole[T][q8_rows];
+  // y: its tile; `count` of the rows are there.
+  [[gnu::always_inline]] inline void store(Lines<float> y, int64_t count, Sum how) const {
+    float whole[T][rows];
 #pragma GCC unroll 4
     for (int t = 0; t < T; ++t)
-#pragma GCC unroll 2
-      for (int p = 0; p < parts; ++p) V::store(whole[t] + p * width, sum[p][t]);
+#pragma GCC unroll 3
+      for (int v = 0; v < vectors; ++v) V::store(whole[t] + v * D::width, sum[t][v]);
     for (int t = 0; t < T; ++t)
-      for (int64_t r = 0; r < rows; ++r)
+      for (int64_t r = 0; r < count; ++r)
         y.at(t)[r] = how == Sum::add ? y.at(t)[r] + whole[t][r] : whole[t][r];
   }
 };
 
-struct Place {
-  int64_t row, rows, token;
-};
+template <class Source, int T>
+void q8_tile(const Source& w, const Q8Product& p, int64_t row, int64_t group) {
+  using Tile = Q8Tile<Source, T>;
+  const int64_t blocks = q8_blocks(p.in), first = group * q8_tokens, left = p.rows - row;
+  const int8_t* x = p.x.value + first * blocks * q8_columns;
+  const float* scale = p.x.scale + first * blocks;
+  const int32_t* start = p.x.start + first * blocks;
+  Tile tile;
+  for (int64_t b = 0; b < blocks; ++b, x += T * q8_columns, scale += T, start += T)
+    tile.take(w, b, x, scale, start);
+  tile.store({p.y.at(first) + row, p.y.step}, left < Tile::rows ? left : Tile::rows, p.sum);
+}
 
-template <Isa isa, int T>
-void q8_tile(const Q8Block* w, int64_t blocks, Q8Tokens tokens, Place place, Lines<float> y,
-             Sum how) {
-  const int8_t* x[T];
-  const float* scale[T];
-  for (int t = 0; t < T; ++t) {
-    x[t] = tokens.value + (place.token + t) * blocks * q8_columns;
-    scale[t] = tokens.scale + (place.token + t) * blocks;
+template <class Source>
+void q8_tiles(const Source& w, const Q8Product& p, int64_t row, Range token_groups) {
+  for (int64_t group = token_groups.begin; group < token_groups.end; ++group) {
+    const int64_t left = p.x.tokens - group * q8_tokens;
+    if (left >= 4) q8_tile<Source, 4>(w, p, row, group);
+    if (left == 3) q8_tile<Source, 3>(w, p, row, group);
+    if (left == 2) q8_tile<Source, 2>(w, p, row, group);
+    if (left == 1) q8_tile<Source, 1>(w, p, row, group);
   }
-  Q8Tile<isa, T> tile;
-  for (int64_t b = 0; b < blocks; ++b) tile.take(w[b], x, scale, b);
-  tile.store({y.at(place.token) + place.row, y.step}, place.rows, how);
 }
 
 }  // namespace
 
 template <Isa isa>
-void quantize_token(const float* x, int64_t in, int64_t token, Q8Tokens to) {
-  const int64_t blocks = q8_blocks(in);
-  int8_t* value = to.value + token * blocks * q8_columns;
-  float* scale = to.scale + token * blocks;
-  for (int64_t b = 0; b < blocks; ++b, x += q8_columns, value += q8_columns) {
-    const int64_t left = in - b * q8_columns;
-    if (left < q8_columns) {
+void quantize_tokens(Lines<const float> x, int64_t in, int64_t group, Q8Tokens to) {
+  const int64_t blocks = q8_blocks(in), first = group * q8_tokens;
+  const int64_t count = to.tokens - first < q8_tokens ? to.tokens - first : q8_tokens;
+  for (int64_t t = 0; t < count; ++t)
+    for (int64_t b = 0; b < blocks; ++b) {
+      const float* from = x.at(first + t) + b * q8_columns;
+      const int64_t left = in - b * q8_columns, at = first * blocks + b * count + t;
       float copy[q8_columns] = {};
-      std::memcpy(copy, x, size_t(left) * sizeof(float));
-      scale[b] = quantize_32<lanes_of(isa)>(copy, value);
-    } else {
-      scale[b] = quantize_32<lanes_of(isa)>(x, value);
+      if (left < q8_columns) {
+        std::memcpy(copy, from, size_t(left) * sizeof(float));
+        from = copy;
+      }
+      int32_t sum;
+      to.scale[at] = quantize_32<lanes_of(isa)>(from, to.value + at * q8_columns, sum);
+      to.start[at] = -PanelDot<isa>::offset * sum;
     }
-  }
 }
 
 template <Isa isa>
-void q8_multiply(const Q8Block* w, Range groups, int64_t rows, int64_t in, Q8Tokens x, Range tokens,
-                 Lines<float> y, Sum sum) {
-  const int64_t blocks = q8_blocks(in);
-  for (int64_t t = tokens.begin; t < tokens.end; t += 4)
-    for (int64_t group = groups.begin; group < groups.end; ++group) {
-      const Q8Block* row_blocks = w + group * blocks;
-      const int64_t row = group * q8_rows;
-      const Place place{row, rows - row < q8_rows ? rows - row : q8_rows, t};
-      const int64_t left = tokens.end - t;
-      if (left >= 4) q8_tile<isa, 4>(row_blocks, blocks, x, place, y, sum);
-      if (left == 3) q8_tile<isa, 3>(row_blocks, blocks, x, place, y, sum);
-      if (left == 2) q8_tile<isa, 2>(row_blocks, blocks, x, place, y, sum);
-      if (left == 1) q8_tile<isa, 1>(row_blocks, blocks, x, place, y, sum);
-    }
+void q8_few_tokens(const Q8Product& p, Range row_groups) {
+  const int64_t token_groups = (p.x.tokens + q8_tokens - 1) / q8_tokens;
+  for (int64_t group = row_groups.begin; group < row_groups.end; ++group)
+    q8_tiles(InPlace<isa>{p.w + group * q8_blocks(p.in)}, p, group * q8_rows, {0, token_groups});
 }
 
-template void quantize_token<Isa::DELTASANE_ISA>(const float*, int64_t, int64_t, Q8Tokens);
-template void q8_multiply<Isa::DELTASANE_ISA>(const Q8Block*, Range, int64_t, int64_t, Q8Tokens,
-                                              Range, Lines<float>, Sum);
+template <Isa isa>
+void q8_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, void* scratch) {
+  const InPanel<isa> w{static_cast<typename InPanel<isa>::Block*>(scratch)};
+  static_assert(sizeof(*w.block) == size_t(q8_panel_bytes(isa, q8_columns)));
+  const int64_t row = panel * q8_panel_rows(isa);
+  w.copy(p, row);
+  q8_tiles(w, p, row, token_groups);
+}
+
+template void quantize_tokens<Isa::DELTASANE_ISA>(Lines<const float>, int64_t, int64_t, Q8Tokens);
+template void q8_few_tokens<Isa::DELTASANE_ISA>(const Q8Product&, Range);
+template void q8_many_tokens<Isa::DELTASANE_ISA>(const Q8Product&, int64_t, Range, void*);
 
 }  // namespace deltasane::kernel::cpu

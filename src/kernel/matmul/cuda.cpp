@@ -133,7 +133,8 @@ void Products::multiply(const Product<In, Out>& p) {
   const bool many = p.count > 1;
   const uint32_t align_a = alignment(p.a, many ? p.step_a * int64_t(sizeof(In)) : 0);
   const uint32_t align_b = alignment(p.b, many ? p.step_b * int64_t(sizeof(In)) : 0);
-  const uint32_t align_c = alignment(p.c, many ? p.step_c * int64_t(sizeof(Out)) : 0);
+  const uint32_t align_c = std::min(alignment(p.c, many ? p.step_c * int64_t(sizeof(Out)) : 0),
+                                    p.plus ? alignment(p.plus, 0) : 256);
   const Key key{sizeof(In),
                 sizeof(Out),
                 int64_t(p.form),
@@ -152,9 +153,11 @@ void Products::multiply(const Product<In, Out>& p) {
   if (plan == s.plans.end())
     plan = s.plans.emplace(key, s.make(p, align_a, align_b, align_c)).first;
   const Plan& ready = plan->second;
-  const float one = 1, kept = p.add ? 1.0f : 0.0f;
+  require(!(p.add && p.plus), "a product is added to what is there or to something else");
+  const float one = 1, kept = p.add || p.plus ? 1.0f : 0.0f;
+  const Out* const added_to = p.plus ? p.plus : p.c;
   check_cublas(cublasLtMatmul(s.handle.object, ready.product.object, &one, p.b, ready.first.object,
-                              p.a, ready.second.object, &kept, p.c, ready.result.object, p.c,
+                              p.a, ready.second.object, &kept, added_to, ready.result.object, p.c,
                               ready.result.object, &ready.algorithm, s.workspace.data(),
                               workspace_bytes, s.gpu.stream()));
 }

@@ -31,6 +31,8 @@ class Products {
     bool add = false;  // c += ...
     // Many products of one shape: how far apart, in elements. 1: just one.
     int64_t count = 1, step_a = 0, step_b = 0, step_c = 0;
+    // c = plus + ..., where plus lies as c does and is not c; with it `add` is false. null: none
+    const Out* plus = nullptr;
   };
   template <class In, class Out>
   void multiply(const Product<In, Out>& product);

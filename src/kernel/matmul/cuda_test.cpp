@@ -71,15 +71,24 @@ TEST_F(GpuProducts, OfSmallIntegersAreExact) {
   const Numbers<float> a = integers(of.m * of.k), b = integers(of.k * of.n);
   const auto narrow_a = there<bf16>(a), narrow_b = there<bf16>(b);
   const auto wide_a = there<float>(a), wide_b = there<float>(b);
+  const Numbers<float> more = integers(of.m * of.n);
+  const auto plus = there<float>(more);
   auto c = poisoned<float>(of.m * of.n);
   for (const Form form : {Form::nt, Form::nn, Form::tn}) {
-    const Numbers<float> expected = sums<float>(form, of, a, b, {}, false);
+    Numbers<float> expected = sums<float>(form, of, a, b, {}, false);
     products.multiply<bf16, float>(
         {form, of.m, of.n, of.k, narrow_a.data(), narrow_b.data(), c.data()});
     EXPECT_EQ(here(c), expected) << int(form);
     products.multiply<float, float>(
         {form, of.m, of.n, of.k, wide_a.data(), wide_b.data(), c.data()});
     EXPECT_EQ(here(c), expected) << int(form);
+    Products::Product<bf16, float> onto{form,    of.m, of.n, of.k, narrow_a.data(), narrow_b.data(),
+                                        c.data()};
+    onto.plus = plus.data();
+    products.multiply(onto);
+    for (size_t i = 0; i < more.size(); ++i) expected[i] += more[i];
+    EXPECT_EQ(here(c), expected) << int(form);
+    EXPECT_EQ(here(plus), more);
   }
 }
 

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernel/cpu_device.h"
 #include "kernel/matmul/weights.h"
@@ -25,6 +26,17 @@ enum class Store { overwrite, add };  // y = ..., y += ...
 
 void matmul(const Weights& w, View<const float> x, View<float> y, const Cpu& cpu,
             Store store = Store::overwrite);
+
+struct Matmul {
+  const Weights& w;
+  View<const float> x;
+  View<float> y;
+  Store store = Store::overwrite;
+};
+
+// Several products, none of which needs another's y. Each gives the bits it gives alone; for few
+// tokens they are one job, in which no thread waits at the end of a matrix.
+void matmul_all(std::span<const Matmul> products, const Cpu& cpu);
 
 // Up to this many tokens, the weights are read once and in place; above, in packed panels.
 inline constexpr int64_t matmul_few_tokens = 12;

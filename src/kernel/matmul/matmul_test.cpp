@@ -145,6 +145,35 @@ TEST(MatmulInPlace, RowsOfAnyAlignment) {
       }
 }
 
+TEST(MatmulAll, EachProductGivesTheBitsItGivesAlone) {
+  std::vector<MatmulProblem> problems;
+  for (const int64_t tokens : {1, 3, 12, 13, 40})
+    for (const WeightType type :
+         {WeightType::f32, WeightType::q8, WeightType::f16, WeightType::bf16})
+      for (const Store store : {Store::overwrite, Store::add})
+        problems.emplace_back(MatmulShape{type, tokens, 10 + 40 * tokens, 70, store}, tokens + 1);
+  for (const Isa isa : usable_isas())
+    for (const int count : {1, 3}) {
+      ThreadPool threads(count);
+      std::vector<Tensor<float>> together;
+      for (const MatmulProblem& problem : problems) together.push_back(problem.y.clone());
+      std::vector<kernel::Matmul> products;
+      for (size_t i = 0; i < problems.size(); ++i)
+        products.push_back({problems[i].weights, problems[i].x.view(), together[i].view(),
+                            problems[i].shape.store});
+      matmul_all(products, {threads, isa});
+      for (size_t i = 0; i < problems.size(); ++i) {
+        Tensor<float> alone = problems[i].y.clone();
+        matmul(problems[i].weights, problems[i].x.view(), alone.view(), {threads, isa},
+               problems[i].shape.store);
+        EXPECT_EQ(std::memcmp(alone.data(), together[i].data(), size_t(alone.elements()) * 4), 0)
+            << name_of(isa) << " product " << i;
+      }
+    }
+  ThreadPool threads(1);
+  matmul_all({}, {threads});
+}
+
 // Small integers have exact sums: every type, instruction set and path gives the same numbers.
 TEST(MatmulOfIntegers, IsExact) {
   ThreadPool threads(2);
@@ -166,6 +195,36 @@ TEST(MatmulOfIntegers, IsExact) {
               sum += int64_t(x.view()(t, i)) * int64_t(rows[size_t(o * in + i)]);
             ASSERT_EQ(y.view()(t, o), float(sum)) << name_of(type) << " " << name_of(isa);
           }
+      }
+}
+
+// Blocks of Q8_0 may hold -128, which has no opposite in 8 bits.
+TEST(MatmulOfIntegers, TheSmallestNumberOfEightBits) {
+  ThreadPool threads(2);
+  constexpr int64_t out = 50, blocks = 3, in = blocks * q8_columns;
+  std::vector<std::byte> stored;
+  const auto value = [](int64_t row, int64_t column) {
+    return row % 3 == 0 ? -128 : int(row * 37 + column * 91) % 256 - 128;
+  };
+  for (int64_t row = 0; row < out; ++row)
+    for (int64_t block = 0; block < blocks; ++block) {
+      const uint16_t one = f16(1.0f).bits;
+      stored.push_back(std::byte(one & 0xff)), stored.push_back(std::byte(one >> 8));
+      for (int64_t i = 0; i < q8_columns; ++i)
+        stored.push_back(std::byte(uint8_t(value(row, block * q8_columns + i))));
+    }
+  const Weights weights = Weights::from_q8_0(stored, out, in);
+  for (const Isa isa : usable_isas())
+    for (const int64_t tokens : {1, 4, 41})
+      for (const float x_of_all : {127.0f, -127.0f}) {
+        Tensor<float> x({tokens, in}), y({tokens, out});
+        x.fill(x_of_all);
+        matmul(weights, x.view(), y.view(), {threads, isa});
+        for (int64_t o = 0; o < out; ++o) {
+          int64_t sum = 0;
+          for (int64_t i = 0; i < in; ++i) sum += value(o, i);
+          ASSERT_EQ(y.view()(tokens - 1, o), float(sum) * x_of_all) << name_of(isa) << " " << o;
+        }
       }
 }
 

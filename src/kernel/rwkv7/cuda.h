@@ -62,7 +62,8 @@ struct NormShiftGradient {
   float *dweight, *dbias;       // (C), added to
   float* dmu[most_mixes] = {};  // (C), added to
   float* dmu_tau = nullptr;
-  float* scratch;  // (norm_shift_scratch(rows)) floats
+  float* scratch;           // (norm_shift_scratch(rows)) floats
+  Real* dx_real = nullptr;  // (rows, C), takes dx as products read it; null: not wanted
 };
 int64_t norm_shift_scratch(const RowBlock& rows);
 template <class Real>
@@ -70,6 +71,9 @@ void norm_shift_backward(const NormShiftGradient<Real>& op, const Gpu& gpu);
 
 // tau = alpha softplus(z) + 1, (count); z is float. And dz = dtau alpha sigmoid(z).
 void thresholds(const float* z, int64_t count, double alpha, float* tau, const Gpu& gpu);
+// The same with an alpha for each head; z and tau: (count, H), z null: all 0.
+void thresholds_of_heads(const float* z, int64_t count, int64_t heads, const float* alphas,
+                         float* tau, const Gpu& gpu);
 template <class Real>
 void thresholds_backward(const float* z, const float* dtau, int64_t count, double alpha, Real* dz,
                          const Gpu& gpu);

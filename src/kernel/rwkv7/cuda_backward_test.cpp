@@ -61,7 +61,10 @@ TYPED_TEST(GpuGradientsOf, NormShiftIsTheDefinition) {
       }
       g.dx = dx.data(), g.dweight = dweight.data(), g.dbias = dbias.data();
       g.scratch = scratch.data();
+      auto dx_real = this->template poisoned<Real>(rows.rows() * C);
+      g.dx_real = dx_real.data();
       norm_shift_backward(g, this->gpu());
+      EXPECT_EQ(this->here(dx_real), stored_as<Real>(this->here(dx)));
       const auto expected = plain.backward(dout, start);
       const auto true_result = truth.backward(dout, double(start));
       this->expect_close("dx", dx, expected.dx, true_result.dx);

@@ -65,12 +65,19 @@ struct Sum {
 };
 
 // In double as on the CPU: there are few of them.
+__device__ double softplus(double x) { return fmax(x, 0.0) + log1p(exp(-fabs(x))); }
 __global__ void __launch_bounds__(threads)
     thresholds_each(const float* z, int64_t count, double alpha, float* tau) {
   const int64_t i = int64_t(blockIdx.x) * threads + threadIdx.x;
   if (i >= count) return;
-  const double x = z[i];
-  tau[i] = float(alpha * (fmax(x, 0.0) + log1p(exp(-fabs(x)))) + 1.0);
+  tau[i] = float(alpha * softplus(z[i]) + 1.0);
+}
+__global__ void __launch_bounds__(threads)
+    thresholds_of_heads_each(const float* z, int64_t count, int64_t heads, const float* alphas,
+                             float* tau) {
+  const int64_t i = int64_t(blockIdx.x) * threads + threadIdx.x;
+  if (i >= count) return;
+  tau[i] = float(double(alphas[i % heads]) * softplus(z ? double(z[i]) : 0.0) + 1.0);
 }
 template <class Real>
 __global__ void __launch_bounds__(threads)
@@ -86,6 +93,12 @@ unsigned blocks_of(int64_t count) { return unsigned((count + threads - 1) / thre
 
 void thresholds(const float* z, int64_t count, double alpha, float* tau, const Gpu& gpu) {
   if (count > 0) launch(thresholds_each, {blocks_of(count), threads}, gpu, z, count, alpha, tau);
+}
+void thresholds_of_heads(const float* z, int64_t count, int64_t heads, const float* alphas,
+                         float* tau, const Gpu& gpu) {
+  const int64_t all = count * heads;
+  if (all > 0)
+    launch(thresholds_of_heads_each, {blocks_of(all), threads}, gpu, z, all, heads, alphas, tau);
 }
 template <class Real>
 void thresholds_backward(const float* z, const float* dtau, int64_t count, double alpha, Real* dz,

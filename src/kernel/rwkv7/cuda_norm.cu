@@ -52,7 +52,7 @@ void norm_rows(int64_t rows, const NormRows<In, Out>& op, const Gpu& gpu) {
 // A block walks rows of one sequence, `together` at a time: their sums share barriers, and each mix
 // is read once for all of them.
 template <class Real, int together, int most_threads>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
     norm_shift_rows(const __grid_constant__ NormShift<Real> op, int64_t walk, int64_t pieces) {
   __shared__ float place[2][32 * together];
   BlockSums<together> sums{place};
@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(most_threads)
         if (m < op.mixes) mix(op.mu[m], op.out[m], [&](int64_t at) { return first_row + at; });
       if (op.mu_tau)
         mix(op.mu_tau, op.out_tau, [&](int64_t at) {
-          const int64_t count = op.position % op.chunk + at + 1;
-          return count % op.chunk ? -1 : sequence * op.chunks + count / op.chunk - 1;
+          const uint32_t count = uint32_t(op.position + at) + 1, chunk = uint32_t(op.chunk);
+          return count % chunk ? int64_t{-1} : sequence * op.chunks + int64_t(count / chunk) - 1;
         });
 #pragma unroll
       for (int r = 0; r < together; ++r)
@@ -148,12 +148,14 @@ void norm_shift(const NormShift<Real>& given, const Gpu& gpu) {
   const RowBlock& rows = op.rows;
   const unsigned threads = threads_of_row(rows.channels);
   require(op.mixes >= 0 && op.mixes <= most_mixes, "norm_shift has up to six mixes");
-  require(op.position >= 0 && op.chunk > 0, "positions count from 0, and chunks have tokens");
+  require(op.position >= 0 && op.chunk > 0 && op.chunk + rows.time < int64_t{1} << 31,
+          "positions count from 0, and rows of a sequence in 31 bits");
+  op.position %= op.chunk;
   require_aligned(op.x, op.weight, op.bias, op.before, op.last, op.mu_tau, op.out_tau);
   for (int i = 0; i < op.mixes; ++i) require_aligned(op.mu[i], op.out[i]);
   if (rows.rows() == 0) return;
   if (op.mu_tau)
-    require(op.chunks == (op.position % op.chunk + rows.time) / op.chunk,
+    require(op.chunks == (op.position + rows.time) / op.chunk,
             "norm_shift is told how many chunks end in its rows");
   constexpr int together = 4;
   const int64_t wanted = rows_to_walk(rows.rows(), 1056);

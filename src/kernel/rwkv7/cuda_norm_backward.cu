@@ -26,8 +26,9 @@ struct Walk {
 };
 
 // `with_tau`: mu_tau is one more mix, which only the rows that end a chunk have.
-template <class Real, int mixes, bool with_tau, int most_threads>
-__global__ void __launch_bounds__(most_threads)
+// `blocks`: how many a multiprocessor should hold, which bounds the registers.
+template <class Real, int mixes, bool with_tau, int most_threads, int blocks>
+__global__ void __launch_bounds__(most_threads, blocks)
     shift_backward_rows(const __grid_constant__ NormShiftGradient<Real> g, const Walk walk) {
   constexpr int all = mixes + (with_tau ? 1 : 0), sets = all + 2;
   __shared__ float place[2][32 * 3];
@@ -43,9 +44,10 @@ __global__ void __launch_bounds__(most_threads)
   const auto gradient = [&](int m, int64_t t) {
     if (!mine) return Packed<Real>();
     if (!with_tau || m < mixes) return Packed<Real>(g.dout[m] + (first_row + t) * channels + c);
-    const int64_t count = op.position % op.chunk + t + 1;
-    if (count % op.chunk) return Packed<Real>();
-    return Packed<Real>(g.dout_tau + (sequence * op.chunks + count / op.chunk - 1) * channels + c);
+    const uint32_t count = uint32_t(op.position + t) + 1, chunk = uint32_t(op.chunk);
+    if (count % chunk) return Packed<Real>();
+    return Packed<Real>(g.dout_tau +
+                        (sequence * op.chunks + int64_t(count / chunk) - 1) * channels + c);
   };
   const auto load_mu = [&](int m, float(&mu)[octet]) {
     if (mine) load((with_tau && m == mixes ? op.mu_tau : op.mu[m]) + c, mu);
@@ -133,6 +135,7 @@ __global__ void __launch_bounds__(most_threads)
       u[i] = before[i] - u[i];                                            // and the difference
     }
     if (mine) store(g.dx + at, dx);
+    if (mine && g.dx_real) store(g.dx_real + at, dx);
 #pragma unroll
     for (int m = 0; m < all; ++m) {
       float d[octet];
@@ -157,10 +160,12 @@ void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const unsigned threads = threads_of_row(rows.channels);
   const Walk walk(rows);
   const Grid grid{unsigned(walk.blocks), threads};
-  if (threads <= 256)
-    launch(shift_backward_rows<Real, mixes, with_tau, 256>, grid, gpu, g, walk);
+  if (threads <= 128)
+    launch(shift_backward_rows<Real, mixes, with_tau, 128, 3>, grid, gpu, g, walk);
+  else if (threads <= 512)
+    launch(shift_backward_rows<Real, mixes, with_tau, 512, 1>, grid, gpu, g, walk);
   else  // the sums do not fit in the registers of so many threads, and go to memory
-    launch(shift_backward_rows<Real, mixes, with_tau, 1024>, grid, gpu, g, walk);
+    launch(shift_backward_rows<Real, mixes, with_tau, 1024, 1>, grid, gpu, g, walk);
   PartialSums sums{
       walk.blocks, rows.channels, mixes + (with_tau ? 1 : 0) + 2, g.scratch, {g.dweight, g.dbias}};
   for (int m = 0; m < mixes; ++m) sums.to[2 + m] = g.dmu[m];
@@ -175,15 +180,19 @@ int64_t norm_shift_scratch(const RowBlock& rows) {
 }
 
 template <class Real>
-void norm_shift_backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
+void norm_shift_backward(const NormShiftGradient<Real>& given, const Gpu& gpu) {
+  NormShiftGradient<Real> g = given;
   const NormShift<Real>& op = g.op;
   if (op.rows.rows() == 0) return;
+  require(op.position >= 0 && op.chunk > 0 && op.chunk + op.rows.time < int64_t{1} << 31,
+          "positions count from 0, and rows of a sequence in 31 bits");
+  g.op.position %= op.chunk;
   require(op.before == nullptr, "norm_shift_backward is for sequences that start from nothing");
   if (op.mu_tau) require(g.dout_tau || op.chunks == 0, "the mix with mu_tau has a gradient");
   if (op.mu_tau)
-    require(op.chunks == (op.position % op.chunk + op.rows.time) / op.chunk,
+    require(op.chunks == (op.position + op.rows.time) / op.chunk,
             "norm_shift is told how many chunks end in its rows");
-  require_aligned(op.x, op.weight, op.bias, op.mu_tau, g.dout_tau, g.dx, g.scratch);
+  require_aligned(op.x, op.weight, op.bias, op.mu_tau, g.dout_tau, g.dx, g.dx_real, g.scratch);
   for (int i = 0; i < op.mixes; ++i) require_aligned(op.mu[i], g.dout[i]);
   choose<1, 6>(op.mixes, "mixes", [&]<int mixes>() {
     if (op.mu_tau == nullptr) return backward<Real, mixes, false>(g, gpu);

@@ -138,6 +138,26 @@ TEST_F(GpuRows, ThresholdsAreTheDefinition) {
   }
 }
 
+TEST_F(GpuRows, ThresholdsOfHeadsAreThoseOfEachAlpha) {
+  constexpr int64_t count = 101, heads = 3;
+  const Numbers<float> alphas{1.0f, 2.5f, 10.0f};
+  for (const bool zero : {false, true}) {
+    const auto z = there<float>(zero ? Numbers<float>(count * heads, 0.0f)
+                                     : drawn<float>(count * heads, 6, 4));
+    const auto of_heads = there<float>(alphas);
+    auto tau = poisoned<float>(count * heads);
+    thresholds_of_heads(zero ? nullptr : z.data(), count, heads, of_heads.data(), tau.data(),
+                        gpu());
+    for (int64_t head = 0; head < heads; ++head) {
+      auto same = poisoned<float>(count * heads);
+      thresholds(z.data(), count * heads, double(alphas[size_t(head)]), same.data(), gpu());
+      const auto found = here(tau), expected = here(same);
+      for (int64_t i = head; i < count * heads; i += heads)
+        EXPECT_EQ(found[size_t(i)], expected[size_t(i)]);
+    }
+  }
+}
+
 TYPED_TEST(GpuRowsOf, ActivateIsTheDefinition) {
   using Real = TypeParam;
   for (const int64_t count : {1, 7, 64, 3001})

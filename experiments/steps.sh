@@ -1,0 +1,113 @@
+# shellcheck shell=bash disable=SC2154
+# Sourced by the experiments: steps that are made once, some at a time, inside a time limit.
+#
+#   program, out, limit   set by the script: the deltasane to use, its folder, seconds in all
+#   DEVICE                cpu or cuda (cuda)
+#   JOBS                  steps at a time (4)
+#   THREADS               processors for each of them; 0: all (0)
+#   SCALE=tiny            everything made so small that a laptop's processor runs it in minutes
+#
+# A step that is done leaves a file in $out/done, and is not made again; its output is in $out/logs
+# and its seconds in $out/seconds.csv. A step that would not fit into the time left is not begun,
+# and one that runs when the time is over is stopped: training and streams go on from there when
+# the script is started again.
+
+DEVICE=${DEVICE:-cuda} JOBS=${JOBS:-4} THREADS=${THREADS:-0} SCALE=${SCALE:-full}
+export BEGIN=${BEGIN:-$(date +%s)}
+mkdir -p "$out/done" "$out/logs"
+
+seconds_left() { echo $((BEGIN + limit - $(date +%s))); }
+
+# step NAME SECONDS COMMAND...: fails where it was not begun, or failed. SECONDS is a guess.
+step() {
+  local name=$1 needs=$2 begun status
+  shift 2
+  [ -e "$out/done/$name" ] && return 0
+  if [ "$(seconds_left)" -lt "$needs" ]; then
+    echo "not begun, $(seconds_left) s left: $name"
+    return 1
+  fi
+  begun=$(date +%s.%N)
+  timeout -s TERM -k 5 "$(seconds_left)" "$@" >>"$out/logs/$name.log" 2>&1
+  status=$?
+  local took
+  took=$(echo "$(date +%s.%N) $begun" | awk '{printf "%.1f", $1 - $2}')
+  if [ $status -ne 0 ]; then
+    echo "failed after $took s, exit code $status: $name; the end of its log:"
+    tail -n 3 "$out/logs/$name.log"
+    return 1
+  fi
+  echo "$name,$took" >>"$out/seconds.csv"
+  touch "$out/done/$name"
+  echo "$(($(date +%s) - BEGIN)) s: $name, $took s"
+}
+
+# Runs a function beside others, at most $JOBS of them.
+beside() {
+  while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do wait -n; done
+  "$@" &
+}
+
+# The model that a training run left, or nothing.
+newest_model() { ls -d "$1"/step_*/model.safetensors 2>/dev/null | tail -n 1; }
+
+# train_step NAME SECONDS CONFIG FOLDER
+train_step() {
+  local resume=""
+  [ -n "$(newest_model "$4")" ] && resume=--resume
+  step "$1" "$2" "$program" train "$3" --device "$DEVICE" $resume
+}
+
+# stream_step NAME SECONDS FOLDER MODEL FLAGS...
+stream_step() {
+  local name=$1 needs=$2 folder=$3 model=$4
+  shift 4
+  [ -e "$folder/segments.rec" ] && set -- "$@" --resume
+  step "$name" "$needs" "$program" stream "$model" --device "$DEVICE" --threads "$THREADS" --out "$folder" "$@"
+}
+
+# training_config FOLDER STEPS RATE CORPUS HELD_OUT MODEL_LINES: a configuration on standard output
+training_config() {
+  local precision=bf16
+  [ "$DEVICE" = cpu ] && precision=fp32
+  cat <<TOML
+[model]
+$6
+
+[corpus]
+source = "$4"
+tokenizer = "byte"
+
+[optimizer]
+kind = "adamw"
+precision = "$precision"
+steps = $2
+sequences = $sequences
+context = $context
+rate = $3
+last_rate = $(awk "BEGIN {print $3 / 20}")
+weight_decay = 0.1
+
+[evaluation]
+every = $2
+batches = $evaluation_batches
+source = "$5"
+
+[run]
+folder = "$1"
+keep = 1
+metrics_every = 10
+threads = $THREADS
+TOML
+}
+
+# csv_column FILE COLUMN [CONDITION_COLUMN VALUE]...: its values, one a line
+csv_column() {
+  awk -F, -v wanted="$2" -v conditions="${*:3}" '
+    NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; n = split(conditions, c, " "); next }
+    { for (i = 1; i < n; i += 2) if ($at[c[i]] != c[i + 1]) next; print $at[wanted] }' "$1"
+}
+mean() { awk '{ s += $1 } END { if (NR) printf "%.6g", s / NR }'; }
+standard_error() {
+  awk '{ s += $1; q += $1 * $1 } END { if (NR > 1) { v = (q - s * s / NR) / (NR - 1); printf "%.4g", sqrt((v > 0 ? v : 0) / NR) } }'
+}

@@ -1,0 +1,13 @@
+// Sums of numbers that lie on a GPU, in an order that depends on their number alone.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/cuda/gpu.h"
+
+namespace deltasane::kernel::cuda {
+
+// *sum += values[0] + ... + values[count - 1]; for as many numbers as a batch has rows.
+void add_sum(const double* values, int64_t count, double* sum, const Gpu& gpu);
+
+}  // namespace deltasane::kernel::cuda

@@ -1,0 +1,135 @@
+// The device of gpu_training_device.h, with what a benchmark asks of it.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "kernel/rounded/cuda.h"
+#include "tensor/cuda/gpu_tensor.h"
+#include "train/gpu/gpu_optimizer.h"
+#include "train/gpu/gpu_training.h"
+#include "train/training_device.h"
+
+namespace deltasane::train::gpu {
+
+template <class Real>
+class GpuTrainingDevice : public TrainingDevice {
+ public:
+  GpuTrainingDevice(TrainingJob job, int index)
+      : gpu_(index),
+        host_(std::move(job.parameters)),
+        host_optimizer_(host_.layout(), job.optimizer),
+        parameters_(gpu_, {elements()}, "parameters"),
+        gradient_(gpu_, {elements()}, "the gradient"),
+        first_(gpu_, {elements()}, "the optimiser's means"),
+        second_(gpu_, {elements()}, "the optimiser's means of squares"),
+        optimizer_(host_.layout(), job.optimizer, gpu_),
+        training_(host_.layout(), host_.sane(), job.sequences, job.time, job.activations, gpu_),
+        loss_(gpu_, {1}, "the loss"),
+        found_(sizeof(double)),
+        clip_(job.clip) {
+    if constexpr (std::is_same_v<Real, bf16>)
+      rounded_ = GpuTensor<bf16>(gpu_, {elements()}, "parameters in 16 bits");
+    upload();
+  }
+
+  double gradient(std::span<const Batch> batches, const LossSettings& settings,
+                  const std::function<void()>& meanwhile) override {
+    clock().begin(Work::update, gpu_);
+    gradient_.zero(gpu_);
+    loss_.zero(gpu_);
+    for (const Batch& batch : batches)
+      training_.add(model(), batch, settings, gradient_.data(), loss_.data());
+    clock().begin(Work::update, gpu_);
+    copy_to_host(found_.as<double>(), loss_.data(), sizeof(double), gpu_);
+    optimizer_.measure(gradient_.data(), clip_);
+    meanwhile();
+    length_ = optimizer_.length();  // the one wait of a step; the loss came before it
+    return *found_.as<double>();
+  }
+
+  double clip(const std::string& where) override {
+    if (!std::isfinite(length_))
+      fail_not_finite(host_.layout(), gradient_.on_host(gpu_).span(), where);
+    return length_;
+  }
+
+  void update(double rate) override {
+    parameters_are_here_ = optimizer_is_here_ = false;
+    clock().begin(Work::update, gpu_);
+    ++host_optimizer_.steps;
+    optimizer_.step(
+        {parameters_.data(), rounded_.data(), gradient_.data(), first_.data(), second_.data()},
+        rate, host_optimizer_.steps);
+  }
+
+  double loss(const Batch& batch, const LossSettings& settings) override {
+    loss_.zero(gpu_);
+    training_.add(model(), batch, settings, nullptr, loss_.data());
+    copy_to_host(found_.as<double>(), loss_.data(), sizeof(double), gpu_);
+    gpu_.wait();
+    return *found_.as<double>();
+  }
+
+  const Parameters& parameters() override {
+    if (!parameters_are_here_) parameters_.download(host_.all(), gpu_);
+    parameters_are_here_ = true;
+    return host_;
+  }
+  const Optimizer& optimizer() override {
+    if (!optimizer_is_here_) {
+      first_.download(host_optimizer_.first.span(), gpu_);
+      second_.download(host_optimizer_.second.span(), gpu_);
+    }
+    optimizer_is_here_ = true;
+    return host_optimizer_;
+  }
+  void restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
+               int64_t steps) override {
+    host_ = std::move(parameters);
+    host_optimizer_.first = std::move(first), host_optimizer_.second = std::move(second);
+    host_optimizer_.steps = steps;
+    upload();
+  }
+
+  const Gpu& gpu() const { return gpu_; }
+  WorkClock& clock() { return training_.clock(); }
+  uint64_t activation_bytes() const { return training_.bytes(); }
+
+ private:
+  int64_t elements() const { return host_.layout().elements(); }
+
+  GpuModel<Real> model() const {
+    if constexpr (std::is_same_v<Real, bf16>)
+      return {parameters_.data(), rounded_.data()};
+    else
+      return {parameters_.data(), parameters_.data()};
+  }
+
+  void round_parameters() {
+    if constexpr (std::is_same_v<Real, bf16>)
+      kernel::cuda::rounded(parameters_.data(), rounded_.data(), elements(), gpu_);
+  }
+
+  void upload() {
+    parameters_.upload(host_.all(), gpu_);
+    first_.upload(host_optimizer_.first.span(), gpu_);
+    second_.upload(host_optimizer_.second.span(), gpu_);
+    round_parameters();
+    parameters_are_here_ = optimizer_is_here_ = true;
+  }
+
+  Gpu gpu_;
+  Parameters host_;  // these two as they were when the host last asked
+  Optimizer host_optimizer_;
+  bool parameters_are_here_ = false, optimizer_is_here_ = false;
+  GpuTensor<float> parameters_, gradient_, first_, second_;
+  GpuTensor<bf16> rounded_;
+  GpuOptimizer optimizer_;
+  GpuTraining<Real> training_;
+  GpuTensor<double> loss_;
+  PinnedBuffer found_;  // the loss
+  double clip_, length_ = 0;
+};
+
+}  // namespace deltasane::train::gpu

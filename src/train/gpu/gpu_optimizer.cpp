@@ -1,0 +1,47 @@
+#include "train/gpu/gpu_optimizer.h"
+
+#include <vector>
+
+namespace deltasane::train {
+namespace gpu {
+namespace {
+
+std::vector<kernel::cuda::AdamwSlot> adamw_slots(const ParameterLayout& layout,
+                                                 const OptimizerSettings& settings) {
+  std::vector<kernel::cuda::AdamwSlot> slots;
+  for (const ParameterSlot& slot : layout.slots())
+    if (const ParameterRule rule = rule_of(slot, settings); !rule.muon)
+      slots.push_back({slot.offset, slot.elements(), rule.decay, rule.rate_factor});
+  return slots;
+}
+
+std::vector<kernel::cuda::MuonSlot> muon_slots(const ParameterLayout& layout,
+                                               const OptimizerSettings& settings) {
+  std::vector<kernel::cuda::MuonSlot> slots;
+  for (const ParameterSlot& slot : layout.slots())
+    if (const ParameterRule rule = rule_of(slot, settings); rule.muon)
+      slots.push_back({slot.offset, slot.shape[0], slot.shape[1], rule.decay});
+  return slots;
+}
+
+}  // namespace
+}  // namespace gpu
+
+GpuOptimizer::GpuOptimizer(const ParameterLayout& layout, const OptimizerSettings& settings,
+                           const Gpu& device)
+    : settings_(settings),
+      gpu_(device),
+      products_(device),
+      clip_(device, layout.elements()),
+      adamw_(device, gpu::adamw_slots(layout, settings)),
+      muon_(device, gpu::muon_slots(layout, settings)) {}
+
+void GpuOptimizer::step(const GpuOptimizerRows& rows, double rate, int64_t steps) {
+  const kernel::cuda::GradientLength* const length = clip_.on_gpu();
+  adamw_.step({rate, settings_.beta1, settings_.beta2, settings_.epsilon, steps}, length,
+              {rows.parameters, rows.rounded, rows.gradient, rows.first, rows.second}, gpu_);
+  muon_.step({rate, settings_.momentum}, length,
+             {rows.parameters, rows.rounded, rows.gradient, rows.first}, products_, gpu_);
+}
+
+}  // namespace deltasane::train

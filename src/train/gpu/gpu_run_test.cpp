@@ -1,0 +1,150 @@
+// A whole run on a GPU: it learns, resumes exactly, and may move to the CPU and back.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "support/errors.h"
+#include "support/scratch.h"
+#include "tensor/cuda/gpu.h"
+#include "text/byte_tokenizer.h"
+#include "train/checkpoint.h"
+
+namespace deltasane::train {
+namespace {
+
+const std::string gpu_config = R"(
+[model]
+layers = 2
+channels = 128
+sane_alpha = 3
+[corpus]
+source = "math-chat:seed=5,level=1-1"
+learn = "answers"
+[optimizer]
+kind = "muon"
+steps = 6
+sequences = 2
+context = 40
+accumulate = 2
+rate = 0.01
+wrap = 1e-4
+precision = "PRECISION"
+[evaluation]
+source = "math-chat:seed=6,level=1-1"
+[run]
+folder = "nowhere"
+device = "cuda"
+)";
+
+TrainConfig config_with(const std::string& precision) {
+  std::string text = gpu_config;
+  text.replace(text.find("PRECISION"), std::strlen("PRECISION"), precision);
+  return read_config(text, "gpu.toml");
+}
+
+class GpuRun : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no CUDA device";
+  }
+  TrainConfig config = config_with(GetParam());
+  ThreadPool threads{2};
+  ByteTokenizer tokenizer;
+  deltasane::test::Scratch scratch;
+  TrainingRun fresh() { return TrainingRun(config, tokenizer, {threads}); }
+};
+
+void expect_equal(const TrainingRun& a, const TrainingRun& b) {
+  EXPECT_TRUE(std::ranges::equal(a.parameters().all(), b.parameters().all()));
+  EXPECT_TRUE(std::ranges::equal(a.optimizer().first.span(), b.optimizer().first.span()));
+  EXPECT_TRUE(std::ranges::equal(a.optimizer().second.span(), b.optimizer().second.span()));
+  EXPECT_EQ(a.progress(), b.progress());
+}
+
+TEST_P(GpuRun, StoppedAnywhereAndResumedEqualsNeverStopped) {
+  TrainingRun whole = fresh();
+  std::vector<double> losses;
+  while (!whole.finished()) losses.push_back(whole.step().loss);
+  for (size_t stop : {1, 3, 5}) {
+    const fs::path folder = scratch.path() / cat("stop", stop);
+    TrainingRun first = fresh();
+    std::vector<double> found;
+    for (size_t i = 0; i < stop; ++i) found.push_back(first.step().loss);
+    save_checkpoint(folder, first, 2);
+    TrainingRun second = fresh();
+    std::vector<std::string> passed_over;
+    resume_newest(folder, second, passed_over);
+    expect_equal(first, second);
+    while (!second.finished()) found.push_back(second.step().loss);
+    EXPECT_EQ(found, losses) << stop;
+    expect_equal(whole, second);
+  }
+}
+
+TEST_P(GpuRun, AFewStepsLowerTheLoss) {
+  config.schedule.steps = 40, config.schedule.warmup = 2;
+  TrainingRun run = fresh();
+  const double before = *run.evaluate().loss;
+  double first = 0, last = 0;
+  while (!run.finished()) {
+    const StepReport report = run.step();
+    if (report.step == 1) first = report.loss;
+    last = report.loss;
+  }
+  EXPECT_LT(last, first);
+  EXPECT_LT(*run.evaluate().loss, before);
+}
+
+// What the two compute differs by rounding; where they are, what they were told and what they save
+// is the same.
+TEST_P(GpuRun, GoesOnOnTheCpuAndBack) {
+  TrainingRun gpu = fresh();
+  gpu.step();
+  save_checkpoint(scratch.path(), gpu, 9);
+  config.run.device = "cpu";
+  TrainingRun cpu = fresh();
+  std::vector<std::string> passed_over;
+  resume_newest(scratch.path(), cpu, passed_over);
+  expect_equal(gpu, cpu);
+  const StepReport there = gpu.step(), here = cpu.step();
+  EXPECT_EQ(gpu.progress(), cpu.progress());
+  const double roundings = 24 * 2 + 4;  // to 8 bits, as in gpu_training_test.cpp
+  EXPECT_NEAR(there.loss, here.loss, std::sqrt(roundings) * here.loss / 256);
+  save_checkpoint(scratch.path(), cpu, 9);
+  config.run.device = "cuda:0";
+  TrainingRun back = fresh();
+  resume_newest(scratch.path(), back, passed_over);
+  expect_equal(cpu, back);
+  back.step();
+}
+
+TEST_P(GpuRun, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
+  TrainingRun run = fresh();
+  Parameters broken(run.parameters(), run.parameters().sane());
+  broken.of("blocks.1.ffn.value.weight")[7] = std::numeric_limits<float>::quiet_NaN();
+  const int64_t n = run.layout().elements();
+  run.restore(std::move(broken), Tensor<float>({n}), Tensor<float>({n}), {});
+  const Parameters before(run.parameters(), run.parameters().sane());
+  EXPECT_FAULT(run.step(), Fault::overflow, "step 1 (corpus piece 0, token 0): ");
+  EXPECT_EQ(
+      std::memcmp(run.parameters().all().data(), before.all().data(), before.all().size_bytes()),
+      0);
+  EXPECT_EQ(run.progress().step, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, GpuRun, testing::Values("fp32", "bf16"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST(GpuRunWithoutGpu, SaysSo) {
+  if (Gpu::count() > 0) GTEST_SKIP() << "this machine has a CUDA device";
+  const TrainConfig config = config_with("fp32");
+  ThreadPool threads(1);
+  const ByteTokenizer tokenizer;
+  EXPECT_FAULT(TrainingRun(config, tokenizer, {threads}), Fault::device,
+               "device cuda:0: expected one of 0 CUDA devices");
+}
+
+}  // namespace
+}  // namespace deltasane::train

@@ -1,0 +1,173 @@
+// The training step on a GPU against its definition, tensor by tensor.
+#include "train/gpu/gpu_training.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/random_rwkv7.h"
+#include "support/errors.h"
+#include "tensor/closeness.h"
+#include "train/gpu/gpu_training_fixture.h"
+#include "train/gradient_reference.h"
+
+namespace deltasane::train {
+namespace {
+
+using test::gpu_shape;
+using test::GpuResult;
+using test::gradient_on_gpu;
+
+class GpuTrainingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no CUDA device";
+  }
+};
+
+struct TrainingCase {
+  std::optional<SaneSettings> sane;
+  int64_t layers, sequences, time;
+};
+const TrainingCase training_cases[] = {{std::nullopt, 3, 2, 21},
+                                       {SaneSettings{1.0, 16}, 3, 2, 37},
+                                       {SaneSettings{0.7, 16}, 1, 3, 16},
+                                       {SaneSettings{1.0, 16}, 2, 1, 5}};
+
+std::span<const float> part(const std::vector<float>& all, const ParameterSlot& slot) {
+  return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
+}
+std::span<const double> part(const std::vector<double>& all, const ParameterSlot& slot) {
+  return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
+}
+
+TEST_F(GpuTrainingTest, LossAndGradientAreTheDefinition) {
+  for (const TrainingCase& one : training_cases) {
+    const Rwkv7Shape shape = gpu_shape(one.sane.has_value(), one.layers);
+    const Parameters model(RandomRwkv7(shape, 5), one.sane);
+    const Batch batch = test::random_batch(shape, one.sequences, one.time);
+    const LossSettings settings{batch.weight_total(), 1e-2};
+    const GpuResult found = gradient_on_gpu<float>(model, batch, settings, Activations::keep);
+    std::vector<float> plain(found.gradient.size());
+    std::vector<double> exact(model.all().begin(), model.all().end()), truth(plain.size());
+    const auto plain_loss = reference::training_loss<float>(model.layout(), one.sane, model.all(),
+                                                            batch, settings, plain);
+    const auto true_loss =
+        reference::training_loss<double>(model.layout(), one.sane, exact, batch, settings, truth);
+    const float losses[] = {float(found.loss)}, plain_losses[] = {plain_loss.cross_entropy};
+    const double true_losses[] = {true_loss.cross_entropy};
+    EXPECT_TRUE(closeness(losses, plain_losses, true_losses).close) << found.loss;
+    for (const ParameterSlot& slot : model.layout().slots()) {
+      const Closeness result =
+          closeness(part(found.gradient, slot), part(plain, slot), part(truth, slot));
+      EXPECT_TRUE(result.close) << one.time << ": " << slot.name << " is " << result.explanation();
+    }
+  }
+}
+
+double distance(std::span<const double> a, std::span<const double> b) {
+  double squares = 0;
+  for (size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(squares);
+}
+
+// The yardstick is how far the gradient moves when the matrices alone are rounded to bf16 once:
+// what one rounding costs in this very model. The longest path through a layer has 24 of them (10
+// forward, 13 back, the matrices'), the head has 4. Independent errors add up as squares; twice
+// that is allowed.
+TEST_F(GpuTrainingTest, Bf16GradientIsOffByItsRoundings) {
+  const Rwkv7Shape shape = gpu_shape(true);
+  const SaneSettings sane{1.0, 16};
+  const Parameters model(RandomRwkv7(shape, 5), sane);
+  const Batch batch = test::random_batch(shape, 2, 37);
+  const LossSettings settings{batch.weight_total(), 0};
+  std::vector<double> exact(model.all().begin(), model.all().end()), rounded = exact;
+  for (const ParameterSlot& slot : model.layout().slots())
+    if (slot.shape.rank() == 2 && slot.name != "emb.weight" && !slot.name.ends_with("r_k"))
+      for (int64_t i = slot.offset; i < slot.offset + slot.elements(); ++i)
+        rounded[size_t(i)] = double(float(bf16(float(rounded[size_t(i)]))));
+  std::vector<double> truth(exact.size()), moved(exact.size());
+  const auto true_loss =
+      reference::training_loss<double>(model.layout(), sane, exact, batch, settings, truth);
+  reference::training_loss<double>(model.layout(), sane, rounded, batch, settings, moved);
+  const GpuResult result = gradient_on_gpu<bf16>(model, batch, settings, Activations::keep);
+  const std::vector<double> found(result.gradient.begin(), result.gradient.end());
+  const double roundings = double(24 * shape.layers + 4);
+  for (const ParameterSlot& slot : model.layout().slots()) {
+    const double allowed =
+        2 * std::sqrt(roundings) * distance(part(moved, slot), part(truth, slot));
+    EXPECT_LE(distance(part(found, slot), part(truth, slot)), allowed) << slot.name;
+  }
+  EXPECT_NEAR(result.loss, true_loss.cross_entropy,
+              std::sqrt(roundings) * true_loss.cross_entropy / 256);
+}
+
+TEST_F(GpuTrainingTest, RecomputingAndRepeatingDoNotShow) {
+  const SaneSettings sane{1.0, 16};
+  const Parameters model(RandomRwkv7(gpu_shape(true), 7), sane);
+  const Batch batch = test::random_batch(gpu_shape(true), 3, 33);
+  const LossSettings settings{batch.weight_total(), 1e-4};
+  const auto once = [&]<class Real>(Real, Activations kept) {
+    return gradient_on_gpu<Real>(model, batch, settings, kept);
+  };
+  EXPECT_EQ(once(float(), Activations::keep), once(float(), Activations::recompute));
+  EXPECT_EQ(once(float(), Activations::keep), once(float(), Activations::keep));
+  EXPECT_EQ(once(bf16(), Activations::keep), once(bf16(), Activations::recompute));
+  EXPECT_EQ(once(bf16(), Activations::keep), once(bf16(), Activations::keep));
+}
+
+// More batches than there is pinned memory for: none overtakes another.
+TEST_F(GpuTrainingTest, GradientsOfEqualBatchesAddUp) {
+  const Parameters model(RandomRwkv7(gpu_shape(false), 8), std::nullopt);
+  const Batch batch = test::random_batch(gpu_shape(false), 2, 19);
+  const LossSettings settings{batch.weight_total(), 0};
+  const GpuResult one = gradient_on_gpu<float>(model, batch, settings, Activations::keep);
+  const GpuResult four = gradient_on_gpu<float>(model, batch, settings, Activations::keep, 4);
+  EXPECT_DOUBLE_EQ(four.loss, 4 * one.loss);
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < one.gradient.size(); ++i) {
+    largest = std::max(largest, double(std::abs(one.gradient[i])));
+    error = std::max(error, double(std::abs(four.gradient[i] - 4 * one.gradient[i])));
+  }
+  EXPECT_LT(error, 1e-5 * largest);  // the order of sums
+}
+
+TEST_F(GpuTrainingTest, PaddingBehindTheLastWeightDoesNotShow) {
+  const SaneSettings sane{1.0, 16};
+  const Parameters model(RandomRwkv7(gpu_shape(true), 9), sane);
+  Batch batch = test::random_batch(gpu_shape(true), 2, 37);
+  batch.present.assign(74, 1);
+  for (size_t i = 20; i < 37; ++i) batch.present[i] = 0, batch.weights[i] = 0;
+  const LossSettings settings{batch.weight_total(), 0};
+  const GpuResult found = gradient_on_gpu<float>(model, batch, settings, Activations::keep);
+  std::vector<float> plain(found.gradient.size());
+  std::vector<double> exact(model.all().begin(), model.all().end()), truth(plain.size());
+  reference::training_loss<float>(model.layout(), sane, model.all(), batch, settings, plain);
+  reference::training_loss<double>(model.layout(), sane, exact, batch, settings, truth);
+  for (const ParameterSlot& slot : model.layout().slots()) {
+    const Closeness result =
+        closeness(part(found.gradient, slot), part(plain, slot), part(truth, slot));
+    EXPECT_TRUE(result.close) << slot.name << " is " << result.explanation();
+  }
+  batch.weights[30] = 1;
+  EXPECT_FAULT(gradient_on_gpu<float>(model, batch, settings, Activations::keep), Fault::usage,
+               "found token 20 of row 0 before it");
+}
+
+TEST_F(GpuTrainingTest, RefusesWhatItsOperatorsDoNotHave) {
+  const Gpu gpu(0);
+  Rwkv7Shape small_heads = gpu_shape(false);
+  small_heads.heads = 8, small_heads.head_size = 16;
+  EXPECT_FAULT(
+      GpuTraining<float>(ParameterLayout(small_heads), std::nullopt, 1, 16, Activations::keep, gpu),
+      Fault::usage, "expected heads of 64 channels, found 16");
+  EXPECT_FAULT(GpuTraining<float>(ParameterLayout(gpu_shape(true)), SaneSettings{1, 8}, 1, 16,
+                                  Activations::keep, gpu),
+               Fault::usage, "expected SANE chunks of 16 tokens, found 8");
+  EXPECT_FAULT(GpuTraining<bf16>(ParameterLayout(gpu_shape(false)), std::nullopt, 4096, 65536,
+                                 Activations::keep, gpu),
+               Fault::device, "for the activations of 3 layers, 4096 x 65536 tokens");
+}
+
+}  // namespace
+}  // namespace deltasane::train

@@ -1,0 +1,23 @@
+#include "train/training_device.h"
+
+#include "model/device.h"
+#include "tensor/cuda/gpu.h"
+#include "train/gpu/gpu_training_device.h"
+
+namespace deltasane::train {
+
+std::unique_ptr<TrainingDevice> open_training_device(const std::string& name, TrainingJob job,
+                                                     const kernel::Cpu& cpu,
+                                                     std::shared_ptr<comm::Group> group) {
+  const std::optional<int> gpu = device_named(name).gpu;
+  if (!gpu) return cpu_training_device(std::move(job), cpu, std::move(group));
+  if (group->size() > 1)
+    fail(Fault::usage, "device ", name, ": expected one process, found ", group->size(),
+         "; sums over several GPUs are not there yet");
+  if constexpr (built_with_cuda)
+    return gpu_training_device(std::move(job), *gpu);
+  else
+    fail(Fault::device, "a build without CUDA names no GPU");
+}
+
+}  // namespace deltasane::train
