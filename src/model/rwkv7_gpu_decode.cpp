@@ -57,7 +57,7 @@ void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) 
   GpuGraph& recorded = recorded_[size_t(count) - 1];
   if (!recorded) {
     ask(count);  // once as it is: kernels are loaded when they are first used
-    recorded = GpuGraph(*gpu_, [&] { ask(count); });
+    recorded = GpuGraph(*gpu_, [this, count] { ask(count); });
   } else {
     recorded.run(*gpu_);
   }

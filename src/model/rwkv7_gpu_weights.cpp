@@ -6,6 +6,14 @@ namespace {
 using kernel::cuda::LayerSizes;
 using kernel::cuda::LayerWeights;
 
+// With what lowers it, for who has not enough memory.
+template <class Real>
+std::string purpose(const std::string& name) {
+  return cat(sizeof(Real) == 4 ? "float weights (--weights bf16 needs half)"
+                               : "weights (--device cpu needs none)",
+             ", at ", name);
+}
+
 int64_t filled_up(int64_t size) { return (size + 31) / 32 * 32; }
 
 LayerSizes sizes_of(const Rwkv7Shape& s) {
@@ -54,7 +62,7 @@ Rwkv7GpuWeights<Real>::Rwkv7GpuWeights(const Rwkv7Checkpoint& checkpoint, const 
 
 template <class Real>
 const Real* Rwkv7GpuWeights<Real>::keep(const std::vector<Real>& numbers, const std::string& name) {
-  memory_.emplace_back(gpu_, numbers.size() * sizeof(Real), cat("the weights, at ", name));
+  memory_.emplace_back(gpu_, numbers.size() * sizeof(Real), purpose<Real>(name));
   copy_to_gpu(memory_.back().data(), numbers.data(), numbers.size() * sizeof(Real), gpu_);
   gpu_.wait();
   bytes += numbers.size() * sizeof(Real);
@@ -64,7 +72,7 @@ const Real* Rwkv7GpuWeights<Real>::keep(const std::vector<Real>& numbers, const 
 template <class Real>
 const float* Rwkv7GpuWeights<Real>::vector(const std::string& name) {
   const Tensor<float> numbers = checkpoint_.read(name);
-  memory_.emplace_back(gpu_, numbers.span().size_bytes(), cat("the weights, at ", name));
+  memory_.emplace_back(gpu_, numbers.span().size_bytes(), purpose<Real>(name));
   copy_to_gpu(memory_.back().data(), numbers.data(), numbers.span().size_bytes(), gpu_);
   gpu_.wait();
   bytes += numbers.span().size_bytes();
