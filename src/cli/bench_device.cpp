@@ -6,20 +6,29 @@
 #include "kernel/gpu_limits.h"
 #include "kernel/limits.h"
 #include "model/rwkv7_gpu.h"
-#include "tensor/cuda/gpu.h"
 
 namespace deltasane::cli {
 
-DeviceLimits limits_of(OpenModel& open) {
+DeviceLimits limits_of(const Gpu& gpu) {
   if constexpr (built_with_cuda) {
-    if (open.model.on_gpu()) {
-      const kernel::GpuLimits limits = kernel::measure_limits(Gpu(*open.model.device().gpu));
-      return {"copy", "product", limits.copy_bytes_per_second, limits.product_flops_per_second};
-    }
+    const kernel::GpuLimits limits = kernel::measure_limits(gpu);
+    return {"copy", "product", limits.copy_bytes_per_second, limits.product_flops_per_second};
+  } else {
+    require(false, "a build without CUDA has no GPU");
+    return {};
   }
-  const kernel::MachineLimits limits = kernel::measure_limits(open.threads, open.cpu().isa);
+}
+
+DeviceLimits limits_of(ThreadPool& threads, kernel::Isa isa) {
+  const kernel::MachineLimits limits = kernel::measure_limits(threads, isa);
   return {"read", "multiply_add", limits.read_bytes_per_second,
           limits.multiply_add_flops_per_second};
+}
+
+DeviceLimits limits_of(OpenModel& open) {
+  if constexpr (built_with_cuda)
+    if (open.model.on_gpu()) return limits_of(Gpu(*open.model.device().gpu));
+  return limits_of(open.threads, open.cpu().isa);
 }
 
 std::string device_text(const OpenModel& open) {

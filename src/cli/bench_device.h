@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/open_model.h"
+#include "tensor/cuda/gpu.h"
 
 namespace deltasane::cli {
 
@@ -15,6 +16,8 @@ struct DeviceLimits {
   double bytes_per_second = 0, flops_per_second = 0;
 };
 DeviceLimits limits_of(OpenModel& open);
+DeviceLimits limits_of(ThreadPool& threads, kernel::Isa isa);
+DeviceLimits limits_of(const Gpu& gpu);  // in a build with CUDA
 
 // "cuda:0, NVIDIA H200", or "2 thread(s)".
 std::string device_text(const OpenModel& open);

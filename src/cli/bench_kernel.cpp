@@ -3,18 +3,20 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/bench_device.h"
 #include "cli/bench_parts.h"
 #include "kernel/delta_rule/bench.h"
 #include "kernel/delta_rule/check.h"
+#include "kernel/delta_rule/cuda_bench.h"
+#include "kernel/delta_rule/cuda_check.h"
 #include "kernel/isa_dispatch.h"
-#include "kernel/limits.h"
 
 namespace deltasane::cli {
 namespace {
 
 struct BenchKernelOptions {
   int threads = 0;
-  std::string isa;
+  std::string isa, device = "cpu";
   bool json = false;
 };
 
@@ -28,18 +30,54 @@ kernel::Isa chosen_isa(const std::string& name) {
   fail(Fault::usage, "--isa: expected one of ", known, ", found '", name, "'");
 }
 
-// No speed without correctness: the operator's checks on the instruction set to be measured.
-void check_first(ThreadPool& threads, kernel::Isa isa) {
+// No speed without correctness: the operator's checks on what is to be measured.
+void expect_no_fault(const std::vector<std::string>& faults) {
+  if (!faults.empty())
+    fail(Fault::argument,
+         "bench kernel: the operator's check failed, so nothing is measured: ", faults.front());
+}
+
+// What is printed before the rows, and the rows.
+struct KernelBench {
+  std::string device;
+  nlohmann::ordered_json facts;  // of the device
+  DeviceLimits limits;
+  std::vector<kernel::DeltaRuleMeasurement> measurements;
+};
+
+KernelBench bench_on_cpu(const BenchKernelOptions& options) {
+  ThreadPool threads(options.threads);
+  const kernel::Isa isa = chosen_isa(options.isa);
   uint64_t seed = 1;
   for (const kernel::ProblemShape& shape : kernel::delta_rule_cases(kernel::Rule::rwkv7))
-    for (const std::string& fault : kernel::check_delta_rule(shape, seed++, threads, {&isa, 1}))
-      fail(Fault::argument,
-           "bench kernel: the operator's check failed, so nothing is measured: ", fault);
+    expect_no_fault(kernel::check_delta_rule(shape, seed++, threads, {&isa, 1}));
+  const DeviceLimits limits = limits_of(threads, isa);
+  return {fmt::format("{}, {} thread(s)", kernel::name_of(isa), threads.size()),
+          {{"instruction_set", kernel::name_of(isa)}, {"threads", threads.size()}},
+          limits,
+          kernel::bench_delta_rule({threads, isa})};
+}
+
+KernelBench bench_on_gpu(int index) {
+  if constexpr (built_with_cuda) {
+    const Gpu gpu(index);
+    uint64_t seed = 1;
+    for (const kernel::ProblemShape& shape : kernel::cuda::gpu_delta_rule_cases(gpu))
+      expect_no_fault(kernel::cuda::check_delta_rule<bf16>(shape, seed++, gpu));
+    const DeviceLimits limits = limits_of(gpu);
+    return {fmt::format("{}, bf16 in and out", gpu.facts().name),
+            {{"gpu", gpu.facts().name}},
+            limits,
+            kernel::cuda::bench_delta_rule(gpu)};
+  } else {
+    require(false, "a device of another build is refused where it is named");
+    return {};
+  }
 }
 
 struct BenchRow {
   const kernel::DeltaRuleMeasurement& measured;
-  const kernel::MachineLimits& limits;
+  const DeviceLimits& limits;
 
   double seconds() const { return measured.timing.median; }
   double tokens_per_second() const { return measured.tokens() / seconds(); }
@@ -48,10 +86,8 @@ struct BenchRow {
   }
   double bytes_per_second() const { return measured.bytes / seconds(); }
   double flops_per_second() const { return measured.flops / seconds(); }
-  double of_read() const { return bytes_per_second() / limits.read_bytes_per_second; }
-  double of_multiply_add() const {
-    return flops_per_second() / limits.multiply_add_flops_per_second;
-  }
+  double of_bytes() const { return bytes_per_second() / limits.bytes_per_second; }
+  double of_flops() const { return flops_per_second() / limits.flops_per_second; }
   double spread() const {
     return (measured.timing.high - measured.timing.low) / measured.timing.median;
   }
@@ -73,43 +109,42 @@ nlohmann::ordered_json as_json(const BenchRow& row) {
           {"us_per_head_and_token", row.microseconds_per_head()},
           {"gb_per_s", row.bytes_per_second() / 1e9},
           {"gflops", row.flops_per_second() / 1e9},
-          {"fraction_of_read", row.of_read()},
-          {"fraction_of_multiply_add", row.of_multiply_add()}};
+          {"fraction_of_" + row.limits.bytes_name, row.of_bytes()},
+          {"fraction_of_" + row.limits.flops_name, row.of_flops()}};
 }
 
 int bench_kernel(const BenchKernelOptions& options) {
-  ThreadPool threads(options.threads);
-  const kernel::Isa isa = chosen_isa(options.isa);
-  check_first(threads, isa);
-  const kernel::MachineLimits limits = kernel::measure_limits(threads, isa);
-  const auto measurements = kernel::bench_delta_rule({threads, isa});
+  const Device device = device_named(options.device);
+  const KernelBench bench = device.gpu ? bench_on_gpu(*device.gpu) : bench_on_cpu(options);
+  const DeviceLimits& limits = bench.limits;
   if (options.json) {
-    nlohmann::ordered_json all{{"instruction_set", kernel::name_of(isa)},
-                               {"threads", threads.size()},
-                               {"read_gb_per_s", limits.read_bytes_per_second / 1e9},
-                               {"multiply_add_gflops", limits.multiply_add_flops_per_second / 1e9},
-                               {"rows", nlohmann::ordered_json::array()}};
-    for (const auto& measured : measurements) all["rows"].push_back(as_json({measured, limits}));
+    nlohmann::ordered_json all = bench.facts;
+    all[limits.bytes_name + "_gb_per_s"] = limits.bytes_per_second / 1e9;
+    all[limits.flops_name + "_gflops"] = limits.flops_per_second / 1e9;
+    all["rows"] = nlohmann::ordered_json::array();
+    for (const auto& measured : bench.measurements)
+      all["rows"].push_back(as_json({measured, limits}));
     fmt::print("{}\n", all.dump(2));
     return 0;
   }
   fmt::print(
-      "delta_rule, rwkv7, head size 64, {}, {} thread(s); limits in this run: read {:.1f} "
-      "GB/s, multiply-add {:.1f} GFLOP/s\n\n",
-      kernel::name_of(isa), threads.size(), limits.read_bytes_per_second / 1e9,
-      limits.multiply_add_flops_per_second / 1e9);
-  fmt::print("{:<9} {:<5} {:>13} {:>11} {:>12} {:>7} {:>8} {:>7} {:>8} {:>7}\n", "pass", "SANE",
-             "(B,T,H)", "tokens/s", "us/head,tok", "GB/s", "GFLOP/s", "% read", "% mul-add",
-             "spread");
-  for (const auto& measured : measurements) {
+      "delta_rule, rwkv7, head size 64, {}; limits in this run: {} {:.1f} GB/s, {} {:.1f} "
+      "GFLOP/s\n\n",
+      bench.device, limits.bytes_name, limits.bytes_per_second / 1e9, limits.flops_name,
+      limits.flops_per_second / 1e9);
+  fmt::print("{:<9} {:<5} {:>13} {:>11} {:>9} {:>12} {:>7} {:>8} {:>7} {:>8} {:>7}\n", "pass",
+             "SANE", "(B,T,H)", "tokens/s", "ms", "us/head,tok", "GB/s", "GFLOP/s", "% bytes",
+             "% flops", "spread");
+  for (const auto& measured : bench.measurements) {
     const BenchRow row{measured, limits};
     fmt::print(
-        "{:<9} {:<5} {:>13} {:>11.0f} {:>12.3f} {:>7.2f} {:>8.1f} {:>7.1f} {:>9.1f} {:>6.0f}%\n",
+        "{:<9} {:<5} {:>13} {:>11.0f} {:>9.3f} {:>12.4f} {:>7.1f} {:>8.1f} {:>7.1f} {:>8.1f} "
+        "{:>6.0f}%\n",
         measured.pass, measured.sane ? "yes" : "no",
         fmt::format("({},{},{})", measured.batch, measured.time, measured.heads),
-        row.tokens_per_second(), row.microseconds_per_head(), row.bytes_per_second() / 1e9,
-        row.flops_per_second() / 1e9, 100 * row.of_read(), 100 * row.of_multiply_add(),
-        100 * row.spread());
+        row.tokens_per_second(), 1e3 * row.seconds(), row.microseconds_per_head(),
+        row.bytes_per_second() / 1e9, row.flops_per_second() / 1e9, 100 * row.of_bytes(),
+        100 * row.of_flops(), 100 * row.spread());
   }
   fmt::print(
       "\nBytes and operations are the least the maths needs: inputs read once, outputs "
@@ -123,12 +158,14 @@ void describe_bench_kernel(CLI::App& parent, const Chosen& chosen) {
   auto options = std::make_shared<BenchKernelOptions>();
   CLI::App* app =
       parent.add_subcommand("kernel", "the delta-rule recurrence: forward, backward, single step");
+  app->add_option("--device", options->device, "cpu or cuda[:n]")->capture_default_str();
   app->add_option("--threads", options->threads, "threads; 0: all processors")
       ->capture_default_str();
   app->add_option("--isa", options->isa, "instruction set; the widest one if not given");
   app->add_flag("--json", options->json, "print JSON");
   app->footer(
       "Examples:\n  deltasane bench kernel --threads 1\n"
+      "  deltasane bench kernel --device cuda\n"
       "  deltasane bench kernel --json > kernel.json");
   app->callback([=] { *chosen = [options] { return bench_kernel(*options); }; });
 }
