@@ -4,7 +4,9 @@
 #
 #   experiments/run_time_strength.sh PROGRAM FOLDER [SECONDS]
 #
-# FOLDER gets strengths.csv: accuracy before the stream and after 65,536 tokens, mean over streams.
+# FOLDER gets strengths.csv: accuracy before the stream, after 4,096 and after TOKENS (65,536)
+# tokens, mean over STREAMS (2). FIXED, ADAPTIVE, MODEL and WITHOUT= (no
+# baseline) can be set too.
 # shellcheck disable=SC2034
 set -u
 program=$1 out=$2 limit=${3:-100000}
@@ -13,9 +15,9 @@ export DEVICE=${DEVICE:-cpu} JOBS=${JOBS:-1}
 # shellcheck source=steps.sh
 . "$here/steps.sh"
 
-FIXED=${FIXED:-"10 100 1000 3 30"} ADAPTIVE=${ADAPTIVE:-"1000 100 10"} STREAMS=${STREAMS:-2}
+FIXED=${FIXED-"10 100 1000 3 30"} ADAPTIVE=${ADAPTIVE-"1000 100 10"} STREAMS=${STREAMS:-2}
 MODEL=${MODEL:-$here/../models/arithmetic-baseline.safetensors}
-tokens=65536 questions=64
+tokens=${TOKENS:-65536} questions=64
 [ "$SCALE" = tiny ] && tokens=4096 questions=4 FIXED=10 ADAPTIVE=1000
 brief="level=2,style=brief,family=addition+subtraction"
 corpus="mixed:0.7*(math-chat:seed=9,split=train,$brief)+0.3*(math-chat:seed=9,split=train,level=1-2,style=sentence,family=addition+subtraction+comparison+story)"
@@ -29,7 +31,7 @@ read_with() {  # name, flags
     --probe-tokens 12 && "$program" records "$out/$name" --csv "$out/$name/csv" >/dev/null
 }
 
-beside read_with none
+[ -n "${WITHOUT-yes}" ] && beside read_with none
 for alpha in $ADAPTIVE; do beside read_with "adaptive-$alpha" --sane-alpha "$alpha" --sane-adaptive; done
 for alpha in $FIXED; do beside read_with "fixed-$alpha" --sane-alpha "$alpha"; done
 wait
