@@ -9,7 +9,8 @@
 #
 #   first-A      SANE with alpha A from the first step of pretraining
 #   run-time-A   alpha 0 with --sane-alpha A put on it, no training
-#   adaptive-A   alpha A with --sane-adaptive; run-time-adaptive-A the same on alpha 0
+#   adaptive-A   alpha A with --sane-adaptive; run-time-adaptive-A the same on alpha 0, where A
+#                may be so large that nothing is held before a head grows
 #
 # Asked are the problems of each family without a prefix, and sums and differences after 65,536
 # tokens of 8 streams and after 1,048,576 of 4. The full table of the issue is
@@ -25,7 +26,7 @@ program=$1 out=$2 limit=${3:-100000}
 . "$(dirname "$0")/steps.sh"
 
 SEEDS=${SEEDS:-1} ALPHAS=${ALPHAS:-"0 3 10 1 5 2 7"} FIRST_ALPHAS=${FIRST_ALPHAS:-3}
-RUN_TIME_ALPHAS=${RUN_TIME_ALPHAS:-"3 1 10"} ADAPTIVE_ALPHAS=${ADAPTIVE_ALPHAS:-10}
+RUN_TIME_ALPHAS=${RUN_TIME_ALPHAS:-"3 1 10 100"} ADAPTIVE_ALPHAS=${ADAPTIVE_ALPHAS:-"1000 10"}
 STREAMS=${STREAMS:-8} LONG_STREAMS=${LONG_STREAMS:-4} LONG_TOKENS=${LONG_TOKENS:-1048576}
 RATE_SHIFT=${RATE_SHIFT:--1.5} DECAY_SHIFT=${DECAY_SHIFT:--12}
 layers=8 channels=512 sequences=32 context=512 steps=1600 tune_steps=200 rate=1e-3
@@ -178,7 +179,30 @@ tables() {
     [ ${#runs[@]} -gt 1 ] && "$program" compare "${runs[@]}" --baseline "alpha-0-seed$seed" \
       --out "$out/families-seed$seed.md"
   done
+  local position
+  for position in "$tokens" "$LONG_TOKENS"; do after_stream "$position"; done
   cat "$out/table.csv"
+}
+
+# Each model's streams side by side, in percent, and the paired t-test over them. The first column
+# is alpha 0, or alpha 3 where alpha 0 did not get there.
+after_stream() {
+  awk -F, -v OFS=, -v position="$1" -v tokens="$tokens" 'NR > 1 && $3 == position {
+      name = $1 "-seed" $2; if (!(name in seen)) { seen[name] = 1; names[++n] = name }
+      if (!($4 in rows)) { rows[$4] = 1; streams[++m] = $4 }
+      found[name, $4] = 100 * $5 }
+    function before(a, b) { return rank(a) < rank(b) || (rank(a) == rank(b) && a < b) }
+    function rank(a) { return a ~ /^alpha-0-/ ? 0 : a ~ /^alpha-3-/ ? 1 : 2 }
+    END {
+      for (i = 2; i <= n; i++)
+        for (j = i; j > 1 && before(names[j], names[j - 1]); j--) {
+          t = names[j]; names[j] = names[j - 1]; names[j - 1] = t }
+      line = "benchmark"; for (i = 1; i <= n; i++) line = line OFS names[i]; print line
+      for (k = 1; k <= m; k++) {
+        line = "stream " streams[k]
+        for (i = 1; i <= n; i++) line = line OFS found[names[i], streams[k]]
+        print line } }' "$out/streams.csv" >"$out/after_$1.csv"
+  "$program" compare "$out/after_$1.csv" --out "$out/after_$1.md" || true
 }
 
 # family,accuracy of a run of eval
@@ -200,7 +224,7 @@ for seed in $SEEDS; do
 done
 for seed in $SEEDS; do
   for name in alpha-0 alpha-3 alpha-10 alpha-1 run-time-3 first-3 alpha-5 run-time-10 alpha-2 \
-    alpha-7 run-time-1 adaptive-10 run-time-adaptive-10 alpha-4 alpha-6 alpha-8 alpha-9; do
+    alpha-7 run-time-1 run-time-adaptive-1000 run-time-100 adaptive-10 run-time-adaptive-10 alpha-4 alpha-6 alpha-8 alpha-9; do
     beside read_long "$name-seed$seed"
   done
 done

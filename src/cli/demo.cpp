@@ -49,7 +49,7 @@ std::optional<DemoPair> shipped_pair(const DemoOptions& options) {
   const std::string corpus = cat("mixed:0.7*(math-chat:seed=9,split=train,", brief,
                                  ")+0.3*(math-chat:seed=9,split=train,level=1-2,style=sentence,"
                                  "family=addition+subtraction+comparison+story)");
-  return DemoPair{baseline, sane, {corpus, cat(brief, ",split=held-out"), 196608}, "shipped"};
+  return DemoPair{baseline, sane, {corpus, cat(brief, ",split=held-out"), 131072}, "shipped"};
 }
 
 // Channels that hardly forget are what a long training gives; a shift of the decay's and the
@@ -283,7 +283,7 @@ const Command demo{
       app.add_flag("--train", options->train, "train a small pair in any case");
       app.add_option(
           "--tokens", options->tokens,
-          "bytes that both models read; if not given: 196608, or 524288 by trained ones");
+          "bytes that both models read; if not given: 131072, or 524288 by trained ones");
       app.add_option("--alpha", options->alpha, "strength of SANE")->capture_default_str();
       app.add_option("--threads", options->threads, "threads; 0: all processors")
           ->capture_default_str();

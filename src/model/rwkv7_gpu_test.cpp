@@ -59,6 +59,8 @@ class RoundedSource : public Rwkv7Source {
   const Rwkv7Source& source_;
 };
 
+using Numbers = std::vector<float>;
+
 struct Outcome {
   Tensor<float> logits;
   RecurrentState state;
@@ -176,6 +178,34 @@ TEST_P(Rwkv7OnGpuTest, BlocksInTwoQueuesAreOneReading) {
       EXPECT_EQ(taus.at(layer, head).sum, taus_of_parts.at(layer, head).sum);
       EXPECT_EQ(taus.at(layer, head).last, taus_of_parts.at(layer, head).last);
     }
+}
+
+TEST_P(Rwkv7OnGpuTest, TakesTheAlphasOfAState) {
+  const auto tokens = some_tokens(16);  // tau shows in the state when they are read
+  const Rwkv7 model = on_gpu();
+  const auto heads = size_t(shape_.layers * shape_.heads);
+  const auto read = [&](const std::vector<float>& alphas, TauRecord& taus) {
+    RecurrentState state = model.fresh_state();
+    state.alphas = alphas;
+    model.forward(tokens, state, Rwkv7::Logits::none, {}, {threads_}, &taus);
+    return Numbers(state.memory().span().begin(), state.memory().span().end());
+  };
+  TauRecord usual(shape_.layers, shape_.heads), same = usual, twice = usual, again = usual;
+  const Numbers without = read({}, usual);
+  const auto alpha = float(strength().alpha);
+  EXPECT_EQ(read(std::vector<float>(heads, alpha), same), without);
+  std::vector<float> alphas(heads, alpha);
+  alphas.back() *= 2;
+  const Numbers with = read(alphas, twice);
+  EXPECT_EQ(read({}, again), without) << "the alphas of another state have been kept";
+  if (GetParam() == Sane::none) return;
+  EXPECT_NE(with, without);
+  const auto last = [&](const TauRecord& taus, int64_t head) {
+    return taus.at(shape_.layers - 1, head).last;
+  };
+  EXPECT_EQ(last(twice, 0), last(usual, 0));
+  const float own = last(twice, shape_.heads - 1), others = last(usual, shape_.heads - 1);
+  EXPECT_NEAR(own - 1, 2 * (others - 1), 4 * 0x1p-23 * own);  // each is rounded once
 }
 
 TEST_P(Rwkv7OnGpuTest, TellsTheLossesThatItsLogitsHave) {

@@ -251,5 +251,39 @@ TEST(Rwkv7, TellsWhichTausItUsed) {
             0);
 }
 
+// tau = alpha softplus(z) + 1 and z does not depend on alpha before the first chunk has ended.
+TEST(Rwkv7, TakesTheAlphasOfAState) {
+  ThreadPool threads(1);
+  const auto tokens = some_tokens(16, small.vocabulary);
+  for (const bool trained : {true, false}) {
+    Rwkv7Shape shape = small;
+    shape.sane = trained;
+    const OnDisk disk(shape);
+    const Rwkv7 model = disk.open(
+        trained ? Rwkv7Options{} : Rwkv7Options{.device = {}, .weights = {}, .sane_alpha = 3.0});
+    const auto read = [&](const std::vector<float>& alphas, RecurrentState state) {
+      TauRecord taus(shape.layers, shape.heads);
+      state.alphas = alphas;
+      model.forward(tokens, state, Rwkv7::Logits::none, {}, {threads}, &taus);
+      EXPECT_EQ(state.clone().alphas, alphas);
+      return taus;
+    };
+    std::vector<float> alphas(size_t(shape.layers * shape.heads), 3);
+    const TauRecord usual = read({}, model.fresh_state());
+    const TauRecord same = read(alphas, model.fresh_state());
+    alphas[size_t(shape.heads) + 2] = 6;  // layer 1, head 2
+    const TauRecord twice = read(alphas, model.fresh_state());
+    for (int64_t layer = 0; layer < shape.layers; ++layer)
+      for (int64_t head = 0; head < shape.heads; ++head) {
+        const float tau = usual.at(layer, head).last, own = twice.at(layer, head).last;
+        EXPECT_EQ(same.at(layer, head).last, tau);
+        if (layer == 1 && head == 2)
+          EXPECT_NEAR(own - 1, 2 * (tau - 1), 4 * 0x1p-23 * double(own));  // each rounded once
+        else
+          EXPECT_EQ(own, tau);
+      }
+  }
+}
+
 }  // namespace
 }  // namespace deltasane
