@@ -16,8 +16,8 @@ namespace deltasane::cli {
 namespace {
 
 struct DemoOptions {
-  std::string out = "demo", models = "models";
-  int64_t tokens = 0;  // as the task says
+  std::string out = "demo", models;  // models: not given, where the program was built
+  int64_t tokens = 0;                // as the task says
   double alpha = 3;
   int threads = 0;
   bool train = false;
@@ -38,11 +38,24 @@ struct DemoPair {
   const char* origin;
 };
 
+constexpr const char* shipped_baseline = "arithmetic-baseline.safetensors";
+constexpr const char* shipped_sane = "arithmetic-sane-3.safetensors";
+
+// The folder models/ here, or of the checkout this program was built in.
+fs::path models_folder(const DemoOptions& options) {
+  if (!options.models.empty()) return options.models;
+  std::error_code none;  // where the program cannot be told, here is the only place
+  for (fs::path above = fs::read_symlink("/proc/self/exe", none); above.has_relative_path();
+       above = above.parent_path())
+    if (fs::exists(above.parent_path() / "models" / shipped_baseline))
+      return above.parent_path() / "models";
+  return "models";
+}
+
 // The models of experiments/embedded_pair.sh, and what they learned there.
 std::optional<DemoPair> shipped_pair(const DemoOptions& options) {
-  const fs::path folder = options.models;
-  const fs::path baseline = folder / "arithmetic-baseline.safetensors",
-                 sane = folder / "arithmetic-sane-3.safetensors";
+  const fs::path folder = models_folder(options);
+  const fs::path baseline = folder / shipped_baseline, sane = folder / shipped_sane;
   if (options.train || options.alpha != 3 || !fs::exists(baseline) || !fs::exists(sane))
     return std::nullopt;
   const std::string brief = "level=2,style=brief,family=addition+subtraction";
@@ -277,9 +290,9 @@ const Command demo{
       app.add_option("--out", options->out, "folder for models, records, report and summary.json")
           ->capture_default_str();
       app.add_option("--models", options->models,
-                     "folder of the two models; without them, or for another --alpha, a small pair "
-                     "is trained")
-          ->capture_default_str();
+                     "folder of the two models, if not given that of the checkout; without them, "
+                     "or for another --alpha, a small pair "
+                     "is trained");
       app.add_flag("--train", options->train, "train a small pair in any case");
       app.add_option(
           "--tokens", options->tokens,
