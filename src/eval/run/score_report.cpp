@@ -178,7 +178,7 @@ std::string alpha_figure(const Comparison& c, const fs::path& svg) {
   for (const char ch : svg.string()) quoted += ch == '\'' ? std::string("''") : std::string(1, ch);
   std::string text = fmt::format(
       "set terminal svg size 640,400 dynamic\nset output '{}'\nset xlabel 'alpha'\n"
-      "set ylabel 'average accuracy, %'\nset grid\nset key bottom right\n$runs << END\n",
+      "set ylabel 'average accuracy, %'\nset grid\nset offsets 0.5, 0.5, 0.5, 0.5\nset key bottom right\n$runs << END\n",
       quoted);
   for (const size_t run : with_alpha)
     text += fmt::format("{} {} {} {}\n", *table.alphas[run], c.average[run],
