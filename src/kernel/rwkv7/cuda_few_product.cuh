@@ -111,40 +111,21 @@ struct Norm {
   float mean, scale;
 };
 
-__device__ inline float block_sum(float x, float* of_warps) {
-  x = warp_sum(x);
-  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = x;
-  __syncthreads();
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < warps; ++i) sum += of_warps[i];
-  __syncthreads();  // of_warps may be written again
-  return sum;
-}
-
-// Of a row, by the block: all of it is asked for at once, four numbers a thread and round.
-__device__ inline Norm norm_of(const float* x, int64_t count, float* of_warps) {
-  constexpr int rounds = 4, at_once = threads * 4;
+// Of a row, by a warp.
+__device__ inline Norm norm_of(const float* x, int64_t count) {
+  const int64_t lane = threadIdx.x % 32;
   float sum = 0, squares = 0;
-  const auto each = [&](auto&& use) {
-    for (int64_t from = threadIdx.x * 4; from < count; from += rounds * at_once) {
-      float4 v[rounds];
-#pragma unroll
-      for (int i = 0; i < rounds; ++i)
-        if (from + i * at_once < count)
-          v[i] = *reinterpret_cast<const float4*>(x + from + i * at_once);
-#pragma unroll
-      for (int i = 0; i < rounds; ++i)
-        if (from + i * at_once < count) use(v[i]);
-    }
-  };
-  each([&](const float4& v) { sum += (v.x + v.y) + (v.z + v.w); });
-  const float mean = block_sum(sum, of_warps) / float(count);
-  each([&](const float4& v) {
+  for (int64_t c = lane * 4; c < count; c += 128) {
+    const float4 v = *reinterpret_cast<const float4*>(x + c);
+    sum += (v.x + v.y) + (v.z + v.w);
+  }
+  const float mean = warp_sum(sum) / float(count);
+  for (int64_t c = lane * 4; c < count; c += 128) {
+    const float4 v = *reinterpret_cast<const float4*>(x + c);
     const float a = v.x - mean, b = v.y - mean, d = v.z - mean, e = v.w - mean;
     squares += (a * a + b * b) + (d * d + e * e);
-  });
-  return {mean, 1.0f / sqrtf(block_sum(squares, of_warps) / float(count) + few_norm_eps)};
+  }
+  return {mean, 1.0f / sqrtf(warp_sum(squares) / float(count) + few_norm_eps)};
 }
 
 template <class Weight>
@@ -159,48 +140,17 @@ __device__ float mixed(const FewProduct<Weight>& p, float u, int64_t sequence, i
   return mu ? u + (p.inputs->state[sequence][p.shift_at + c] - u) * mu[c] : u;
 }
 
-__device__ inline float4 four_at(const float* from) {
-  return *reinterpret_cast<const float4*>(from);
-}
-
-// The input of [from, from + tile), zero beyond the last column. Columns come in fours; what a
-// thread needs for all of its fours is asked for before any of it is used.
+// The input of [from, from + tile), zero beyond the last column.
 template <class Weight, int N>
 __device__ void stage(const FewProduct<Weight>& p, const Norm (&norm)[N], int64_t from,
                       const float* mu, float* tile) {
-  constexpr int rounds = 4, at_once = threads * 4;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const int64_t sequence = min(int64_t(n), p.sequences - 1);
-    const float* const x = p.x + sequence * p.columns;
-    const float* const before = mu ? p.inputs->state[sequence] + p.shift_at : nullptr;
-    for (int64_t i = threadIdx.x * 4; i < p.tile; i += rounds * at_once) {
-      float4 u[rounds], weight[rounds], bias[rounds], last[rounds], share[rounds];
-#pragma unroll
-      for (int r = 0; r < rounds; ++r) {
-        const int64_t c = from + i + r * at_once;
-        u[r] = make_float4(0, 0, 0, 0);
-        if (c >= p.columns || i + r * at_once >= p.tile) continue;
-        u[r] = four_at(x + c);
-        if (p.norm_weight)
-          weight[r] = four_at(p.norm_weight + c), bias[r] = four_at(p.norm_bias + c);
-        if (mu) last[r] = four_at(before + c), share[r] = four_at(mu + c);
-      }
-#pragma unroll
-      for (int r = 0; r < rounds; ++r) {
-        if (i + r * at_once >= p.tile) continue;
-        if (from + i + r * at_once < p.columns) {
-          const auto one = [&](float& value, float w, float b, float l, float m) {
-            if (p.norm_weight) value = (value - norm[n].mean) * norm[n].scale * w + b;
-            if (mu) value = value + (l - value) * m;
-          };
-          one(u[r].x, weight[r].x, bias[r].x, last[r].x, share[r].x);
-          one(u[r].y, weight[r].y, bias[r].y, last[r].y, share[r].y);
-          one(u[r].z, weight[r].z, bias[r].z, last[r].z, share[r].z);
-          one(u[r].w, weight[r].w, bias[r].w, last[r].w, share[r].w);
-        }
-        *reinterpret_cast<float4*>(tile + n * p.tile + i + r * at_once) = u[r];
-      }
+    for (int64_t i = threadIdx.x; i < p.tile; i += threads) {
+      const int64_t c = from + i;
+      tile[n * p.tile + i] =
+          c < p.columns ? mixed(p, norm_at(p, norm[n], sequence, c), sequence, c, mu) : 0.0f;
     }
   }
 }
@@ -235,7 +185,6 @@ template <class Weight, int N, int R>
 __global__ void __launch_bounds__(threads) few_product(FewProduct<Weight> p) {
   extern __shared__ __align__(16) float tile[];  // (N, p.tile)
   __shared__ Norm norm[N];
-  __shared__ float of_warps[warps];
   constexpr int64_t columns_at_once = piece_columns<Weight, R>;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const auto row_of = [&](int64_t group) { return (group * warps + warp) * R; };
@@ -255,10 +204,9 @@ __global__ void __launch_bounds__(threads) few_product(FewProduct<Weight> p) {
   wait_for_kernel_before();
 
   if (p.norm_weight) {
-    for (int n = 0; n < N; ++n) {
-      const Norm found =
-          norm_of(p.x + min(int64_t(n), p.sequences - 1) * p.columns, p.columns, of_warps);
-      if (threadIdx.x == 0) norm[n] = found;
+    if (warp < N) {
+      const Norm found = norm_of(p.x + min(int64_t(warp), p.sequences - 1) * p.columns, p.columns);
+      if (lane == 0) norm[warp] = found;
     }
     __syncthreads();
   }
