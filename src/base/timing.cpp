@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <vector>
+#include <utility>
 
 namespace deltasane {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Timing timing_of(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
 }
 
 Timing time_repeated(const std::function<void()>& body, double least_seconds, int least_repeats) {
@@ -19,8 +24,7 @@ Timing time_repeated(const std::function<void()>& body, double least_seconds, in
     body();
     seconds.push_back(seconds_now() - start);
   }
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
+  return timing_of(std::move(seconds));
 }
 
 }  // namespace deltasane

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 namespace deltasane {
 
@@ -13,6 +14,8 @@ struct Timing {
 // Runs `body` once unmeasured, then at least `least_repeats` times and at least `least_seconds`.
 Timing time_repeated(const std::function<void()>& body, double least_seconds = 0.3,
                      int least_repeats = 5);
+
+Timing timing_of(std::vector<double> seconds);  // at least one
 
 double seconds_now();  // monotonic
 

@@ -1,6 +1,6 @@
 #include "kernel/gpu_timing.h"
 
-#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -20,8 +20,7 @@ Timing time_on_gpu(const Gpu& gpu, const std::function<void()>& body, int repeat
   std::vector<double> seconds;
   for (size_t i = 1; i < at.size(); ++i)
     seconds.push_back(at[i].milliseconds_since(at[i - 1]) * 1e-3);
-  std::ranges::sort(seconds);
-  return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), repeats};
+  return timing_of(std::move(seconds));
 }
 
 }  // namespace deltasane::kernel

@@ -25,11 +25,6 @@ double product_rate(const kernel::Cpu& cpu) {
                    rate([&] { kernel::matmul_tn(a.view(), b.view(), c.view(), cpu); })});
 }
 
-Timing summary(std::vector<double> seconds) {
-  std::ranges::sort(seconds);
-  return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
-}
-
 // The median, and the middle half instead of the extremes.
 Timing middle_half(std::vector<double> seconds) {
   std::ranges::sort(seconds);
@@ -108,8 +103,8 @@ TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, i
     processor.push_back(other.processor);
     more.push_back(other.processor - one.processor);
   }
-  measured.baseline = summary(without), measured.sane = summary(with);
-  measured.processor_seconds = summary(processor).median;
+  measured.baseline = timing_of(without), measured.sane = timing_of(with);
+  measured.processor_seconds = timing_of(processor).median;
   measured.sane_cost = middle_half(more);
   Optimizer optimizer(model.layout(), {});
   measured.update_seconds =

@@ -1,17 +1,11 @@
 #include "kernel/delta_rule/bench.h"
 
-#include <algorithm>
 #include <functional>
 
 #include "kernel/delta_rule/problem.h"
 
 namespace deltasane::kernel {
 namespace {
-
-Timing median_of(std::vector<double> seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
-}
 
 // Both bodies in turns.
 std::pair<Timing, Timing> time_in_turns(const std::function<void()>& a,
@@ -27,7 +21,7 @@ std::pair<Timing, Timing> time_in_turns(const std::function<void()>& a,
     seconds_a.push_back(t1 - t0);
     seconds_b.push_back(seconds_now() - t1);
   }
-  return {median_of(seconds_a), median_of(seconds_b)};
+  return {timing_of(seconds_a), timing_of(seconds_b)};
 }
 
 // A problem like a trained model's: slow decays, small keys, and a state of order one.

@@ -1,6 +1,5 @@
 #include "kernel/delta_rule/cuda_bench.h"
 
-#include <algorithm>
 #include <functional>
 
 #include "base/random.h"
@@ -59,11 +58,6 @@ struct BenchCase {
   }
 };
 
-Timing median(std::vector<double>& seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
-}
-
 }  // namespace
 
 std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu) {
@@ -88,8 +82,8 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu) {
           seconds[sane].push_back(end.milliseconds_since(begin) * 1e-3);
         }
       for (const bool sane : {false, true})
-        rows.push_back(
-            {pass, sane, at.batch, at.time, at.heads, size, bytes, flops, median(seconds[sane])});
+        rows.push_back({pass, sane, at.batch, at.time, at.heads, size, bytes, flops,
+                        timing_of(seconds[sane])});
     };
     add("forward", head_tokens * N * (6 * 2 + 4), head_tokens * forward_flops * N * N,
         [&](bool sane) { delta_rule(data.op(sane), data.scratch, gpu); });

@@ -1,7 +1,5 @@
 #include "train/gpu/gpu_bench.h"
 
-#include <algorithm>
-
 #include "kernel/gpu_limits.h"
 #include "model/random_rwkv7.h"
 #include "train/bench.h"
@@ -12,11 +10,6 @@ namespace gpu {
 namespace {
 
 constexpr int turns = 3;  // of a model without SANE and one with it
-
-Timing timing_of(std::vector<double> seconds) {
-  std::ranges::sort(seconds);
-  return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
-}
 
 // What every model is measured with.
 struct BenchCase {
