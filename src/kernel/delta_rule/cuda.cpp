@@ -51,6 +51,7 @@ void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu&
     chunk_pass(op, tiles, memory, between, gpu);
     pass.from = tiles * tile, pass.count = op.time - pass.from, pass.initial = between;
   }
+  if (pass.count == op.time && starts_tiles(op)) return chain_pass(pass, gpu);
   if (pass.count) token_pass(pass, gpu);
 }
 
@@ -64,16 +65,14 @@ void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real
           "delta_rule_backward has all its gradients");
   const int64_t heads = op.batch * op.heads, tiles = (op.time + tile - 1) / tile;
   const int64_t made = op.states ? 0 : delta_rule_states(op.batch, op.time, op.heads);
-  float* const memory = scratch.floats(gpu, made + heads * (tiles * state_entries + 4 * tiles));
+  float* const memory = scratch.floats(gpu, made + heads * tiles * state_entries);
   float* const dstates = memory + made;
-  float* const dtau_parts = dstates + heads * tiles * state_entries;
   if (!op.states) {
     TokenPass<Real> forward{op, 0, op.time, op.initial, nullptr, memory};
     forward.op.y = nullptr;
-    token_pass(forward, gpu);
+    chain_pass(forward, gpu);
   }
-  const ReversePass<Real> reverse{op, gradient, op.states ? op.states : memory, dstates,
-                                  dtau_parts};
+  const ReversePass<Real> reverse{op, gradient, op.states ? op.states : memory, dstates};
   reverse_pass(reverse, gpu);
   tile_gradients(reverse, gpu);
 }

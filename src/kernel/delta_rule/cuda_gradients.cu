@@ -12,342 +12,424 @@
 // The gradient of log w_t is the sum over t' >= t of those of log W_t', where a~_t has W_t-1, r~_t
 // has W_t, b~_t and k~_t have 1 / W_t, and the last state has the last W:
 //
-//     dlog w_t = sum_i (D S0)_i + sum_s<t (SA D)_s b~_s + (V D)_s k~_s
-//              + sum_t'>=t dr~ r~ + sum_t'>t da~ a~ - sum_s>=t (dB~ - SA D)_s b~_s + (dK~ - V D)_s
-//              k~_s
+//     dlog w_t = sum_i (D S0)_i + sum_s (SA D)_s b~_s + (V D)_s k~_s
+//              + sum_s>=t dr~_s r~_s - dB~_s b~_s - dK~_s k~_s + sum_s>t da~_s a~_s
 //
 // all per key channel.
-#include "kernel/delta_rule/cuda_parts.h"
-#include "kernel/delta_rule/cuda_split.cuh"
-#include "kernel/delta_rule/cuda_tile.cuh"
+#include <type_traits>
+
+#include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int threads = 256, pair_rows = 2 * tile_tokens, padded = head_size + 4;
+constexpr int threads = 256, warps = threads / 32, pair_rows = 2 * tile_tokens;
+constexpr int padded = head_size + 8;
 
-template <class Real>
-constexpr int planes_for = 2;
-template <>
-constexpr int planes_for<float> = 3;
-
-template <int planes>
+template <int planes, int exact>
 struct GradientMemory {
-  using Pair = SplitMatrix<planes, pair_rows, head_size>;
-  using Square = SplitMatrix<planes, head_size, head_size>;
-  Pair reads;   // A~ over R~
-  Pair writes;  // B~ over K~
-  Pair given;   // SA over V
-  Pair asked;   // Z over dY
+  SplitMatrix<planes, pair_rows, head_size> reads;   // A~ over R~
+  SplitMatrix<planes, pair_rows, head_size> writes;  // B~ over K~
+  SplitMatrix<planes, tile_tokens, head_size> sa, z;
+  SplitMatrix<exact, tile_tokens, head_size> v, dy;
   union {
-    Square first;                      // S0
-    float through[pair_rows][padded];  // SA D over V D, when S0 is not needed any more
+    SplitMatrix<planes, head_size, head_size> first;  // S0
+    struct {  // when S0 is not needed any more: what dlog w is added up of
+      float of_a[tile_tokens][padded], of_r[tile_tokens][padded], of_writes[tile_tokens][padded];
+    } log_w;
   };
-  Square last;                                      // D
-  SplitMatrix<planes, pair_rows, pair_rows> pairs;  // (Z, dY) (SA, V)', lower
-  float products[pair_rows][pair_rows + 4];         // AB AK over RB RK
-  float w[tile_tokens][padded];
-  float decay[head_size];
-  float decay_sums[head_size];  // of D S0
-  union {
-    struct {
-      float start[tile_tokens][padded];  // A~ S0'
-      float end[pair_rows][padded];      // (B~, K~) D'
-      float column_sums[16][head_size];  // of D S0, in parts
-    } state;
-    struct {
-      float reads[pair_rows][padded], writes[pair_rows][padded];  // dA~ over dR~; dB~ over dK~
-    } d;
-  };
+  SplitMatrix<planes, head_size, head_size> last;         // D
+  SplitMatrix<planes, pair_rows, pair_rows> lower;        // AB AK over RB RK
+  SplitMatrix<planes, pair_rows, pair_rows> pairs;        // (Z, dY) (SA, V)', lower
+  SplitMatrix<planes, tile_tokens, tile_tokens> inverse;  // (I - AB)^-1
+  float ab[tile_tokens][tile_tokens + 4];
+  float decays[tile_tokens][padded];   // W
+  float state_sums[warps][head_size];  // of D S0, in parts
+  float write_sums[head_size];         // of SA D b~ and V D k~
+  float dtau[warps];
 };
 
-__device__ void read_row(const float* from, float (&to)[tile_tokens]) {
+__device__ void store_two(float* to, float x, float y) { *reinterpret_cast<float2*>(to) = {x, y}; }
+__device__ void store_two(bf16* to, float x, float y) {
+  *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(x, y);
+}
+
+// Two neighbours of a row.
+template <class Matrix>
+__device__ float2 two_of(const Matrix& matrix, int row, int column) {
+  float2 sum{};
 #pragma unroll
-  for (int i = 0; i < tile_tokens; i += 4) {
-    const float4 four = *reinterpret_cast<const float4*>(from + i);
-    to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+  for (int p = Matrix::planes - 1; p >= 0; --p) {
+    const uint32_t bits = *reinterpret_cast<const uint32_t*>(&matrix.plane[p][row][column]);
+    sum.x += __uint_as_float(bits << 16), sum.y += __uint_as_float(bits & 0xffff0000u);
   }
+  return sum;
+}
+
+__device__ float log2_of(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// tanh u - u sech^2 u for x = tanh u, q = x^2. Small: atanh x = x (1 + q/3 + q^2/5 + ...), so it is
+// x q (2/3 + 2/15 q + 2/35 q^2 + ...). Else u = atanh x by two logarithms, each within 2^-22, of
+// numbers that are not quite 0.
+__device__ float less_slope(float x, float q) {
+  constexpr float almost = 0.99999994f, half_log_of_2 = 0.34657359f;
+  float small = fmaf(q, 2.0f / 99, 2.0f / 63);
+  small = fmaf(q, small, 2.0f / 35);
+  small = fmaf(q, small, 2.0f / 15);
+  small = x * q * fmaf(q, small, 2.0f / 3);
+  const float u = log2_of(fmaf(x, almost, 1.0f)) - log2_of(fmaf(x, -almost, 1.0f));
+  return q < 0.04f ? small : fmaf(u, fmaf(q, half_log_of_2, -half_log_of_2), x);
 }
 
 template <class Real>
-__global__ __launch_bounds__(threads, planes_for<Real> == 2
-                                          ? 2
-                                          : 1) void gradients_kernel(ReversePass<Real> pass) {
-  constexpr int planes = planes_for<Real>;
+__global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void gradients_kernel(
+    ReversePass<Real> pass) {
+  constexpr int planes = result_planes<Real>, exact = exact_planes<Real>;
   extern __shared__ float4 raw_memory[];
-  using Memory = GradientMemory<planes>;
-  Memory& memory = *reinterpret_cast<Memory*>(raw_memory);
+  auto& memory = *reinterpret_cast<GradientMemory<planes, exact>*>(raw_memory);
   const DeltaRule<Real>& op = pass.op;
   const DeltaRuleGradient<Real>& out = pass.gradient;
-  const int64_t tiles = (op.time + tile_tokens - 1) / tile_tokens;
-  const int64_t index = blockIdx.x % tiles, of_head = blockIdx.x / tiles;
-  const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
+  const int64_t tiles = gridDim.x, index = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z;
+  const int64_t of_head = sequence * op.heads + head;
   const int count = int(min(op.time - index * tile_tokens, int64_t(tile_tokens)));
-  const int warp = threadIdx.x / 32;
-  // Half of the threads have what reads the state, half what is written to it; each one token and
-  // 8 channels.
-  const bool reads = threadIdx.x < threads / 2;
-  const int mine = threadIdx.x % (threads / 2) / 8, part = threadIdx.x % 8 * 8;
-  const bool present = mine < count;
-  const int64_t place =
-      ((sequence * op.time + index * tile_tokens + mine) * op.heads + head) * head_size + part;
+  const int64_t step = op.heads * head_size;
+  const int64_t origin = ((sequence * op.time + index * tile_tokens) * op.heads + head) * head_size;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const bool neutralized = op.tau && count == tile_tokens;
+  const int64_t chunk = (sequence * (op.time / tile_tokens) + index) * op.heads + head;
 
-  if (op.tau && threadIdx.x == 0 && count == tile_tokens) {
-    const int64_t chunks = op.time / tile_tokens;
-    const float4 p =
-        __ldg(reinterpret_cast<const float4*>(pass.dtau_parts) + of_head * chunks + index);
-    out.dtau[(sequence * chunks + index) * op.heads + head] = p.x + p.y + p.z + p.w;
-  }
-  // S0 and G are asked for first: 4 rows and 4 columns each.
+  // S0, the state that the tile left and its gradient are asked for first: 4 rows and 4 columns each.
   constexpr int state_rows = 4;
   const int state_column = threadIdx.x % 16 * 4, state_row = threadIdx.x / 16;
-  float4 first[state_rows], last[state_rows];
+  const int of_state = state_row * head_size + state_column;
+  float4 first[state_rows], last[state_rows], left_behind[state_rows];
+  float tau = 1;
   {
-    const float* const from = pass.states + (of_head * (tiles + 1) + index) * state_entries +
-                              state_row * head_size + state_column;
-    const float* const dfrom =
-        pass.dstates + int64_t(blockIdx.x) * state_entries + state_row * head_size + state_column;
+    const float* const from = pass.states + (of_head * (tiles + 1) + index) * state_entries;
+    const float* const dfrom = pass.dstates + (of_head * tiles + index) * state_entries;
 #pragma unroll
     for (int i = 0; i < state_rows; ++i) {
-      first[i] = __ldg(reinterpret_cast<const float4*>(from + i * 16 * head_size));
-      last[i] = __ldg(reinterpret_cast<const float4*>(dfrom + i * 16 * head_size));
+      const int at = of_state + i * 16 * head_size;
+      last[i] = __ldg(reinterpret_cast<const float4*>(dfrom + at));
+      first[i] = __ldg(reinterpret_cast<const float4*>(from + at));
+      if (neutralized)
+        left_behind[i] = __ldg(reinterpret_cast<const float4*>(from + state_entries + at));
     }
+    if (neutralized) tau = __ldg(op.tau + chunk);
   }
-  float own[2][8] = {};  // a, r or b, k
-  if (present) {
-    Eight<Real> eight;
-    eight.load((reads ? op.a : op.b) + place), eight.unpack(own[0]);
-    eight.load((reads ? op.r : op.k) + place), eight.unpack(own[1]);
-    float x[8];
-    eight.load((reads ? out.dy : op.v) + place), eight.unpack(x);
-    (reads ? memory.asked : memory.given).set(tile_tokens + mine, part, x);
-    if (reads) {
-      Eight<float> w;
-      w.load(op.w + place), w.unpack(x);
-      store_floats(&memory.w[mine][part], x);
+  // Of the decay each thread has a channel and four tokens.
+  const int channel = warp * 8 + lane % 8, quarter = lane / 8;
+  float w[4];
+#pragma unroll
+  for (int t = 0; t < 4; ++t)
+    w[t] = quarter * 4 + t < count ? __ldg(op.w + origin + (quarter * 4 + t) * step + channel) : 1;
+  // Of the vectors half of the threads have what reads the state, half what is written to it; each
+  // one token and 8 channels.
+  const bool reads = threadIdx.x < threads / 2;
+  const int mine = threadIdx.x % (threads / 2) / 8, part = threadIdx.x % 8 * 8;
+  Eight<Real> own[3];  // a, r, dy or b, k, v
+  if (mine < count) {
+    const int64_t place = origin + mine * step + part;
+    own[0].load((reads ? op.a : op.b) + place);
+    own[1].load((reads ? op.r : op.k) + place);
+    own[2].load((reads ? out.dy : op.v) + place);
+  }
+  {
+    float decay[4] = {w[0], w[0] * w[1]};
+    decay[2] = decay[1] * w[2], decay[3] = decay[2] * w[3];
+    float so_far = decay[3];
+#pragma unroll
+    for (int away = 8; away < 32; away *= 2) {
+      const float before = __shfl_up_sync(~0u, so_far, away);
+      if (lane >= away) so_far *= before;
     }
-  } else {
-    const float zero[8] = {}, one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-    (reads ? memory.asked : memory.given).set(tile_tokens + mine, part, zero);
-    if (reads) store_floats(&memory.w[mine][part], one);
+    const float before = __shfl_up_sync(~0u, so_far, 8);
+#pragma unroll
+    for (int t = 0; t < 4; ++t)
+      memory.decays[quarter * 4 + t][channel] = quarter ? before * decay[t] : decay[t];
   }
   __syncthreads();
-  // W_t-1 and W_t of this thread's token and channels, or 1 / W_t twice. Made again at the end:
-  // they would be in the way in between.
-  const auto factors = [&](float(&before)[8], float(&decay)[8]) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) before[i] = decay[i] = 1;
-#pragma unroll
-    for (int t = 0; t < tile_tokens; t += 2) {
-      if (t > mine) break;
-      float w[2][8];
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        const float4 low = *reinterpret_cast<float4*>(&memory.w[t + n][part]);
-        const float4 high = *reinterpret_cast<float4*>(&memory.w[t + n][part + 4]);
-        w[n][0] = low.x, w[n][1] = low.y, w[n][2] = low.z, w[n][3] = low.w;
-        w[n][4] = high.x, w[n][5] = high.y, w[n][6] = high.z, w[n][7] = high.w;
-      }
-#pragma unroll
-      for (int n = 0; n < 2; ++n)
-        if (t + n <= mine)
-#pragma unroll
-          for (int i = 0; i < 8; ++i) before[i] = decay[i], decay[i] *= w[n][i];
-    }
-    if (mine == tile_tokens - 1 && reads)
-#pragma unroll
-      for (int i = 0; i < 8; ++i) memory.decay[part + i] = decay[i];
+  {
+    float factor[8], x[8];
+    const auto read = [&](int t) {
+      const float4 low = *reinterpret_cast<const float4*>(&memory.decays[t][part]);
+      const float4 high = *reinterpret_cast<const float4*>(&memory.decays[t][part + 4]);
+      factor[0] = low.x, factor[1] = low.y, factor[2] = low.z, factor[3] = low.w;
+      factor[4] = high.x, factor[5] = high.y, factor[6] = high.z, factor[7] = high.w;
+    };
+    auto& to = reads ? memory.reads : memory.writes;
+    read(mine);
     if (!reads)
 #pragma unroll
-      for (int i = 0; i < 8; ++i) before[i] = decay[i] = reciprocal(decay[i]);
-  };
-  {
-    float before[8], decay[8];
-    factors(before, decay);
+      for (int i = 0; i < 8; ++i) factor[i] = reciprocal(factor[i]);
+    own[1].unpack(x);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) own[0][i] *= before[i], own[1][i] *= decay[i];
-    (reads ? memory.reads : memory.writes).set(mine, part, own[0]);
-    (reads ? memory.reads : memory.writes).set(tile_tokens + mine, part, own[1]);
+    for (int i = 0; i < 8; ++i) x[i] *= factor[i];
+    to.set(tile_tokens + mine, part, x);
+    if (reads) {
+      if (mine)
+        read(mine - 1);
+      else
+#pragma unroll
+        for (int i = 0; i < 8; ++i) factor[i] = 1;
+    }
+    own[0].unpack(x);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] *= factor[i];
+    to.set(mine, part, x);
+    own[2].unpack(x);
+    (reads ? memory.dy : memory.v).set(mine, part, x);
   }
-  __syncthreads();
   {
-    float sum[4] = {};
+    const float4 decay = *reinterpret_cast<float4*>(&memory.decays[tile_tokens - 1][state_column]);
+    float sum[4] = {}, dtau = 0;
+    const float inverse = 1.0f / tau;
 #pragma unroll
     for (int i = 0; i < state_rows; ++i) {
       const float S[4] = {first[i].x, first[i].y, first[i].z, first[i].w};
       float D[4] = {last[i].x, last[i].y, last[i].z, last[i].w};
+      if (neutralized) {
+        const float after[4] = {left_behind[i].x, left_behind[i].y, left_behind[i].z,
+                                left_behind[i].w};
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        D[j] *= memory.decay[state_column + j];
-        sum[j] = fmaf(D[j], S[j], sum[j]);
+        for (int j = 0; j < 4; ++j) {
+          const float x = after[j] * inverse, q = x * x;  // tanh u
+          dtau = fmaf(D[j], less_slope(x, q), dtau);
+          D[j] = fmaf(-q, D[j], D[j]);
+        }
       }
+      D[0] *= decay.x, D[1] *= decay.y, D[2] *= decay.z, D[3] *= decay.w;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) sum[j] = fmaf(D[j], S[j], sum[j]);
       memory.first.set(state_row + 16 * i, state_column, S);
       memory.last.set(state_row + 16 * i, state_column, D);
     }
 #pragma unroll
-    for (int j = 0; j < 4; ++j) memory.state.column_sums[state_row][state_column + j] = sum[j];
+    for (int j = 0; j < 4; ++j) sum[j] += __shfl_xor_sync(~0u, sum[j], 16);
+    if (lane < 16)
+      *reinterpret_cast<float4*>(&memory.state_sums[warp][state_column]) =
+          make_float4(sum[0], sum[1], sum[2], sum[3]);
+    if (neutralized) {
+#pragma unroll
+      for (int away = 16; away > 0; away /= 2) dtau += __shfl_xor_sync(~0u, dtau, away);
+      if (lane == 0) memory.dtau[warp] = dtau;
+    }
   }
   __syncthreads();
-  const auto write = [](float* to, int stride, const Sums& sums) {
-    sums.each([&](int row, int column, float x, float y) {
-      *reinterpret_cast<float2*>(to + row * stride + column) = {x, y};
+  if (neutralized && threadIdx.x == 0) {
+    float dtau = 0;
+#pragma unroll
+    for (int n = 0; n < warps; ++n) dtau += memory.dtau[n];
+    out.dtau[chunk] = dtau;
+  }
+  // Half of the warps have what reads the state, half what is written to it, 16 channels each.
+  const bool reader = warp < warps / 2;
+  const int column = warp % (warps / 2) * 16;
+  const int square_top = warp % 2 * 16, square_left = warp / 2 * 16;  // a reader's, of 32 x 32
+  const auto keep_lower = [&](const SplitSums<1>& sums, auto& matrix) {
+    sums.total().each([&](int t, int s, float x, float y) {
+      const int met = square_top ? t : t - 1;  // the last token that this one meets
+      const float kept[2] = {s <= met ? x : 0.0f, s + 1 <= met ? y : 0.0f};
+      matrix.set(square_top + t, square_left + s, kept);
+      if (&matrix == &memory.lower && warp == 0)
+        *reinterpret_cast<float2*>(&memory.ab[t][s]) = {kept[0], kept[1]};
     });
   };
-  if (warp < 4) {
-    Sums sums;
-    const int row = warp % 2 * 16, column = warp / 2 * 16;
-    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.reads, row, memory.writes,
+  const auto keep = [&](const SplitSums<1>& sums, auto& matrix) {
+    sums.total().each([&](int t, int i, float x, float y) {
+      const float both[2] = {x, y};
+      matrix.set(t, column + i, both);
+    });
+  };
+  Left<planes> left;
+  Right<planes> right;
+  Right<exact> exactly;
+  // Two products with the same right factor.
+  const auto multiply_both = [&](SplitSums<1>(&sums)[2], const auto& a, const auto& c, int second,
+                                 const auto& b, auto lies) {
+#pragma unroll
+    for (int k = 0; k < head_size; k += 16) {
+      Left<std::remove_reference_t<decltype(a)>::planes> x;
+      Left<std::remove_reference_t<decltype(c)>::planes> y;
+      x.template load<Lies::straight>(a, 0, k);
+      y.template load<Lies::straight>(c, second, k);
+      right.template load<decltype(lies)::value>(b, k, column);
+      sums[0].add(x, right);
+      sums[1].add(y, right);
+    }
+  };
+  using Straight = std::integral_constant<Lies, Lies::straight>;
+  using Transposed = std::integral_constant<Lies, Lies::transposed>;
+  SplitSums<1> both[2];
+  if (reader) {  // both[0]: A~ S0'
+    SplitSums<1> sums;
+    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.reads, square_top,
+                                                          memory.writes, square_left);
+    keep_lower(sums, memory.lower);
+    multiply<Lies::straight, Lies::transposed, head_size>(both[0], memory.reads, 0, memory.first,
                                                           column);
-    write(&memory.products[row][column], pair_rows + 4, sums);
-  } else {
-    Sums sums;
-    const int column = (warp - 4) * 16;
-    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.reads, 0, memory.first,
-                                                          column);
-    write(&memory.state.start[0][column], padded, sums);
-  }
-  const int row = warp % 2 * 16, column = warp / 2 * 16;  // of 32 x 64 sums, a warp has 16 x 16
-  {
-    Sums sums;
-    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.writes, row, memory.last,
-                                                          column);
-    write(&memory.state.end[row][column], padded, sums);
+  } else {  // B~ D' and K~ D'
+    multiply_both(both, memory.writes, memory.writes, tile_tokens, memory.last, Transposed());
   }
   __syncthreads();
-  if (threadIdx.x < head_size) {  // SA, a column each; four sums for a token, to wait less
-    const int i = threadIdx.x;
-    float v[tile_tokens], sa[tile_tokens], line[tile_tokens];
+  if (warp == warps - 1) {
+    float x[tile_tokens];
+    invert_column(memory.ab, lane % 16, x);
 #pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) v[t] = memory.given.get(tile_tokens + t, i);
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) {
-      float sum[4] = {memory.state.start[t][i], 0, 0, 0};
-      read_row(&memory.products[t][tile_tokens], line);
-#pragma unroll
-      for (int s = 0; s < t; ++s) sum[s % 4] = fmaf(line[s], v[s], sum[s % 4]);
-      read_row(&memory.products[t][0], line);
-#pragma unroll
-      for (int s = 0; s < t; ++s) sum[s % 4] = fmaf(line[s], sa[s], sum[s % 4]);
-      sa[t] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-      memory.given.set(t, i, sa[t]);
+    for (int t = 0; t < tile_tokens / 2; ++t)
+      memory.inverse.set(lane < 16 ? t : t + 8, lane % 16, lane < 16 ? x[t] : x[t + 8]);
+  }
+  if (reader) {  // A~ S0' + AK V
+    left.template load<Lies::straight>(memory.lower, 0, tile_tokens);
+    exactly.template load<Lies::straight>(memory.v, 0, column);
+    both[0].add(left, exactly);
+    keep(both[0], memory.sa);
+  } else {  // RB' dY + B~ D'
+    left.template load<Lies::transposed>(memory.lower, 0, tile_tokens);
+    exactly.template load<Lies::straight>(memory.dy, 0, column);
+    both[0].add(left, exactly);
+    keep(both[0], memory.z);
+  }
+  __syncthreads();
+  {
+    SplitSums<1> sums;
+    if (reader) {
+      left.template load<Lies::straight>(memory.inverse, 0, 0);
+      right.template load<Lies::straight>(memory.sa, 0, column);
+      sums.add(left, right);
+      keep(sums, memory.sa);
+    } else {
+      left.template load<Lies::transposed>(memory.inverse, 0, 0);
+      right.template load<Lies::straight>(memory.z, 0, column);
+      sums.add(left, right);
+      keep(sums, memory.z);
     }
-  } else if (threadIdx.x < 2 * head_size) {  // Z
-    const int i = threadIdx.x - head_size;
-    float z[tile_tokens], line[tile_tokens];
+  }
+  __syncthreads();
+  if (reader) {  // Z S0 and dY S0
+    both[0] = both[1] = SplitSums<1>();
+    multiply_both(both, memory.z, memory.dy, 0, memory.first, Straight());
+    SplitSums<1> sums;
+    const auto meet = [&](const auto& asked) {
+      if (square_left == 0)
+        multiply<Lies::straight, Lies::transposed, head_size>(sums, asked, 0, memory.sa, 0);
+      else
+        multiply<Lies::straight, Lies::transposed, head_size>(sums, asked, 0, memory.v, 0);
+    };
+    if (square_top == 0)
+      meet(memory.z);
+    else
+      meet(memory.dy);
+    keep_lower(sums, memory.pairs);
+  } else {  // dV = AK' Z + RK' dY + K~ D'; SA D and V D
+    left.template load<Lies::transposed>(memory.lower, tile_tokens, 0);
+    right.template load<Lies::straight>(memory.z, 0, column);
+    both[1].add(left, right);
+    left.template load<Lies::transposed>(memory.lower, tile_tokens, tile_tokens);
+    exactly.template load<Lies::straight>(memory.dy, 0, column);
+    both[1].add(left, exactly);
+    both[1].total().each([&](int t, int i, float x, float y) {
+      if (t < count) store_two(out.dv + origin + t * step + column + i, x, y);
+    });
+    both[0] = both[1] = SplitSums<1>();
+    multiply_both(both, memory.sa, memory.v, 0, memory.last, Straight());
+    float sum[2][2] = {};
 #pragma unroll
-    for (int s = 0; s < tile_tokens; ++s) z[s] = memory.state.end[s][i];
-#pragma unroll
-    for (int t = tile_tokens - 1; t >= 0; --t) {
-      const float dy = memory.asked.get(tile_tokens + t, i);
-      read_row(&memory.products[tile_tokens + t][0], line);
-#pragma unroll
-      for (int s = 0; s <= t; ++s) z[s] = fmaf(line[s], dy, z[s]);
-      // z[t] has met all later tokens
-      read_row(&memory.products[t][0], line);
-#pragma unroll
-      for (int s = 0; s < t; ++s) z[s] = fmaf(line[s], z[t], z[s]);
-      memory.asked.set(t, i, z[t]);
+    for (int n = 0; n < 2; ++n) {
+      int piece = 0;
+      both[n].total().each([&](int t, int i, float x, float y) {
+        const float2 written = two_of(memory.writes, n * tile_tokens + t, column + i);
+        sum[piece / 2][0] = fmaf(x, written.x, sum[piece / 2][0]);
+        sum[piece / 2][1] = fmaf(y, written.y, sum[piece / 2][1]);
+        ++piece;
+      });
     }
-  } else if (threadIdx.x < 3 * head_size) {
-    const int i = threadIdx.x - 2 * head_size;
+#pragma unroll
+    for (int p = 0; p < 2; ++p) {
+#pragma unroll
+      for (int away = 4; away < 32; away *= 2) {
+        sum[p][0] += __shfl_xor_sync(~0u, sum[p][0], away);
+        sum[p][1] += __shfl_xor_sync(~0u, sum[p][1], away);
+      }
+      if (lane < 4)
+        *reinterpret_cast<float2*>(&memory.write_sums[column + 8 * p + lane * 2]) = {sum[p][0],
+                                                                                    sum[p][1]};
+    }
+  }
+  __syncthreads();
+  // The rest of both, from the pairs of tokens.
+#pragma unroll
+  for (int k = 0; k < pair_rows; k += 16) {
+    right.template load<Lies::straight>(reader ? memory.writes : memory.reads, k, column);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      if (reader)
+        left.template load<Lies::straight>(memory.pairs, n * tile_tokens, k);
+      else
+        left.template load<Lies::transposed>(memory.pairs, n * tile_tokens, k);
+      both[n].add(left, right);
+    }
+  }
+  if (reader) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+      both[n].total().each([&](int t, int i, float x, float y) {
+        i += column;
+        float2 decay{1, 1};
+        if (n == 1 || t > 0)
+          decay = *reinterpret_cast<const float2*>(&memory.decays[n == 1 ? t : t - 1][i]);
+        if (t < count)
+          store_two((n == 0 ? out.da : out.dr) + origin + t * step + i, x * decay.x, y * decay.y);
+        const float2 read = two_of(memory.reads, n * tile_tokens + t, i);
+        *reinterpret_cast<float2*>(n == 0 ? &memory.log_w.of_a[t][i] : &memory.log_w.of_r[t][i]) = {
+            x * read.x, y * read.y};
+      });
+  } else {
+    const Sums db = both[0].total(), dk = both[1].total();
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      const int t = lane / 4 + n % 2 * 8, i = column + n / 2 * 8 + lane % 4 * 2;
+      const float2 x{db.c[n / 2][n % 2 * 2], db.c[n / 2][n % 2 * 2 + 1]};
+      const float2 y{dk.c[n / 2][n % 2 * 2], dk.c[n / 2][n % 2 * 2 + 1]};
+      float2 decay = *reinterpret_cast<const float2*>(&memory.decays[t][i]);
+      decay = {reciprocal(decay.x), reciprocal(decay.y)};
+      if (t < count) {
+        store_two(out.db + origin + t * step + i, x.x * decay.x, x.y * decay.y);
+        store_two(out.dk + origin + t * step + i, y.x * decay.x, y.y * decay.y);
+      }
+      const float2 b = two_of(memory.writes, t, i), k = two_of(memory.writes, tile_tokens + t, i);
+      *reinterpret_cast<float2*>(&memory.log_w.of_writes[t][i]) = {
+          fmaf(x.x, b.x, y.x * k.x), fmaf(x.y, b.y, y.y * k.y)};
+    }
+  }
+  __syncthreads();
+  {
+    float later[4];  // from this token on
     float sum = 0;
 #pragma unroll
-    for (int n = 0; n < 16; ++n) sum += memory.state.column_sums[n][i];
-    memory.decay_sums[i] = sum;
-  }
-  __syncthreads();
-  Sums dreads, dwrites;
-  multiply<Lies::straight, Lies::straight, head_size>(dreads, memory.asked, row, memory.first,
-                                                      column);
-  multiply<Lies::straight, Lies::straight, head_size>(dwrites, memory.given, row, memory.last,
-                                                      column);
-  if (warp < 4) {
-    Sums sums;
-    const int top = warp % 2 * 16, left = warp / 2 * 16;
-    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.asked, top, memory.given,
-                                                          left);
-    sums.each([&](int t, int s, float x, float y) {
-      const int last = top ? t : t - 1;  // the last token that this one meets
-      const float lower[2] = {s <= last ? x : 0.0f, s + 1 <= last ? y : 0.0f};
-      memory.pairs.set(top + t, left + s, lower);
-    });
-  } else {  // dV: eight tokens of a column each
-    constexpr int together = 8;
-    const int i = threadIdx.x % head_size, from = threadIdx.x / head_size % 2 * together;
-    float dv[together];
-#pragma unroll
-    for (int s = 0; s < together; ++s) dv[s] = memory.state.end[tile_tokens + from + s][i];
-#pragma unroll 4
-    for (int t = from; t < tile_tokens; ++t) {
-      const float dy = memory.asked.get(tile_tokens + t, i), z = memory.asked.get(t, i);
-      float with_dy[together], with_z[together];
-#pragma unroll
-      for (int s = 0; s < together; s += 4) {
-        const float4 rk =
-            *reinterpret_cast<float4*>(&memory.products[tile_tokens + t][tile_tokens + from + s]);
-        const float4 ak = *reinterpret_cast<float4*>(&memory.products[t][tile_tokens + from + s]);
-        with_dy[s] = rk.x, with_dy[s + 1] = rk.y, with_dy[s + 2] = rk.z, with_dy[s + 3] = rk.w;
-        with_z[s] = ak.x, with_z[s + 1] = ak.y, with_z[s + 2] = ak.z, with_z[s + 3] = ak.w;
-      }
-#pragma unroll
-      for (int s = 0; s < together; ++s) {
-        if (from + s <= t) dv[s] = fmaf(with_dy[s], dy, dv[s]);
-        if (from + s < t) dv[s] = fmaf(with_z[s], z, dv[s]);
-      }
+    for (int n = 3; n >= 0; --n) {
+      const int t = quarter * 4 + n;
+      if (t + 1 < tile_tokens) sum += memory.log_w.of_a[t + 1][channel];
+      later[n] = sum += memory.log_w.of_r[t][channel] - memory.log_w.of_writes[t][channel];
     }
-    const int64_t step = op.heads * head_size;
-    Real* const to =
-        out.dv + ((sequence * op.time + index * tile_tokens + from) * op.heads + head) * head_size +
-        i;
+    float all = memory.write_sums[channel];
 #pragma unroll
-    for (int s = 0; s < together; ++s)
-      if (from + s < count) store_one(to + s * step, dv[s]);
-  }
-  __syncthreads();
-  write(&memory.through[row][column], padded, dwrites);
-  multiply<Lies::straight, Lies::straight, pair_rows>(dreads, memory.pairs, row, memory.writes,
-                                                      column);
-  multiply<Lies::transposed, Lies::straight, pair_rows>(dwrites, memory.pairs, row, memory.reads,
-                                                        column);
-  write(&memory.d.reads[row][column], padded, dreads);
-  write(&memory.d.writes[row][column], padded, dwrites);
-  __syncthreads();
-  if (present) {
-    float x[8], before[8], decay[8];
-    factors(before, decay);
-    const auto& d = reads ? memory.d.reads : memory.d.writes;
+    for (int n = 0; n < warps; ++n) all += memory.state_sums[n][channel];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = d[mine][part + i] * before[i];
-    Eight<Real>::store((reads ? out.da : out.db) + place, x);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = d[tile_tokens + mine][part + i] * decay[i];
-    Eight<Real>::store((reads ? out.dr : out.dk) + place, x);
-  }
-  if (threadIdx.x < head_size) {
-    const int i = threadIdx.x;
-    float begin = memory.decay_sums[i];  // what comes from before token t
-    float earlier[tile_tokens];
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) {
-      earlier[t] = begin;
-      begin = fmaf(memory.through[t][i], memory.writes.get(t, i), begin);
-      begin =
-          fmaf(memory.through[tile_tokens + t][i], memory.writes.get(tile_tokens + t, i), begin);
+    for (int away = 8; away < 32; away *= 2) {
+      const float after = __shfl_down_sync(~0u, sum, away);
+      if (lane + away < 32) sum += after;
     }
-    float later = 0;
-    const int64_t step = op.heads * head_size;
-    float* const to =
-        out.dw + ((sequence * op.time + index * tile_tokens) * op.heads + head) * head_size + i;
+    const float after = __shfl_down_sync(~0u, sum, 8);
+    if (quarter < 3) all += after;
 #pragma unroll
-    for (int t = tile_tokens - 1; t >= 0; --t) {
-      const int second = tile_tokens + t;
-      later = fmaf(memory.d.reads[second][i], memory.reads.get(second, i), later);
-      later = fmaf(memory.through[t][i] - memory.d.writes[t][i], memory.writes.get(t, i), later);
-      later = fmaf(memory.through[second][i] - memory.d.writes[second][i],
-                   memory.writes.get(second, i), later);
-      if (t < count) to[t * step] = (earlier[t] + later) / memory.w[t][i];
-      later = fmaf(memory.d.reads[t][i], memory.reads.get(t, i), later);
+    for (int n = 0; n < 4; ++n) {
+      const int t = quarter * 4 + n;
+      if (t < count) out.dw[origin + t * step + channel] = __fdividef(all + later[n], w[n]);
     }
   }
 }
@@ -358,8 +440,8 @@ template <class Real>
 void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu) {
   const int64_t tiles = (pass.op.time + tile_tokens - 1) / tile_tokens;
   launch(gradients_kernel<Real>,
-         Grid{dim3(unsigned(pass.op.batch * pass.op.heads * tiles)), dim3(threads),
-              sizeof(GradientMemory<planes_for<Real>>)},
+         Grid{dim3(unsigned(tiles), unsigned(pass.op.heads), unsigned(pass.op.batch)), dim3(threads),
+              sizeof(GradientMemory<result_planes<Real>, exact_planes<Real>>)},
          gpu, pass);
 }
 

@@ -24,16 +24,19 @@ struct TokenPass {
 template <class Real>
 void token_pass(const TokenPass<Real>& pass, const Gpu& gpu);
 
+// All tokens, 16 at a time on the tensor cores. Positions start a chunk of 16.
+template <class Real>
+void chain_pass(const TokenPass<Real>& pass, const Gpu& gpu);
+
 // The way back through the states alone, from the last token to the first: given all of `states`,
-// finds the gradients of the states at the end of every tile, before they were neutralized:
-// (batch, head, tiles, value, key), and the parts of those of tau.
+// finds the gradients of the states at the end of every tile, as they were left: (batch, head, tiles,
+// value, key).
 template <class Real>
 struct ReversePass {
   DeltaRule<Real> op;
   DeltaRuleGradient<Real> gradient;
   const float* states;
   float* dstates;
-  float* dtau_parts;  // (batch, head, chunks, 4): what adds up to the gradients of tau
 };
 template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu);

@@ -9,6 +9,14 @@
 
 namespace deltasane::kernel::cuda {
 
+// The bf16 numbers nearest to x and y, x in the lower half; what they leave of both stays in x and y.
+__device__ inline uint32_t split_off(float& x, float& y) {
+  const __nv_bfloat162 near = __floats2bfloat162_rn(x, y);
+  const uint32_t bits = reinterpret_cast<const uint32_t&>(near);
+  x -= __uint_as_float(bits << 16), y -= __uint_as_float(bits & 0xffff0000u);
+  return bits;
+}
+
 // A matrix in shared memory. `stride` elements from row to row: 16-byte pieces of 8 neighbouring
 // rows lie in different banks.
 template <int planes_, int rows, int columns>
@@ -24,19 +32,24 @@ struct SplitMatrix {
       x -= __bfloat162float(part);
     }
   }
-  template <int count>  // even, neighbours in a row
+  template <int count>  // 2, 4 or 8 neighbours in a row, the first at a multiple of count
   __device__ void set(int row, int column, const float (&value)[count]) {
     float x[count];
 #pragma unroll
     for (int i = 0; i < count; ++i) x[i] = value[i];
 #pragma unroll
-    for (int p = 0; p < planes; ++p)
+    for (int p = 0; p < planes; ++p) {
+      uint32_t pair[count / 2];
 #pragma unroll
-      for (int i = 0; i < count; i += 2) {
-        const __nv_bfloat162 part = __floats2bfloat162_rn(x[i], x[i + 1]);
-        *reinterpret_cast<__nv_bfloat162*>(&plane[p][row][column + i]) = part;
-        x[i] -= __low2float(part), x[i + 1] -= __high2float(part);
-      }
+      for (int i = 0; i < count; i += 2) pair[i / 2] = split_off(x[i], x[i + 1]);
+      __nv_bfloat16* const to = &plane[p][row][column];
+      if constexpr (count == 8)
+        *reinterpret_cast<uint4*>(to) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
+      else if constexpr (count == 4)
+        *reinterpret_cast<uint2*>(to) = make_uint2(pair[0], pair[1]);
+      else
+        *reinterpret_cast<uint32_t*>(to) = pair[0];
+    }
   }
   __device__ float get(int row, int column) const {
     float x = __bfloat162float(plane[planes - 1][row][column]);
@@ -68,8 +81,7 @@ __device__ void load_matrices(uint32_t (&x)[4], const __nv_bfloat16* at) {
 
 __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                     uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
       "{%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -90,45 +102,96 @@ struct Sums {
   }
 };
 
+// 16 x 16 numbers of a warp on their way into a product: its left factor, or its right one.
+template <int planes>
+struct Left {
+  uint32_t of[planes][4];
+  Left() = default;
+  // Sums of a warp as they are: no other lane's are needed.
+  __device__ explicit Left(const float (&first)[4], const float (&second)[4]) {
+    float x[8] = {first[0],  first[1],  first[2],  first[3],
+                  second[0], second[1], second[2], second[3]};
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) of[p][i] = split_off(x[2 * i], x[2 * i + 1]);
+  }
+  __device__ explicit Left(const Sums& sums) : Left(sums.c[0], sums.c[1]) {}
+  // Rows and columns from the given ones on. Transposed: of the transpose of what lies in memory.
+  template <Lies lies, class Matrix>
+  __device__ void load(const Matrix& matrix, int row, int column) {
+    const int lane = threadIdx.x % 32, piece = lane / 8, line = lane % 8;
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+      load_matrices<lies>(of[p],
+                          lies == Lies::straight
+                              ? &matrix.plane[p][row + lane % 16][column + lane / 16 * 8]
+                              : &matrix.plane[p][column + piece / 2 * 8 + line][row + piece % 2 * 8]);
+  }
+};
+template <int planes>
+struct Right {
+  uint32_t of[planes][4];
+  template <Lies lies, class Matrix>
+  __device__ void load(const Matrix& matrix, int row, int column) {
+    const int lane = threadIdx.x % 32, piece = lane / 8, line = lane % 8;
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+      load_matrices<lies == Lies::straight ? Lies::transposed : Lies::straight>(
+          of[p], lies == Lies::straight
+                     ? &matrix.plane[p][row + piece % 2 * 8 + line][column + piece / 2 * 8]
+                     : &matrix.plane[p][column + piece / 2 * 8 + line][row + piece % 2 * 8]);
+  }
+};
+
+// Sums of products. Large and small products are added up apart: shorter chains, and small ones are
+// not lost. `apart`: so many chains of small ones, 1 or 2.
+template <int apart>
+struct SplitSums {
+  Sums large, small[apart];
+  // kept: of the factors' planes p and q, those with p + q < kept.
+  template <int kept, int left_planes, int right_planes>
+  __device__ void add_main(const Left<left_planes>& x, const Right<right_planes>& y) {
+#pragma unroll
+    for (int p = 0; p < left_planes; ++p)
+#pragma unroll
+      for (int q = 0; q < right_planes; ++q)
+        if (p + q < kept) {
+          Sums& to = p + q == 0 ? large : small[p > q && apart > 1];
+          multiply_add(to.c[0], x.of[p], y.of[q][0], y.of[q][1]);
+          multiply_add(to.c[1], x.of[p], y.of[q][2], y.of[q][3]);
+        }
+  }
+  template <int left_planes, int right_planes>
+  __device__ void add(const Left<left_planes>& x, const Right<right_planes>& y) {
+    add_main<(left_planes > right_planes ? left_planes : right_planes)>(x, y);
+  }
+  __device__ Sums total() const {
+    Sums sums;
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float rest = small[0].c[p][i];
+        if constexpr (apart > 1) rest += small[1].c[p][i];
+        sums.c[p][i] = large.c[p][i] + rest;
+      }
+    return sums;
+  }
+};
+
 // sums += a b for a (16, depth) from a's row `row` on and b (depth, 16) from b's column `column`
-// on. `a_lies` transposed: a is the transpose of what lies in memory; `b_lies` transposed:
-// likewise, that is, b's columns lie as rows.
-template <Lies a_lies, Lies b_lies, int depth, class A, class B>
-__device__ void multiply(Sums& sums, const A& a, int row, const B& b, int column) {
-  static_assert(A::planes == B::planes);
-  constexpr int planes = A::planes;
-  Sums small;
-  const int lane = threadIdx.x % 32, piece = lane / 8, line = lane % 8;
+// on; transposed: of the transpose of what lies in memory.
+template <Lies a_lies, Lies b_lies, int depth, int apart, class A, class B>
+__device__ void multiply(SplitSums<apart>& sums, const A& a, int row, const B& b, int column) {
 #pragma unroll
   for (int k = 0; k < depth; k += 16) {
-    uint32_t x[planes][4], y[planes][4];
-#pragma unroll
-    for (int p = 0; p < planes; ++p) {
-      if constexpr (a_lies == Lies::straight)
-        load_matrices<Lies::straight>(x[p], &a.plane[p][row + lane % 16][k + lane / 16 * 8]);
-      else
-        load_matrices<Lies::transposed>(x[p],
-                                        &a.plane[p][k + piece / 2 * 8 + line][row + piece % 2 * 8]);
-      if constexpr (b_lies == Lies::transposed)
-        load_matrices<Lies::straight>(
-            y[p], &b.plane[p][column + piece / 2 * 8 + line][k + piece % 2 * 8]);
-      else
-        load_matrices<Lies::transposed>(
-            y[p], &b.plane[p][k + piece % 2 * 8 + line][column + piece / 2 * 8]);
-    }
-    // Large and small products are added up apart: shorter chains, and small ones are not lost.
-    const auto both = [&](Sums& to, int p, int q) {
-      multiply_add(to.c[0], x[p], y[q][0], y[q][1]);
-      multiply_add(to.c[1], x[p], y[q][2], y[q][3]);
-    };
-    both(sums, 0, 0);
-    if constexpr (planes == 3) both(small, 2, 0), both(small, 0, 2), both(small, 1, 1);
-    both(small, 1, 0), both(small, 0, 1);
+    Left<A::planes> x;
+    Right<B::planes> y;
+    x.template load<a_lies>(a, row, k);
+    y.template load<b_lies>(b, k, column);
+    sums.add(x, y);
   }
-#pragma unroll
-  for (int p = 0; p < 2; ++p)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums.c[p][i] += small.c[p][i];
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -1,0 +1,271 @@
+// What a tile's 16 tokens do to a state, as factors of products on the tensor cores.
+//
+// In the names of cuda_gradients.cu, rows of the state do not meet:
+//
+//     SA' = (S0 A~' + V' AK') M'      M = (I - AB)^-1
+//     Y'  = S0 R~' + SA' RB' + V' RK'
+//     S   = (S0 + SA' B~ + V' K~) diag(W)
+//
+// and on the way back, with D = G diag(W), the same:
+//
+//     Z'  = (D B~' + dY' RB) M
+//     dS0 = D + Z' A~ + dY' R~
+//
+// so warps with different rows of the state need nothing of each other, but for those that make these
+// factors. Two warps share 16 rows: each has half of the columns, and they add up S0 A~' or D B~'.
+#pragma once
+
+#include "kernel/delta_rule/cuda_parts.h"
+#include "kernel/delta_rule/cuda_split.cuh"
+#include "kernel/delta_rule/cuda_tile.cuh"
+
+namespace deltasane::kernel::cuda {
+
+constexpr int shared_rows = 16, own_columns = head_size / 2;
+constexpr int owner_warps = 2 * head_size / shared_rows, owners = 32 * owner_warps;  // of the state
+constexpr int makers = 128;               // threads that make the next tile's factors
+
+// Planes that hold a Real as it is.
+template <class Real>
+constexpr int exact_planes = 1;
+template <>
+constexpr int exact_planes<float> = 3;
+// Planes of what only results of type Real are made of.
+template <class Real>
+constexpr int result_planes = 2;
+template <>
+constexpr int result_planes<float> = 3;
+constexpr int state_planes = 3;  // of what meets the state
+
+template <int planes, int read_planes>
+struct TileFactors {
+  SplitMatrix<state_planes, tile_tokens, head_size> a, b;
+  SplitMatrix<read_planes, tile_tokens, head_size> r;
+  SplitMatrix<planes, tile_tokens, head_size> given;  // v, or dy on the way back
+  SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M
+  SplitMatrix<read_planes, tile_tokens, tile_tokens> rb;
+  float decay[head_size];
+};
+template <class Real>
+struct ForwardFactors : TileFactors<exact_planes<Real>, result_planes<Real>> {
+  static constexpr bool forward = true;
+  SplitMatrix<state_planes, tile_tokens, head_size> k;
+  SplitMatrix<state_planes, tile_tokens, tile_tokens> ak;
+  SplitMatrix<result_planes<Real>, tile_tokens, tile_tokens> rk;
+};
+template <class Real>
+struct ReverseFactors : TileFactors<exact_planes<Real>, state_planes> {
+  static constexpr bool forward = false;
+};
+
+struct MakerMemory {
+  float decays[tile_tokens][head_size + 4];  // W
+  float ab[tile_tokens][tile_tokens + 4];
+};
+
+// Column `column` of (I - N)^-1 for the strictly lower part N of `lower`.
+__device__ inline void invert_column(const float (&lower)[tile_tokens][tile_tokens + 4], int column,
+                                     float (&x)[tile_tokens]) {
+#pragma unroll
+  for (int t = 0; t < tile_tokens; ++t) {
+    float sum[4] = {t == column ? 1.0f : 0.0f, 0, 0, 0};
+#pragma unroll
+    for (int s = 0; s < t; s += 4) {
+      const float4 n = *reinterpret_cast<const float4*>(&lower[t][s]);
+      sum[0] = fmaf(n.x, x[s], sum[0]);
+      if (s + 1 < t) sum[1] = fmaf(n.y, x[s + 1], sum[1]);
+      if (s + 2 < t) sum[2] = fmaf(n.z, x[s + 2], sum[2]);
+      if (s + 3 < t) sum[3] = fmaf(n.w, x[s + 3], sum[3]);
+    }
+    x[t] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+}
+
+// What `makers` threads do for the owners of the state: while those use one tile's factors, they
+// make the next one's out of what has come, and ask for what comes after.
+template <class Real, class Factors>
+struct FactorMaker {
+  MakerMemory& memory;
+  int thread;  // of the makers
+  int token, part;          // of the vectors: this thread's token and the first of its 8 channels
+  int channel, first_token;  // of the decay: a channel, and the first of 8 tokens
+  int64_t step;             // from token to token
+  const Real *a, *r, *b, *k, *given;
+  const float* w;
+  Eight<Real> next_a, next_r, next_b, next_k, next_given;
+  float next_w[8];
+
+  __device__ FactorMaker(MakerMemory& memory, const DeltaRule<Real>& op, const Real* all_given,
+                         int64_t sequence, int64_t head)
+      : memory(memory), thread(threadIdx.x - owners) {
+    token = thread / 8, part = thread % 8 * 8;
+    channel = thread / 32 * 16 + thread % 16, first_token = thread % 32 / 16 * 8;
+    step = op.heads * head_size;
+    const int64_t first = (sequence * op.time * op.heads + head) * head_size;
+    const int64_t mine = first + token * step + part;
+    a = op.a + mine, r = op.r + mine, b = op.b + mine, k = op.k + mine, given = all_given + mine;
+    w = op.w + first + first_token * step + channel;
+  }
+
+  __device__ void ask_for(int64_t tile, int count) {
+    const int64_t at = tile * tile_tokens * step;
+    next_a = next_r = next_b = next_k = next_given = Eight<Real>();
+    if (token < count) {
+      next_a.load(a + at), next_r.load(r + at), next_b.load(b + at), next_given.load(given + at);
+      if constexpr (Factors::forward) next_k.load(k + at);
+    }
+#pragma unroll
+    for (int t = 0; t < 8; ++t) next_w[t] = first_token + t < count ? __ldg(w + at + t * step) : 1;
+  }
+
+  __device__ static void meet() { asm volatile("bar.sync 1, %0;" ::"n"(makers) : "memory"); }
+
+  // The vectors of what has come, with the decay taken out.
+  __device__ void make_vectors(Factors& to) {
+    float decay = 1;
+#pragma unroll
+    for (int t = 0; t < 8; ++t) next_w[t] = decay *= next_w[t];
+    const float before = __shfl_up_sync(~0u, decay, 16);
+#pragma unroll
+    for (int t = 0; t < 8; ++t)
+      memory.decays[first_token + t][channel] = first_token ? before * next_w[t] : next_w[t];
+    if (first_token) to.decay[channel] = before * decay;
+    meet();
+    float own[8], earlier[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const auto read = [&](int t, float(&x)[8]) {
+      const float4 low = *reinterpret_cast<const float4*>(&memory.decays[t][part]);
+      const float4 high = *reinterpret_cast<const float4*>(&memory.decays[t][part + 4]);
+      x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+      x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+    };
+    read(token, own);
+    if (token) read(token - 1, earlier);
+    const auto put = [&](auto& matrix, const Eight<Real>& from, const float(&factor)[8]) {
+      float x[8];
+      from.unpack(x);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x[i] *= factor[i];
+      matrix.set(token, part, x);
+    };
+    put(to.a, next_a, earlier);
+    put(to.r, next_r, own);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) own[i] = reciprocal(own[i]);
+    put(to.b, next_b, own);
+    if constexpr (Factors::forward) put(to.k, next_k, own);
+    float x[8];
+    next_given.unpack(x);
+    to.given.set(token, part, x);
+    meet();
+  }
+
+  // The products of the vectors. Each warp has one of them.
+  __device__ void make_products(Factors& to) {
+    const int warp = thread / 32;
+    // Lower: what token t reads of what tokens s < t, or s <= t, wrote.
+    const auto products = [&](const auto& reads, const auto& writes, auto&& use, int later) {
+      SplitSums<2> sums;
+      multiply<Lies::straight, Lies::transposed, head_size>(sums, reads, 0, writes, 0);
+      sums.total().each([&](int t, int s, float x, float y) {
+        const float lower[2] = {s + later <= t ? x : 0.0f, s + 1 + later <= t ? y : 0.0f};
+        use(t, s, lower);
+      });
+    };
+    const auto into = [](auto& matrix) {
+      return [&matrix](int t, int s, const float(&x)[2]) { matrix.set(t, s, x); };
+    };
+    if (warp == 0) {
+      products(to.a, to.b, [&](int t, int s, const float(&x)[2]) {
+        *reinterpret_cast<float2*>(&memory.ab[t][s]) = {x[0], x[1]};
+      }, 1);
+      __syncwarp();
+      float x[tile_tokens];
+      const int column = thread % 16;
+      invert_column(memory.ab, column, x);
+#pragma unroll
+      for (int t = 0; t < tile_tokens / 2; ++t) {
+        const bool second = thread >= 16;
+        to.inverse.set(second ? t + 8 : t, column, second ? x[t + 8] : x[t]);
+      }
+    } else if (warp == 1) {
+      products(to.r, to.b, into(to.rb), 0);
+    }
+    if constexpr (Factors::forward) {
+      if (warp == 2) products(to.a, to.k, into(to.ak), 1);
+      if (warp == 3) products(to.r, to.k, into(to.rk), 0);
+    }
+  }
+};
+
+// 16 rows and 32 columns of a state in the lanes of a warp: piece n has the columns 8 n to 8 n + 7 of
+// them, each as Sums have theirs.
+struct OwnPart {
+  static constexpr int pieces = own_columns / 8;
+  float x[pieces][4];
+
+  __device__ static int half() { return threadIdx.x / 32 % 2; }
+  __device__ static int first_row() { return threadIdx.x / 64 * shared_rows; }
+  __device__ static int first_column() { return half() * own_columns; }
+  __device__ static const float2* place(const float* state) {
+    const int lane = threadIdx.x % 32;
+    return reinterpret_cast<const float2*>(state + (first_row() + lane / 4) * head_size +
+                                           first_column() + lane % 4 * 2);
+  }
+  __device__ void load(const float* state) {
+    const float2* const at = place(state);
+#pragma unroll
+    for (int n = 0; n < pieces; ++n) {
+      const float2 upper = __ldg(at + 4 * n), lower = __ldg(at + 4 * n + 8 * head_size / 2);
+      x[n][0] = upper.x, x[n][1] = upper.y, x[n][2] = lower.x, x[n][3] = lower.y;
+    }
+  }
+  __device__ void store(float* state) const {
+    float2* const at = const_cast<float2*>(place(state));
+#pragma unroll
+    for (int n = 0; n < pieces; ++n) {
+      at[4 * n] = {x[n][0], x[n][1]};
+      at[4 * n + 8 * head_size / 2] = {x[n][2], x[n][3]};
+    }
+  }
+  __device__ void clear() {
+    each([](float& entry) { entry = 0; });
+  }
+  template <class Map>  // map(entry)
+  __device__ void each(Map&& map) {
+#pragma unroll
+    for (int n = 0; n < pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) map(x[n][i]);
+  }
+  __device__ void scale(int n, const float* factors) {  // of all columns
+    const float2 f = *reinterpret_cast<const float2*>(factors + first_column() + 8 * n +
+                                                      threadIdx.x % 4 * 2);
+    x[n][0] *= f.x, x[n][1] *= f.y, x[n][2] *= f.x, x[n][3] *= f.y;
+  }
+  __device__ void add(int n, const Sums& sums) {  // to two pieces
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[n + p][i] += sums.c[p][i];
+  }
+};
+
+// What the two warps of some rows say to each other.
+struct Exchange {
+  float4 sums[owner_warps][2][32];
+
+  __device__ void say(int what, const float (&x)[4]) {
+    sums[threadIdx.x / 32][what][threadIdx.x % 32] = make_float4(x[0], x[1], x[2], x[3]);
+  }
+  __device__ void add_other(int what, float (&x)[4]) const {
+    const float4 other = sums[(threadIdx.x / 32) ^ 1][what][threadIdx.x % 32];
+    x[0] += other.x, x[1] += other.y, x[2] += other.z, x[3] += other.w;
+  }
+  __device__ void say(const Sums& x) { say(0, x.c[0]), say(1, x.c[1]); }
+  __device__ void add_other(Sums& x) const { add_other(0, x.c[0]), add_other(1, x.c[1]); }
+  __device__ static void meet() {
+    asm volatile("bar.sync %0, 64;" ::"r"(2 + threadIdx.x / 64) : "memory");
+  }
+};
+
+}  // namespace deltasane::kernel::cuda
