@@ -9,19 +9,18 @@ constexpr int64_t tile = 16;
 
 template <class Real>
 bool starts_tiles(const DeltaRule<Real>& op) {
-  return op.chunk == tile && op.position % tile == 0 && !op.positions;
+  return op.chunk == tile && op.position % tile == 0;
 }
 
 template <class Real>
 void validate(const DeltaRule<Real>& op) {
   require(op.batch > 0 && op.time > 0 && op.heads > 0 && op.chunk > 0, "delta_rule has tokens");
   require(op.r && op.k && op.v && op.a && op.b && op.w, "delta_rule has all its inputs");
-  require(!op.positions || op.time == 1, "positions of their own are for single tokens");
   require(!op.states || starts_tiles(op), "states are kept from a chunk's beginning");
 }
 
 // So few heads that most of the chip would wait for the sequence.
-bool few_heads(int64_t heads, const Gpu& gpu) { return 2 * heads <= gpu.facts().multiprocessors; }
+bool few_heads(int64_t heads, const Gpu& gpu) { return 4 * heads <= gpu.facts().multiprocessors; }
 
 }  // namespace
 
@@ -43,15 +42,16 @@ void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu&
   validate(op);
   require(op.y, "delta_rule has a result");
   const int64_t heads = op.batch * op.heads, tiles = op.time / tile;
-  TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state, op.states};
-  if (!op.states && few_heads(heads, gpu) && tiles >= 4 && starts_tiles(op)) {
+  const bool few = !op.states && few_heads(heads, gpu) && tiles >= 4;
+  if (starts_tiles(op) && !few) return chain_pass(ChainPass<Real>{op, op.states}, gpu);
+  TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state};
+  if (starts_tiles(op)) {
     const int64_t terms = chunk_pass_floats(op.batch, op.heads, tiles);
     float* const memory = scratch.floats(gpu, terms + heads * state_entries);
     float* const between = op.time % tile ? memory + terms : op.final_state;
     chunk_pass(op, tiles, memory, between, gpu);
     pass.from = tiles * tile, pass.count = op.time - pass.from, pass.initial = between;
   }
-  if (pass.count == op.time && starts_tiles(op)) return chain_pass(pass, gpu);
   if (pass.count) token_pass(pass, gpu);
 }
 
@@ -65,14 +65,15 @@ void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real
           "delta_rule_backward has all its gradients");
   const int64_t heads = op.batch * op.heads, tiles = (op.time + tile - 1) / tile;
   const int64_t made = op.states ? 0 : delta_rule_states(op.batch, op.time, op.heads);
-  float* const memory = scratch.floats(gpu, made + heads * tiles * state_entries);
-  float* const dstates = memory + made;
+  const int64_t planes = heads * tiles * result_planes<Real> * state_entries / 2;  // of 2 bytes
+  float* const memory = scratch.floats(gpu, made + planes + heads * tiles * 8);
   if (!op.states) {
-    TokenPass<Real> forward{op, 0, op.time, op.initial, nullptr, memory};
-    forward.op.y = nullptr;
+    ChainPass<Real> forward{op, memory};
+    forward.op.y = nullptr, forward.op.final_state = nullptr;
     chain_pass(forward, gpu);
   }
-  const ReversePass<Real> reverse{op, gradient, op.states ? op.states : memory, dstates};
+  const ReversePass<Real> reverse{op, gradient, op.states ? op.states : memory,
+                                  reinterpret_cast<bf16*>(memory + made), memory + made + planes};
   reverse_pass(reverse, gpu);
   tile_gradients(reverse, gpu);
 }

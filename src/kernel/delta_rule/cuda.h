@@ -16,8 +16,7 @@ namespace deltasane::kernel::cuda {
 template <class Real>
 struct DeltaRule {
   int64_t batch = 0, time = 0, heads = 0;
-  int64_t position = 0;                // of the first token, of every sequence
-  const int64_t* positions = nullptr;  // (batch), on the GPU, instead: single tokens only
+  int64_t position = 0;  // of the first token, of every sequence
   int64_t chunk = 16;
   const Real *r = nullptr, *k = nullptr, *v = nullptr, *a = nullptr, *b = nullptr;
   const float* w = nullptr;        // the decay itself; all (batch, time, head, 64)

@@ -13,11 +13,12 @@ struct ForwardMemory {
   ForwardFactors<Real> tiles[2];
   MakerMemory making;
   Exchange sa, read;
-  Real y[2][tile_tokens][head_size + 8];
+  alignas(16) Real y[2][tile_tokens][head_size + 8];
 };
 template <class Real>
 struct ReverseMemory {
   ReverseFactors<Real> tiles[2];
+  SplitMatrix<result_planes<Real>, head_size, head_size> dstates[2];
   MakerMemory making;
   Exchange z;
 };
@@ -31,9 +32,8 @@ __device__ void neutralize(OwnPart& S, const Threshold& threshold) {
     S.each([&](float& x) { x = threshold(x); });
 }
 
-// resident: so many blocks share a multiprocessor, which bounds the registers of a thread.
-template <class Real, int resident>
-__global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Real> pass) {
+template <class Real>
+__global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pass) {
   const DeltaRule<Real>& op = pass.op;
   const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
   extern __shared__ float4 raw_memory[];
@@ -63,21 +63,22 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
     return;
   }
   OwnPart S;
-  if (pass.initial)
-    S.load(pass.initial + int64_t(blockIdx.x) * state_entries);
+  if (op.initial)
+    S.load(op.initial + int64_t(blockIdx.x) * state_entries);
   else
     S.clear();
   float* states =
       pass.states ? pass.states + int64_t(blockIdx.x) * (tiles + 1) * state_entries : nullptr;
   const int chunks = int(op.time / tile_tokens);
-  const float* tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
+  const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
+  float next_tau = tau && chunks ? __ldg(tau) : 1;
   const int row = OwnPart::first_row(), first_column = OwnPart::first_column();
   const bool left_half = OwnPart::half() == 0;
   constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   for (int tile = 0; tile < tiles; ++tile) {
-    float threshold = 0;
-    if (tau && tile < chunks) threshold = __ldg(tau + tile * op.heads);
     if (states) S.store(states), states += state_entries;
+    const Threshold threshold(next_tau);
+    if (tau && tile + 1 < chunks) next_tau = __ldg(tau + (tile + 1) * op.heads);
     __syncthreads();
     const ForwardFactors<Real>& factors = memory.tiles[tile % 2];
     Left<exact> v;
@@ -129,7 +130,7 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
       S.add(n, more.total());
       S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
     }
-    if (threshold > 0) neutralize(S, Threshold(threshold));
+    if (tau && tile < chunks) neutralize(S, threshold);
     if (!left_half && op.y) {
       memory.read.add_other(y);
       SplitSums<1> sums;
@@ -146,19 +147,82 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
   }
   __syncthreads();
   if (states) S.store(states);
-  if (pass.final_state) S.store(pass.final_state + int64_t(blockIdx.x) * state_entries);
+  if (op.final_state) S.store(op.final_state + int64_t(blockIdx.x) * state_entries);
 }
 
-template <class Real, int resident>
-__global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<Real> pass) {
+// tanh u - u sech^2 u for x = tanh u, q = x^2. Small: atanh x = x (1 + q/3 + q^2/5 + ...), so it is
+// x q (2/3 + 2/15 q + 2/35 q^2 + ...).
+__device__ float less_slope_of_small(float x, float q) {
+  float p = fmaf(q, 2.0f / 99, 2.0f / 63);
+  p = fmaf(q, p, 2.0f / 35);
+  p = fmaf(q, p, 2.0f / 15);
+  p = fmaf(q, p, 2.0f / 3);
+  return x * q * p;
+}
+__device__ float log2_of(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// u = atanh x by two logarithms, each within 2^-22, of numbers that are not quite 0.
+__device__ float less_slope(float x, float q) {
+  constexpr float almost = 0.99999994f, half_log_of_2 = 0.34657359f;
+  const float u = log2_of(fmaf(x, almost, 1.0f)) - log2_of(fmaf(x, -almost, 1.0f));
+  return fmaf(u, fmaf(q, half_log_of_2, -half_log_of_2), x);
+}
+
+// Through a neutralization: `after` is what it left. G becomes the gradient of what it was given.
+// Returns this thread's part of dtau = sum G (tanh u - u sech^2 u).
+__device__ float neutralize_back(OwnPart& G, OwnPart& after, float inverse_of_tau) {
+  float largest = 0;
+  after.each([&](float& x) {
+    x *= inverse_of_tau;  // tanh u
+    largest = fmaxf(largest, fabsf(x));
+  });
+  float dtau[2] = {};
+  const auto all = [&](auto&& rest) {
+#pragma unroll
+    for (int n = 0; n < OwnPart::pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float x = after.x[n][i], q = x * x;
+        float& g = G.x[n][i];
+        dtau[i % 2] = fmaf(g, rest(x, q), dtau[i % 2]);
+        g = fmaf(-q, g, g);
+      }
+  };
+  if (__all_sync(~0u, largest < 0.2f))
+    all([](float x, float q) { return less_slope_of_small(x, q); });
+  else
+    all([](float x, float q) { return less_slope(x, q); });
+  return dtau[0] + dtau[1];
+}
+
+template <class Real>
+__global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> pass) {
   const DeltaRule<Real>& op = pass.op;
   const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
   extern __shared__ float4 raw_memory[];
   auto& memory = *reinterpret_cast<ReverseMemory<Real>*>(raw_memory);
   const int tiles = int((op.time + tile_tokens - 1) / tile_tokens);
+  constexpr int exact = exact_planes<Real>, kept = result_planes<Real>;
   if (threadIdx.x >= owners) {
     FactorMaker<Real, ReverseFactors<Real>> maker(memory.making, op, pass.gradient.dy, sequence,
                                                   head);
+    const auto write_dstates = [&](int tile) {
+      if (tile >= tiles) return;
+      constexpr int pieces = head_size / 8;
+      const int row = maker.thread / pieces, column = maker.thread % pieces * 8;
+      bf16* const to = pass.dstates +
+                       (int64_t(blockIdx.x) * tiles + tile) * kept * state_entries +
+                       row * head_size + column;
+#pragma unroll
+      for (int p = 0; p < kept; ++p)
+#pragma unroll
+        for (int i = 0; i < head_size; i += makers / pieces)
+          *reinterpret_cast<uint4*>(to + p * state_entries + i * head_size) =
+              *reinterpret_cast<const uint4*>(memory.dstates[tile % 2].at(p, row + i, column));
+    };
     maker.ask_for(tiles - 1, int(op.time - (tiles - 1) * tile_tokens));
     for (int tile = tiles - 1; tile >= 0; --tile) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 2];
@@ -166,15 +230,19 @@ __global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<
       if (tile > 0) maker.ask_for(tile - 1, tile_tokens);
       maker.make_products(factors);
       __syncthreads();
+      write_dstates(tile + 1);
     }
+    __syncthreads();
+    write_dstates(0);
     return;
   }
   const int chunks = int(op.time / tile_tokens);
   const float* const states = pass.states + int64_t(blockIdx.x) * (tiles + 1) * state_entries;
-  float* const dstates = pass.dstates + int64_t(blockIdx.x) * tiles * state_entries;
   const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
+  float next_tau = tau && chunks ? __ldg(tau + (chunks - 1) * op.heads) : 1;
   const int row = OwnPart::first_row(), first_column = OwnPart::first_column();
-  constexpr int exact = exact_planes<Real>;
+  const int lane = threadIdx.x % 32;
+  float* const dtaus = pass.dtau_parts + int64_t(blockIdx.x) * chunks * owner_warps;
   OwnPart D, after;
   if (pass.gradient.dfinal)
     D.load(pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries);
@@ -182,30 +250,34 @@ __global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<
     D.clear();
   if (tau) after.load(states + tiles * int64_t(state_entries));
   for (int tile = tiles - 1; tile >= 0; --tile) {
-    D.store(dstates + tile * int64_t(state_entries));
-    if (tau && tile < chunks) {  // through the neutralization: sech^2 u = 1 - tanh^2 u
-      const float inverse = 1.0f / __ldg(tau + tile * op.heads);
+    if (tau && tile < chunks) {
+      float dtau = neutralize_back(D, after, reciprocal(next_tau));
+      if (tile > 0) next_tau = __ldg(tau + (tile - 1) * op.heads);
 #pragma unroll
-      for (int n = 0; n < OwnPart::pieces; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float x = after.x[n][i] * inverse;
-          D.x[n][i] = fmaf(-x * x, D.x[n][i], D.x[n][i]);
-        }
+      for (int away = 16; away > 0; away /= 2) dtau += __shfl_xor_sync(~0u, dtau, away);
+      if (lane == 0) dtaus[tile * owner_warps + threadIdx.x / 32] = dtau;
     }
     __syncthreads();
-    if (tau) after.load(states + tile * int64_t(state_entries));  // for the tile before
     const ReverseFactors<Real>& factors = memory.tiles[tile % 2];
+    if (tau) after.load(states + tile * int64_t(state_entries));  // for the tile before
     Left<exact> dy;
     dy.template load<Lies::transposed>(factors.given, row, 0);
     Right<state_planes> right;
     Sums z;
     {
       SplitSums<2> sums;
+      auto& planes = memory.dstates[tile % 2];
 #pragma unroll
       for (int n = 0; n < OwnPart::pieces; n += 2) {
         D.scale(n, factors.decay), D.scale(n + 1, factors.decay);
         const Left<state_planes> part(D.x[n], D.x[n + 1]);
+#pragma unroll
+        for (int p = 0; p < kept; ++p)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)  // the second row, then the second piece
+            *reinterpret_cast<uint32_t*>(
+                planes.at(p, row + lane / 4 + i % 2 * 8,
+                          first_column + (n + i / 2) * 8 + lane % 4 * 2)) = part.of[p][i];
         right.template load<Lies::transposed>(factors.b, first_column + 8 * n, 0);
         sums.add(part, right);
       }
@@ -235,33 +307,31 @@ __global__ __launch_bounds__(threads, resident) void reverse_kernel(ReversePass<
       D.add(n, more.total());
     }
   }
+  __syncthreads();
   if (pass.gradient.dinitial)
     D.store(pass.gradient.dinitial + int64_t(blockIdx.x) * state_entries);
 }
 
-// So many heads that blocks must share multiprocessors.
-bool crowded(int64_t heads, const Gpu& gpu) { return heads > gpu.facts().multiprocessors; }
-
 }  // namespace
 
 template <class Real>
-void chain_pass(const TokenPass<Real>& pass, const Gpu& gpu) {
-  const int64_t heads = pass.op.batch * pass.op.heads;
-  const bool share = exact_planes<Real> == 1 && crowded(heads, gpu);
-  launch(share ? forward_kernel<Real, 2> : forward_kernel<Real, 1>,
-         Grid{dim3(unsigned(heads)), dim3(threads), sizeof(ForwardMemory<Real>)}, gpu, pass);
+void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu) {
+  launch(forward_kernel<Real>,
+         Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(threads),
+              sizeof(ForwardMemory<Real>)},
+         gpu, pass);
 }
 
 template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu) {
-  const int64_t heads = pass.op.batch * pass.op.heads;
-  const bool share = exact_planes<Real> == 1 && crowded(heads, gpu);
-  launch(share ? reverse_kernel<Real, 2> : reverse_kernel<Real, 1>,
-         Grid{dim3(unsigned(heads)), dim3(threads), sizeof(ReverseMemory<Real>)}, gpu, pass);
+  launch(reverse_kernel<Real>,
+         Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(threads),
+              sizeof(ReverseMemory<Real>)},
+         gpu, pass);
 }
 
-template void chain_pass(const TokenPass<float>&, const Gpu&);
-template void chain_pass(const TokenPass<bf16>&, const Gpu&);
+template void chain_pass(const ChainPass<float>&, const Gpu&);
+template void chain_pass(const ChainPass<bf16>&, const Gpu&);
 template void reverse_pass(const ReversePass<float>&, const Gpu&);
 template void reverse_pass(const ReversePass<bf16>&, const Gpu&);
 

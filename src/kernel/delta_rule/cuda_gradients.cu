@@ -16,6 +16,8 @@
 //              + sum_s>=t dr~_s r~_s - dB~_s b~_s - dK~_s k~_s + sum_s>t da~_s a~_s
 //
 // all per key channel.
+#include <cuda_pipeline.h>
+
 #include <type_traits>
 
 #include "kernel/delta_rule/cuda_operands.cuh"
@@ -29,25 +31,30 @@ constexpr int padded = head_size + 8;
 
 template <int planes, int exact>
 struct GradientMemory {
-  SplitMatrix<planes, pair_rows, head_size> reads;   // A~ over R~
-  SplitMatrix<planes, pair_rows, head_size> writes;  // B~ over K~
-  SplitMatrix<planes, tile_tokens, head_size> sa, z;
-  SplitMatrix<exact, tile_tokens, head_size> v, dy;
+  template <int of_planes, int rows>
+  using Vectors = SplitMatrix<of_planes, rows, head_size, Rows::woven>;
+  Vectors<planes, pair_rows> reads;   // A~ over R~
+  Vectors<planes, pair_rows> writes;  // B~ over K~
+  Vectors<planes, tile_tokens> sa, z;
+  Vectors<exact, tile_tokens> v, dy;
   union {
-    SplitMatrix<planes, head_size, head_size> first;  // S0
+    Vectors<planes, head_size> first;  // S0
     struct {  // when S0 is not needed any more: what dlog w is added up of
       float of_a[tile_tokens][padded], of_r[tile_tokens][padded], of_writes[tile_tokens][padded];
     } log_w;
   };
-  SplitMatrix<planes, head_size, head_size> last;         // D
-  SplitMatrix<planes, pair_rows, pair_rows> lower;        // AB AK over RB RK
-  SplitMatrix<planes, pair_rows, pair_rows> pairs;        // (Z, dY) (SA, V)', lower
-  SplitMatrix<planes, tile_tokens, tile_tokens> inverse;  // (I - AB)^-1
-  float ab[tile_tokens][tile_tokens + 4];
-  float decays[tile_tokens][padded];   // W
-  float state_sums[warps][head_size];  // of D S0, in parts
-  float write_sums[head_size];         // of SA D b~ and V D k~
-  float dtau[warps];
+  Vectors<planes, head_size> last;                  // D
+  SplitMatrix<planes, pair_rows, pair_rows> lower;  // AB AK over RB RK
+  union {
+    SplitMatrix<planes, pair_rows, pair_rows> pairs;  // (Z, dY) (SA, V)', lower
+    struct {  // before there are pairs
+      SplitMatrix<planes, tile_tokens, tile_tokens> inverse;  // (I - AB)^-1
+      float ab[tile_tokens][tile_tokens + 4];
+      float state_sums[warps][head_size];  // of D S0, in parts
+    } early;
+  };
+  float decays[tile_tokens][padded];  // W
+  float write_sums[head_size];        // of SA D b~ and V D k~
 };
 
 __device__ void store_two(float* to, float x, float y) { *reinterpret_cast<float2*>(to) = {x, y}; }
@@ -55,38 +62,8 @@ __device__ void store_two(bf16* to, float x, float y) {
   *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(x, y);
 }
 
-// Two neighbours of a row.
-template <class Matrix>
-__device__ float2 two_of(const Matrix& matrix, int row, int column) {
-  float2 sum{};
-#pragma unroll
-  for (int p = Matrix::planes - 1; p >= 0; --p) {
-    const uint32_t bits = *reinterpret_cast<const uint32_t*>(&matrix.plane[p][row][column]);
-    sum.x += __uint_as_float(bits << 16), sum.y += __uint_as_float(bits & 0xffff0000u);
-  }
-  return sum;
-}
-
-__device__ float log2_of(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// tanh u - u sech^2 u for x = tanh u, q = x^2. Small: atanh x = x (1 + q/3 + q^2/5 + ...), so it is
-// x q (2/3 + 2/15 q + 2/35 q^2 + ...). Else u = atanh x by two logarithms, each within 2^-22, of
-// numbers that are not quite 0.
-__device__ float less_slope(float x, float q) {
-  constexpr float almost = 0.99999994f, half_log_of_2 = 0.34657359f;
-  float small = fmaf(q, 2.0f / 99, 2.0f / 63);
-  small = fmaf(q, small, 2.0f / 35);
-  small = fmaf(q, small, 2.0f / 15);
-  small = x * q * fmaf(q, small, 2.0f / 3);
-  const float u = log2_of(fmaf(x, almost, 1.0f)) - log2_of(fmaf(x, -almost, 1.0f));
-  return q < 0.04f ? small : fmaf(u, fmaf(q, half_log_of_2, -half_log_of_2), x);
-}
-
 template <class Real>
-__global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void gradients_kernel(
+__global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 3 : 1) void gradients_kernel(
     ReversePass<Real> pass) {
   constexpr int planes = result_planes<Real>, exact = exact_planes<Real>;
   extern __shared__ float4 raw_memory[];
@@ -99,27 +76,30 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
   const int64_t step = op.heads * head_size;
   const int64_t origin = ((sequence * op.time + index * tile_tokens) * op.heads + head) * head_size;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const bool neutralized = op.tau && count == tile_tokens;
-  const int64_t chunk = (sequence * (op.time / tile_tokens) + index) * op.heads + head;
 
-  // S0, the state that the tile left and its gradient are asked for first: 4 rows and 4 columns each.
+  // D comes as it is needed; S0 is asked for first, 4 rows and 4 columns each.
+  {
+    constexpr int pieces = head_size / 8, at_once = threads / pieces;
+    const int row = threadIdx.x / pieces, piece = threadIdx.x % pieces * 8;
+    const bf16* const from = pass.dstates + (of_head * tiles + index) * planes * state_entries +
+                             row * head_size + piece;
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+#pragma unroll
+      for (int i = 0; i < head_size; i += at_once)
+        __pipeline_memcpy_async(memory.last.at(p, row + i, piece),
+                                from + p * state_entries + i * head_size, 16);
+    __pipeline_commit();
+  }
   constexpr int state_rows = 4;
   const int state_column = threadIdx.x % 16 * 4, state_row = threadIdx.x / 16;
-  const int of_state = state_row * head_size + state_column;
-  float4 first[state_rows], last[state_rows], left_behind[state_rows];
-  float tau = 1;
+  float4 first[state_rows];
   {
-    const float* const from = pass.states + (of_head * (tiles + 1) + index) * state_entries;
-    const float* const dfrom = pass.dstates + (of_head * tiles + index) * state_entries;
+    const float* const from = pass.states + (of_head * (tiles + 1) + index) * state_entries +
+                              state_row * head_size + state_column;
 #pragma unroll
-    for (int i = 0; i < state_rows; ++i) {
-      const int at = of_state + i * 16 * head_size;
-      last[i] = __ldg(reinterpret_cast<const float4*>(dfrom + at));
-      first[i] = __ldg(reinterpret_cast<const float4*>(from + at));
-      if (neutralized)
-        left_behind[i] = __ldg(reinterpret_cast<const float4*>(from + state_entries + at));
-    }
-    if (neutralized) tau = __ldg(op.tau + chunk);
+    for (int i = 0; i < state_rows; ++i)
+      first[i] = __ldg(reinterpret_cast<const float4*>(from + i * 16 * head_size));
   }
   // Of the decay each thread has a channel and four tokens.
   const int channel = warp * 8 + lane % 8, quarter = lane / 8;
@@ -152,6 +132,7 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
     for (int t = 0; t < 4; ++t)
       memory.decays[quarter * 4 + t][channel] = quarter ? before * decay[t] : decay[t];
   }
+  __pipeline_wait_prior(0);
   __syncthreads();
   {
     float factor[8], x[8];
@@ -185,46 +166,33 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
     (reads ? memory.dy : memory.v).set(mine, part, x);
   }
   {
-    const float4 decay = *reinterpret_cast<float4*>(&memory.decays[tile_tokens - 1][state_column]);
-    float sum[4] = {}, dtau = 0;
-    const float inverse = 1.0f / tau;
+    float sum[4] = {};
 #pragma unroll
     for (int i = 0; i < state_rows; ++i) {
       const float S[4] = {first[i].x, first[i].y, first[i].z, first[i].w};
-      float D[4] = {last[i].x, last[i].y, last[i].z, last[i].w};
-      if (neutralized) {
-        const float after[4] = {left_behind[i].x, left_behind[i].y, left_behind[i].z,
-                                left_behind[i].w};
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const float x = after[j] * inverse, q = x * x;  // tanh u
-          dtau = fmaf(D[j], less_slope(x, q), dtau);
-          D[j] = fmaf(-q, D[j], D[j]);
-        }
-      }
-      D[0] *= decay.x, D[1] *= decay.y, D[2] *= decay.z, D[3] *= decay.w;
+      float D[4];
+      memory.first.set(state_row + 16 * i, state_column, S);
+      memory.last.get(state_row + 16 * i, state_column, D);
 #pragma unroll
       for (int j = 0; j < 4; ++j) sum[j] = fmaf(D[j], S[j], sum[j]);
-      memory.first.set(state_row + 16 * i, state_column, S);
-      memory.last.set(state_row + 16 * i, state_column, D);
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) sum[j] += __shfl_xor_sync(~0u, sum[j], 16);
     if (lane < 16)
-      *reinterpret_cast<float4*>(&memory.state_sums[warp][state_column]) =
+      *reinterpret_cast<float4*>(&memory.early.state_sums[warp][state_column]) =
           make_float4(sum[0], sum[1], sum[2], sum[3]);
-    if (neutralized) {
-#pragma unroll
-      for (int away = 16; away > 0; away /= 2) dtau += __shfl_xor_sync(~0u, dtau, away);
-      if (lane == 0) memory.dtau[warp] = dtau;
-    }
   }
   __syncthreads();
-  if (neutralized && threadIdx.x == 0) {
-    float dtau = 0;
+  float all = 0;  // of D S0 in this thread's channel
 #pragma unroll
-    for (int n = 0; n < warps; ++n) dtau += memory.dtau[n];
-    out.dtau[chunk] = dtau;
+  for (int n = 0; n < warps; ++n) all += memory.early.state_sums[n][channel];
+  if (op.tau && threadIdx.x == 0 && count == tile_tokens) {
+    const int64_t chunks = op.time / tile_tokens;
+    const float4* const parts =
+        reinterpret_cast<const float4*>(pass.dtau_parts + (of_head * chunks + index) * owner_warps);
+    const float4 x = __ldg(parts), y = __ldg(parts + 1);
+    out.dtau[(sequence * chunks + index) * op.heads + head] =
+        ((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w));
   }
   // Half of the warps have what reads the state, half what is written to it, 16 channels each.
   const bool reader = warp < warps / 2;
@@ -236,7 +204,7 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
       const float kept[2] = {s <= met ? x : 0.0f, s + 1 <= met ? y : 0.0f};
       matrix.set(square_top + t, square_left + s, kept);
       if (&matrix == &memory.lower && warp == 0)
-        *reinterpret_cast<float2*>(&memory.ab[t][s]) = {kept[0], kept[1]};
+        *reinterpret_cast<float2*>(&memory.early.ab[t][s]) = {kept[0], kept[1]};
     });
   };
   const auto keep = [&](const SplitSums<1>& sums, auto& matrix) {
@@ -278,10 +246,10 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
   __syncthreads();
   if (warp == warps - 1) {
     float x[tile_tokens];
-    invert_column(memory.ab, lane % 16, x);
+    invert_column(memory.early.ab, lane % 16, x);
 #pragma unroll
     for (int t = 0; t < tile_tokens / 2; ++t)
-      memory.inverse.set(lane < 16 ? t : t + 8, lane % 16, lane < 16 ? x[t] : x[t + 8]);
+      memory.early.inverse.set(lane < 16 ? t : t + 8, lane % 16, lane < 16 ? x[t] : x[t + 8]);
   }
   if (reader) {  // A~ S0' + AK V
     left.template load<Lies::straight>(memory.lower, 0, tile_tokens);
@@ -298,12 +266,12 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
   {
     SplitSums<1> sums;
     if (reader) {
-      left.template load<Lies::straight>(memory.inverse, 0, 0);
+      left.template load<Lies::straight>(memory.early.inverse, 0, 0);
       right.template load<Lies::straight>(memory.sa, 0, column);
       sums.add(left, right);
       keep(sums, memory.sa);
     } else {
-      left.template load<Lies::transposed>(memory.inverse, 0, 0);
+      left.template load<Lies::transposed>(memory.early.inverse, 0, 0);
       right.template load<Lies::straight>(memory.z, 0, column);
       sums.add(left, right);
       keep(sums, memory.z);
@@ -342,9 +310,10 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
     for (int n = 0; n < 2; ++n) {
       int piece = 0;
       both[n].total().each([&](int t, int i, float x, float y) {
-        const float2 written = two_of(memory.writes, n * tile_tokens + t, column + i);
-        sum[piece / 2][0] = fmaf(x, written.x, sum[piece / 2][0]);
-        sum[piece / 2][1] = fmaf(y, written.y, sum[piece / 2][1]);
+        float written[2];
+        memory.writes.get(n * tile_tokens + t, column + i, written);
+        sum[piece / 2][0] = fmaf(x, written[0], sum[piece / 2][0]);
+        sum[piece / 2][1] = fmaf(y, written[1], sum[piece / 2][1]);
         ++piece;
       });
     }
@@ -384,9 +353,10 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
           decay = *reinterpret_cast<const float2*>(&memory.decays[n == 1 ? t : t - 1][i]);
         if (t < count)
           store_two((n == 0 ? out.da : out.dr) + origin + t * step + i, x * decay.x, y * decay.y);
-        const float2 read = two_of(memory.reads, n * tile_tokens + t, i);
+        float read[2];
+        memory.reads.get(n * tile_tokens + t, i, read);
         *reinterpret_cast<float2*>(n == 0 ? &memory.log_w.of_a[t][i] : &memory.log_w.of_r[t][i]) = {
-            x * read.x, y * read.y};
+            x * read[0], y * read[1]};
       });
   } else {
     const Sums db = both[0].total(), dk = both[1].total();
@@ -401,9 +371,10 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
         store_two(out.db + origin + t * step + i, x.x * decay.x, x.y * decay.y);
         store_two(out.dk + origin + t * step + i, y.x * decay.x, y.y * decay.y);
       }
-      const float2 b = two_of(memory.writes, t, i), k = two_of(memory.writes, tile_tokens + t, i);
+      float b[2], k[2];
+      memory.writes.get(t, i, b), memory.writes.get(tile_tokens + t, i, k);
       *reinterpret_cast<float2*>(&memory.log_w.of_writes[t][i]) = {
-          fmaf(x.x, b.x, y.x * k.x), fmaf(x.y, b.y, y.y * k.y)};
+          fmaf(x.x, b[0], y.x * k[0]), fmaf(x.y, b[1], y.y * k[1])};
     }
   }
   __syncthreads();
@@ -416,9 +387,7 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 2 : 1) void grad
       if (t + 1 < tile_tokens) sum += memory.log_w.of_a[t + 1][channel];
       later[n] = sum += memory.log_w.of_r[t][channel] - memory.log_w.of_writes[t][channel];
     }
-    float all = memory.write_sums[channel];
-#pragma unroll
-    for (int n = 0; n < warps; ++n) all += memory.state_sums[n][channel];
+    all += memory.write_sums[channel];
 #pragma unroll
     for (int away = 8; away < 32; away *= 2) {
       const float after = __shfl_down_sync(~0u, sum, away);

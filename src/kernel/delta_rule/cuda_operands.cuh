@@ -30,11 +30,6 @@ template <class Real>
 constexpr int exact_planes = 1;
 template <>
 constexpr int exact_planes<float> = 3;
-// Planes of what only results of type Real are made of.
-template <class Real>
-constexpr int result_planes = 2;
-template <>
-constexpr int result_planes<float> = 3;
 constexpr int state_planes = 3;  // of what meets the state
 
 template <int planes, int read_planes>
@@ -44,7 +39,7 @@ struct TileFactors {
   SplitMatrix<planes, tile_tokens, head_size> given;  // v, or dy on the way back
   SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M
   SplitMatrix<read_planes, tile_tokens, tile_tokens> rb;
-  float decay[head_size];
+  alignas(16) float decay[head_size];
 };
 template <class Real>
 struct ForwardFactors : TileFactors<exact_planes<Real>, result_planes<Real>> {
@@ -59,8 +54,8 @@ struct ReverseFactors : TileFactors<exact_planes<Real>, state_planes> {
 };
 
 struct MakerMemory {
-  float decays[tile_tokens][head_size + 4];  // W
-  float ab[tile_tokens][tile_tokens + 4];
+  alignas(16) float decays[tile_tokens][head_size + 4];  // W
+  alignas(16) float ab[tile_tokens][tile_tokens + 4];
 };
 
 // Column `column` of (I - N)^-1 for the strictly lower part N of `lower`.

@@ -10,34 +10,44 @@ namespace deltasane::kernel::cuda {
 constexpr int64_t state_entries = 64 * 64;
 
 // Tokens [from, from + count) of every sequence of an operator, one after the other: a block per
-// head. For many heads.
+// head. For few tokens, any position and any chunk.
 template <class Real>
 struct TokenPass {
   DeltaRule<Real> op;
   int64_t from = 0, count = 0;
   const float* initial = nullptr;  // (batch, head, value, key); null: zero
   float* final_state = nullptr;
-  // Where the states at the beginning of every tile are wanted, and the last one: (batch, head,
-  // tiles + 1, value, key). Positions start a chunk then.
-  float* states = nullptr;
 };
 template <class Real>
 void token_pass(const TokenPass<Real>& pass, const Gpu& gpu);
 
-// All tokens, 16 at a time on the tensor cores. Positions start a chunk of 16.
+// All tokens, 16 at a time on the tensor cores: a block per head. Positions start a chunk of 16.
+// Without y only states are made.
 template <class Real>
-void chain_pass(const TokenPass<Real>& pass, const Gpu& gpu);
+struct ChainPass {
+  DeltaRule<Real> op;
+  // Where the states at the beginning of every tile are wanted, and the last one: (batch, head,
+  // tiles + 1, value, key).
+  float* states = nullptr;
+};
+template <class Real>
+void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu);
 
 // The way back through the states alone, from the last token to the first: given all of `states`,
-// finds the gradients of the states at the end of every tile, as they were left: (batch, head, tiles,
-// value, key).
+// finds, for every tile, D of cuda_gradients.cu as bf16 planes (batch, head, tile, plane, value, key),
+// and what the gradients of tau are added up of.
 template <class Real>
 struct ReversePass {
   DeltaRule<Real> op;
   DeltaRuleGradient<Real> gradient;
   const float* states;
-  float* dstates;
+  bf16* dstates;
+  float* dtau_parts;  // (batch, head, chunks, 8)
 };
+template <class Real>
+constexpr int result_planes = 2;  // of what only results of type Real are made of
+template <>
+constexpr int result_planes<float> = 3;
 template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu);
 

@@ -17,18 +17,26 @@ __device__ inline uint32_t split_off(float& x, float& y) {
   return bits;
 }
 
-// A matrix in shared memory. `stride` elements from row to row: 16-byte pieces of 8 neighbouring
-// rows lie in different banks.
-template <int planes_, int rows, int columns>
+// A matrix in shared memory, so that 16-byte pieces of 8 neighbouring rows lie in different banks: rows
+// have a gap behind them, or, which takes less memory and more arithmetic, their pieces in another
+// order each.
+enum class Rows { apart, woven };
+template <int planes_, int rows, int columns, Rows lie = Rows::apart>
 struct SplitMatrix {
-  static constexpr int planes = planes_, stride = columns + 8;
-  __nv_bfloat16 plane[planes][rows][stride];
+  static constexpr int planes = planes_, stride = lie == Rows::woven ? columns : columns + 8;
+  alignas(16) __nv_bfloat16 plane[planes][rows][stride];
 
+  __device__ __nv_bfloat16* at(int p, int row, int column) {
+    return &plane[p][row][lie == Rows::woven ? column ^ row % 8 * 8 : column];
+  }
+  __device__ const __nv_bfloat16* at(int p, int row, int column) const {
+    return &plane[p][row][lie == Rows::woven ? column ^ row % 8 * 8 : column];
+  }
   __device__ void set(int row, int column, float x) {
 #pragma unroll
     for (int p = 0; p < planes; ++p) {
       const __nv_bfloat16 part = __float2bfloat16_rn(x);
-      plane[p][row][column] = part;
+      *at(p, row, column) = part;
       x -= __bfloat162float(part);
     }
   }
@@ -42,7 +50,7 @@ struct SplitMatrix {
       uint32_t pair[count / 2];
 #pragma unroll
       for (int i = 0; i < count; i += 2) pair[i / 2] = split_off(x[i], x[i + 1]);
-      __nv_bfloat16* const to = &plane[p][row][column];
+      __nv_bfloat16* const to = at(p, row, column);
       if constexpr (count == 8)
         *reinterpret_cast<uint4*>(to) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
       else if constexpr (count == 4)
@@ -51,11 +59,27 @@ struct SplitMatrix {
         *reinterpret_cast<uint32_t*>(to) = pair[0];
     }
   }
-  __device__ float get(int row, int column) const {
-    float x = __bfloat162float(plane[planes - 1][row][column]);
+  // Neighbours in a row, likewise 2 or 4.
+  template <int count>
+  __device__ void get(int row, int column, float (&x)[count]) const {
 #pragma unroll
-    for (int p = planes - 2; p >= 0; --p) x += __bfloat162float(plane[p][row][column]);
-    return x;
+    for (int i = 0; i < count; ++i) x[i] = 0;
+#pragma unroll
+    for (int p = planes - 1; p >= 0; --p) {
+      uint32_t pair[count / 2];
+      const __nv_bfloat16* const from = at(p, row, column);
+      if constexpr (count == 4) {
+        const uint2 both = *reinterpret_cast<const uint2*>(from);
+        pair[0] = both.x, pair[1] = both.y;
+      } else {
+        pair[0] = *reinterpret_cast<const uint32_t*>(from);
+      }
+#pragma unroll
+      for (int i = 0; i < count; i += 2) {
+        x[i] += __uint_as_float(pair[i / 2] << 16);
+        x[i + 1] += __uint_as_float(pair[i / 2] & 0xffff0000u);
+      }
+    }
   }
 };
 
@@ -125,8 +149,8 @@ struct Left {
     for (int p = 0; p < planes; ++p)
       load_matrices<lies>(of[p],
                           lies == Lies::straight
-                              ? &matrix.plane[p][row + lane % 16][column + lane / 16 * 8]
-                              : &matrix.plane[p][column + piece / 2 * 8 + line][row + piece % 2 * 8]);
+                              ? matrix.at(p, row + lane % 16, column + lane / 16 * 8)
+                              : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
   }
 };
 template <int planes>
@@ -139,8 +163,8 @@ struct Right {
     for (int p = 0; p < planes; ++p)
       load_matrices<lies == Lies::straight ? Lies::transposed : Lies::straight>(
           of[p], lies == Lies::straight
-                     ? &matrix.plane[p][row + piece % 2 * 8 + line][column + piece / 2 * 8]
-                     : &matrix.plane[p][column + piece / 2 * 8 + line][row + piece % 2 * 8]);
+                     ? matrix.at(p, row + piece % 2 * 8 + line, column + piece / 2 * 8)
+                     : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
   }
 };
 

@@ -28,8 +28,6 @@ struct Tile {
   float decay[head_size];                     // of the whole tile
   float2 pair[tile_tokens / 2];               // the products of vectors that a pair needs
 };
-enum class Way { forward, back };
-
 // Where tiles end: at multiples of 16 positions, at chunks, and with the input. One division, at
 // the beginning.
 struct TileWalk {
@@ -89,11 +87,11 @@ struct TileSource {
   const float* w;
   int64_t step;  // from token to token
 
-  __device__ TileSource(Arrivals<Real>& to, const DeltaRule<Real>& op, const Real* in_place_of_v,
-                        int64_t sequence, int64_t head)
+  __device__ TileSource(Arrivals<Real>& to, const DeltaRule<Real>& op, int64_t sequence,
+                        int64_t head)
       : arrivals(to) {
     const int64_t first = (sequence * op.time * op.heads + head) * head_size;
-    of[vector_r] = op.r + first, of[vector_k] = op.k + first, of[vector_v] = in_place_of_v + first;
+    of[vector_r] = op.r + first, of[vector_k] = op.k + first, of[vector_v] = op.v + first;
     of[vector_a] = op.a + first, of[vector_b] = op.b + first;
     w = op.w + first;
     step = op.heads * head_size;
@@ -120,7 +118,6 @@ struct TileSource {
   }
   // Takes the decay out of what has come. In a tile that is not full, the tokens that are not there
   // are zeros.
-  template <Way way>
   __device__ void make(Tile& tile, int count) const {
     __pipeline_wait_prior(0);
     __syncwarp();
@@ -133,7 +130,7 @@ struct TileSource {
         arrivals.w[t][channel] = arrivals.w[t][channel + 1] = 1;
       }
     }
-    float2 decay{1, 1}, first_b{}, first_k{}, first_r{};
+    float2 decay{1, 1}, first_b{}, first_k{};
     float products[tile_tokens];
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) {
@@ -146,17 +143,16 @@ struct TileSource {
       const float2 w_t = two(&arrivals.w[t][channel]);
       const float2 a = put(vector_a, decay);
       decay.x *= w_t.x, decay.y *= w_t.y;
-      const float2 r = put(vector_r, decay);
+      put(vector_r, decay);
       const float2 inverse{reciprocal(decay.x), reciprocal(decay.y)};
       const float2 b = put(vector_b, inverse), k = put(vector_k, inverse);
       *reinterpret_cast<float2*>(&tile.in[vector_v][t][channel]) =
           two(&arrivals.in[vector_v][t][channel]);
       if (t % 2 == 0) {
-        first_b = b, first_k = k, first_r = r;
+        first_b = b, first_k = k;
       } else {
         products[t - 1] = fmaf(first_b.y, a.y, first_b.x * a.x);
-        products[t] = way == Way::forward ? fmaf(first_k.y, a.y, first_k.x * a.x)
-                                          : fmaf(first_b.y, first_r.y, first_b.x * first_r.x);
+        products[t] = fmaf(first_k.y, a.y, first_k.x * a.x);
       }
     }
     *reinterpret_cast<float2*>(&tile.decay[channel]) = decay;
@@ -273,22 +269,22 @@ __device__ void read_rows(const float* first, float (&x)[rows_each]) {
 }
 
 // resident: so many blocks share a multiprocessor, which bounds the registers of a thread.
-template <class Real, bool with_y, int resident>
+template <class Real, int resident>
 __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Real> pass) {
   const DeltaRule<Real>& op = pass.op;
   const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
-  const int64_t start = op.positions ? op.positions[sequence] : op.position;
+  const int64_t start = op.position;
   extern __shared__ float4 raw_memory[];
   TokenMemory<Real>& memory = *reinterpret_cast<TokenMemory<Real>*>(raw_memory);
   TileWalk walk(start + pass.from, int(pass.count), int(op.chunk));
   int which = 0;
   if (threadIdx.x >= workers) {
-    const TileSource<Real> source(memory.arrivals, op, op.v, sequence, head);
+    const TileSource<Real> source(memory.arrivals, op, sequence, head);
     int64_t token = pass.from;
     source.send_for(token, walk.count());
     for (; walk.left > 0; which ^= 1) {
       const int count = walk.count();
-      source.template make<Way::forward>(memory.tiles[which], count);
+      source.make(memory.tiles[which], count);
       token += count;
       walk.go_on();
       source.send_for(token, walk.count());
@@ -302,19 +298,12 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
     load_state(S, pass.initial + int64_t(blockIdx.x) * state_entries, at);
   else
     clear_state(S);
-  float* states = nullptr;
-  if (pass.states) {
-    const int64_t all = (op.time + tile_tokens - 1) / tile_tokens;
-    states = pass.states + int64_t(blockIdx.x) * (all + 1) * state_entries;
-  }
   // Lane c of a row's 8 writes, of a pair, token c / 4 and row c % 4; a pair late, while the next
   // one's sums are on their way.
   const int64_t step = op.heads * head_size;
   const int y_token = threadIdx.x % 8 / 4;
-  Real* y =
-      with_y ? op.y + ((sequence * op.time + pass.from + y_token) * op.heads + head) * head_size +
-                   at.row + threadIdx.x % 4
-             : nullptr;
+  Real* y = op.y + ((sequence * op.time + pass.from + y_token) * op.heads + head) * head_size +
+            at.row + threadIdx.x % 4;
   float y_sums[2 * rows_each] = {};
   bool y_due = false;  // of this lane
   const auto write_y = [&] {
@@ -322,8 +311,8 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
     if (y_due) store_one(y, sum);
   };
   int y_step = 0;  // tokens of the pair that is due
-  const int64_t chunks = op.positions ? 1 : (start + op.time) / op.chunk - start / op.chunk;
-  const int64_t before = op.positions ? 0 : (start + pass.from) / op.chunk - start / op.chunk;
+  const int64_t chunks = (start + op.time) / op.chunk - start / op.chunk;
+  const int64_t before = (start + pass.from) / op.chunk - start / op.chunk;
   const float* tau = op.tau ? op.tau + (sequence * chunks + before) * op.heads + head : nullptr;
   for (; walk.left > 0; which ^= 1, walk.go_on()) {
     const int count = walk.count();
@@ -331,10 +320,6 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
     if (tau && walk.ends_chunk()) {
       threshold = __ldg(tau);
       tau += op.heads;
-    }
-    if (states) {
-      store_state(S, states, at);
-      states += state_entries;
     }
     __syncthreads();
     const Tile& tile = memory.tiles[which];
@@ -360,46 +345,38 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
       read_columns(columns + vector_k * vector, x);
       read_columns(columns + vector_b * vector, z);
       sum_everywhere(sa0, sa1);
-      if constexpr (with_y) {
-        write_y();
-        y += y_step * step;
-        y_step = 2, y_due = t + y_token < count;
-      }
+      write_y();
+      y += y_step * step;
+      y_step = 2, y_due = t + y_token < count;
       add_outer(S, v, x);
 #pragma unroll
       for (int i = 0; i < rows_each; ++i)
         sa1[i] = fmaf(products.x, sa0[i], fmaf(products.y, v[i], sa1[i]));
       add_outer(S, sa0, z);
-      if constexpr (with_y) {
-        read_columns(columns + vector_r * vector, x);
-        dot(S, x, reinterpret_cast<float(&)[rows_each]>(y_sums[0]));
-      }
+      read_columns(columns + vector_r * vector, x);
+      dot(S, x, reinterpret_cast<float(&)[rows_each]>(y_sums[0]));
       columns += head_size, rows += head_size;
       read_rows(rows, v);
       read_columns(columns + vector_k * vector, x);
       add_outer(S, v, x);
       read_columns(columns + vector_b * vector, x);
       add_outer(S, sa1, x);
-      if constexpr (with_y) {
-        read_columns(columns + vector_r * vector, x);
-        dot(S, x, reinterpret_cast<float(&)[rows_each]>(y_sums[rows_each]));
-      }
+      read_columns(columns + vector_r * vector, x);
+      dot(S, x, reinterpret_cast<float(&)[rows_each]>(y_sums[rows_each]));
       columns += head_size, rows += head_size;
       if constexpr (ahead) read_a();  // after the last pair, any numbers that are there
     }
-    if constexpr (with_y)
-      if (count % 2) {  // the pair that is due had one token; the next one starts behind it
-        write_y();
-        y += step;
-        y_step = 0, y_due = false;
-      }
+    if (count % 2) {  // the pair that is due had one token; the next one starts behind it
+      write_y();
+      y += step;
+      y_step = 0, y_due = false;
+    }
     float decay[columns_each];
     read_columns(tile.decay + at.column, decay);
     scale_columns(S, decay);
     if (threshold > 0) neutralize(S, Threshold(threshold));
   }
-  if constexpr (with_y) write_y();
-  if (states) store_state(S, states, at);
+  write_y();
   if (pass.final_state) store_state(S, pass.final_state + int64_t(blockIdx.x) * state_entries, at);
 }
 
@@ -409,11 +386,8 @@ template <class Real>
 void token_pass(const TokenPass<Real>& pass, const Gpu& gpu) {
   const int64_t heads = pass.op.batch * pass.op.heads;
   const bool crowded = heads > 3 * gpu.facts().multiprocessors;
-  const auto kernel = pass.op.y
-                          ? crowded ? forward_kernel<Real, true, 4> : forward_kernel<Real, true, 3>
-                      : crowded ? forward_kernel<Real, false, 4>
-                                : forward_kernel<Real, false, 3>;
-  launch(kernel, Grid{dim3(unsigned(heads)), dim3(threads), sizeof(TokenMemory<Real>)}, gpu, pass);
+  launch(crowded ? forward_kernel<Real, 4> : forward_kernel<Real, 3>,
+         Grid{dim3(unsigned(heads)), dim3(threads), sizeof(TokenMemory<Real>)}, gpu, pass);
 }
 
 template void token_pass(const TokenPass<float>&, const Gpu&);
