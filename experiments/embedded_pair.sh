@@ -22,7 +22,7 @@
 #             STAGES=shipped DEVICE=cpu experiments/embedded_pair.sh PROGRAM FOLDER
 #
 # FOLDER gets variants.csv, choice.txt and chosen/{baseline,sane}.safetensors in bf16 with their
-# configurations; pairs.csv (a row per stream and position of every pair that read the fresh streams).
+# configurations; pairs.csv (a row per stream and position of every pair that read the fresh streams) and pairs.md.
 # VARIANTS, CHOICE (instead of choosing), SPREAD_SEEDS, STREAMS, DEVICE, JOBS and SCALE can be set;
 # see steps.sh.
 # shellcheck disable=SC2034
@@ -143,6 +143,20 @@ other_seed() {  # rate:decay:steps:seed
   done
 }
 
+# pairs.csv as a table: means over streams with their standard errors.
+pairs_in_markdown() {
+  echo "| pair | tokens | baseline: right | norm | SANE: right | norm |"
+  echo "|---|--:|--:|--:|--:|--:|"
+  awk -F, 'NR > 1 {
+      row = $1 " | " $3; if (!(row in seen)) { seen[row] = 1; rows[++m] = row }
+      k = row SUBSEP $2; n[k]++; s[k] += $5; q[k] += $5 * $5; v[k] += $6 }
+    function cells(k) {
+      if (!n[k]) return " | "
+      e = n[k] > 1 ? (q[k] - s[k] * s[k] / n[k]) / (n[k] - 1) / n[k] : 0
+      return sprintf("%.3f ± %.3f | %.3g", s[k] / n[k], sqrt(e > 0 ? e : 0), v[k] / n[k]) }
+    END { for (i = 1; i <= m; i++) printf "| %s | %s | %s |\n", rows[i], cells(rows[i] SUBSEP "baseline"), cells(rows[i] SUBSEP "sane") }'
+}
+
 # A row per pair, model, position and stream; the first norm is that after the training length.
 collect() {
   local pair kind folder
@@ -158,8 +172,7 @@ collect() {
       "$folder-start/csv/segments.csv" "$folder/csv/segments.csv" "$folder/csv/probes.csv" \
       >>"$out/pairs.csv"
   done
-  awk -F, 'NR > 1 { k = $1 " " $2 " " $3; n[k]++; a[k] += $5; v[k] += $6; if (!(k in seen)) { seen[k] = 1; order[++m] = k } }
-    END { for (i = 1; i <= m; i++) { k = order[i]; printf "%s: accuracy %.4f, norm %.4g, %d streams\n", k, a[k] / n[k], v[k] / n[k], n[k] } }' "$out/pairs.csv"
+  pairs_in_markdown <"$out/pairs.csv" | tee "$out/pairs.md"
 }
 
 for stage in $STAGES; do
