@@ -1,17 +1,33 @@
 #!/usr/bin/env bash
-# Both experiments on one GPU inside a time limit, and what they found packed into a few files.
+# The experiments on one GPU inside a time limit, and what they found packed into a few files.
 #
 #   experiments/on_a_gpu.sh PROGRAM FOLDER [SECONDS]
 #
-# FOLDER gets baseline.safetensors and sane.safetensors (the embedded pair), pair.tar.gz and
-# table.tar.gz (tables, configurations, logs, records of streams) and log.txt. The work is done in $WORK, by default
-# /tmp/deltasane-experiments, which a second start goes on from.
+# PARTS says which: "table" (experiments/alpha_table.sh), "pair" (experiments/embedded_pair.sh) or "pair table",
+# which is what is made if it is not set; both run beside each other. FOLDER gets log.txt; of the pair
+# pair.tar.gz, baseline.safetensors and sane.safetensors; of the table table.tar.gz (tables, configurations,
+# logs, what streams recorded but for single heads), and figures.tar.gz: all records of FIGURE_RUNS.
+#
+# The work is done in $WORK, by default /tmp/deltasane-experiments. A second start with the same one
+# goes on where the first was stopped, by the limit or by anything else. JOBS processes share the GPU;
+# in training each takes about 6 GB of its memory. The last 40 seconds are kept for packing.
 set -u
 program=$(realpath "$1") folder=$2 limit=${3:-330}
 here=$(dirname "$(realpath "$0")") work=${WORK:-/tmp/deltasane-experiments}
-export BEGIN=${BEGIN:-$(date +%s)} DEVICE=${DEVICE:-cuda}
+PARTS=${PARTS:-"pair table"}
+FIGURE_RUNS=${FIGURE_RUNS:-"alpha-0-seed1-corpus9 alpha-1-seed1-corpus9 alpha-3-seed1-corpus9 alpha-10-seed1-corpus9"}
+export BEGIN=${BEGIN:-$(date +%s)} DEVICE=${DEVICE:-cuda} JOBS=${JOBS:-12} THREADS=${THREADS:-2}
 mkdir -p "$folder" "$work"
 folder=$(realpath "$folder")
+for part in $PARTS; do
+  case $part in
+  pair | table) ;;
+  *)
+    echo "PARTS: expected pair, table or both, found '$part'"
+    exit 2
+    ;;
+  esac
+done
 
 # Where NVIDIA's service for sharing a GPU among processes works, small models run beside each other.
 share_gpu() {
@@ -19,6 +35,7 @@ share_gpu() {
   command -v nvidia-cuda-mps-control >/dev/null || { echo "no MPS"; return 0; }
   export CUDA_MPS_PIPE_DIRECTORY=$work/mps CUDA_MPS_LOG_DIRECTORY=$work/mps
   mkdir -p "$work/mps"
+  end_sharing >/dev/null 2>&1  # one that a start before this has left
   printf '[model]\nlayers = 1\nchannels = 64\n[corpus]\nsource = "math-chat:"\n[optimizer]\nkind = "adamw"\nsteps = 1\nsequences = 1\ncontext = 64\nrate = 1e-3\n[run]\nfolder = "%s/mps/trial"\n' "$work" >"$work/mps/trial.toml"
   rm -rf "$work/mps/trial"
   if nvidia-cuda-mps-control -d && timeout 20 "$program" train "$work/mps/trial.toml" --device cuda; then
@@ -33,26 +50,38 @@ end_sharing() {
   [ -n "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && echo quit | timeout 5 nvidia-cuda-mps-control
 }
 
+# pack_files NAME WHERE...: what find finds there
+pack_files() {
+  local name=$1
+  shift
+  (cd "$work" && find "$@" -type f -print0 | tar -czf "$folder/$name.tar.gz" --null -T -)
+}
+
 pack() {
   cp "$work"/pair/chosen/*.safetensors "$folder" 2>/dev/null
-  local part
-  for part in pair table; do
-    (cd "$work" && find "$part" -type f \( -name '*.csv' -o -name '*.toml' -o -name '*.md' \
-      -o -name '*.txt' -o -name '*.log' -o -name '*metrics.jsonl' -o -name 'problems.jsonl' \
-      -o -name 'scores.json' -o -name 'run.json' -o -name '*.rec' -o -path '*/models/*' \) \
-      ! -name heads.csv -print0 | tar -czf "$folder/$part.tar.gz" --null -T -)
+  local part run runs=() kept=(-name '*.csv' -o -name '*.toml' -o -name '*.md' -o -name '*.txt' -o -name '*.log'
+    -o -name '*metrics.jsonl' -o -name problems.jsonl -o -name scores.json -o -name run.json
+    -o -name '*.rec' -o -path '*/models/*-seed?')
+  for part in $PARTS; do
+    pack_files "$part" "$part" \( "${kept[@]}" \) ! -path '*/stream/*/csv/*' ! -name heads.csv \
+      ! -name heads.rec ! -name speed.csv
   done
+  for run in $FIGURE_RUNS; do
+    [ -e "$work/table/stream/$run/heads.rec" ] && runs+=("table/stream/$run")
+  done
+  [ ${#runs[@]} -gt 0 ] && pack_files figures "${runs[@]}" -name '*.rec'
 }
 
 {
   share_gpu
-  "$here/embedded_pair.sh" "$program" "$work/pair" $((limit - 18)) &
-  pair=$!
-  "$here/alpha_table.sh" "$program" "$work/table" $((limit - 18)) &
-  table=$!
-  wait $pair
-  cp "$work"/pair/chosen/*.safetensors "$folder" 2>/dev/null
-  wait $table
+  for part in $PARTS; do
+    if [ "$part" = pair ]; then
+      "$here/embedded_pair.sh" "$program" "$work/pair" $((limit - 40)) &
+    else
+      "$here/alpha_table.sh" "$program" "$work/table" $((limit - 40)) &
+    fi
+  done
+  wait
   end_sharing
   pack
   ls -la "$folder"

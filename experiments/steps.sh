@@ -10,7 +10,8 @@
 # A step that is done leaves a file in $out/done, and is not made again; its output is in $out/logs
 # and its seconds in $out/seconds.csv. A step that would not fit into the time left is not begun,
 # and one that runs when the time is over is stopped: training and streams go on from there when
-# the script is started again.
+# the script is started again. So they do when everything was killed: training from its last
+# checkpoint, of which one is made half way; a stream from its own.
 
 DEVICE=${DEVICE:-cuda} JOBS=${JOBS:-4} THREADS=${THREADS:-0} SCALE=${SCALE:-full}
 export BEGIN=${BEGIN:-$(date +%s)}
@@ -28,7 +29,7 @@ step() {
     return 1
   fi
   begun=$(date +%s.%N)
-  timeout -s TERM -k 5 "$(seconds_left)" "$@" >>"$out/logs/$name.log" 2>&1
+  timeout -s TERM -k 15 "$(seconds_left)" "$@" >>"$out/logs/$name.log" 2>&1
   status=$?
   local took
   took=$(echo "$(date +%s.%N) $begun" | awk '{printf "%.1f", $1 - $2}')
@@ -48,14 +49,17 @@ beside() {
   "$@" &
 }
 
+is_done() { [ -e "$out/done/$1" ]; }
+
 # The model that a training run left, or nothing.
-newest_model() { ls -d "$1"/step_*/model.safetensors 2>/dev/null | tail -n 1; }
+newest_model() { find "$1" -path '*/step_*/model.safetensors' 2>/dev/null | sort | tail -n 1; }
 
 # train_step NAME SECONDS CONFIG FOLDER
 train_step() {
   local resume=""
   [ -n "$(newest_model "$4")" ] && resume=--resume
-  step "$1" "$2" "$program" train "$3" --device "$DEVICE" $resume
+  step "$1" "$2" "$program" train "$3" --device "$DEVICE" $resume || return 1
+  rm -f "$4"/step_*/optimizer.safetensors  # nobody goes on from here
 }
 
 # stream_step NAME SECONDS FOLDER MODEL FLAGS...
@@ -64,6 +68,13 @@ stream_step() {
   shift 4
   [ -e "$folder/segments.rec" ] && set -- "$@" --resume
   step "$name" "$needs" "$program" stream "$model" --device "$DEVICE" --threads "$THREADS" --out "$folder" "$@"
+}
+
+# Tables of a stream's records in FOLDER/csv, made again where the records are newer.
+export_records() {
+  [ -e "$1/segments.rec" ] || return 1
+  [ "$1/csv/probes.csv" -nt "$1/segments.rec" ] && return 0
+  "$program" records "$1" --csv "$1/csv" >/dev/null
 }
 
 # training_config FOLDER STEPS RATE CORPUS HELD_OUT MODEL_LINES: a configuration on standard output
@@ -95,6 +106,7 @@ source = "$5"
 
 [run]
 folder = "$1"
+save_every = $((($2 + 1) / 2))
 keep = 1
 metrics_every = 10
 threads = $THREADS

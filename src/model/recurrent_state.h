@@ -32,6 +32,7 @@ class StateMirror {
   virtual std::unique_ptr<StateMirror> clone() const = 0;
   virtual void download(std::span<float> shift, std::span<float> memory) const = 0;
   virtual Magnitudes largest() const = 0;
+  virtual std::vector<double> head_norms() const = 0;  // (layer, head), Frobenius
 };
 
 class RecurrentState {
@@ -73,6 +74,10 @@ class RecurrentState {
   std::optional<StateMirror::Magnitudes> largest_on_device() const {
     if (is_here_) return std::nullopt;
     return mirror_->largest();
+  }
+  std::optional<std::vector<double>> head_norms_on_device() const {
+    if (is_here_) return std::nullopt;
+    return mirror_->head_norms();
   }
 
  private:

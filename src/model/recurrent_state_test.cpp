@@ -23,6 +23,7 @@ class FakeMirror : public StateMirror {
     std::ranges::fill(memory, memory_);
   }
   Magnitudes largest() const override { return {memory_, shift_}; }
+  std::vector<double> head_norms() const override { return {1, 2, 3, double(memory_)}; }
 
  private:
   float shift_, memory_;
@@ -46,12 +47,15 @@ TEST(RecurrentState, BeginsAsZeroAndHere) {
   for (const float value : state.memory().span()) EXPECT_EQ(value, 0);
   EXPECT_EQ(state.mirror(), nullptr);
   EXPECT_FALSE(state.largest_on_device());
+  EXPECT_FALSE(state.head_norms_on_device());
 }
 
 TEST(RecurrentState, IsBroughtHereOnceWhenLookedAt) {
   OnDevice on;
   ASSERT_TRUE(on.state.largest_on_device());
   EXPECT_EQ(on.state.largest_on_device()->memory, 4.0f);
+  ASSERT_TRUE(on.state.head_norms_on_device());
+  EXPECT_EQ(on.state.head_norms_on_device()->back(), 4.0);
   EXPECT_EQ(on.downloads, 0);
   EXPECT_EQ(on.state.memory()[35], 4.0f);
   EXPECT_EQ(on.state.shift()[23], 3.0f);

@@ -60,8 +60,18 @@ class Rwkv7 {
   void forward(std::span<const int32_t> tokens, RecurrentState& state, Logits wanted,
                View<float> logits, const kernel::Cpu& cpu, TauRecord* taus = nullptr) const;
 
-  // Reads tokens as forward does. losses: what each target, the token that came next, costs: its
-  // negative log probability. Returns their sum. Logits are not kept.
+  // Tokens of a sequence to read as forward does. losses: what each target, the token that came
+  // next, costs: its negative log probability. Logits are not kept.
+  struct Scored {
+    std::span<const int32_t> tokens, targets;
+    RecurrentState* state;
+    std::span<double> losses;
+    TauRecord* taus = nullptr;
+  };
+  // Several sequences side by side: all are at one position and have as many tokens. A GPU rounds
+  // products of more rows differently; on the CPU each sequence is read as if it were alone.
+  void read_and_score(std::span<const Scored> sequences, const kernel::Cpu& cpu) const;
+  // One of them; returns the sum of losses.
   double read_and_score(std::span<const int32_t> tokens, std::span<const int32_t> targets,
                         RecurrentState& state, std::span<double> losses, const kernel::Cpu& cpu,
                         TauRecord* taus = nullptr) const;
@@ -97,6 +107,7 @@ class Rwkv7 {
   LowRank load_low_rank(const std::string& down, const std::string& up) const;
   Norm load_norm(const std::string& name) const;
   void expect_own(std::span<const int32_t> tokens, std::span<RecurrentState* const> states) const;
+  void score_on_cpu(const Scored& sequence, const kernel::Cpu& cpu) const;
   void embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const;
   void time_mix(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
   void project(const Layer& layer, Scratch& s, const kernel::Cpu& cpu) const;

@@ -253,30 +253,42 @@ void Rwkv7::step(std::span<const int32_t> tokens, std::span<RecurrentState* cons
   run({states, 1}, tokens, Logits::all, logits, cpu);
 }
 
+void Rwkv7::read_and_score(std::span<const Scored> sequences, const Cpu& cpu) const {
+  for (const Scored& one : sequences) {
+    require(one.tokens.size() == one.targets.size() && one.tokens.size() == one.losses.size(),
+            "every token has a target and a loss");
+    require(one.tokens.size() == sequences[0].tokens.size() &&
+                one.state->position == sequences[0].state->position,
+            "sequences side by side are at one position and have as many tokens");
+    RecurrentState* const states[] = {one.state};
+    expect_own(one.tokens, states);
+    expect_own(one.targets, {});
+  }
+  if (gpu_) return gpu_->score(sequences);
+  for (const Scored& one : sequences) score_on_cpu(one, cpu);
+}
+
+void Rwkv7::score_on_cpu(const Scored& sequence, const Cpu& cpu) const {
+  const auto count = int64_t(sequence.tokens.size());
+  Tensor<float> kept({std::min(count, scored_tokens), shape_.vocabulary});
+  for (int64_t from = 0; from < count;) {
+    const int64_t some = std::min(count - from, scored_tokens - sequence.state->position % 16);
+    const View<float> logits = kept.view().part(0, 0, some);
+    forward(sequence.tokens.subspan(size_t(from), size_t(some)), *sequence.state, Logits::all,
+            logits, cpu, sequence.taus);
+    cpu.threads.parallel(some, [&](int64_t t) {
+      sequence.losses[size_t(from + t)] = -log_probability(
+          {logits.at(t), size_t(shape_.vocabulary)}, sequence.targets[size_t(from + t)]);
+    });
+    from += some;
+  }
+}
+
 double Rwkv7::read_and_score(std::span<const int32_t> tokens, std::span<const int32_t> targets,
                              RecurrentState& state, std::span<double> losses, const Cpu& cpu,
                              TauRecord* taus) const {
-  require(tokens.size() == targets.size() && tokens.size() == losses.size(),
-          "every token has a target and a loss");
-  RecurrentState* const states[] = {&state};
-  expect_own(tokens, states);
-  expect_own(targets, {});
-  const auto count = int64_t(tokens.size());
-  if (gpu_) {
-    gpu_->score(tokens, targets, state, losses, taus);
-  } else {
-    Tensor<float> kept({std::min(count, scored_tokens), shape_.vocabulary});
-    for (int64_t from = 0; from < count;) {
-      const int64_t some = std::min(count - from, scored_tokens - state.position % 16);
-      const View<float> logits = kept.view().part(0, 0, some);
-      forward(tokens.subspan(size_t(from), size_t(some)), state, Logits::all, logits, cpu, taus);
-      cpu.threads.parallel(some, [&](int64_t t) {
-        losses[size_t(from + t)] =
-            -log_probability({logits.at(t), size_t(shape_.vocabulary)}, targets[size_t(from + t)]);
-      });
-      from += some;
-    }
-  }
+  const Scored alone[] = {{tokens, targets, &state, losses, taus}};
+  read_and_score(alone, cpu);
   double sum = 0;
   for (const double loss : losses) sum += loss;
   return sum;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <mutex>
 
 #include "kernel/cross_entropy/cuda.h"
@@ -23,21 +22,29 @@ GpuSane sane_on_gpu(const SaneUse& sane) {
   return {sane.kind, sane.alpha, float(sane.alpha * std::log(2.0) + 1), sane.chunk};
 }
 
-// A long reading that begins inside a tile goes to its end first: the recurrence is fast from
-// there.
-int64_t tokens_at_once(int64_t position, int64_t left) {
+constexpr size_t most_beside = 16;  // sequences of one reading
+
+// Of each of some sequences. A long reading that begins inside a tile goes to its end first: the
+// recurrence is fast from there.
+int64_t tokens_at_once(int64_t position, int64_t left, int64_t sequences) {
   const int64_t to_tile = (tile - position % tile) % tile;
   if (to_tile > 0 && left >= to_tile + 4 * tile) return to_tile;
-  return std::min(left, gpu_block_tokens - position % tile);
+  const int64_t most = gpu_block_tokens / sequences / tile * tile;
+  return std::min(left, most - position % tile);
 }
 
 // What is wanted of the tokens of a call.
 struct Reading {
-  std::span<const int32_t> tokens, targets;  // targets: where losses are wanted
-  std::span<double> losses;
+  std::span<const Rwkv7::Scored> sequences;  // with targets where losses are wanted
   Rwkv7::Logits wanted = Rwkv7::Logits::none;
-  View<float> logits;
-  TauRecord* taus = nullptr;
+  View<float> logits{};  // of one sequence
+
+  int64_t count() const { return int64_t(sequences.size()); }
+  int64_t time() const { return int64_t(sequences[0].tokens.size()); }
+  bool has_targets() const { return !sequences[0].targets.empty(); }
+  bool has_taus() const {
+    return std::ranges::any_of(sequences, [](const auto& one) { return one.taus != nullptr; });
+  }
 };
 
 // One of the two queues, and what the block in it has yet to hand over.
@@ -88,19 +95,15 @@ class Model : public Rwkv7OnGpu {
       ++state.position;
       return;
     }
-    Reading reading;
-    reading.tokens = tokens, reading.wanted = wanted, reading.logits = logits, reading.taus = taus;
-    read(reading, state);
+    const Rwkv7::Scored alone[] = {{tokens, {}, &state, {}, taus}};
+    read({alone, wanted, logits});
   }
 
-  void score(std::span<const int32_t> tokens, std::span<const int32_t> targets,
-             RecurrentState& state, std::span<double> losses, TauRecord* taus) override {
+  void score(std::span<const Rwkv7::Scored> sequences) override {
     const std::lock_guard lock(mutex_);
     gpu_->make_current();
-    Reading reading;
-    reading.tokens = tokens, reading.targets = targets, reading.losses = losses;
-    reading.taus = taus;
-    read(reading, state);
+    for (size_t from = 0; from < sequences.size(); from += most_beside)
+      read({sequences.subspan(from, std::min(most_beside, sequences.size() - from))});
   }
 
   void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
@@ -109,9 +112,11 @@ class Model : public Rwkv7OnGpu {
     gpu_->make_current();
     require(logits.packed(), "logits lie side by side");
     if (tokens.empty()) return;
-    const auto has_alphas = [](const RecurrentState* state) { return !state->alphas.empty(); };
-    if (std::ranges::any_of(states, has_alphas)) return step_singly(tokens, states, logits);
-    if (tokens.size() <= size_t(kernel::cuda::most_decoded)) {
+    const auto same_alphas = [&](const RecurrentState* state) {
+      return state->alphas == states[0]->alphas;
+    };
+    if (!std::ranges::all_of(states, same_alphas)) return step_singly(tokens, states, logits);
+    if (tokens.size() <= size_t(kernel::cuda::most_decoded) && states[0]->alphas.empty()) {
       std::vector<typename GpuDecoder<Real>::Sequence> sequences;
       for (size_t i = 0; i < tokens.size(); ++i)
         sequences.push_back({tokens[i], states[i]->position, states_->numbers_of(*states[i])});
@@ -144,85 +149,135 @@ class Model : public Rwkv7OnGpu {
     return *queues_[number];
   }
 
-  // Sequences with alphas of their own.
+  // Sequences with different alphas.
   void step_singly(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
                    View<float> logits) {
     for (size_t i = 0; i < tokens.size(); ++i) {
-      Reading reading;
-      reading.tokens = tokens.subspan(i, 1), reading.wanted = Rwkv7::Logits::last;
-      reading.logits = logits.part(0, int64_t(i), 1);
-      read(reading, *states[i]);
+      const Rwkv7::Scored alone[] = {{tokens.subspan(i, 1), {}, states[i], {}}};
+      read({alone, Rwkv7::Logits::last, logits.part(0, int64_t(i), 1)});
     }
   }
 
-  const float* alphas_of(const RecurrentState& state) {
-    if (state.alphas.empty()) return nullptr;
-    require(int64_t(state.alphas.size()) == shape_.layers * shape_.heads, "an alpha for each head");
-    if (alphas_.elements() == 0)
-      alphas_ = GpuTensor<float>(*gpu_, {shape_.layers, shape_.heads}, "alphas of heads");
-    copy_to_gpu(alphas_.data(), state.alphas.data(), alphas_.bytes(), *gpu_);
+  // (sequences, layer, head), or null where no state has alphas of its own.
+  const float* alphas_of(std::span<const RecurrentState* const> states) {
+    const auto has_none = [](const RecurrentState* state) { return state->alphas.empty(); };
+    if (std::ranges::all_of(states, has_none)) return nullptr;
+    const auto heads = size_t(shape_.layers * shape_.heads);
+    std::vector<float> all;
+    for (const RecurrentState* const state : states) {
+      if (has_none(state)) all.insert(all.end(), heads, float(sane_.alpha));
+      all.insert(all.end(), state->alphas.begin(), state->alphas.end());
+    }
+    require(all.size() == heads * states.size(), "an alpha for each head");
+    if (alphas_.elements() < int64_t(all.size()))
+      alphas_ = GpuTensor<float>(*gpu_, {int64_t(all.size())}, "alphas of heads");
+    copy_to_gpu(alphas_.data(), all.data(), all.size() * sizeof(float), *gpu_);
     gpu_->wait();
     return alphas_.data();
   }
 
-  void read(const Reading& reading, RecurrentState& state) {
-    float* const numbers = states_->numbers_of(state);
-    const float* const alphas = alphas_of(state);
-    const auto count = int64_t(reading.tokens.size());
+  // Where the states of a reading's sequences lie side by side, as a block has them.
+  struct Memory {
+    float *shifts, *memory;
+    const float* alphas;
+  };
+  enum class Direction { gather, scatter };
+
+  // One sequence has its numbers so; of several they are copied there.
+  Memory side_by_side(std::span<const Rwkv7::Scored> sequences) {
+    const auto count = int64_t(sequences.size());
+    float* numbers = states_->numbers_of(*sequences[0].state);
+    if (count > 1) {
+      const int64_t room = count * (states_->shift_floats() + states_->memory_floats());
+      if (beside_.elements() < room)
+        beside_ = GpuTensor<float>(*gpu_, {room}, "the states of sequences side by side");
+      numbers = beside_.data();
+    }
+    std::vector<const RecurrentState*> states;
+    for (const Rwkv7::Scored& one : sequences) states.push_back(one.state);
+    return {numbers, numbers + count * states_->shift_floats(), alphas_of(states)};
+  }
+  void move(std::span<const Rwkv7::Scored> sequences, const Memory& memory, Direction direction) {
+    const auto count = uint64_t(sequences.size());
+    if (count == 1) return;
+    const auto rows = [&](float* beside, float* own, int64_t floats, int64_t number) {
+      const uint64_t bytes = uint64_t(floats) * sizeof(float);
+      const GpuRows together{beside, count * bytes}, alone{own, bytes};
+      if (direction == Direction::gather)
+        copy_rows_on_gpu(together, alone, bytes, number, *gpu_);
+      else
+        copy_rows_on_gpu(alone, together, bytes, number, *gpu_);
+    };
+    const int64_t heads = states_->memory_floats() / shape_.layers;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      float* const own = states_->numbers_of(*sequences[i].state);
+      rows(memory.shifts + int64_t(i) * shape_.channels, own, shape_.channels, 2 * shape_.layers);
+      rows(memory.memory + int64_t(i) * heads, own + states_->shift_floats(), heads, shape_.layers);
+    }
+  }
+
+  void read(const Reading& reading) {
+    const Memory memory = side_by_side(reading.sequences);
+    move(reading.sequences, memory, Direction::gather);
+    const int64_t count = reading.time(), begun = reading.sequences[0].state->position;
+    if (count == 0) return;
+    for (const Rwkv7::Scored& one : reading.sequences) one.state->changed_on_device();
     int64_t from = 0;
     for (size_t block = 0; from < count; ++block) {
-      const int64_t some = tokens_at_once(state.position, count - from);
+      const int64_t some = tokens_at_once(begun + from, count - from, reading.count());
       Queue<Real>& mine = queue(block % 2);
       const Queue<Real>* const before = block > 0 ? &queue((block + 1) % 2) : nullptr;
       hand_over(mine, reading);
-      ask(mine, before, from, some, {state.position, numbers, alphas}, reading);
-      state.changed_on_device();
-      state.position += some;
+      ask(mine, before, from, some, memory, reading);
       from += some;
     }
     // The older block first.
     for (size_t i = 0; i < queues_.size(); ++i)
       for (const std::unique_ptr<Queue<Real>>& q : queues_)
         if (q->block && is_oldest(*q)) hand_over(*q, reading);
+    for (const Rwkv7::Scored& one : reading.sequences) one.state->position += count;
+    if (reading.count() == 1) return;
+    move(reading.sequences, memory, Direction::scatter);
+    gpu_->wait();
   }
   bool is_oldest(const Queue<Real>& q) const {
     return std::ranges::all_of(
         queues_, [&](const auto& other) { return !other->block || other->from >= q.from; });
   }
 
-  struct Memory {
-    int64_t position;
-    float* numbers;
-    const float* alphas;
-  };
   void ask(Queue<Real>& q, const Queue<Real>* before, int64_t from, int64_t some,
            const Memory& memory, const Reading& reading) {
     GpuLane<Real>& lane = q.lane;
     GpuBlock block;
-    block.rows = RowBlock{1, some, shape_.channels};
-    block.position = memory.position, block.state = memory.numbers, block.alphas = memory.alphas;
+    block.rows = RowBlock{reading.count(), some, shape_.channels};
+    block.position = reading.sequences[0].state->position + from;
+    block.shifts = memory.shifts, block.memory = memory.memory, block.alphas = memory.alphas;
     if (sane_.kind != SaneKind::none)
-      block.chunks = kernel::chunks_ending(memory.position, some, sane_.chunk);
-    const uint64_t bytes = uint64_t(some) * sizeof(int32_t);
-    std::memcpy(q.tokens.template as<int32_t>(), reading.tokens.data() + from, bytes);
-    copy_to_gpu(lane.ws.tokens.data(), q.tokens.template as<int32_t>(), bytes, *lane.gpu);
-    if (!reading.targets.empty()) {
-      std::memcpy(q.targets.template as<int32_t>(), reading.targets.data() + from, bytes);
-      copy_to_gpu(lane.ws.targets.data(), q.targets.template as<int32_t>(), bytes, *lane.gpu);
+      block.chunks = kernel::chunks_ending(block.position, some, sane_.chunk);
+    for (int64_t i = 0; i < reading.count(); ++i) {
+      const Rwkv7::Scored& one = reading.sequences[size_t(i)];
+      std::copy_n(one.tokens.begin() + from, some, q.tokens.template as<int32_t>() + i * some);
+      if (reading.has_targets())
+        std::copy_n(one.targets.begin() + from, some, q.targets.template as<int32_t>() + i * some);
     }
+    const uint64_t bytes = uint64_t(block.rows.rows()) * sizeof(int32_t);
+    copy_to_gpu(lane.ws.tokens.data(), q.tokens.template as<int32_t>(), bytes, *lane.gpu);
+    if (reading.has_targets())
+      copy_to_gpu(lane.ws.targets.data(), q.targets.template as<int32_t>(), bytes, *lane.gpu);
     lane.embed(block);
     for (int64_t layer = 0; layer < shape_.layers; ++layer) {
       if (before) before->layer_done[size_t(layer)].let_wait(lane.gpu->stream());
       lane.layer(layer, block);
       q.layer_done[size_t(layer)].record(*lane.gpu);
     }
-    if (!reading.targets.empty()) ask_losses(q, some);
-    if (reading.taus && block.chunks > 0)
-      copy_to_host(q.taus.template as<float>(), lane.ws.tau.data(),
-                   uint64_t(shape_.layers * block.chunks * shape_.heads) * sizeof(float),
-                   *lane.gpu);
+    if (reading.has_targets()) ask_losses(q, block.rows.rows());
+    if (reading.has_taus() && block.chunks > 0)
+      copy_to_host(
+          q.taus.template as<float>(), lane.ws.tau.data(),
+          uint64_t(shape_.layers * reading.count() * block.chunks * shape_.heads) * sizeof(float),
+          *lane.gpu);
     q.block = block, q.from = from;
-    const bool is_last = from + some == int64_t(reading.tokens.size());
+    const bool is_last = from + some == reading.time();
     if (reading.wanted == Rwkv7::Logits::last && is_last)
       copy_logits(q, some - 1, 1, reading.logits.data);
     if (reading.wanted == Rwkv7::Logits::all)
@@ -262,12 +317,17 @@ class Model : public Rwkv7OnGpu {
     const GpuBlock block = *q.block;
     q.block.reset();
     q.lane.gpu->wait();
-    if (!reading.targets.empty())
-      std::copy_n(q.losses.template as<double>(), block.rows.time, reading.losses.begin() + q.from);
-    if (!reading.taus) return;
     const int64_t numbers = block.chunks * shape_.heads;
-    for (int64_t layer = 0; layer < shape_.layers; ++layer)
-      reading.taus->add(layer, {q.taus.template as<float>() + layer * numbers, size_t(numbers)});
+    for (int64_t i = 0; i < reading.count(); ++i) {
+      const Rwkv7::Scored& one = reading.sequences[size_t(i)];
+      if (reading.has_targets())
+        std::copy_n(q.losses.template as<double>() + i * block.rows.time, block.rows.time,
+                    one.losses.begin() + q.from);
+      if (!one.taus) continue;
+      for (int64_t layer = 0; layer < shape_.layers; ++layer)
+        one.taus->add(layer, {q.taus.template as<float>() + (layer * reading.count() + i) * numbers,
+                              size_t(numbers)});
+    }
   }
 
   // More sequences than the decoder takes: the blocks' kernels, a row per sequence.
@@ -300,6 +360,9 @@ class Model : public Rwkv7OnGpu {
     copy_to_gpu(lane.ws.tokens.data(), tokens.data(), tokens.size_bytes(), *gpu_);
     gpu_->wait();
     block.rows = RowBlock{count, 1, shape_.channels};
+    block.shifts = lane.ws.shifts.data();
+    const RecurrentState* const first[] = {states[0]};
+    block.alphas = alphas_of(first);  // all have the same
     block.states = reinterpret_cast<float* const*>(many_states_.data());
     block.positions = many_positions_.data();
     const kernel::cuda::Shifts shifts{block.states, count, shape_.layers, shape_.channels,
@@ -340,7 +403,8 @@ class Model : public Rwkv7OnGpu {
   std::optional<GpuLane<Real>> many_;
   GpuBuffer many_states_;
   GpuTensor<int64_t> many_positions_;
-  GpuTensor<float> alphas_;  // (layer, head), of the sequence that is read
+  GpuTensor<float> alphas_;  // (sequences, layer, head), of what is read
+  GpuTensor<float> beside_;  // states of several sequences that are read
   std::mutex mutex_;
 };
 

@@ -3,8 +3,9 @@
 // Matrices are bf16, or float where that is asked for; products of bf16 have float sums. The
 // residual stream, decay, tau, states and logits are float.
 //
-// Tokens of one sequence are read in blocks that go through the layers in two queues: while the
-// recurrence of a block waits for its own past, the products of the next one have the machine.
+// Tokens of one sequence, or of a few at one position, are read in blocks that go through the layers
+// in two queues: while the recurrence of a block waits for its own past, the products of the next
+// one have the machine.
 // Single tokens of up to eight sequences go through recorded kernels of their own
 // (kernel/rwkv7/cuda_decode.h), those of more sequences through the blocks' kernels.
 //
@@ -38,8 +39,7 @@ class Rwkv7OnGpu {
 
   virtual void forward(std::span<const int32_t> tokens, RecurrentState& state, Rwkv7::Logits wanted,
                        View<float> logits, TauRecord* taus) = 0;
-  virtual void score(std::span<const int32_t> tokens, std::span<const int32_t> targets,
-                     RecurrentState& state, std::span<double> losses, TauRecord* taus) = 0;
+  virtual void score(std::span<const Rwkv7::Scored> sequences) = 0;
   virtual void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
                     View<float> logits) = 0;
 

@@ -70,26 +70,23 @@ void GpuLane<Real>::layer(int64_t index, const GpuBlock& block) {
 }
 
 template <class Real>
-float* GpuLane<Real>::shift(int64_t index, int64_t which, const GpuBlock& block) {
-  const int64_t at = weights_.sizes.shift_at(index, which);
-  return block.many() ? ws.shifts.data() + at * block.rows.sequences : block.state + at;
+float* GpuLane<Real>::shift(int64_t index, int64_t which, const GpuBlock& block) const {
+  return block.shifts + weights_.sizes.shift_at(index, which) * block.rows.sequences;
 }
 
-// (chunks, H), or (sequences, H); null where no chunk ends.
+// (sequences, chunks, H), or (sequences, H); null where no chunk ends.
 template <class Real>
 const float* GpuLane<Real>::taus(int64_t index, const GpuBlock& block) {
   if (sane_.kind == SaneKind::none || block.chunks == 0) return nullptr;
   const LayerSizes& s = weights_.sizes;
-  const int64_t count = block.many() ? block.rows.sequences : block.chunks;
+  const int64_t count = block.rows.sequences * (block.many() ? 1 : block.chunks);
   float* const tau = ws.tau.data() + index * count * s.heads;
   const bool is_trained = sane_.kind == SaneKind::trained;
   if (is_trained)
     multiply(ws.x_tau.data(), weights_.layers[size_t(index)].w_tau, ws.z.data(), count, s.heads,
              s.channels);
   if (block.alphas) {
-    has_constant_taus_ = false;
-    thresholds_of_heads(is_trained ? ws.z.data() : nullptr, count, s.heads,
-                        block.alphas + index * s.heads, tau, *gpu);
+    own_taus(index, block, tau);
   } else if (is_trained) {
     thresholds(ws.z.data(), count * s.heads, sane_.alpha, tau, *gpu);
   } else if (!has_constant_taus_) {
@@ -97,6 +94,21 @@ const float* GpuLane<Real>::taus(int64_t index, const GpuBlock& block) {
     has_constant_taus_ = true;
   }
   return tau;
+}
+
+// With the alphas of the block's sequences.
+template <class Real>
+void GpuLane<Real>::own_taus(int64_t index, const GpuBlock& block, float* tau) {
+  has_constant_taus_ = false;
+  const LayerSizes& s = weights_.sizes;
+  const int64_t parts = block.many() ? 1 : block.rows.sequences;
+  const int64_t rows = block.many() ? block.rows.sequences : block.chunks;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t at = i * rows * s.heads;
+    const float* const z = sane_.kind == SaneKind::trained ? ws.z.data() + at : nullptr;
+    thresholds_of_heads(z, rows, s.heads, block.alphas + (i * s.layers + index) * s.heads, tau + at,
+                        *gpu);
+  }
 }
 
 template <class Real>
@@ -114,11 +126,12 @@ void GpuLane<Real>::recur(int64_t index, const GpuBlock& block) {
     return;
   }
   DeltaRule<Real> op;
-  op.batch = 1, op.time = block.rows.time, op.heads = s.heads;
+  op.batch = block.rows.sequences, op.time = block.rows.time, op.heads = s.heads;
   op.position = block.position, op.chunk = sane_.chunk;
   op.r = r, op.k = k, op.v = v, op.a = ws.a.data(), op.b = ws.b.data();
   op.w = ws.w.data(), op.tau = tau;
-  op.initial = op.final_state = block.state + s.memory_at(index);
+  op.initial = op.final_state =
+      block.memory + (s.memory_at(index) - s.memory_at(0)) * block.rows.sequences;
   op.y = ws.y.data();
   delta_rule(op, scratch_, *gpu);
 }

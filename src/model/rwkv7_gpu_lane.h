@@ -12,17 +12,20 @@
 
 namespace deltasane {
 
-inline constexpr int64_t gpu_block_tokens = 4096;  // of one sequence, taken at a time
+inline constexpr int64_t gpu_block_tokens = 4096;  // of all sequences, taken at a time
 
-// Whose tokens a block has: many of one sequence, or one of each of many.
+// Whose tokens a block has: as many of each of a few sequences that are at one position, or one of
+// each of many.
 struct GpuBlock {
   kernel::cuda::RowBlock rows;
-  int64_t position = 0;            // of the first token, of one sequence
-  int64_t chunks = 0;              // that end in it; of many sequences: 1 if one of them ends one
-  float* state = nullptr;          // one sequence: its numbers
-  float* const* states = nullptr;  // many: theirs, on the GPU
+  float* shifts = nullptr;             // (layer, 2, sequences, C)
+  float* memory = nullptr;             // few: (layer, sequences, head, 64, 64)
+  int64_t position = 0;                // few: of the first token
+  int64_t chunks = 0;                  // few: that end in each; many: 1 if one of them ends one
+  float* const* states = nullptr;      // many: their numbers, on the GPU
   const int64_t* positions = nullptr;  // many, on the GPU
-  const float* alphas = nullptr;       // one sequence: (layer, head), on the GPU; null: GpuSane's
+  // On the GPU; null: GpuSane's. Few: (sequences, layer, head). Many: (layer, head), for all.
+  const float* alphas = nullptr;
   bool many() const { return states != nullptr; }
 };
 
@@ -76,8 +79,9 @@ class GpuLane {
   void time_mix(int64_t index, const GpuBlock& block);
   void recur(int64_t index, const GpuBlock& block);
   void channel_mix(int64_t index, const GpuBlock& block);
-  float* shift(int64_t index, int64_t which, const GpuBlock& block);
+  float* shift(int64_t index, int64_t which, const GpuBlock& block) const;
   const float* taus(int64_t index, const GpuBlock& block);
+  void own_taus(int64_t index, const GpuBlock& block, float* tau);
   // c = a b', or added to it; (rows, inner) (columns, inner).
   template <class Out>
   void multiply(const Real* a, const Real* b, Out* c, int64_t rows, int64_t columns, int64_t inner,

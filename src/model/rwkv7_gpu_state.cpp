@@ -58,6 +58,20 @@ class GpuStates::Mirror : public StateMirror {
     gpu.wait();
     return {magnitude_from(bits[0]), magnitude_from(bits[1])};
   }
+  std::vector<double> head_norms() const override {
+    const Gpu& gpu = *states_->gpu_;
+    gpu.make_current();
+    const int64_t shift = states_->shift_floats(), memory = states_->memory_floats();
+    const int64_t heads = states_->heads();
+    auto* const found =  // behind the two of `largest`
+        reinterpret_cast<double*>(const_cast<float*>(numbers_.data()) + shift + memory + 2);
+    kernel::cuda::sums_of_squares(numbers_.data() + shift, heads, memory / heads, found, gpu);
+    std::vector<double> norms(static_cast<size_t>(heads));
+    copy_to_host(norms.data(), found, norms.size() * sizeof(double), gpu);
+    gpu.wait();
+    for (double& norm : norms) norm = std::sqrt(norm);
+    return norms;
+  }
 
   const GpuStates* owner() const { return states_.get(); }
   float* numbers() { return numbers_.data(); }
@@ -83,7 +97,7 @@ float* GpuStates::numbers_of(RecurrentState& state) {
 GpuTensor<float> GpuStates::take() {
   const std::lock_guard lock(mutex_);
   if (free_.empty())
-    return GpuTensor<float>(*gpu_, {shift_floats() + memory_floats() + 2},
+    return GpuTensor<float>(*gpu_, {shift_floats() + memory_floats() + 2 + 2 * heads()},
                             "the state of a sequence (fewer at a time need less)");
   GpuTensor<float> last = std::move(free_.back());
   free_.pop_back();

@@ -21,11 +21,12 @@ class GpuStates : public std::enable_shared_from_this<GpuStates> {
 
   // The state's numbers here, from now on; they are copied first where they are not.
   float* numbers_of(RecurrentState& state);
+  int64_t shift_floats() const { return shape_.layers * 2 * shape_.channels; }
+  int64_t memory_floats() const { return shape_.layers * shape_.channels * shape_.head_size; }
 
  private:
   class Mirror;
-  int64_t shift_floats() const { return shape_.layers * 2 * shape_.channels; }
-  int64_t memory_floats() const { return shape_.layers * shape_.channels * shape_.head_size; }
+  int64_t heads() const { return shape_.layers * shape_.heads; }
   GpuTensor<float> take();
   void give_back(GpuTensor<float> numbers);
 

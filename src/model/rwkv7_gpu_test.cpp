@@ -231,6 +231,109 @@ TEST_P(Rwkv7OnGpuTest, TellsTheLossesThatItsLogitsHave) {
   EXPECT_EQ(taus.at(0, 0).count, GetParam() == Sane::none ? 0 : 18);
 }
 
+// So many that they are read in two groups, the first one in several blocks, from inside a tile on.
+TEST_P(Rwkv7OnGpuTest, SequencesSideBySideAreTheDefinition) {
+  constexpr int64_t count = 17, before = 7, time = 300;
+  const auto tokens = some_tokens(before + time + count);
+  const auto part = [&](int64_t sequence, int64_t from, int64_t some) {
+    return std::span(tokens).subspan(size_t(sequence + from), size_t(some));
+  };
+  const Rwkv7 model = on_gpu();
+  std::vector<RecurrentState> states;
+  std::vector<TauRecord> taus(size_t(count), TauRecord(shape_.layers, shape_.heads));
+  std::vector<std::vector<double>> losses(size_t(count), std::vector<double>(size_t(time), NAN));
+  for (int64_t i = 0; i < count; ++i) {
+    states.push_back(model.fresh_state());
+    model.forward(part(i, 0, before), states.back(), Rwkv7::Logits::none, {}, {threads_});
+  }
+  std::vector<Rwkv7::Scored> all;
+  for (int64_t i = 0; i < count; ++i)
+    all.push_back({part(i, before, time), part(i, before + 1, time), &states[size_t(i)],
+                   losses[size_t(i)], &taus[size_t(i)]});
+  model.read_and_score(all, {threads_});
+  const RandomRwkv7 source(shape_, 1);
+  for (const int64_t i : {int64_t(0), int64_t(9), count - 1}) {
+    SCOPED_TRACE(cat("sequence ", i));
+    const auto read = part(i, 0, before + time);
+    const auto truth = reference::rwkv7<double>(source, shape_, strength(), read);
+    const auto plain = reference::rwkv7<float>(source, shape_, strength(), read);
+    const Closeness memory =
+        closeness(states[size_t(i)].memory().span(), plain.memory, truth.memory);
+    EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
+    std::vector<float> found, plainly;
+    std::vector<double> truly;
+    for (int64_t t = 0; t < time; ++t) {
+      const size_t row = size_t((before + t) * shape_.vocabulary), wide = size_t(shape_.vocabulary);
+      const int32_t target = part(i, before + 1 + t, 1)[0];
+      found.push_back(float(losses[size_t(i)][size_t(t)]));
+      plainly.push_back(
+          float(-log_probability(std::span(plain.logits).subspan(row, wide), target)));
+      double sum = 0;
+      for (size_t j = 0; j < wide; ++j) sum += std::exp(truth.logits[row + j]);
+      truly.push_back(std::log(sum) - truth.logits[row + size_t(target)]);
+    }
+    const Closeness cost = closeness(found, plainly, truly);
+    EXPECT_TRUE(cost.close) << "losses " << cost.explanation();
+    EXPECT_EQ(states[size_t(i)].position, before + time);
+    EXPECT_EQ(taus[size_t(i)].at(2, 2).count, GetParam() == Sane::none ? 0 : (before + time) / 16);
+  }
+}
+
+// Sequences with alphas of their own side by side; then a token of each of many with the same ones.
+TEST_P(Rwkv7OnGpuTest, SequencesKeepTheirOwnAlphas) {
+  if (GetParam() == Sane::none) return;
+  const auto tokens = some_tokens(48);
+  const Rwkv7 model = on_gpu();
+  const auto expect_alpha = [&](const RecurrentState& state, double alpha) {
+    SCOPED_TRACE(cat("alpha ", alpha, " after ", state.position, " tokens"));
+    const auto read = std::span(tokens).first(size_t(state.position));
+    const RandomRwkv7 source(shape_, 1);
+    const auto truth = reference::rwkv7<double>(source, shape_, {alpha, 16}, read);
+    const auto plain = reference::rwkv7<float>(source, shape_, {alpha, 16}, read);
+    const Closeness memory = closeness(state.memory().span(), plain.memory, truth.memory);
+    EXPECT_TRUE(memory.close) << memory.explanation();
+  };
+  std::vector<double> losses(32);
+  std::vector<RecurrentState> states;
+  std::vector<Rwkv7::Scored> all;
+  const std::vector<double> alphas{strength().alpha, 0.25, 2};
+  for (size_t i = 0; i < alphas.size(); ++i) states.push_back(model.fresh_state());
+  for (size_t i = 1; i < alphas.size(); ++i)
+    states[i].alphas.assign(size_t(shape_.layers * shape_.heads), float(alphas[i]));
+  for (RecurrentState& state : states)
+    all.push_back({std::span(tokens).first(32), std::span(tokens).subspan(1, 32), &state, losses});
+  model.read_and_score(all, {threads_});
+  for (size_t i = 0; i < alphas.size(); ++i) expect_alpha(states[i], alphas[i]);
+
+  Tensor<float> logits({12, shape_.vocabulary});
+  std::vector<RecurrentState> same;
+  std::vector<RecurrentState*> places;
+  for (int64_t i = 0; i < 12; ++i) same.push_back(states[1].clone());
+  for (RecurrentState& state : same) places.push_back(&state);
+  for (size_t step = 32; step < 48; ++step)
+    model.step(std::vector<int32_t>(12, tokens[step]), places, logits.view(), {threads_});
+  expect_alpha(same[0], alphas[1]), expect_alpha(same[11], alphas[1]);
+}
+
+TEST_P(Rwkv7OnGpuTest, TellsTheNormsOfHeads) {
+  const auto tokens = some_tokens(40);
+  const Rwkv7 model = on_gpu();
+  RecurrentState state = model.fresh_state();
+  model.forward(tokens, state, Rwkv7::Logits::none, {}, {threads_});
+  const auto norms = state.head_norms_on_device();
+  ASSERT_TRUE(norms);
+  const auto size = size_t(shape_.head_size * shape_.head_size);
+  ASSERT_EQ(norms->size(), size_t(shape_.layers * shape_.heads));
+  for (size_t head = 0; head < norms->size(); ++head) {
+    double squares = 0;
+    for (const float entry : state.memory().span().subspan(head * size, size))
+      squares += double(entry) * double(entry);
+    // Two sums of 4096 terms that are not negative, each with a rounding per term.
+    EXPECT_NEAR((*norms)[head], std::sqrt(squares), double(size) * 0x1p-52 * std::sqrt(squares));
+    EXPECT_GT(squares, 0);
+  }
+}
+
 // From one to eight sequences are decoded together; more take the blocks' kernels. Sequence i has
 // read i % 17 tokens before, so that chunks end at different times.
 TEST_P(Rwkv7OnGpuTest, SequencesSteppedTogetherAreEachTheDefinition) {

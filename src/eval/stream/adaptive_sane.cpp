@@ -9,6 +9,7 @@ namespace deltasane {
 namespace {
 
 std::vector<double> norms_of(const RecurrentState& state) {
+  if (auto found = state.head_norms_on_device()) return *std::move(found);
   const StateShape& shape = state.shape;
   const auto matrix = size_t(shape.head_size * shape.head_size);
   std::vector<double> norms(size_t(shape.layers * shape.heads));

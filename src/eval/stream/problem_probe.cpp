@@ -7,8 +7,6 @@
 namespace deltasane {
 namespace {
 
-constexpr int64_t at_once = 16;  // problems side by side; each has a state of its own
-
 struct Conversation {
   RecurrentState state;
   AskedProblem problem;
@@ -27,6 +25,8 @@ ProbeOutcome ProblemProbe::operator()(const RecurrentState& state, int64_t count
 
 std::vector<AskedProblem> ProblemProbe::ask(const RecurrentState& state, int64_t count) const {
   std::vector<AskedProblem> asked;
+  // Problems side by side; each has a state of its own.
+  const int64_t at_once = model.on_gpu() ? 64 : 16;
   const int64_t vocabulary = model.shape().vocabulary;
   const auto likeliest = [&](const float* logits) {
     return int32_t(std::max_element(logits, logits + vocabulary) - logits);

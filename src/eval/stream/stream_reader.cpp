@@ -51,39 +51,74 @@ void StreamReader::begin_segment() {
   taus_.clear();
 }
 
-void StreamReader::read_to(int64_t position) {
-  const int64_t block = parts_.model.reading_block();
-  const auto most = size_t(std::clamp<int64_t>(position - state_.position, 0, block));
-  std::vector<int32_t> tokens(most + 1);
-  std::vector<double> losses(most);
-  while (!broken() && state_.position < position) {
-    int64_t until = block - state_.position % tile;
-    if (is_adaptive_) until = std::min(until, AdaptiveSane::until_next(state_.position));
-    const auto some = size_t(std::min(position - state_.position, until));
-    tokens[0] = place_.pending;
-    source_.read(std::span(tokens).subspan(1, some));
-    const auto read = std::span(tokens).first(some + 1);
-    const auto found = std::span(losses).first(some);
-    const RecurrentState before = state_.clone();
-    const TauRecord taus_before = taus_;
-    if (try_block(read, found)) {
-      count(found);
-      place_.pending = tokens[some];
-      if (is_adaptive_) place_.adaptive.follow(state_, parts_.model.sane().alpha);
-      continue;
+int64_t StreamReader::block_until(int64_t position) const {
+  int64_t until = parts_.model.reading_block() - state_.position % tile;
+  if (is_adaptive_) until = std::min(until, AdaptiveSane::until_next(state_.position));
+  return std::min(position - state_.position, until);
+}
+
+void StreamReader::read_to(int64_t position, std::span<StreamReader> readers) {
+  for (;;) {
+    std::vector<StreamReader*> reading;
+    for (StreamReader& reader : readers)
+      if (!reader.broken() && reader.state_.position < position) reading.push_back(&reader);
+    if (reading.empty()) return;
+    const StreamParts& parts = reading[0]->parts_;
+    const int64_t some = reading[0]->block_until(position);
+    std::vector<Block> blocks;
+    std::vector<Rwkv7::Scored> sequences;
+    for (StreamReader* const reader : reading) blocks.push_back(reader->begin_block(some));
+    for (size_t i = 0; i < reading.size(); ++i)
+      sequences.push_back(reading[i]->scored(blocks[i].tokens, blocks[i].losses));
+    parts.model.read_and_score(sequences, parts.cpu);
+    bool all_finite = true;
+    for (size_t i = 0; i < reading.size(); ++i)
+      all_finite = all_finite && reading[i]->is_finite(blocks[i].losses);
+    for (size_t i = 0; i < reading.size(); ++i) {
+      if (!all_finite) reading[i]->go_back(blocks[i]);
+      if (all_finite || reading[i]->try_block(blocks[i].tokens, blocks[i].losses)) {
+        reading[i]->end_block(blocks[i]);
+        continue;
+      }
+      reading[i]->go_back(blocks[i]);
+      reading[i]->find_the_break(blocks[i].tokens, blocks[i].losses);
     }
-    state_ = before.clone();
-    taus_ = taus_before;
-    find_the_break(read, found);
   }
 }
 
-bool StreamReader::try_block(std::span<const int32_t> tokens, std::span<double> losses) {
+StreamReader::Block StreamReader::begin_block(int64_t tokens) {
+  Block block{std::vector<int32_t>(size_t(tokens) + 1), std::vector<double>(size_t(tokens)),
+              state_.clone(), taus_};
+  block.tokens[0] = place_.pending;
+  source_.read(std::span(block.tokens).subspan(1));
+  return block;
+}
+
+void StreamReader::end_block(const Block& block) {
+  count(block.losses);
+  place_.pending = block.tokens.back();
+  if (is_adaptive_) place_.adaptive.follow(state_, parts_.model.sane().alpha);
+}
+
+void StreamReader::go_back(const Block& block) {
+  state_ = block.state.clone();
+  taus_ = block.taus;
+}
+
+Rwkv7::Scored StreamReader::scored(std::span<const int32_t> tokens, std::span<double> losses) {
   const size_t some = tokens.size() - 1;
-  parts_.model.read_and_score(tokens.first(some), tokens.last(some), state_, losses, parts_.cpu,
-                              has_sane_ ? &taus_ : nullptr);
+  return {tokens.first(some), tokens.last(some), &state_, losses, has_sane_ ? &taus_ : nullptr};
+}
+
+bool StreamReader::is_finite(std::span<const double> losses) const {
   return std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); }) &&
          scan_state(state_).finite();
+}
+
+bool StreamReader::try_block(std::span<const int32_t> tokens, std::span<double> losses) {
+  const Rwkv7::Scored alone[] = {scored(tokens, losses)};
+  parts_.model.read_and_score(alone, parts_.cpu);
+  return is_finite(losses);
 }
 
 void StreamReader::count(std::span<const double> losses) {

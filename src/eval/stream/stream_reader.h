@@ -1,4 +1,5 @@
-// One stream: a source's tokens, the model's state, and how well each token was foreseen.
+// One stream: a source's tokens, the model's state, and how well each token was foreseen; and
+// several of them read side by side.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,10 @@ class StreamReader {
   StreamReader(const StreamParts& parts, int64_t stream, Strength strength,
                const StreamPlace& place, RecurrentState state);
 
-  // Reads up to a position, or until the state breaks.
-  void read_to(int64_t position);
+  // Reads up to a position, or until the state breaks, in each stream that is not broken. All are
+  // at one position. A block in which one breaks is read again one by one, so that a stream's break
+  // is found as if it were alone.
+  static void read_to(int64_t position, std::span<StreamReader> readers);
   // Forgets what the last segment was.
   void begin_segment();
 
@@ -33,6 +36,19 @@ class StreamReader {
   double segment_loss() const { return segment_loss_; }
 
  private:
+  // Tokens to read with what they cost, and how things stood before.
+  struct Block {
+    std::vector<int32_t> tokens;  // and the one that comes next
+    std::vector<double> losses;
+    RecurrentState state;
+    TauRecord taus;
+  };
+  int64_t block_until(int64_t position) const;
+  Block begin_block(int64_t tokens);
+  Rwkv7::Scored scored(std::span<const int32_t> tokens, std::span<double> losses);
+  bool is_finite(std::span<const double> losses) const;
+  void end_block(const Block& block);
+  void go_back(const Block& block);
   // What the tokens that follow cost; whether all numbers are finite.
   bool try_block(std::span<const int32_t> tokens, std::span<double> losses);
   void find_the_break(std::span<const int32_t> tokens, std::span<double> losses);

@@ -61,8 +61,7 @@ class Laboratory {
       const double segment_begun = seconds_now();
       const int64_t from = position_;
       position_ = std::min(settings_.tokens, next_multiple(position_, settings_.segment));
-      for (StreamReader& reader : readers_)
-        if (!reader.broken()) read_segment(reader);
+      read_segment(from);
       write_speed(position_ - from, seconds_now() - segment_begun);
       const bool due = position_ / settings_.checkpoint_every != from / settings_.checkpoint_every;
       if (due || position_ == settings_.tokens || all_broken()) save();
@@ -106,28 +105,42 @@ class Laboratory {
     return std::ranges::all_of(readers_, [](const StreamReader& r) { return r.broken(); });
   }
 
-  // Stops inside the segment where a snapshot or questions are due.
-  void read_segment(StreamReader& reader) {
-    reader.begin_segment();
-    while (!reader.broken() && reader.state().position < position_) {
-      const int64_t here = reader.state().position;
-      int64_t stop = position_;
-      const auto snapshot = std::ranges::upper_bound(snapshots_, here);
-      if (snapshot != snapshots_.end()) stop = std::min(stop, *snapshot);
-      if (settings_.probe_every > 0)
-        stop = std::min(stop, next_multiple(here, settings_.probe_every));
-      for (const int64_t position : settings_.probe_at)
-        if (position > here) stop = std::min(stop, position);
-      reader.read_to(stop);
-      if (reader.broken()) break;
-      if (std::ranges::binary_search(snapshots_, stop)) {
-        const double begun = seconds_now();
-        folder_.save_snapshot(reader.stream(), reader.state(), reader.place().pending);
-        outcome_.recording_seconds += seconds_now() - begun;
-      }
-      if (settings_.probes_at(stop)) ask(reader);
+  // All streams side by side, up to position_. Stops inside the segment where a snapshot or
+  // questions are due.
+  void read_segment(int64_t from) {
+    std::vector<const StreamReader*> reading;
+    for (StreamReader& reader : readers_) {
+      if (reader.broken()) continue;
+      reader.begin_segment();
+      reading.push_back(&reader);
     }
-    record(reader);
+    for (int64_t here = from; here < position_;) {
+      here = next_stop(here);
+      StreamReader::read_to(here, readers_);
+      for (const StreamReader* const reader : reading)
+        if (!reader->broken()) look(*reader, here);
+    }
+    for (const StreamReader* const reader : reading) record(*reader);
+  }
+
+  int64_t next_stop(int64_t here) const {
+    int64_t stop = position_;
+    const auto snapshot = std::ranges::upper_bound(snapshots_, here);
+    if (snapshot != snapshots_.end()) stop = std::min(stop, *snapshot);
+    if (settings_.probe_every > 0)
+      stop = std::min(stop, next_multiple(here, settings_.probe_every));
+    for (const int64_t position : settings_.probe_at)
+      if (position > here) stop = std::min(stop, position);
+    return stop;
+  }
+
+  void look(const StreamReader& reader, int64_t position) {
+    if (std::ranges::binary_search(snapshots_, position)) {
+      const double begun = seconds_now();
+      folder_.save_snapshot(reader.stream(), reader.state(), reader.place().pending);
+      outcome_.recording_seconds += seconds_now() - begun;
+    }
+    if (settings_.probes_at(position)) ask(reader);
   }
 
   void ask(const StreamReader& reader) {

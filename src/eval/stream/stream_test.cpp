@@ -358,6 +358,62 @@ TEST(Stream, AnOverflowIsAResultWithItsPlace) {
   for (const double largest : bounded.reals("largest")) EXPECT_LE(largest, 3 * std::log(2.0) + 1);
 }
 
+// "abab..." for the first stream, "aaaa..." for the others: a planned head grows in the first only.
+class SplitSource : public corpus::Source {
+ public:
+  corpus::Piece piece(uint64_t index) const override {
+    corpus::Piece piece = alternating_.piece(index);
+    if (index >= 1'000'000'000'000) piece.text.assign(piece.text.size(), 'a');
+    return piece;
+  }
+  std::string description() const override { return "split"; }
+
+ private:
+  test::AlternatingSource alternating_;
+};
+
+std::vector<double> losses_of(const fs::path& folder, int64_t stream) {
+  const auto segments = probe::read_records(folder / segments_file);
+  std::vector<double> losses;
+  for (size_t i = 0; i < size_t(segments.rows); ++i)
+    if (segments.integers("stream")[i] == stream) losses.push_back(segments.reals("loss_total")[i]);
+  return losses;
+}
+
+TEST(Stream, StreamsSideBySideAreReadAsIfAlone) {
+  const test::Scratch scratch;
+  Bench bench(random_model(scratch.path()), {.weights = {}, .sane_alpha = 3.0});
+  StreamSettings settings = small_settings();
+  settings.streams = 3;
+  bench.run(bench.letters, settings, scratch.path() / "three");
+  settings.streams = 1;
+  bench.run(bench.letters, settings, scratch.path() / "one");
+  EXPECT_EQ(losses_of(scratch.path() / "three", 0), losses_of(scratch.path() / "one", 0));
+  EXPECT_NE(losses_of(scratch.path() / "three", 1), losses_of(scratch.path() / "three", 0));
+}
+
+TEST(Stream, AnOverflowEndsItsOwnStreamOnly) {
+  const test::Scratch scratch;
+  const fs::path path = scratch.path() / "stress.safetensors";
+  test::write_stress_model(path, 2, {{1, 2, true, 2e-2}});
+  StreamSettings settings;
+  settings.tokens = 8192, settings.segment = 1024, settings.streams = 3;
+  settings.snapshots.emplace();
+  Bench bench(path);
+  const SplitSource source;
+  const StreamOutcome outcome = bench.run(source, settings, scratch.path() / "run");
+  ASSERT_EQ(outcome.overflows.size(), 1u);
+  EXPECT_EQ(outcome.overflows[0].stream, 0);
+  EXPECT_EQ(losses_of(scratch.path() / "run", 1).size(), 8u);
+  EXPECT_EQ(losses_of(scratch.path() / "run", 2).size(), 8u);
+  EXPECT_EQ(outcome.tokens_read, outcome.overflows[0].position + 2 * 8192);
+  settings.streams = 1;
+  const StreamOutcome alone = bench.run(source, settings, scratch.path() / "alone");
+  ASSERT_EQ(alone.overflows.size(), 1u);
+  EXPECT_EQ(alone.overflows[0].position, outcome.overflows[0].position);
+  EXPECT_EQ(losses_of(scratch.path() / "alone", 0), losses_of(scratch.path() / "run", 0));
+}
+
 TEST(Stream, SnapshotsComeAtTheUsualPlaces) {
   EXPECT_EQ(default_snapshots(4095), (std::vector<int64_t>{}));
   EXPECT_EQ(default_snapshots(5 << 20),

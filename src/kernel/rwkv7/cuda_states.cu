@@ -53,6 +53,24 @@ __global__ void largest_kernel(const float* values, int64_t count, int32_t* larg
   if (threadIdx.x % 32 == 0) atomicMax(largest, found);
 }
 
+constexpr int square_threads = 256;
+
+// A block per sum.
+__global__ void __launch_bounds__(square_threads)
+    squares_kernel(const float* values, int64_t size, double* squares) {
+  __shared__ double sums[square_threads];
+  const float* const mine = values + int64_t(blockIdx.x) * size;
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < size; i += square_threads)
+    sum += double(mine[i]) * double(mine[i]);
+  sums[threadIdx.x] = sum;
+  for (int half = square_threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (int(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) squares[blockIdx.x] = sums[0];
+}
+
 __global__ void fill_kernel(float* values, int64_t count, float value) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < count) values[i] = value;
@@ -83,6 +101,12 @@ void largest_magnitude(const float* values, int64_t count, int32_t* largest, con
   const int64_t most = 4 * gpu.facts().multiprocessors;
   launch(largest_kernel, {dim3(unsigned(wanted < most ? wanted : most)), 256}, gpu, values, count,
          largest);
+}
+
+void sums_of_squares(const float* values, int64_t count, int64_t size, double* squares,
+                     const Gpu& gpu) {
+  if (count == 0) return;
+  launch(squares_kernel, {dim3(unsigned(count)), square_threads}, gpu, values, size, squares);
 }
 
 void fill(float* values, int64_t count, float value, const Gpu& gpu) {

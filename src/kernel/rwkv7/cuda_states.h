@@ -1,5 +1,5 @@
 // States of several sequences on a GPU, each at a place of its own: what a batch of single tokens
-// reads from them and writes to them, and their largest numbers.
+// reads from them and writes to them, their largest numbers and the norms of their heads.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,11 @@ void step_states(const StatesStep<Real>& op, const Gpu& gpu);
 // The largest magnitude of `count` numbers, as bits: NaN is above infinity. 16-byte aligned;
 // `largest` is overwritten.
 void largest_magnitude(const float* values, int64_t count, int32_t* largest, const Gpu& gpu);
+
+// squares[i]: the sum of the squares of values [i * size, (i + 1) * size), in double and in an
+// order that depends on `size` alone.
+void sums_of_squares(const float* values, int64_t count, int64_t size, double* squares,
+                     const Gpu& gpu);
 
 void fill(float* values, int64_t count, float value, const Gpu& gpu);
 

@@ -140,6 +140,12 @@ void copy_to_host(void* to, const void* from, uint64_t bytes, const Gpu& gpu) {
 void copy_on_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu) {
   if (bytes) check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, gpu.stream()));
 }
+void copy_rows_on_gpu(const GpuRows& to, const GpuRows& from, uint64_t bytes, int64_t rows,
+                      const Gpu& gpu) {
+  if (bytes && rows)
+    check_cuda(cudaMemcpy2DAsync(to.data, to.step, from.data, from.step, bytes, size_t(rows),
+                                 cudaMemcpyDeviceToDevice, gpu.stream()));
+}
 void zero_on_gpu(void* at, uint64_t bytes, const Gpu& gpu) {
   if (bytes) check_cuda(cudaMemsetAsync(at, 0, bytes, gpu.stream()));
 }

@@ -109,6 +109,13 @@ class PinnedBuffer {
 void copy_to_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu);
 void copy_to_host(void* to, const void* from, uint64_t bytes, const Gpu& gpu);
 void copy_on_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu);
+// Rows of `bytes` that lie `step` bytes apart, from one place to another.
+struct GpuRows {
+  void* data;
+  uint64_t step;
+};
+void copy_rows_on_gpu(const GpuRows& to, const GpuRows& from, uint64_t bytes, int64_t rows,
+                      const Gpu& gpu);
 void zero_on_gpu(void* at, uint64_t bytes, const Gpu& gpu);
 
 }  // namespace deltasane

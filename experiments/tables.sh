@@ -1,0 +1,199 @@
+#!/usr/bin/env bash
+# What experiments/alpha_table.sh found, as tables in Markdown.
+#
+#   experiments/tables.sh PROGRAM RESULTS
+#
+# RESULTS holds losses.csv, families.csv, streams.csv and overflows.csv, and gets tests.csv. Streams of one seed
+# share a model, so two errors are given: over all streams of all seeds, which says how well this mean
+# is known for these models, and over the means of seeds, which says what another training may
+# give. Tests are paired t-tests by `deltasane compare`, over pairs (seed, stream) or (seed, family), and over
+# the means of seeds. A stream that overflowed answers nothing and is in no mean and no pair; where alpha 0 has fewer
+# than two pairs left, alpha 3 stands in for it.
+set -u
+program=$1 results=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Sorted names of the models in a file: trained alphas first, by number.
+models_in() {
+  tail -n +2 "$1" | cut -d, -f1 | sort -u |
+    awk '{ n = $1; sub(/^.*-/, "", n); kind = $1 ~ /^alpha-/ ? 0 : $1 ~ /^first-/ ? 1 : $1 ~ /^run-time-[0-9]/ ? 2 : 3
+           print kind, $1 ~ /^run-time-adaptive/ ? 0 : 1, n, $1 }' | sort -k1,1n -k2,2n -k3,3n | cut -d' ' -f4
+}
+
+# One table of all that is tested: kind of pair's score, seed, what (stream or family), model, per cent.
+scores() {
+  awk -F, -v OFS=, '
+    FNR == 1 { file++; next }
+    file == 1 { print "families", $2, $3, $1, 100 * $4 }
+    file == 2 && $4 > 0 { print $4, $2, $3, $1, 100 * $5 }' "$results/families.csv" "$results/streams.csv"
+}
+
+# tested KIND OVER MODEL BASELINE: number of pairs, difference, p. OVER: pairs or seeds
+tested() {
+  awk -F, -v OFS=, -v kind="$1" -v over="$2" -v model="$3" -v baseline="$4" '
+    $1 == kind && $4 == baseline { first[$2, $3] = $5 }
+    $1 == kind && $4 == model { second[$2, $3] = $5; if (!(($2, $3) in seen)) { seen[$2, $3] = 1; seed[++n] = $2; what[n] = $3 } }
+    END {
+      print "benchmark", baseline, model
+      for (i = 1; i <= n; i++) {
+        if (!((seed[i], what[i]) in first)) continue
+        a = first[seed[i], what[i]]; b = second[seed[i], what[i]]
+        if (over == "pairs") { print seed[i] " " what[i], a, b; continue }
+        if (!(seed[i] in count)) order[++m] = seed[i]
+        count[seed[i]]++; left[seed[i]] += a; right[seed[i]] += b
+      }
+      for (i = 1; i <= m; i++) print order[i], left[order[i]] / count[order[i]], right[order[i]] / count[order[i]]
+    }' "$scratch/scores.csv" >"$scratch/pair.csv"
+  local pairs
+  pairs=$(($(wc -l <"$scratch/pair.csv") - 1))
+  if [ $pairs -lt 2 ]; then
+    echo "$pairs,,"
+    return 1
+  fi
+  "$program" compare "$scratch/pair.csv" --threads 1 --format csv |
+    awk -F, -v OFS=, -v pairs=$pairs '$1 == "average" { d = $3 - $2 } $1 == "p t-test" { p = $3 } END { print pairs, d, p }'
+}
+
+test_all() {
+  echo "scores,over,model,baseline,pairs,difference,p"
+  local kind model baseline found
+  for kind in families $(cut -d, -f1 "$scratch/scores.csv" | grep -v families | sort -nu); do
+    for model in $(models_in "$results/streams.csv"); do
+      for baseline in alpha-0 alpha-3; do
+        [ "$model" = $baseline ] && break
+        found=$(tested "$kind" pairs "$model" $baseline) || continue
+        echo "$kind,pairs,$model,$baseline,$found"
+        found=$(tested "$kind" seeds "$model" $baseline) && echo "$kind,seeds,$model,$baseline,$found"
+        break
+      done
+    done
+  done
+}
+
+header() {  # cells
+  printf '|%s' "$@"
+  printf '|\n|---'
+  local i
+  for ((i = 1; i < $#; i++)); do printf '|--:'; done
+  printf '|\n'
+}
+
+# The mean with its errors over all rows and over seeds; rows are "seed value".
+pooled() {  # format, factor
+  awk -v format="$1" -v factor="$2" '
+    { v = $2 * factor; n++; s += v; q += v * v; if (!($1 in c)) k++; c[$1]++; t[$1] += v }
+    function root(x) { return sqrt(x > 0 ? x : 0) }
+    END {
+      if (!n) exit
+      printf format, s / n
+      if (n > 1) printf " ± " format, root((q - s * s / n) / (n - 1) / n)
+      if (k > 1 && k < n) {
+        for (i in c) { m = t[i] / c[i]; a += m; b += m * m }
+        printf " (" format ")", root((b - a * a / k) / (k - 1) / k)
+      }
+    }'
+}
+rows_of() {  # file, model, column of the value, position or nothing
+  awk -F, -v model="$2" -v column="$3" -v position="${4:-}" 'FNR > 1 && $1 == model && (position == "" || $4 == position) && $column != "" { print $2, $column }' "$1"
+}
+p_of() {  # scores, over, model
+  awk -F, -v scores="$1" -v over="$2" -v model="$3" '$1 == scores && $2 == over && $3 == model {
+    if ($7 == "") { printf "-"; exit }
+    printf($7 < 0.001 ? "<0.001" : "%.3f", $7); if ($4 != "alpha-0") printf " to %s", $4 }' "$results/tests.csv"
+}
+with_commas() { echo "$1" | sed -e ':a' -e 's/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/' -e 'ta'; }
+
+short_table() {
+  header model seeds "held-out loss" "families, %" "p, (seed, family)" "p, seeds"
+  local model
+  for model in $(models_in "$results/streams.csv"); do
+    echo "|$model|$(rows_of "$results/streams.csv" "$model" 3 | cut -d' ' -f1 | sort -u | wc -l)|$(rows_of "$results/losses.csv" "$model" 3 | pooled %.4f 1)|$(family_means "$model" | pooled %.1f 100)|$(p_of families pairs "$model")|$(p_of families seeds "$model")|"
+  done
+}
+family_means() {  # "seed mean"
+  awk -F, -v model="$1" 'NR > 1 && $1 == model { s[$2] += $4; n[$2]++ } END { for (i in s) print i, s[i] / n[i] }' "$results/families.csv"
+}
+
+far_table() {  # position
+  header model "right after $(with_commas "$1")" streams overflowed norm "loss so far" "p, (seed, stream)" "p, seeds"
+  local model
+  for model in $(models_in "$results/streams.csv"); do
+    local right lost
+    right=$(rows_of "$results/streams.csv" "$model" 5 "$1") lost=$(overflowed "$model" "$1")
+    [ -z "$right" ] && [ "$lost" = 0 ] && continue
+    echo "|$model|$(echo -n "$right" | pooled %.3f 1)|$(echo -n "$right" | grep -c .)|$lost|$(rows_of "$results/streams.csv" "$model" 6 "$1" | pooled %.3g 1 | sed 's/ .*//')|$(rows_of "$results/streams.csv" "$model" 7 "$1" | pooled %.4f 1 | sed 's/ .*//')|$(p_of "$1" pairs "$model")|$(p_of "$1" seeds "$model")|"
+  done
+}
+overflowed() {  # model, position: streams that broke before it
+  awk -F, -v model="$1" -v position="$2" 'FNR > 1 && $1 == model && $4 < position { n++ } END { print n + 0 }' "$results/overflows.csv"
+}
+
+family_table() {
+  local models family model
+  mapfile -t models < <(models_in "$results/families.csv")
+  header family "${models[@]}"
+  for family in $(tail -n +2 "$results/families.csv" | cut -d, -f3 | sort -u); do
+    printf '|%s' "$family"
+    for model in "${models[@]}"; do
+      printf '|%s' "$(awk -F, -v m="$model" -v f="$family" '$1 == m && $3 == f { print $2, $4 }' "$results/families.csv" | pooled %.1f 100 | sed 's/ .*//')"
+    done
+    printf '|\n'
+  done
+}
+
+seed_table() {
+  local positions position model seed seeds
+  mapfile -t positions < <(tail -n +2 "$results/streams.csv" | cut -d, -f4 | sort -nu)
+  mapfile -t seeds < <(tail -n +2 "$results/streams.csv" | cut -d, -f2 | sort -nu)
+  local cells=(model "families, %")
+  for position in "${positions[@]}"; do cells+=("after $(with_commas "$position")"); done
+  header "${cells[@]}"
+  for model in $(models_in "$results/streams.csv"); do
+    printf '|%s|' "$model"
+    for seed in "${seeds[@]}"; do printf '%s ' "$(family_means "$model" | awk -v s="$seed" '$1 == s' | pooled %.1f 100)"; done
+    for position in "${positions[@]}"; do
+      printf '|'
+      for seed in "${seeds[@]}"; do
+        printf '%s ' "$(rows_of "$results/streams.csv" "$model" 5 "$position" | awk -v s="$seed" '$1 == s' | pooled %.3f 1 | sed 's/ .*//;s/^$/-/')"
+      done
+    done
+    printf '|\n'
+  done
+}
+
+overflow_table() {
+  header model seed streams "first after" "last after" "layer, head"
+  tail -n +2 "$results/overflows.csv" | sort -t, -k1,1 -k2,2n -k4,4n | awk -F, '
+    { key = $1 "|" $2; if (!(key in n)) { order[++m] = key; first[key] = $4 }
+      n[key]++; last[key] = $4; place = $5 "." $6
+      if (index(" " places[key] " ", " " place " ") == 0) places[key] = places[key] (places[key] == "" ? "" : " ") place }
+    END { for (i = 1; i <= m; i++) { k = order[i]; print "|" k "|" n[k] "|" first[k] "|" last[k] "|" places[k] "|" } }'
+}
+
+scores >"$scratch/scores.csv"
+test_all >"$results/tests.csv"
+echo "Inside the training length (± error over seeds):"
+echo
+short_table
+for position in $(tail -n +2 "$results/streams.csv" | cut -d, -f4 | sort -nu); do
+  [ "$position" = 0 ] && continue
+  echo
+  echo "After $(with_commas "$position") tokens (± error over all streams, in brackets over seeds):"
+  echo
+  far_table "$position"
+done
+echo
+echo "By family, per cent right without a prefix, mean over seeds:"
+echo
+family_table
+echo
+echo "Seeds one by one:"
+echo
+seed_table
+if [ "$(wc -l <"$results/overflows.csv")" -gt 1 ]; then
+  echo
+  echo "Overflows:"
+  echo
+  overflow_table
+fi
