@@ -40,6 +40,44 @@ struct Reading {
   TauRecord* taus = nullptr;
 };
 
+bool has_alphas(const RecurrentState* state) { return !state->alphas.empty(); }
+
+// What is picked, and how, on the GPU.
+class GpuPicks {
+ public:
+  void upload(const Picks& picks, const Gpu& gpu) {
+    copy(picking_, picks.picking, gpu);
+    copy(penalties_, picks.penalties, gpu);
+    room(picked_, picks.picked.size(), gpu);
+    gpu.wait();
+  }
+  void pick(int64_t from, int64_t rows, int64_t vocabulary, float* logits, const Gpu& gpu) {
+    kernel::cuda::pick_tokens({rows, vocabulary, logits, picking_.data() + from, penalties_.data(),
+                               picked_.data() + from},
+                              gpu);
+  }
+  void download(const Picks& picks, const Gpu& gpu) const {
+    copy_to_host(picks.picked.data(), picked_.data(), picks.picked.size_bytes(), gpu);
+    gpu.wait();
+  }
+
+ private:
+  template <class T>
+  static void room(GpuTensor<T>& place, size_t count, const Gpu& gpu) {
+    if (size_t(place.elements()) < count)
+      place = GpuTensor<T>(gpu, {int64_t(2 * count)}, "picking tokens");
+  }
+  template <class T>
+  static void copy(GpuTensor<T>& place, std::span<const T> numbers, const Gpu& gpu) {
+    room(place, numbers.size(), gpu);
+    copy_to_gpu(place.data(), numbers.data(), numbers.size_bytes(), gpu);
+  }
+
+  GpuTensor<kernel::cuda::Picking> picking_;
+  GpuTensor<kernel::cuda::TokenPenalty> penalties_;
+  GpuTensor<kernel::cuda::Picked> picked_;
+};
+
 // One of the two queues, and what the block in it has yet to hand over.
 template <class Real>
 struct Queue {
@@ -109,7 +147,6 @@ class Model : public Rwkv7OnGpu {
     gpu_->make_current();
     require(logits.packed(), "logits lie side by side");
     if (tokens.empty()) return;
-    const auto has_alphas = [](const RecurrentState* state) { return !state->alphas.empty(); };
     if (std::ranges::any_of(states, has_alphas)) return step_singly(tokens, states, logits);
     if (tokens.size() <= size_t(kernel::cuda::most_decoded)) {
       std::vector<typename GpuDecoder<Real>::Sequence> sequences;
@@ -117,9 +154,29 @@ class Model : public Rwkv7OnGpu {
         sequences.push_back({tokens[i], states[i]->position, states_->numbers_of(*states[i])});
       decoder().step(sequences, logits.data);
     } else {
-      step_many(tokens, states, logits);
+      step_many(tokens, states, [&](int64_t from, int64_t rows, const float* there) {
+        copy_to_host(logits.data + from * shape_.vocabulary, there,
+                     uint64_t(rows * shape_.vocabulary) * sizeof(float), *gpu_);
+      });
+      gpu_->wait();
     }
     for (RecurrentState* state : states) state->changed_on_device(), ++state->position;
+  }
+
+  bool step_and_pick(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+                     const Picks& picks) override {
+    if (tokens.size() <= size_t(kernel::cuda::most_decoded) ||
+        std::ranges::any_of(states, has_alphas))
+      return false;
+    const std::lock_guard lock(mutex_);
+    gpu_->make_current();
+    picks_.upload(picks, *gpu_);
+    step_many(tokens, states, [&](int64_t from, int64_t rows, float* there) {
+      picks_.pick(from, rows, shape_.vocabulary, there, *gpu_);
+    });
+    picks_.download(picks, *gpu_);
+    for (RecurrentState* state : states) state->changed_on_device(), ++state->position;
+    return true;
   }
 
   uint64_t weight_bytes() const override { return weights_.bytes; }
@@ -270,19 +327,22 @@ class Model : public Rwkv7OnGpu {
       reading.taus->add(layer, {q.taus.template as<float>() + layer * numbers, size_t(numbers)});
   }
 
-  // More sequences than the decoder takes: the blocks' kernels, a row per sequence.
+  // More sequences than the decoder takes: the blocks' kernels, a row per sequence. Calls
+  // take(from, rows, logits) with the logits, on the GPU, of some sequences after the others.
+  template <class Take>
   void step_many(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
-                 View<float> logits) {
+                 const Take& take) {
     const auto count = int64_t(tokens.size());
     for (int64_t from = 0; from < count; from += gpu_block_tokens) {
       const auto some = size_t(std::min(gpu_block_tokens, count - from));
       step_some(tokens.subspan(size_t(from), some), states.subspan(size_t(from), some),
-                logits.data + from * shape_.vocabulary);
+                [&](int64_t at, int64_t rows, float* there) { take(from + at, rows, there); });
     }
   }
 
+  template <class Take>
   void step_some(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
-                 float* logits) {
+                 const Take& take) {
     const auto count = int64_t(tokens.size());
     GpuLane<Real>& lane = many(count);
     std::vector<float*> numbers;
@@ -311,10 +371,8 @@ class Model : public Rwkv7OnGpu {
     for (int64_t at = 0; at < count; at += lane.ws.slice) {
       const int64_t rows = std::min(lane.ws.slice, count - at);
       lane.logits(at, rows);
-      copy_to_host(logits + at * shape_.vocabulary, lane.ws.logits.data(),
-                   uint64_t(rows * shape_.vocabulary) * sizeof(float), *gpu_);
+      take(at, rows, lane.ws.logits.data());
     }
-    gpu_->wait();
   }
 
   // A lane for that many sequences.
@@ -340,6 +398,7 @@ class Model : public Rwkv7OnGpu {
   std::optional<GpuLane<Real>> many_;
   GpuBuffer many_states_;
   GpuTensor<int64_t> many_positions_;
+  GpuPicks picks_;
   GpuTensor<float> alphas_;  // (layer, head), of the sequence that is read
   std::mutex mutex_;
 };
