@@ -23,6 +23,16 @@ GpuSane sane_on_gpu(const SaneUse& sane) {
   return {sane.kind, sane.alpha, float(sane.alpha * std::log(2.0) + 1), sane.chunk};
 }
 
+// What the kernels do not have. No GPU is needed to be told.
+void expect_for_gpu(const Rwkv7Shape& shape, const SaneUse& sane) {
+  if (shape.head_size != 64)
+    fail(Fault::device, "a model on a GPU: expected heads of 64 channels, found ", shape.head_size,
+         "; use --device cpu");
+  if (sane.kind != SaneKind::none && sane.chunk % tile != 0)
+    fail(Fault::device, "SANE on a GPU: expected a chunk that is a multiple of ", tile, ", found ",
+         sane.chunk, "; use --device cpu");
+}
+
 // A long reading that begins inside a tile goes to its end first: the recurrence is fast from
 // there.
 int64_t tokens_at_once(int64_t position, int64_t left) {
@@ -107,11 +117,7 @@ class Model : public Rwkv7OnGpu {
         gpu_(std::make_shared<const Gpu>(index)),
         weights_(checkpoint, shape, sane.kind, *gpu_),
         states_(std::make_shared<GpuStates>(
-            gpu_, StateShape{shape.layers, shape.channels, shape.heads, shape.head_size})) {
-    if (sane_.kind != SaneKind::none && sane_.chunk % tile != 0)
-      fail(Fault::device, "SANE on a GPU: expected a chunk that is a multiple of ", tile,
-           ", found ", sane_.chunk, "; use --device cpu");
-  }
+            gpu_, StateShape{shape.layers, shape.channels, shape.heads, shape.head_size})) {}
 
   void forward(std::span<const int32_t> tokens, RecurrentState& state, Rwkv7::Logits wanted,
                View<float> logits, TauRecord* taus) override {
@@ -408,6 +414,7 @@ class Model : public Rwkv7OnGpu {
 std::unique_ptr<Rwkv7OnGpu> Rwkv7OnGpu::open(const Rwkv7Checkpoint& checkpoint,
                                              const Rwkv7Shape& shape, const SaneUse& sane,
                                              const Options& options) {
+  expect_for_gpu(shape, sane);
   if (options.numbers == Numbers::f32)
     return std::make_unique<Model<float>>(checkpoint, shape, sane, options.gpu);
   return std::make_unique<Model<bf16>>(checkpoint, shape, sane, options.gpu);

@@ -12,6 +12,7 @@
 #include "model/log_probability.h"
 #include "model/random_rwkv7.h"
 #include "model/rwkv7_reference.h"
+#include "support/errors.h"
 #include "support/scratch.h"
 #include "tensor/cuda/gpu.h"
 #include "tensor/pooled_closeness.h"
@@ -297,6 +298,23 @@ TEST_P(Rwkv7OnGpuTest, StatesGoBetweenDevices) {
   state = state.clone();
   read(gpu, 40, 1), read(cpu, 41, 1), read(gpu, 42, 18);
   expect_the_definition({std::move(logits), std::move(state)}, tokens);
+}
+
+TEST(Rwkv7OnGpuRefusals, NeedNoGpu) {
+  const test::Scratch scratch;
+  Rwkv7Options options;
+  options.device = {0};
+  const auto open = [&](Rwkv7Shape shape, const Metadata& metadata) {
+    const fs::path path = scratch.path() / "model.safetensors";
+    shape.sane = !metadata.empty();
+    write_rwkv7_safetensors(path, RandomRwkv7(shape, 1), StoredType::f32, metadata);
+    return Rwkv7(Rwkv7Checkpoint(path), options);
+  };
+  EXPECT_FAULT(open(test::small_rwkv7(61), {}), Fault::device,
+               "a model on a GPU: expected heads of 64 channels, found 32; use --device cpu");
+  EXPECT_FAULT(
+      open(small, {{"sane.alpha", "3"}, {"sane.chunk", "8"}}), Fault::device,
+      "SANE on a GPU: expected a chunk that is a multiple of 16, found 8; use --device cpu");
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Rwkv7OnGpuTest,

@@ -9,6 +9,8 @@
 #include "model/random_rwkv7.h"
 #include "support/errors.h"
 #include "tensor/pooled_closeness.h"
+#include "train/gpu/gpu_refusals.h"
+#include "train/gpu/gpu_training_device.h"
 #include "train/gpu/gpu_training_fixture.h"
 #include "train/gradient_reference.h"
 
@@ -158,6 +160,30 @@ TEST_F(GpuTrainingTest, PaddingBehindTheLastWeightDoesNotShow) {
   batch.weights[30] = 1;
   EXPECT_FAULT(gradient_on_gpu<float>(model, batch, settings, Activations::keep), Fault::usage,
                "found token 20 of row 0 before it");
+}
+
+TEST(GpuTrainingRefusals, NeedNoGpu) {
+  Rwkv7Shape small_heads = gpu_shape(false);
+  small_heads.heads = 8, small_heads.head_size = 16;
+  EXPECT_FAULT(gpu::expect_trainable(small_heads, std::nullopt), Fault::usage,
+               "training on a GPU: expected heads of 64 channels, found 16; use --device cpu");
+  TrainingJob job{
+      Parameters(RandomRwkv7(small_heads, 1), std::nullopt), {}, 0, 1, 16, Activations::keep};
+  EXPECT_FAULT(gpu_training_device(std::move(job), 0), Fault::usage, "heads of 64 channels");
+  EXPECT_FAULT(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 8}), Fault::usage,
+               "expected SANE chunks of 16 tokens, found 8; use --device cpu");
+  EXPECT_NO_THROW(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 16}));
+
+  Batch batch = test::random_batch(gpu_shape(false), 2, 20);
+  EXPECT_NO_THROW(gpu::expect_padding_last(batch)) << "no padding at all";
+  batch.present.assign(40, 1);
+  for (size_t i = 33; i < 40; ++i) batch.present[i] = 0, batch.weights[i] = 0;
+  EXPECT_NO_THROW(gpu::expect_padding_last(batch));
+  batch.present[25] = 0;  // inside the second row, with weights after it
+  batch.weights[32] = 1;
+  EXPECT_FAULT(gpu::expect_padding_last(batch), Fault::usage,
+               "expected padding after a row's last token with a weight, found token 5 of row 1 "
+               "before it; use --device cpu");
 }
 
 TEST_F(GpuTrainingTest, RefusesWhatItsOperatorsDoNotHave) {
