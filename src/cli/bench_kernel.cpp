@@ -9,6 +9,7 @@
 #include "kernel/delta_rule/check.h"
 #include "kernel/delta_rule/cuda_bench.h"
 #include "kernel/delta_rule/cuda_check.h"
+#include "kernel/gpu_operators_bench.h"
 #include "kernel/isa_dispatch.h"
 
 namespace deltasane::cli {
@@ -43,6 +44,7 @@ struct KernelBench {
   nlohmann::ordered_json facts;  // of the device
   DeviceLimits limits;
   std::vector<kernel::DeltaRuleMeasurement> measurements;
+  std::vector<kernel::GpuOperatorMeasurement> operators;  // beside it; none on a CPU
 };
 
 KernelBench bench_on_cpu(const BenchKernelOptions& options) {
@@ -55,7 +57,8 @@ KernelBench bench_on_cpu(const BenchKernelOptions& options) {
   return {fmt::format("{}, {} thread(s)", kernel::name_of(isa), threads.size()),
           {{"instruction_set", kernel::name_of(isa)}, {"threads", threads.size()}},
           limits,
-          kernel::bench_delta_rule({threads, isa})};
+          kernel::bench_delta_rule({threads, isa}),
+          {}};
 }
 
 KernelBench bench_on_gpu(int index) {
@@ -68,28 +71,36 @@ KernelBench bench_on_gpu(int index) {
     return {fmt::format("{}, bf16 in and out", gpu.facts().name),
             {{"gpu", gpu.facts().name}},
             limits,
-            kernel::cuda::bench_delta_rule(gpu)};
+            kernel::cuda::bench_delta_rule(gpu),
+            kernel::bench_gpu_operators(gpu)};
   } else {
     require(false, "a device of another build is refused where it is named");
     return {};
   }
 }
 
-struct BenchRow {
-  const kernel::DeltaRuleMeasurement& measured;
+// What was reached, against the limits.
+struct Rates {
+  Timing timing;
+  double bytes, flops;
   const DeviceLimits& limits;
 
-  double seconds() const { return measured.timing.median; }
+  double seconds() const { return timing.median; }
+  double bytes_per_second() const { return bytes / seconds(); }
+  double flops_per_second() const { return flops / seconds(); }
+  double of_bytes() const { return bytes_per_second() / limits.bytes_per_second; }
+  double of_flops() const { return flops_per_second() / limits.flops_per_second; }
+  double spread() const { return (timing.high - timing.low) / timing.median; }
+};
+
+struct BenchRow : Rates {
+  const kernel::DeltaRuleMeasurement& measured;
+
+  BenchRow(const kernel::DeltaRuleMeasurement& m, const DeviceLimits& of_device)
+      : Rates{m.timing, m.bytes, m.flops, of_device}, measured(m) {}
   double tokens_per_second() const { return measured.tokens() / seconds(); }
   double microseconds_per_head() const {
     return seconds() * 1e6 / (measured.tokens() * double(measured.heads));
-  }
-  double bytes_per_second() const { return measured.bytes / seconds(); }
-  double flops_per_second() const { return measured.flops / seconds(); }
-  double of_bytes() const { return bytes_per_second() / limits.bytes_per_second; }
-  double of_flops() const { return flops_per_second() / limits.flops_per_second; }
-  double spread() const {
-    return (measured.timing.high - measured.timing.low) / measured.timing.median;
   }
 };
 
@@ -113,6 +124,41 @@ nlohmann::ordered_json as_json(const BenchRow& row) {
           {"fraction_of_" + row.limits.flops_name, row.of_flops()}};
 }
 
+Rates rates_of(const kernel::GpuOperatorMeasurement& m, const DeviceLimits& limits) {
+  return {m.timing, m.bytes, m.flops, limits};
+}
+
+nlohmann::ordered_json as_json(const kernel::GpuOperatorMeasurement& measured,
+                               const DeviceLimits& limits) {
+  const Rates rates = rates_of(measured, limits);
+  nlohmann::ordered_json json{{"operator", measured.operation},
+                              {"seconds", rates.seconds()},
+                              {"spread", rates.spread()},
+                              {"repeats", measured.timing.repeats},
+                              {"bytes", measured.bytes},
+                              {"gb_per_s", rates.bytes_per_second() / 1e9},
+                              {"fraction_of_" + limits.bytes_name, rates.of_bytes()}};
+  if (measured.flops == 0) return json;
+  json["flops"] = measured.flops;
+  json["gflops"] = rates.flops_per_second() / 1e9;
+  json["fraction_of_" + limits.flops_name] = rates.of_flops();
+  return json;
+}
+
+void print_operators(const KernelBench& bench) {
+  fmt::print("\n{:<52} {:>9} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7}\n", "operator", "ms", "MB", "GB/s",
+             "% bytes", "TFLOP/s", "% flops", "spread");
+  for (const auto& measured : bench.operators) {
+    const Rates row = rates_of(measured, bench.limits);
+    const bool has_flops = measured.flops > 0;
+    fmt::print("{:<52} {:>9.3f} {:>9.1f} {:>9.1f} {:>7.1f} {:>9} {:>7} {:>6.0f}%\n",
+               measured.operation, 1e3 * row.seconds(), measured.bytes / 1e6,
+               row.bytes_per_second() / 1e9, 100 * row.of_bytes(),
+               has_flops ? fmt::format("{:.1f}", row.flops_per_second() / 1e12) : "-",
+               has_flops ? fmt::format("{:.1f}", 100 * row.of_flops()) : "-", 100 * row.spread());
+  }
+}
+
 int bench_kernel(const BenchKernelOptions& options) {
   const Device device = device_named(options.device);
   const KernelBench bench = device.gpu ? bench_on_gpu(*device.gpu) : bench_on_cpu(options);
@@ -123,7 +169,10 @@ int bench_kernel(const BenchKernelOptions& options) {
     all[limits.flops_name + "_gflops"] = limits.flops_per_second / 1e9;
     all["rows"] = nlohmann::ordered_json::array();
     for (const auto& measured : bench.measurements)
-      all["rows"].push_back(as_json({measured, limits}));
+      all["rows"].push_back(as_json(BenchRow{measured, limits}));
+    if (!bench.operators.empty()) all["operators"] = nlohmann::ordered_json::array();
+    for (const auto& measured : bench.operators)
+      all["operators"].push_back(as_json(measured, limits));
     fmt::print("{}\n", all.dump(2));
     return 0;
   }
@@ -149,6 +198,7 @@ int bench_kernel(const BenchKernelOptions& options) {
   fmt::print(
       "\nBytes and operations are the least the maths needs: inputs read once, outputs "
       "written once,\n9 operations per state entry and token forward, 19 backward.\n");
+  if (!bench.operators.empty()) print_operators(bench);
   return 0;
 }
 
@@ -157,7 +207,9 @@ int bench_kernel(const BenchKernelOptions& options) {
 void describe_bench_kernel(CLI::App& parent, const Chosen& chosen) {
   auto options = std::make_shared<BenchKernelOptions>();
   CLI::App* app =
-      parent.add_subcommand("kernel", "the delta-rule recurrence: forward, backward, single step");
+      parent.add_subcommand("kernel",
+                            "the delta-rule recurrence: forward, backward, single step; on a GPU "
+                            "the other operators too");
   app->add_option("--device", options->device, "cpu or cuda[:n]")->capture_default_str();
   app->add_option("--threads", options->threads, "threads; 0: all processors")
       ->capture_default_str();

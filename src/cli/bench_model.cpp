@@ -6,6 +6,7 @@
 #include "base/timing.h"
 #include "cli/bench_device.h"
 #include "cli/bench_parts.h"
+#include "infer/batch_step.h"
 
 namespace deltasane::cli {
 namespace {
@@ -44,7 +45,10 @@ class ModelBench {
   std::vector<ModelRow> run() {
     std::vector<ModelRow> rows;
     for (const int64_t length : options_.prompts) rows.push_back(prompt(length));
-    for (const int64_t batch : options_.batches) rows.push_back(decode(batch));
+    for (const int64_t batch : options_.batches) {
+      rows.push_back(decode(batch));
+      if (model().on_gpu()) rows.push_back(decode_and_pick(batch));
+    }
     return rows;
   }
 
@@ -70,23 +74,48 @@ class ModelBench {
             layer_flops(model().shape()) * double(length) + head_flops(model().shape())};
   }
 
+  // Logits come to the host.
   ModelRow decode(int64_t batch) {
     const std::vector<int32_t> ids = tokens(batch * options_.decode);
-    std::vector<RecurrentState> states;
-    std::vector<RecurrentState*> places;
-    for (int64_t i = 0; i < batch; ++i) states.push_back(model().fresh_state());
-    for (RecurrentState& state : states) places.push_back(&state);
     Tensor<float> logits({batch, model().shape().vocabulary});
-    const Timing timing = time_repeated(
-        [&] {
-          for (int64_t t = 0; t < options_.decode; ++t)
-            model().step(std::span(ids).subspan(size_t(t * batch), size_t(batch)), places,
-                         logits.view(), cpu_);
-        },
-        1.0, 3);
+    std::vector<RecurrentState> states = fresh_states(batch);
+    std::vector<RecurrentState*> places;
+    for (RecurrentState& state : states) places.push_back(&state);
+    return decode_row(fmt::format("decode, batch {}", batch), batch, [&] {
+      for (int64_t t = 0; t < options_.decode; ++t)
+        model().step(std::span(ids).subspan(size_t(t * batch), size_t(batch)), places,
+                     logits.view(), cpu_);
+    });
+  }
+
+  // Each sequence goes on with the token that its sampler picked, as `deltasane eval` does it.
+  ModelRow decode_and_pick(int64_t batch) {
+    const std::vector<int32_t> ids = tokens(batch);
+    std::vector<RecurrentState> states = fresh_states(batch);
+    std::vector<Sampler> samplers;
+    for (int64_t i = 0; i < batch; ++i) samplers.emplace_back(SamplerSettings(), uint64_t(i));
+    std::vector<SteppedSequence> rows;
+    for (size_t i = 0; i < ids.size(); ++i) rows.push_back({ids[i], &states[i], &samplers[i], {}});
+    BatchStep step(model(), cpu_);
+    return decode_row(fmt::format("decode and pick, batch {}", batch), batch, [&] {
+      for (int64_t t = 0; t < options_.decode; ++t) {
+        step.step(rows);
+        for (SteppedSequence& row : rows) row.token = row.next.value_or(0);
+      }
+    });
+  }
+
+  std::vector<RecurrentState> fresh_states(int64_t count) const {
+    std::vector<RecurrentState> states;
+    for (int64_t i = 0; i < count; ++i) states.push_back(model().fresh_state());
+    return states;
+  }
+
+  ModelRow decode_row(const std::string& pass, int64_t batch, const std::function<void()>& body) {
+    const Timing timing = time_repeated(body, 1.0, 3);
     const double steps = double(options_.decode);
     return {
-        fmt::format("decode, batch {}", batch), batch * options_.decode, timing,
+        pass, batch * options_.decode, timing,
         steps * (double(model().read_bytes()) + double(batch) * state_bytes(model().state_shape())),
         steps * double(batch) * (layer_flops(model().shape()) + head_flops(model().shape()))};
   }
@@ -129,14 +158,14 @@ int bench_model(const BenchModelOptions& options) {
   }
   fmt::print(
       "{}, {}, {}; limits in this run: {} {:.1f} GB/s, {} {:.1f} GFLOP/s\n"
-      "weights {:.0f} MB, largest resident memory {:.0f} MB\n\n{:<18} {:>9} {:>9} {:>7} {:>8} "
+      "weights {:.0f} MB, largest resident memory {:.0f} MB\n\n{:<26} {:>9} {:>9} {:>7} {:>8} "
       "{:>7} {:>9} {:>7}\n",
       options.model.path, bench.model().weight_type(), device_text(bench.open()), limits.bytes_name,
       limits.bytes_per_second / 1e9, limits.flops_name, limits.flops_per_second / 1e9,
       weights / 1e6, peak / 1e6, "pass", "tokens/s", "best", "GB/s", "GFLOP/s", "% bytes",
       "% flops", "spread");
   for (const auto& row : all["rows"])
-    fmt::print("{:<18} {:>9.1f} {:>9.1f} {:>7.2f} {:>8.1f} {:>7.1f} {:>9.1f} {:>6.0f}%\n",
+    fmt::print("{:<26} {:>9.1f} {:>9.1f} {:>7.2f} {:>8.1f} {:>7.1f} {:>9.1f} {:>6.0f}%\n",
                row["pass"].get<std::string>(), row["tokens_per_s"].get<double>(),
                row["best_tokens_per_s"].get<double>(), row["gb_per_s"].get<double>(),
                row["gflops"].get<double>(), 100 * row[of_bytes].get<double>(),
@@ -152,7 +181,8 @@ int bench_model(const BenchModelOptions& options) {
 
 void describe_bench_model(CLI::App& parent, const Chosen& chosen) {
   auto options = std::make_shared<BenchModelOptions>();
-  CLI::App* app = parent.add_subcommand("model", "a whole model: reading a prompt, writing tokens");
+  CLI::App* app = parent.add_subcommand(
+      "model", "a whole model: reading a prompt, writing tokens, on a GPU picking them too");
   options->model.describe(*app);
   app->add_option("--prompts", options->prompts,
                   "lengths of the prompts; if not given 512 2048, on a GPU 16384 too");

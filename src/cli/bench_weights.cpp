@@ -4,6 +4,7 @@
 #include "cli/bench_parts.h"
 #include "format/rwkv7_write.h"
 #include "model/random_rwkv7.h"
+#include "model/slow_heads.h"
 
 namespace deltasane::cli {
 namespace {
@@ -11,10 +12,13 @@ namespace {
 struct BenchWeightsOptions {
   std::string size, to, type = "f16";
   uint64_t seed = 1;
+  SlowHeads slow;
 };
 
 int write_weights(const BenchWeightsOptions& options) {
-  const RandomRwkv7 source(released_shape(options.size), options.seed);
+  const Rwkv7Shape shape = released_shape(options.size);
+  const RandomRwkv7 random(shape, options.seed);
+  const SlowHeadsRwkv7 source(random, shape, options.slow);
   const StoredType type = stored_type_named(options.type);
   const std::string extension = fs::path(options.to).extension().string();
   if (extension == ".gguf")
@@ -26,6 +30,9 @@ int write_weights(const BenchWeightsOptions& options) {
          options.to, "'");
   fmt::print("{}: written, random {}, {}, {:.1f} MB\n", options.to, options.size, name_of(type),
              double(fs::file_size(options.to)) / 1e6);
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    for (const int64_t head : source.heads_of(layer))
+      fmt::print("slow head: layer {}, head {}\n", layer, head);
   return 0;
 }
 
@@ -40,7 +47,16 @@ void describe_bench_weights(CLI::App& parent, const Chosen& chosen) {
   app->add_option("--type", options->type, "f32, f16 or bf16; q8_0 for .gguf")
       ->capture_default_str();
   app->add_option("--seed", options->seed, "of the weights")->capture_default_str();
-  app->footer("Example:\n  deltasane bench weights 0.4B random-0.4b.gguf --type q8_0");
+  app->add_option("--slow-heads", options->slow.count,
+                  "plant so many heads, spread over the layers, that never forget: decay 1 and an "
+                  "erase rate near 0 that goes against the keys, so that the state grows "
+                  "exponentially and overflows within a million tokens, but not with SANE")
+      ->capture_default_str();
+  app->footer(
+      "Examples:\n  deltasane bench weights 0.4B random-0.4b.gguf --type q8_0\n"
+      "  deltasane bench weights 0.4B planted.safetensors --type bf16 --slow-heads 4\n"
+      "  deltasane bench stream planted.safetensors --tokens 1048576               # overflows\n"
+      "  deltasane bench stream planted.safetensors --tokens 1048576 --sane-alpha 3");
   app->callback([=] { *chosen = [options] { return write_weights(*options); }; });
 }
 

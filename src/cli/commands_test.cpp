@@ -53,6 +53,14 @@ TEST_F(Commands, GenerateTheSameForTheSameSeed) {
   EXPECT_EQ(without_speed(deltasane(words).output), without_speed(first.output));
 }
 
+TEST_F(Commands, BenchWeightsRefusesMoreSlowHeadsThanThereAre) {
+  const size_t before = files();
+  expect_refused(
+      deltasane({"bench", "weights", "0.1B", scratch_.path() / "out.gguf", "--slow-heads", "145"}),
+      2, "slow heads: expected 0 to 144");
+  EXPECT_EQ(files(), before);
+}
+
 TEST_F(Commands, AStateGoesOnInAnotherProcess) {
   const std::string state = scratch_.path() / "state";
   const auto generate = [&](const std::vector<std::string>& more) {

@@ -121,11 +121,9 @@ std::string overflow_message(const StatePlace& place, int64_t position) {
              "; use --on-overflow reset, or SANE (--sane-alpha 3)");
 }
 
-std::string overflow_message(std::span<const float> logits, int64_t token,
-                             std::optional<int64_t> position) {
+std::string overflow_message(int64_t token, float logit, std::optional<int64_t> position) {
   return cat("logits", position ? cat(" at position ", *position) : std::string(), ": token ",
-             token, ": expected a finite number or -infinity (banned), found ",
-             named(logits[size_t(token)]));
+             token, ": expected a finite number or -infinity (banned), found ", named(logit));
 }
 
 }  // namespace deltasane

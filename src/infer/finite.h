@@ -50,7 +50,7 @@ OnOverflow on_overflow_named(std::string_view name);  // "stop" or "reset"; anyt
 
 // What to tell the user; `position` is that of the last token read.
 std::string overflow_message(const StatePlace& place, int64_t position);
-std::string overflow_message(std::span<const float> logits, int64_t token,
-                             std::optional<int64_t> position);
+// Of a token's logit.
+std::string overflow_message(int64_t token, float logit, std::optional<int64_t> position);
 
 }  // namespace deltasane

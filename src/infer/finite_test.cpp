@@ -101,7 +101,7 @@ TEST(Finite, SaysWhereAndWhatToDo) {
   EXPECT_EQ(overflow_message(StatePlace{StatePart::channel_shift, 3, 0, 0, 60, -test::infinity}, 5),
             "state overflowed at position 5 in layer 3, channel mix shift: channel 60 is "
             "-infinity; use --on-overflow reset, or SANE (--sane-alpha 3)");
-  EXPECT_EQ(overflow_message(std::vector<float>{1, test::infinity}, 1, 12),
+  EXPECT_EQ(overflow_message(1, test::infinity, 12),
             "logits at position 12: token 1: expected a finite number or -infinity (banned), "
             "found infinity");
 }

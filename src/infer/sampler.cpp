@@ -20,6 +20,11 @@ double uniform_of(const SamplerState& state) {
   return Random(state.seed, state.stream, 4 * state.draws).uniform();
 }
 
+[[noreturn]] void fail_banned(int64_t vocabulary) {
+  fail(Fault::argument, "logits: expected at least one token that is not banned, found none of ",
+       vocabulary);
+}
+
 }  // namespace
 
 Sampler::Sampler(const SamplerSettings& settings, uint64_t stream)
@@ -30,15 +35,17 @@ Sampler::Sampler(const SamplerSettings& settings, SamplerState state)
   validate(settings_);
 }
 
+float Sampler::penalty(const TokenCount& entry) const {
+  return float(settings_.presence_penalty + settings_.frequency_penalty * entry.count);
+}
+
 std::span<const float> Sampler::penalised(std::span<const float> logits) {
   if (!uses_counts(settings_) || state_.counts.empty()) return logits;
   if (state_.counts.back().token >= int64_t(logits.size()))
     fail(Fault::argument, "sampler state: expected tokens below ", logits.size(), ", found ",
          state_.counts.back().token);
   penalised_.assign(logits.begin(), logits.end());
-  for (const TokenCount& entry : state_.counts)
-    penalised_[size_t(entry.token)] -=
-        float(settings_.presence_penalty + settings_.frequency_penalty * entry.count);
+  for (const TokenCount& entry : state_.counts) penalised_[size_t(entry.token)] -= penalty(entry);
   return penalised_;
 }
 
@@ -52,13 +59,47 @@ int32_t Sampler::pick(std::span<const float> logits, float largest) {
 int32_t Sampler::next(std::span<const float> logits, std::optional<int64_t> position) {
   LogitsScan scan = scan_logits(logits);
   if (scan.first_broken)
-    fail(Fault::overflow, overflow_message(logits, *scan.first_broken, position));
-  if (std::isinf(scan.largest))
-    fail(Fault::argument, "logits: expected at least one token that is not banned, found none of ",
-         logits.size());
+    fail(Fault::overflow,
+         overflow_message(*scan.first_broken, logits[size_t(*scan.first_broken)], position));
+  if (std::isinf(scan.largest)) fail_banned(int64_t(logits.size()));
   const std::span<const float> adjusted = penalised(logits);
   if (adjusted.data() != logits.data()) scan = scan_logits(adjusted);
-  const int32_t token = pick(adjusted, scan.largest);
+  return counted(pick(adjusted, scan.largest));
+}
+
+std::optional<int32_t> Sampler::next_if_finite(std::span<const float> logits, int64_t position) {
+  if (scan_logits(logits).first_broken) return std::nullopt;
+  return next(logits, position);
+}
+
+kernel::cuda::Picking Sampler::picking(std::vector<kernel::cuda::TokenPenalty>& penalties) const {
+  const bool after = settings_.temperature_order == TemperatureOrder::after_filters;
+  const auto scale = [](double temperature) { return float(1.4426950408889634 / temperature); };
+  kernel::cuda::Picking how;
+  how.greedy = settings_.temperature == 0;
+  if (!how.greedy) {
+    how.scale = scale(settings_.temperature);
+    how.filter_scale = scale(after ? 1.0 : settings_.temperature);
+    how.uniform = uniform_of(state_);
+  }
+  how.top_p = settings_.top_p, how.top_k = settings_.top_k;
+  how.from = int64_t(penalties.size());
+  if (uses_counts(settings_))
+    for (const TokenCount& entry : state_.counts)
+      penalties.push_back({entry.token, penalty(entry)});
+  how.to = int64_t(penalties.size());
+  return how;
+}
+
+int32_t Sampler::take(const kernel::cuda::Picked& picked, int64_t vocabulary,
+                      std::optional<int64_t> position) {
+  if (picked.broken >= 0)
+    fail(Fault::overflow, overflow_message(picked.broken, picked.value, position));
+  if (picked.token < 0) fail_banned(vocabulary);
+  return counted(picked.token);
+}
+
+int32_t Sampler::counted(int32_t token) {
   ++state_.draws;
   if (uses_counts(settings_)) state_.count(token, settings_.penalty_decay);
   return token;

@@ -12,6 +12,7 @@
 #include "infer/sampler_settings.h"
 #include "infer/sampler_state.h"
 #include "infer/token_selection.h"
+#include "kernel/sampler/cuda.h"
 
 namespace deltasane {
 
@@ -26,11 +27,22 @@ class Sampler {
   // vocabulary of which all is banned.
   int32_t next(std::span<const float> logits, std::optional<int64_t> position = std::nullopt);
 
+  // None, and the sampler stays as it was, where the logits hold a NaN or +inf.
+  std::optional<int32_t> next_if_finite(std::span<const float> logits, int64_t position);
+
+  // Where a GPU picks (kernel/sampler/README.md): how the next token is to be picked, with the
+  // penalties put behind those that are there; and taking what was picked so, as `next` does.
+  kernel::cuda::Picking picking(std::vector<kernel::cuda::TokenPenalty>& penalties) const;
+  int32_t take(const kernel::cuda::Picked& picked, int64_t vocabulary,
+               std::optional<int64_t> position = std::nullopt);
+
   const SamplerSettings& settings() const { return settings_; }
   const SamplerState& state() const { return state_; }
 
  private:
+  float penalty(const TokenCount& entry) const;
   std::span<const float> penalised(std::span<const float> logits);
+  int32_t counted(int32_t token);
   int32_t pick(std::span<const float> logits, float largest);
 
   SamplerSettings settings_;

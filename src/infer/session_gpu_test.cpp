@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "format/rwkv7_write.h"
+#include "infer/batch_step.h"
 #include "infer/session.h"
+#include "model/fixture_shape.h"
 #include "model/random_rwkv7.h"
 #include "support/errors.h"
 #include "support/scratch.h"
@@ -10,16 +14,7 @@
 namespace deltasane {
 namespace {
 
-constexpr Rwkv7Shape small{.layers = 3,
-                           .channels = 192,
-                           .heads = 3,
-                           .head_size = 64,
-                           .feed_forward = 256,
-                           .vocabulary = 50,
-                           .rank_w = 32,
-                           .rank_a = 32,
-                           .rank_v = 32,
-                           .rank_g = 32};
+constexpr Rwkv7Shape small = test::small_gpu_rwkv7();
 
 struct SessionOnGpu : testing::Test {
   test::Scratch scratch;
@@ -58,6 +53,51 @@ TEST_F(SessionOnGpu, StateFilesAreTheSameOnEveryDevice) {
   const int32_t next[] = {7};
   there.read(next), back.read(next);
   EXPECT_TRUE(std::ranges::equal(there.logits(), back.logits()));
+}
+
+// What is picked on the GPU is what its logits say, for every one of many sequences; one of them
+// has overflowed.
+TEST_F(SessionOnGpu, TokensArePickedFromTheLogitsOfTheirSequence) {
+  constexpr size_t count = 70, broken = 33;
+  const Rwkv7 model = open({0});
+  std::vector<Sampler> samplers;
+  std::vector<RecurrentState> states, others;
+  std::vector<RecurrentState*> places;
+  for (size_t i = 0; i < count; ++i) {
+    SamplerSettings settings{i % 3 == 0 ? 0.0 : 0.5 * double(i % 3), i % 2 ? 0.9 : 1.0,
+                             int64_t(i % 4) * 5, 0.4, 0.3};
+    settings.seed = 11;
+    samplers.emplace_back(settings, i);
+    states.push_back(model.fresh_state());
+    if (i == broken) states.back().mutable_memory().fill(NAN);
+    others.push_back(states.back().clone());
+  }
+  for (RecurrentState& state : others) places.push_back(&state);
+  std::vector<int32_t> tokens = this->tokens(int(count));
+  BatchStep batch(model, {threads});
+  Tensor<float> logits({int64_t(count), small.vocabulary});
+  for (int step = 0; step < 5; ++step) {
+    std::vector<kernel::cuda::TokenPenalty> penalties;
+    std::vector<kernel::cuda::Picking> picking;
+    std::vector<SteppedSequence> rows;
+    for (size_t i = 0; i < count; ++i) {
+      picking.push_back(samplers[i].picking(penalties));
+      rows.push_back({tokens[i], &states[i], &samplers[i], {}});
+    }
+    batch.step(rows);
+    model.step(tokens, places, logits.view(), {threads});
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(rows[i].state->position, step + 1);
+      EXPECT_EQ(rows[i].next.has_value(), i != broken);
+      if (i == broken) continue;
+      const kernel::cuda::Picked expected = kernel::cuda::pick_by_one_thread(
+          {logits.view().at(int64_t(i)), size_t(small.vocabulary)}, picking[i], penalties);
+      ASSERT_EQ(*rows[i].next, expected.token) << "step " << step << ", sequence " << i;
+      tokens[i] = *rows[i].next;
+    }
+  }
+  EXPECT_EQ(samplers[0].state().draws, 5u);
+  EXPECT_EQ(samplers[broken].state().draws, 0u);
 }
 
 // A head that is about to overflow is found by the scan on the GPU and named.

@@ -20,4 +20,18 @@ constexpr Rwkv7Shape small_rwkv7(int64_t vocabulary) {
           .rank_g = 8};
 }
 
+// With the heads that GPUs have. Ranks and feed_forward are no multiples of what a GPU likes.
+constexpr Rwkv7Shape small_gpu_rwkv7() {
+  return {.layers = 3,
+          .channels = 192,
+          .heads = 3,
+          .head_size = 64,
+          .feed_forward = 200,
+          .vocabulary = 61,
+          .rank_w = 8,
+          .rank_a = 12,
+          .rank_v = 5,
+          .rank_g = 40};
+}
+
 }  // namespace deltasane::test

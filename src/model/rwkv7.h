@@ -13,6 +13,7 @@
 
 #include "format/rwkv7_checkpoint.h"
 #include "kernel/matmul/matmul.h"
+#include "kernel/sampler/cuda.h"
 #include "model/device.h"
 #include "model/recurrent_state.h"
 #include "model/sane.h"
@@ -21,6 +22,13 @@
 namespace deltasane {
 
 class Rwkv7OnGpu;
+
+// What is to be picked from the logits of a step, on a GPU: one of each for every sequence.
+struct Picks {
+  std::span<const kernel::cuda::Picking> picking;
+  std::span<const kernel::cuda::TokenPenalty> penalties;  // of all sequences
+  std::span<kernel::cuda::Picked> picked;
+};
 
 struct Rwkv7Options {
   Device device = {};
@@ -79,6 +87,10 @@ class Rwkv7 {
   // One token for each of several sequences; logits: (sequences, vocabulary).
   void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
             View<float> logits, const kernel::Cpu& cpu) const;
+  // The same, with tokens picked from the logits where they are. False, and nothing is done, where
+  // `step` is the way: on the CPU, for few sequences, and for states with alphas of their own.
+  bool step_and_pick(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+                     const Picks& picks) const;
 
  private:
   using Vector = Tensor<float>;

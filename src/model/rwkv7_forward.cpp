@@ -253,6 +253,17 @@ void Rwkv7::step(std::span<const int32_t> tokens, std::span<RecurrentState* cons
   run({states, 1}, tokens, Logits::all, logits, cpu);
 }
 
+bool Rwkv7::step_and_pick(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+                          const Picks& picks) const {
+  require(tokens.size() == states.size() && tokens.size() == picks.picking.size() &&
+              tokens.size() == picks.picked.size(),
+          "a step that picks has one of each per sequence");
+  expect_own(tokens, states);
+  for (const kernel::cuda::TokenPenalty& penalty : picks.penalties)
+    expect_own({&penalty.token, 1}, {});
+  return gpu_ && gpu_->step_and_pick(tokens, states, picks);
+}
+
 void Rwkv7::read_and_score(std::span<const Scored> sequences, const Cpu& cpu) const {
   for (const Scored& one : sequences) {
     require(one.tokens.size() == one.targets.size() && one.tokens.size() == one.losses.size(),

@@ -22,6 +22,16 @@ GpuSane sane_on_gpu(const SaneUse& sane) {
   return {sane.kind, sane.alpha, float(sane.alpha * std::log(2.0) + 1), sane.chunk};
 }
 
+// What the kernels do not have. No GPU is needed to be told.
+void expect_for_gpu(const Rwkv7Shape& shape, const SaneUse& sane) {
+  if (shape.head_size != 64)
+    fail(Fault::device, "a model on a GPU: expected heads of 64 channels, found ", shape.head_size,
+         "; use --device cpu");
+  if (sane.kind != SaneKind::none && sane.chunk % tile != 0)
+    fail(Fault::device, "SANE on a GPU: expected a chunk that is a multiple of ", tile, ", found ",
+         sane.chunk, "; use --device cpu");
+}
+
 constexpr size_t most_beside = 16;  // sequences of one reading
 
 // Of each of some sequences. A long reading that begins inside a tile goes to its end first: the
@@ -45,6 +55,44 @@ struct Reading {
   bool has_taus() const {
     return std::ranges::any_of(sequences, [](const auto& one) { return one.taus != nullptr; });
   }
+};
+
+bool has_alphas(const RecurrentState* state) { return !state->alphas.empty(); }
+
+// What is picked, and how, on the GPU.
+class GpuPicks {
+ public:
+  void upload(const Picks& picks, const Gpu& gpu) {
+    copy(picking_, picks.picking, gpu);
+    copy(penalties_, picks.penalties, gpu);
+    room(picked_, picks.picked.size(), gpu);
+    gpu.wait();
+  }
+  void pick(int64_t from, int64_t rows, int64_t vocabulary, float* logits, const Gpu& gpu) {
+    kernel::cuda::pick_tokens({rows, vocabulary, logits, picking_.data() + from, penalties_.data(),
+                               picked_.data() + from},
+                              gpu);
+  }
+  void download(const Picks& picks, const Gpu& gpu) const {
+    copy_to_host(picks.picked.data(), picked_.data(), picks.picked.size_bytes(), gpu);
+    gpu.wait();
+  }
+
+ private:
+  template <class T>
+  static void room(GpuTensor<T>& place, size_t count, const Gpu& gpu) {
+    if (size_t(place.elements()) < count)
+      place = GpuTensor<T>(gpu, {int64_t(2 * count)}, "picking tokens");
+  }
+  template <class T>
+  static void copy(GpuTensor<T>& place, std::span<const T> numbers, const Gpu& gpu) {
+    room(place, numbers.size(), gpu);
+    copy_to_gpu(place.data(), numbers.data(), numbers.size_bytes(), gpu);
+  }
+
+  GpuTensor<kernel::cuda::Picking> picking_;
+  GpuTensor<kernel::cuda::TokenPenalty> penalties_;
+  GpuTensor<kernel::cuda::Picked> picked_;
 };
 
 // One of the two queues, and what the block in it has yet to hand over.
@@ -76,11 +124,7 @@ class Model : public Rwkv7OnGpu {
         gpu_(std::make_shared<const Gpu>(index)),
         weights_(checkpoint, shape, sane.kind, *gpu_),
         states_(std::make_shared<GpuStates>(
-            gpu_, StateShape{shape.layers, shape.channels, shape.heads, shape.head_size})) {
-    if (sane_.kind != SaneKind::none && sane_.chunk % tile != 0)
-      fail(Fault::device, "SANE on a GPU: expected a chunk that is a multiple of ", tile,
-           ", found ", sane_.chunk, "; use --device cpu");
-  }
+            gpu_, StateShape{shape.layers, shape.channels, shape.heads, shape.head_size})) {}
 
   void forward(std::span<const int32_t> tokens, RecurrentState& state, Rwkv7::Logits wanted,
                View<float> logits, TauRecord* taus) override {
@@ -122,9 +166,29 @@ class Model : public Rwkv7OnGpu {
         sequences.push_back({tokens[i], states[i]->position, states_->numbers_of(*states[i])});
       decoder().step(sequences, logits.data);
     } else {
-      step_many(tokens, states, logits);
+      step_many(tokens, states, [&](int64_t from, int64_t rows, const float* there) {
+        copy_to_host(logits.data + from * shape_.vocabulary, there,
+                     uint64_t(rows * shape_.vocabulary) * sizeof(float), *gpu_);
+      });
+      gpu_->wait();
     }
     for (RecurrentState* state : states) state->changed_on_device(), ++state->position;
+  }
+
+  bool step_and_pick(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+                     const Picks& picks) override {
+    if (tokens.size() <= size_t(kernel::cuda::most_decoded) ||
+        std::ranges::any_of(states, has_alphas))
+      return false;
+    const std::lock_guard lock(mutex_);
+    gpu_->make_current();
+    picks_.upload(picks, *gpu_);
+    step_many(tokens, states, [&](int64_t from, int64_t rows, float* there) {
+      picks_.pick(from, rows, shape_.vocabulary, there, *gpu_);
+    });
+    picks_.download(picks, *gpu_);
+    for (RecurrentState* state : states) state->changed_on_device(), ++state->position;
+    return true;
   }
 
   uint64_t weight_bytes() const override { return weights_.bytes; }
@@ -330,19 +394,22 @@ class Model : public Rwkv7OnGpu {
     }
   }
 
-  // More sequences than the decoder takes: the blocks' kernels, a row per sequence.
+  // More sequences than the decoder takes: the blocks' kernels, a row per sequence. Calls
+  // take(from, rows, logits) with the logits, on the GPU, of some sequences after the others.
+  template <class Take>
   void step_many(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
-                 View<float> logits) {
+                 const Take& take) {
     const auto count = int64_t(tokens.size());
     for (int64_t from = 0; from < count; from += gpu_block_tokens) {
       const auto some = size_t(std::min(gpu_block_tokens, count - from));
       step_some(tokens.subspan(size_t(from), some), states.subspan(size_t(from), some),
-                logits.data + from * shape_.vocabulary);
+                [&](int64_t at, int64_t rows, float* there) { take(from + at, rows, there); });
     }
   }
 
+  template <class Take>
   void step_some(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
-                 float* logits) {
+                 const Take& take) {
     const auto count = int64_t(tokens.size());
     GpuLane<Real>& lane = many(count);
     std::vector<float*> numbers;
@@ -374,10 +441,8 @@ class Model : public Rwkv7OnGpu {
     for (int64_t at = 0; at < count; at += lane.ws.slice) {
       const int64_t rows = std::min(lane.ws.slice, count - at);
       lane.logits(at, rows);
-      copy_to_host(logits + at * shape_.vocabulary, lane.ws.logits.data(),
-                   uint64_t(rows * shape_.vocabulary) * sizeof(float), *gpu_);
+      take(at, rows, lane.ws.logits.data());
     }
-    gpu_->wait();
   }
 
   // A lane for that many sequences.
@@ -403,6 +468,7 @@ class Model : public Rwkv7OnGpu {
   std::optional<GpuLane<Real>> many_;
   GpuBuffer many_states_;
   GpuTensor<int64_t> many_positions_;
+  GpuPicks picks_;
   GpuTensor<float> alphas_;  // (sequences, layer, head), of what is read
   GpuTensor<float> beside_;  // states of several sequences that are read
   std::mutex mutex_;
@@ -413,6 +479,7 @@ class Model : public Rwkv7OnGpu {
 std::unique_ptr<Rwkv7OnGpu> Rwkv7OnGpu::open(const Rwkv7Checkpoint& checkpoint,
                                              const Rwkv7Shape& shape, const SaneUse& sane,
                                              const Options& options) {
+  expect_for_gpu(shape, sane);
   if (options.numbers == Numbers::f32)
     return std::make_unique<Model<float>>(checkpoint, shape, sane, options.gpu);
   return std::make_unique<Model<bf16>>(checkpoint, shape, sane, options.gpu);

@@ -42,6 +42,9 @@ class Rwkv7OnGpu {
   virtual void score(std::span<const Rwkv7::Scored> sequences) = 0;
   virtual void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
                     View<float> logits) = 0;
+  // False, and nothing is done, where that is not for a GPU: see Rwkv7::step_and_pick.
+  virtual bool step_and_pick(std::span<const int32_t> tokens,
+                             std::span<RecurrentState* const> states, const Picks& picks) = 0;
 
   virtual uint64_t weight_bytes() const = 0;
   virtual uint64_t read_bytes() const = 0;      // of the weights, for a token

@@ -17,9 +17,6 @@ std::string purpose(const std::string& name) {
 int64_t filled_up(int64_t size) { return (size + 31) / 32 * 32; }
 
 LayerSizes sizes_of(const Rwkv7Shape& s) {
-  if (s.head_size != 64)
-    fail(Fault::device, "a model on a GPU: expected heads of 64 channels, found ", s.head_size,
-         "; use --device cpu");
   return {s.layers,
           s.channels,
           s.heads,

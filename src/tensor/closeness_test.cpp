@@ -1,4 +1,4 @@
-#include "tensor/closeness.h"
+#include "tensor/pooled_closeness.h"
 
 #include <gtest/gtest.h>
 
@@ -32,6 +32,19 @@ TEST(Closeness, AllowsTwiceWhatPlainArithmeticCosts) {
 TEST(Closeness, ABrokenYardstickMeasuresNothing) {
   EXPECT_FALSE(
       closeness(std::vector<float>{1}, std::vector<float>{NAN}, std::vector<double>{1}).close);
+}
+
+TEST(PooledCloseness, HasTheYardstickOfTheUnluckiestCase) {
+  const float eps = 1.1920929e-7f;
+  const std::vector<double> truth{1};
+  const std::vector<float> lucky{1}, unlucky{1 + 100 * eps}, found{1 - 150 * eps};
+  PooledCloseness pool;
+  pool.add(found, lucky, truth);
+  EXPECT_FALSE(pool.judged().close);
+  pool.add(lucky, unlucky, truth);
+  EXPECT_TRUE(pool.judged().close);
+  pool.add(std::vector<float>{1 - 300 * eps}, lucky, truth);
+  EXPECT_FALSE(pool.judged().close);
 }
 
 }  // namespace

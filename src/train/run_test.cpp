@@ -19,30 +19,12 @@
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
 #include "train/checkpoint.h"
+#include "train/run_fixture.h"
 
 namespace deltasane::train {
 namespace {
 
-const char* const small_config = R"(
-[model]
-layers = 2
-channels = 32
-head_size = 16
-sane_alpha = 3
-[corpus]
-source = "math-chat:seed=5,level=1-1"
-learn = "answers"
-[optimizer]
-kind = "muon"
-steps = 6
-sequences = 2
-context = 40
-accumulate = 2
-rate = 0.01
-wrap = 1e-4
-[run]
-folder = "nowhere"
-)";
+const std::string small_config = test::run_config({.model = "channels = 32\nhead_size = 16"});
 
 struct Fixture {
   ThreadPool threads{2};
@@ -380,7 +362,7 @@ TEST(BatchSource, DataShorterThanAStepAreRefused) {
 }
 
 TEST(Config, UnknownKeysAreNamedWithTheNearest) {
-  const auto with = [](const std::string& line) { return std::string(small_config) + line; };
+  const auto with = [](const std::string& line) { return small_config + line; };
   EXPECT_FAULT(read_config(with("kep = 3\n"), "a.toml"), Fault::usage,
                "a.toml: run.kep: expected a known key, found 'kep'; the nearest is 'keep'");
   EXPECT_FAULT(read_config(with("[optimiser]\n"), "a.toml"), Fault::usage,

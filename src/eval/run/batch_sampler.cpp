@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "infer/finite.h"
-#include "infer/sampler.h"
+#include "infer/batch_step.h"
 #include "text/text_stop.h"
 #include "text/utf8_stream.h"
 
@@ -32,9 +31,9 @@ struct Writing {
         sampler(settings.sampler, stream),
         stop(settings.stops) {}
 
-  void take(std::span<const float> logits, const Tokenizer& tokenizer, int64_t limit) {
-    if (scan_logits(logits).first_broken) return end(Ended::overflow);
-    token = sampler.next(logits, state.position);
+  void take(std::optional<int32_t> picked, const Tokenizer& tokenizer, int64_t limit) {
+    if (!picked) return end(Ended::overflow);
+    token = *picked;
     ++sample.tokens;
     if (token == tokenizer.end_of_document()) return end(Ended::end_of_document);
     sample.text += stop.feed(characters.feed(tokenizer.bytes_of(token)));
@@ -55,10 +54,8 @@ class Batch {
   Batch(const SampledModel& sampled, const BatchSettings& settings)
       : sampled_(sampled),
         settings_(settings),
-        rows_(std::max(settings.batch, least_rows)),
-        vocabulary_(sampled.model.shape().vocabulary),
-        logits_({rows_, vocabulary_}),
-        prompt_logits_({1, vocabulary_}) {}
+        step_(sampled.model, sampled.cpu),
+        prompt_logits_({1, sampled.model.shape().vocabulary}) {}
 
   void read_prompt(size_t prompt, const std::vector<int32_t>& tokens) {
     require(!tokens.empty(), "a prompt has tokens");
@@ -74,27 +71,23 @@ class Batch {
 
   void begin(size_t request, uint64_t stream) {
     writings_.push_back(std::make_unique<Writing>(request, prompt_state_, settings_, stream));
-    writings_.back()->take(prompt_logits_.span(), sampled_.tokenizer, settings_.tokens);
+    Writing& one = *writings_.back();
+    one.take(one.sampler.next_if_finite(prompt_logits_.span(), one.state.position),
+             sampled_.tokenizer, settings_.tokens);
   }
 
   void step() {
-    std::vector<int32_t> tokens;
-    std::vector<RecurrentState*> states;
-    for (const auto& writing : writings_) {
-      tokens.push_back(writing->token);
-      states.push_back(&writing->state);
-    }
-    for (size_t i = 0; int64_t(states.size()) < least_rows; ++i) {
+    std::vector<SteppedSequence> rows;
+    for (const auto& writing : writings_)
+      rows.push_back({writing->token, &writing->state, &writing->sampler, {}});
+    for (size_t i = 0; int64_t(rows.size()) < least_rows; ++i) {
       if (i == padding_.size())
         padding_.push_back(std::make_unique<RecurrentState>(sampled_.model.fresh_state()));
-      tokens.push_back(0);
-      states.push_back(padding_[i].get());
+      rows.push_back({0, padding_[i].get(), nullptr, {}});
     }
-    const View<float> logits = logits_.view().part(0, 0, int64_t(states.size()));
-    sampled_.model.step(tokens, states, logits, sampled_.cpu);
+    step_.step(rows);
     sampled_.cpu.threads.parallel(int64_t(writings_.size()), [&](int64_t i) {
-      writings_[size_t(i)]->take({logits.at(i), size_t(vocabulary_)}, sampled_.tokenizer,
-                                 settings_.tokens);
+      writings_[size_t(i)]->take(rows[size_t(i)].next, sampled_.tokenizer, settings_.tokens);
     });
   }
 
@@ -107,8 +100,8 @@ class Batch {
  private:
   const SampledModel& sampled_;
   const BatchSettings& settings_;
-  int64_t rows_, vocabulary_;
-  Tensor<float> logits_, prompt_logits_;
+  BatchStep step_;
+  Tensor<float> prompt_logits_;
   std::optional<size_t> prompt_;
   RecurrentState prompt_state_;
   std::vector<std::unique_ptr<Writing>> writings_;

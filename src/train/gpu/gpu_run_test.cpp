@@ -10,38 +10,19 @@
 #include "tensor/cuda/gpu.h"
 #include "text/byte_tokenizer.h"
 #include "train/checkpoint.h"
+#include "train/run_fixture.h"
 
 namespace deltasane::train {
 namespace {
 
-const std::string gpu_config = R"(
-[model]
-layers = 2
-channels = 128
-sane_alpha = 3
-[corpus]
-source = "math-chat:seed=5,level=1-1"
-learn = "answers"
-[optimizer]
-kind = "muon"
-steps = 6
-sequences = 2
-context = 40
-accumulate = 2
-rate = 0.01
-wrap = 1e-4
-precision = "PRECISION"
-[evaluation]
-source = "math-chat:seed=6,level=1-1"
-[run]
-folder = "nowhere"
-device = "cuda"
-)";
-
 TrainConfig config_with(const std::string& precision) {
-  std::string text = gpu_config;
-  text.replace(text.find("PRECISION"), std::strlen("PRECISION"), precision);
-  return read_config(text, "gpu.toml");
+  const std::string optimizer = cat("precision = \"", precision, "\"");
+  return read_config(test::run_config({.model = "channels = 128",
+                                       .optimizer = optimizer,
+                                       .sections = "[evaluation]\n"
+                                                   "source = \"math-chat:seed=6,level=1-1\"",
+                                       .run = "device = \"cuda\""}),
+                     "gpu.toml");
 }
 
 class GpuRun : public testing::TestWithParam<const char*> {

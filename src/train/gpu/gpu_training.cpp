@@ -7,6 +7,7 @@
 #include "kernel/sums/cuda.h"
 #include "train/batch_check.h"
 #include "train/gpu/gpu_layer.h"
+#include "train/gpu/gpu_refusals.h"
 
 namespace deltasane::train {
 namespace gpu {
@@ -14,32 +15,6 @@ namespace {
 
 constexpr float model_norm_eps = 1e-5f;  // of ln0 and ln_out
 constexpr int64_t logit_rows = 4096;     // whose logits are held at a time: they are large
-
-void expect_trainable(const Rwkv7Shape& shape, const std::optional<SaneSettings>& sane) {
-  if (shape.head_size != 64)
-    fail(Fault::usage, "training on a GPU: expected heads of 64 channels, found ", shape.head_size,
-         "; use --device cpu");
-  if (sane && sane->chunk != 16)
-    fail(Fault::usage, "training on a GPU: expected SANE chunks of 16 tokens, found ", sane->chunk,
-         "; use --device cpu");
-}
-
-// The operators take every token as present. That is no difference where padding follows a row's
-// last weight: nothing after it has a loss.
-void expect_padding_last(const Batch& batch) {
-  if (batch.present.empty()) return;
-  for (int64_t sequence = 0; sequence < batch.sequences; ++sequence) {
-    const size_t begin = size_t(sequence * batch.time);
-    size_t last = begin + size_t(batch.time);
-    while (last > begin && batch.weights[last - 1] == 0) --last;
-    for (size_t i = begin; i < last; ++i)
-      if (!batch.present[i])
-        fail(Fault::usage,
-             "training on a GPU: expected padding after a row's last token with a weight, found "
-             "token ",
-             i - begin, " of row ", sequence, " before it; use --device cpu");
-  }
-}
 
 // The gradient of a plain layer norm: of norm_shift with one mix that takes nothing of the row
 // before. `zero` and `unused`: (C), mu and what its gradient is added to.

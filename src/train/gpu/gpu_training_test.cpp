@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "model/random_rwkv7.h"
 #include "support/errors.h"
-#include "tensor/closeness.h"
+#include "tensor/pooled_closeness.h"
+#include "train/gpu/gpu_refusals.h"
+#include "train/gpu/gpu_training_device.h"
 #include "train/gpu/gpu_training_fixture.h"
 #include "train/gradient_reference.h"
 
@@ -41,27 +44,32 @@ std::span<const double> part(const std::vector<double>& all, const ParameterSlot
   return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
 }
 
+// Four models of a case are judged together: over one, the yardstick may be lucky.
 TEST_F(GpuTrainingTest, LossAndGradientAreTheDefinition) {
   for (const TrainingCase& one : training_cases) {
     const Rwkv7Shape shape = gpu_shape(one.sane.has_value(), one.layers);
-    const Parameters model(RandomRwkv7(shape, 5), one.sane);
     const Batch batch = test::random_batch(shape, one.sequences, one.time);
     const LossSettings settings{batch.weight_total(), 1e-2};
-    const GpuResult found = gradient_on_gpu<float>(model, batch, settings, Activations::keep);
-    std::vector<float> plain(found.gradient.size());
-    std::vector<double> exact(model.all().begin(), model.all().end()), truth(plain.size());
-    const auto plain_loss = reference::training_loss<float>(model.layout(), one.sane, model.all(),
-                                                            batch, settings, plain);
-    const auto true_loss =
-        reference::training_loss<double>(model.layout(), one.sane, exact, batch, settings, truth);
-    const float losses[] = {float(found.loss)}, plain_losses[] = {plain_loss.cross_entropy};
-    const double true_losses[] = {true_loss.cross_entropy};
-    EXPECT_TRUE(closeness(losses, plain_losses, true_losses).close) << found.loss;
-    for (const ParameterSlot& slot : model.layout().slots()) {
-      const Closeness result =
-          closeness(part(found.gradient, slot), part(plain, slot), part(truth, slot));
-      EXPECT_TRUE(result.close) << one.time << ": " << slot.name << " is " << result.explanation();
+    PooledCloseness losses;
+    std::map<std::string, PooledCloseness> gradients;
+    for (const uint64_t seed : {5, 6, 7, 8}) {
+      const Parameters model(RandomRwkv7(shape, seed), one.sane);
+      const GpuResult found = gradient_on_gpu<float>(model, batch, settings, Activations::keep);
+      std::vector<float> plain(found.gradient.size());
+      std::vector<double> exact(model.all().begin(), model.all().end()), truth(plain.size());
+      const auto plain_loss = reference::training_loss<float>(model.layout(), one.sane, model.all(),
+                                                              batch, settings, plain);
+      const auto true_loss =
+          reference::training_loss<double>(model.layout(), one.sane, exact, batch, settings, truth);
+      const float found_loss = float(found.loss);
+      losses.add({&found_loss, 1}, {&plain_loss.cross_entropy, 1}, {&true_loss.cross_entropy, 1});
+      for (const ParameterSlot& slot : model.layout().slots())
+        gradients[slot.name].add(part(found.gradient, slot), part(plain, slot), part(truth, slot));
     }
+    EXPECT_TRUE(losses.judged().close) << losses.judged().explanation();
+    for (const auto& [name, gradient] : gradients)
+      EXPECT_TRUE(gradient.judged().close)
+          << one.time << ": " << name << " is " << gradient.judged().explanation();
   }
 }
 
@@ -152,6 +160,30 @@ TEST_F(GpuTrainingTest, PaddingBehindTheLastWeightDoesNotShow) {
   batch.weights[30] = 1;
   EXPECT_FAULT(gradient_on_gpu<float>(model, batch, settings, Activations::keep), Fault::usage,
                "found token 20 of row 0 before it");
+}
+
+TEST(GpuTrainingRefusals, NeedNoGpu) {
+  Rwkv7Shape small_heads = gpu_shape(false);
+  small_heads.heads = 8, small_heads.head_size = 16;
+  EXPECT_FAULT(gpu::expect_trainable(small_heads, std::nullopt), Fault::usage,
+               "training on a GPU: expected heads of 64 channels, found 16; use --device cpu");
+  TrainingJob job{
+      Parameters(RandomRwkv7(small_heads, 1), std::nullopt), {}, 0, 1, 16, Activations::keep};
+  EXPECT_FAULT(gpu_training_device(std::move(job), 0), Fault::usage, "heads of 64 channels");
+  EXPECT_FAULT(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 8}), Fault::usage,
+               "expected SANE chunks of 16 tokens, found 8; use --device cpu");
+  EXPECT_NO_THROW(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 16}));
+
+  Batch batch = test::random_batch(gpu_shape(false), 2, 20);
+  EXPECT_NO_THROW(gpu::expect_padding_last(batch)) << "no padding at all";
+  batch.present.assign(40, 1);
+  for (size_t i = 33; i < 40; ++i) batch.present[i] = 0, batch.weights[i] = 0;
+  EXPECT_NO_THROW(gpu::expect_padding_last(batch));
+  batch.present[25] = 0;  // inside the second row, with weights after it
+  batch.weights[32] = 1;
+  EXPECT_FAULT(gpu::expect_padding_last(batch), Fault::usage,
+               "expected padding after a row's last token with a weight, found token 5 of row 1 "
+               "before it; use --device cpu");
 }
 
 TEST_F(GpuTrainingTest, RefusesWhatItsOperatorsDoNotHave) {

@@ -1,14 +1,18 @@
-#include "kernel/rwkv7/cuda_bench.h"
+#include "kernel/gpu_operators_bench.h"
 
 #include <algorithm>
 #include <functional>
 #include <list>
+#include <string>
 
+#include "base/cat.h"
 #include "base/random.h"
 #include "kernel/cross_entropy/cuda.h"
 #include "kernel/gpu_timing.h"
+#include "kernel/matmul/cuda.h"
 #include "kernel/optimizer/cuda.h"
 #include "kernel/rwkv7/cuda.h"
+#include "kernel/sampler/cuda.h"
 #include "tensor/cuda/gpu_tensor.h"
 
 namespace deltasane::kernel {
@@ -43,14 +47,41 @@ class Tensors {
   std::list<GpuTensor<bf16>> reals_;
 };
 
+constexpr int64_t vocabulary = 65536;
+
 struct Bench {
   const Gpu& gpu;
   RowBlock rows{8, 4096, 1024};
-  std::vector<GpuRowsMeasurement> measured;
+  std::vector<GpuOperatorMeasurement> measured;
   int64_t count() const { return rows.rows() * rows.channels; }
 
-  void measure(const std::string& name, double bytes, const std::function<void()>& body) {
-    measured.push_back({name, rows.rows(), rows.channels, bytes, time_on_gpu(gpu, body)});
+  void measure(const std::string& name, double bytes, const std::function<void()>& body,
+               double flops = 0) {
+    measured.push_back({name, bytes, flops, time_on_gpu(gpu, body)});
+  }
+
+  template <class Out>
+  void product(const std::string& what, Products::Form form, int64_t m, int64_t n, int64_t k) {
+    Tensors t(gpu);
+    Products products(gpu);
+    const bf16 *const a = t.reals(m * k), *const b = t.reals(n * k);
+    GpuTensor<Out> c(gpu, {m, n}, "a benchmark");
+    measure(
+        cat("product, ", what, ": (", m, ", ", k, ") x (", k, ", ", n, ")"),
+        double(m * k + n * k) * sizeof(bf16) + double(m * n) * sizeof(Out),
+        [&] {
+          products.multiply<bf16, Out>({form, m, n, k, a, b, c.data()});
+        },
+        2 * double(m) * double(n) * double(k));
+  }
+
+  void products() {
+    const int64_t n = rows.rows(), C = rows.channels;
+    product<bf16>("forward", Products::Form::nt, n, C, C);
+    product<bf16>("forward", Products::Form::nt, n, 4 * C, C);
+    product<bf16>("dx", Products::Form::nn, n, C, 4 * C);
+    product<float>("dW", Products::Form::tn, 4 * C, C, n);
+    product<float>("logits", Products::Form::nt, 4096, vocabulary, C);
   }
 
   void norms() {
@@ -136,7 +167,7 @@ struct Bench {
 
   void table_and_loss() {
     Tensors t(gpu);
-    const int64_t vocabulary = 65536, some_rows = 4096;
+    const int64_t some_rows = 4096;
     Random random(2);
     Tensor<int32_t> tokens({rows.rows()});
     for (int32_t& token : tokens.span()) token = int32_t(random.below(uint64_t(vocabulary)));
@@ -178,23 +209,53 @@ struct Bench {
     for (int64_t i = 0; i < 16; ++i) slots.push_back({i << 22, 4096, 1024, 0.1});
     Muon muon(gpu, slots);
     Products products(gpu);
-    // g and m are read twice, and the rest is the products' work: 16 x 97 GFLOP.
-    measure("muon, 16 of (4096, 1024)", double(many) * 30, [&] {
-      muon.step({1e-6, 0.95}, clip.on_gpu(), {w, copy, g, m}, products, gpu);
-    });
+    // g and m are read twice. Five steps of Newton-Schulz are three products each: X X' and B X, of
+    // 1024 x 4096 x 1024, and A A of 1024 x 1024 x 1024.
+    const double side = 1024, steps = 16 * 5;
+    measure(
+        "muon, 16 of (4096, 1024)", double(many) * 30,
+        [&] {
+          muon.step({1e-6, 0.95}, clip.on_gpu(), {w, copy, g, m}, products, gpu);
+        },
+        steps * 2 * side * side * (4096 + 4096 + side));
+  }
+
+  // Logits are read once by the maths, more often here: they are picked from without sorting.
+  void sampler() {
+    const int64_t sequences = 256;
+    Tensors t(gpu);
+    float* const logits = t.floats(sequences * vocabulary);
+    const auto pick = [&](const std::string& name, const Picking& how) {
+      GpuTensor<Picking> picking(gpu, {sequences}, "a benchmark");
+      picking.upload(std::vector<Picking>(size_t(sequences), how), gpu);
+      GpuTensor<Picked> picked(gpu, {sequences}, "a benchmark");
+      measure(cat("picking from 256 rows of 65536, ", name), double(sequences * vocabulary) * 4,
+              [&] {
+                pick_tokens({sequences, vocabulary, logits, picking.data(), nullptr, picked.data()},
+                            gpu);
+              });
+    };
+    Picking how{.greedy = true};
+    pick("greedy", how);
+    how = {.scale = 1.44f, .filter_scale = 1.44f, .uniform = 0.5};
+    pick("temperature 1", how);
+    how.top_p = 0.8, how.top_k = 20;
+    pick("top-k 20, top-p 0.8", how);
   }
 };
 
 }  // namespace
 
-std::vector<GpuRowsMeasurement> bench_gpu_rows(const Gpu& gpu) {
+std::vector<GpuOperatorMeasurement> bench_gpu_operators(const Gpu& gpu) {
   Bench bench{gpu, {8, 4096, 1024}, {}};
+  bench.products();
   bench.norms();
   bench.time_mix_inputs_both();
   bench.time_mix_output_both();
   bench.elements();
   bench.table_and_loss();
   bench.optimizers();
+  bench.sampler();
   return std::move(bench.measured);
 }
 

@@ -1,0 +1,59 @@
+// The four walks as loops. One who reads them knows what a block must do.
+#include <vector>
+
+#include "base/error.h"
+#include "kernel/sampler/pick_row.cuh"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+struct OneThread {
+  std::span<const float> row;
+
+  float logit(int32_t token) const { return row[size_t(token)]; }
+
+  RowScan scan() const {
+    RowScan found;
+    for (size_t i = 0; i < row.size(); ++i) found = joined(found, scanned(int32_t(i), row[i]));
+    return found;
+  }
+  template <class Measure>
+  uint64_t total(const Measure& measure) const {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < row.size(); ++i) sum += measure(int32_t(i), row[i]);
+    return sum;
+  }
+  template <class Measure>
+  Digit digit(const Measure& measure, uint32_t known, int shift, uint64_t above,
+              uint64_t need) const {
+    std::vector<uint64_t> of_digit(256, 0);
+    for (size_t i = 0; i < row.size(); ++i) {
+      const uint32_t key = key_of(row[i]);
+      if (uint64_t(key ^ known) >> (shift + 8) == 0)
+        of_digit[key >> shift & 255] += measure(int32_t(i), row[i]);
+    }
+    uint32_t digit = 255;
+    for (; digit > 0 && above + of_digit[digit] < need; --digit) above += of_digit[digit];
+    return {digit, above};
+  }
+  template <class Measure>
+  int32_t reach(const Measure& measure, uint64_t before) const {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < row.size(); ++i)
+      if ((sum += measure(int32_t(i), row[i])) > before) return int32_t(i);
+    return -1;
+  }
+};
+
+}  // namespace
+
+Picked pick_by_one_thread(std::span<float> logits, const Picking& picking,
+                          std::span<const TokenPenalty> penalties) {
+  for (const TokenPenalty& penalty :
+       penalties.subspan(size_t(picking.from), size_t(picking.to - picking.from)))
+    logits[size_t(penalty.token)] -= penalty.amount;
+  OneThread walker{logits};
+  return pick_row(walker, int64_t(logits.size()), picking);
+}
+
+}  // namespace deltasane::kernel::cuda
