@@ -28,6 +28,7 @@ struct Rwkv7Training::State {
   std::vector<float> weights;
   GradientStretches stretches;
   std::optional<Rounding> rounding;
+  double recurrence_seconds = 0;
 
   int64_t rows() const { return sequences * time; }
   int64_t chunks() const { return sane ? time / sane->chunk : 0; }
@@ -64,6 +65,8 @@ struct Rwkv7Training::State {
   PassContext context(std::span<const float> parameters, const Batch& batch,
                       std::span<float> gradient, const kernel::Cpu& cpu) {
     PassContext c{layout, sane, sequences, time, parameters, gradient, cpu};
+    recurrence_seconds = 0;
+    c.recurrence_seconds = &recurrence_seconds;
     if (!batch.present.empty()) c.present = {batch.present.data(), {sequences, time}};
     if (rounding) {
       rounding->take_parameters(parameters, cpu);
@@ -175,6 +178,8 @@ Rwkv7Training::Rwkv7Training(const ParameterLayout& layout, const std::optional<
 
 Rwkv7Training::~Rwkv7Training() = default;
 Rwkv7Training::Rwkv7Training(Rwkv7Training&&) noexcept = default;
+
+double Rwkv7Training::recurrence_seconds() const { return state_->recurrence_seconds; }
 
 double Rwkv7Training::gradient(std::span<const float> parameters, const Batch& batch,
                                const LossSettings& settings, std::span<float> gradient,

@@ -36,6 +36,8 @@ class Rwkv7Training {
   // The loss alone.
   double loss(std::span<const float> parameters, const Batch& batch, const LossSettings& settings,
               const kernel::Cpu& cpu);
+  // Of the last call, the processors' time for what SANE has a part in: recurrence and thresholds.
+  double recurrence_seconds() const;
 
  private:
   struct State;
