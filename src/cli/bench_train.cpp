@@ -13,6 +13,13 @@
 namespace deltasane::cli {
 namespace {
 
+nlohmann::ordered_json share_json(const train::TrainingMeasurement& m,
+                                  const train::MedianInterval& cost) {
+  return {{"median", m.share_of_step(cost.median)},
+          {"low_95", m.share_of_step(cost.low)},
+          {"high_95", m.share_of_step(cost.high)}};
+}
+
 int bench_train_on_cpu(const BenchTrainOptions& options) {
   ThreadPool threads(options.threads);
   const train::TrainingMeasurement m =
@@ -36,12 +43,9 @@ int bench_train_on_cpu(const BenchTrainOptions& options) {
         {"product_gflops", m.product_flops_per_second / 1e9},
         {"fraction_of_products", m.of_products()},
         {"processor_seconds", m.processor_seconds},
-        {"sane_processor_seconds",
-         {{"median", m.sane_cost.median},
-          {"quarter", m.sane_cost.low},
-          {"three_quarters", m.sane_cost.high},
-          {"pairs", m.sane_cost.repeats}}},
-        {"share_of_sane", m.share_of_sane()}};
+        {"pairs", m.sane_cost.count},
+        {"share_of_sane", share_json(m, m.sane_cost)},
+        {"share_of_sane_in_whole_steps", share_json(m, m.whole_cost)}};
     fmt::print("{}\n", all.dump(2));
     return 0;
   }
@@ -51,11 +55,12 @@ int bench_train_on_cpu(const BenchTrainOptions& options) {
              m.tokens_per_second(), m.sane.median, m.update_seconds);
   fmt::print("{:.1f} % of the matrix-product rate of {:.1f} GFLOP/s\n", 100 * m.of_products(),
              m.product_flops_per_second / 1e9);
-  fmt::print(
-      "SANE takes {:.2f} % of a step: median of {} pairs, half of them between {:.2f} and {:.2f} "
-      "%\n",
-      100 * m.share_of_sane(), m.sane_cost.repeats, 100 * m.sane_cost.low / m.processor_seconds,
-      100 * m.sane_cost.high / m.processor_seconds);
+  const auto share = [&](double seconds) { return 100 * m.share_of_step(seconds); };
+  fmt::print("SANE takes {:.2f} % of a step, with 95 % between {:.2f} and {:.2f} %: {} pairs\n",
+             share(m.sane_cost.median), share(m.sane_cost.low), share(m.sane_cost.high),
+             m.sane_cost.count);
+  fmt::print("  (by the time of whole steps {:.2f} %, between {:.2f} and {:.2f} %)\n",
+             share(m.whole_cost.median), share(m.whole_cost.low), share(m.whole_cost.high));
   return 0;
 }
 
@@ -64,6 +69,7 @@ int bench_train(BenchTrainOptions options) {
   if (options.size.empty()) options.size = gpu ? "0.4B" : "0.1B";
   if (options.sequences == 0) options.sequences = gpu ? 8 : 1;
   if (options.context == 0) options.context = gpu ? 4096 : 512;
+  if (options.repeats == 0) options.repeats = gpu ? 9 : 15;
   if (options.sequences < 1 || options.context < 1 || options.repeats < 1)
     fail(Fault::usage, "bench train: expected --sequences, --context and --repeats of at least 1");
   if (!gpu) return bench_train_on_cpu(options);
@@ -86,8 +92,8 @@ void describe_bench_train(CLI::App& parent, const Chosen& chosen) {
                   "tokens of a row; default: 512, and 4096 on a GPU");
   app->add_option("--precision", options->precision, "bf16 or fp32, on a GPU")
       ->capture_default_str();
-  app->add_option("--repeats", options->repeats, "pairs of steps to measure, with SANE and without")
-      ->capture_default_str();
+  app->add_option("--repeats", options->repeats,
+                  "pairs of steps to measure, with SANE and without; default: 15, and 9 on a GPU");
   app->add_option("--threads", options->threads, "threads; 0: all processors")
       ->capture_default_str();
   app->add_flag("--recompute", options->recompute, "keep only each layer's input");

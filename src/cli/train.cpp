@@ -193,12 +193,13 @@ int train_model(const TrainOptions& options) {
   const auto introduce = [&] {
     fmt::print(
         "{} layers of {} channels, {:.2f} M parameters, {}; {}, {} steps of {} x {} x {} tokens, "
-        "{} process(es) with {} thread(s) on {}\n",
+        "{} process(es) with {} thread(s) on {}{}\n",
         shape.layers, shape.channels, double(run.layout().parameters()) / 1e6,
         run.parameters().sane() ? fmt::format("SANE with alpha {}", run.parameters().sane()->alpha)
                                 : "no SANE",
         name_of(config.optimizer.kind), config.schedule.steps, config.accumulate, config.sequences,
-        config.context, group->size(), threads.size(), config.run.device);
+        config.context, group->size(), threads.size(), config.run.device,
+        run.sums_by().empty() ? "" : fmt::format(", sums by {}", run.sums_by()));
   };
   if (group->rank() == 0) introduce();
   std::signal(SIGTERM, ask_to_stop);
@@ -218,7 +219,8 @@ const Command train{
           "SIGTERM and SIGINT finish the step and save. A resumed run equals one that never "
           "stopped.\nExamples:\n  deltasane train examples/one_minute.toml\n"
           "  deltasane train examples/sane_sft.toml --device cuda\n"
-          "  mpirun -n 4 deltasane train examples/long_memory.toml");
+          "  mpirun -n 4 deltasane train examples/long_memory.toml\n"
+          "  mpirun -n 4 deltasane train examples/sane_sft.toml --device cuda");
       return [options] {
         return with_memory_advice(
             "fewer optimizer.sequences with more optimizer.accumulate, or run.recompute = true, "

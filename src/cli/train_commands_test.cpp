@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -12,6 +13,7 @@
 #include "model/random_rwkv7.h"
 #include "support/process.h"
 #include "support/scratch.h"
+#include "tensor/cuda/gpu.h"
 
 namespace deltasane::cli {
 namespace {
@@ -24,10 +26,6 @@ class TrainCommands : public testing::Test {
     words.insert(words.begin(), DELTASANE_PROGRAM);
     return test::run(words);
   }
-  static test::Outcome two_processes(const std::vector<std::string>& command) {
-    return test::run_job(DELTASANE_MPIEXEC, 2, command);
-  }
-
   // A few steps of a tiny model.
   std::string config(const std::string& name, int steps) const {
     replace_file(at(name + ".toml"),
@@ -233,8 +231,26 @@ TEST_F(TrainCommands, DevicesAreNamedOrRefused) {
   }
 }
 
-TEST_F(TrainCommands, ProcessesTogetherLearnWhatOneDoes) {
-  if (std::string_view(DELTASANE_MPIEXEC).empty()) GTEST_SKIP() << "this build has no MPI";
+// Two processes, started by mpirun or by hand.
+class TrainTogether : public TrainCommands, public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    if (by_mpi() && std::string_view(DELTASANE_MPIEXEC).empty())
+      GTEST_SKIP() << "this build has no MPI";
+  }
+  static bool by_mpi() { return std::string_view(GetParam()) == "mpirun"; }
+  static test::Outcome two_processes(const std::vector<std::string>& command) {
+    return test::run_job(by_mpi() ? DELTASANE_MPIEXEC : "", 2, command);
+  }
+  // What each does, a shell's command that knows its rank as $rank.
+  static test::Outcome two_shells(const std::string& command) {
+    return two_processes({"sh", "-c", "rank=${OMPI_COMM_WORLD_RANK:-$DELTASANE_RANK}\n" + command});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ways, TrainTogether, testing::Values("mpirun", "sockets"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST_P(TrainTogether, ProcessesLearnWhatOneDoes) {
   ASSERT_EQ(program({"train", config("one", 6)}).exit_code, 0);
   const test::Outcome two = two_processes({DELTASANE_PROGRAM, "train", config("two", 4)});
   ASSERT_EQ(two.exit_code, 0) << two.output;
@@ -253,17 +269,77 @@ TEST_F(TrainCommands, ProcessesTogetherLearnWhatOneDoes) {
     EXPECT_NEAR(together[i], alone[i], 1e-5 * alone[i]) << i;
 }
 
-TEST_F(TrainCommands, ProcessesThatDisagreeAreTold) {
-  if (std::string_view(DELTASANE_MPIEXEC).empty()) GTEST_SKIP() << "this build has no MPI";
+TEST_P(TrainTogether, ProcessesThatDisagreeAreTold) {
   config("a", 6), config("b", 8);
   const test::Outcome outcome =
-      two_processes({"sh", "-c",
-                     cat("exec '", DELTASANE_PROGRAM, "' train '", scratch_.path().string(),
-                         "/'$(test $OMPI_COMM_WORLD_RANK = 0 && echo a || echo b).toml")});
+      two_shells(cat("exec '", DELTASANE_PROGRAM, "' train '", scratch_.path().string(),
+                     "/'$(test $rank = 0 && echo a || echo b).toml"));
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_NE(outcome.output.find("configuration: expected the same on every process"),
             std::string::npos)
       << outcome.output;
+}
+
+TEST_P(TrainTogether, AProcessThatIsKilledEndsTheJobWhichResumes) {
+  constexpr int steps = 40;
+  const test::Outcome whole = two_processes({DELTASANE_PROGRAM, "train", config("whole", steps)});
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const std::string path = config("killed", steps);
+  // Rank 1 is killed as soon as there is a checkpoint.
+  const test::Outcome killed =
+      two_shells(cat("test $rank = 0 && exec '", DELTASANE_PROGRAM, "' train '", path, "'\n'",
+                     DELTASANE_PROGRAM, "' train '", path, "' & while ! test -e '", at("killed"),
+                     "/step_00000002'; do sleep 0.01; done; kill -9 $!; wait $!"));
+  EXPECT_NE(killed.exit_code, 0) << killed.output;
+  EXPECT_NE(killed.output.find(by_mpi() ? "exit" : "rank 1 of 2: expected it to work on"),
+            std::string::npos)
+      << killed.output;
+  EXPECT_FALSE(fs::exists(at(cat("killed/step_000000", steps)))) << "it ended before it was killed";
+  const test::Outcome again = two_processes({DELTASANE_PROGRAM, "train", path, "--resume"});
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_EQ(losses("killed"), losses("whole"));
+}
+
+// One GPU is enough: two processes share it.
+TEST_F(TrainCommands, OnGpuProcessesLearnWhatOneDoes) {
+  if constexpr (!built_with_cuda) {
+    GTEST_SKIP() << "this build has no CUDA";
+  } else {
+    if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no CUDA device";
+    // AdamW: Muon multiplies in bf16, and would make much of the last bit of a sum.
+    const auto on_gpu = [&](const std::string& name, const std::string& run) {
+      std::string path = replaced(config(name, 6), "head_size = 16", "head_size = 64");
+      replaced(path, "channels = 32", "channels = 128");
+      replaced(path, "kind = \"muon\"", "kind = \"adamw\"");
+      return replaced(path, "[run]\n", "[run]\n" + run);
+    };
+    const auto trained = [&](const std::string& name, int processes, const std::string& run) {
+      const test::Outcome outcome = test::run_job(
+          "", processes, {DELTASANE_PROGRAM, "train", on_gpu(name, run), "--device", "cuda"});
+      EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+      return losses(name);
+    };
+    const auto alone = trained("alone", 1, "");
+    const auto host = trained("host", 2, "share_gpu = true\nsums = \"host\"\n");
+    const auto best = trained("best", 2, "share_gpu = true\n");
+    ASSERT_EQ(program({"train", on_gpu("cpu", ""), "--device", "cpu"}).exit_code, 0);
+    const auto cpu = losses("cpu");
+    ASSERT_EQ(alone.size(), 6u);
+    ASSERT_EQ(host.size(), 6u);
+    ASSERT_EQ(best.size(), 6u);
+    // Another order of sums costs no more than twice what it costs to compute all of it elsewhere.
+    constexpr double ulp = std::numeric_limits<float>::epsilon();
+    double allowed = 0;
+    for (size_t i = 0; i < alone.size(); ++i)
+      allowed = std::max(allowed, 2 * std::abs(cpu[i] - alone[i]) + 4 * ulp * alone[i]);
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_NEAR(host[i], alone[i], allowed) << i;
+      EXPECT_NEAR(best[i], alone[i], allowed) << i;
+    }
+    const test::Outcome refused = test::run_job(
+        "", 2, {DELTASANE_PROGRAM, "train", on_gpu("both", ""), "--device", "cuda:0"});
+    expect_refusal(refused, 2, "found rank 0 and rank 1 of 2 on the same");
+  }
 }
 
 }  // namespace

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <string_view>
+#include <thread>
 
 #include "base/cat.h"
+#include "comm/socket_group.h"
+#include "support/errors.h"
 #include "support/process.h"
+#include "support/scratch.h"
 
 namespace deltasane::comm {
 namespace {
@@ -21,34 +25,118 @@ TEST(Group, OfOneAddsUpToItself) {
   EXPECT_EQ(group->sum(2.5), 2.5);
 }
 
-test::Outcome with_ranks(int count, const std::string& what) {
-  return test::run_job(DELTASANE_MPIEXEC, count, {DELTASANE_RANKS, what});
+// Both ways to start several processes: by mpirun, and by hand with sockets.
+class GroupOfSeveral : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (by_mpi() && std::string_view(DELTASANE_MPIEXEC).empty())
+      GTEST_SKIP() << "this build has no MPI";
+  }
+  static bool by_mpi() { return std::string_view(GetParam()) == "mpirun"; }
+  static test::Outcome with_ranks(int count, const std::string& what) {
+    return test::run_job(by_mpi() ? DELTASANE_MPIEXEC : "", count, {DELTASANE_RANKS, what});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ways, GroupOfSeveral, testing::Values("mpirun", "sockets"),
+                         [](const auto& one) { return std::string(one.param); });
+
+void expect_said(const test::Outcome& outcome, const std::string& part) {
+  EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
 }
 
-TEST(Group, OfSeveralAddsUpOverAll) {
-  if (std::string_view(DELTASANE_MPIEXEC).empty()) GTEST_SKIP() << "this build has no MPI";
+TEST_P(GroupOfSeveral, AddsUpOverAll) {
   const test::Outcome outcome = with_ranks(3, "sum");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   for (int rank = 0; rank < 3; ++rank)
-    EXPECT_NE(outcome.output.find(cat("rank ", rank, " of 3: 6 30 4.5 1\n")), std::string::npos)
-        << outcome.output;
+    expect_said(outcome, cat("rank ", rank, " of 3: 6 30 4.5 1; all 0 10 20; told 77; here ", rank,
+                             " of 3\n"));
 }
 
-TEST(Group, ThatDisagreesIsTold) {
-  if (std::string_view(DELTASANE_MPIEXEC).empty()) GTEST_SKIP() << "this build has no MPI";
+TEST_P(GroupOfSeveral, ThatDisagreesIsTold) {
   const test::Outcome outcome = with_ranks(2, "differ");
   EXPECT_NE(outcome.exit_code, 0);
-  EXPECT_NE(outcome.output.find("configuration: expected the same on every process, found another "
-                                "on rank 1 of 2"),
-            std::string::npos)
-      << outcome.output;
+  expect_said(outcome,
+              "configuration: expected the same on every process, found another on rank 1 of 2");
 }
 
-TEST(Group, EndsWithTheFirstOfItsProcesses) {
-  if (std::string_view(DELTASANE_MPIEXEC).empty()) GTEST_SKIP() << "this build has no MPI";
+TEST_P(GroupOfSeveral, EndsWithTheFirstOfItsProcesses) {
   const test::Outcome outcome = with_ranks(2, "die");
   EXPECT_NE(outcome.exit_code, 0);
-  EXPECT_NE(outcome.output.find("rank 1"), std::string::npos) << outcome.output;
+  expect_said(outcome, "rank 1");
+}
+
+// With sockets there is no launcher that ends the others: they notice it themselves, wherever they
+// wait.
+TEST(SocketGroup, SaysWhoHasEnded) {
+  for (const char* what : {"die", "die watched"}) {
+    const test::Outcome outcome = test::run_job("", 3, {DELTASANE_RANKS, what});
+    EXPECT_NE(outcome.exit_code, 0);
+    expect_said(outcome, "rank 1 of 3: expected it to work on, found that it has ended");
+    expect_said(outcome, "rank 0 of 3: expected it to work on, found that it has ended");
+  }
+}
+
+TEST(SocketGroup, SaysWhoDidSomethingElse) {
+  const test::Outcome outcome = test::run_job("", 2, {DELTASANE_RANKS, "apart"});
+  EXPECT_NE(outcome.exit_code, 0);
+  expect_said(outcome, "rank 1 of 2: expected call 0 with 8 bytes as on rank 0, found call 1");
+}
+
+// Every process is a thread here. The results have the bits of sums in the order of the ranks.
+TEST(SocketGroup, AddsUpInTheOrderOfTheRanks) {
+  const test::Scratch scratch;
+  constexpr int size = 3;
+  constexpr size_t count = (size_t{1} << 18) + 5;  // more than is sent at a time
+  std::vector<std::vector<float>> numbers(size, std::vector<float>(count));
+  for (size_t rank = 0; rank < size; ++rank)
+    for (size_t i = 0; i < count; ++i)
+      numbers[rank][i] = 1.0f / float(1 + i % 1000) * float(1 + rank * rank * 7919);
+  std::vector<float> expected = numbers[0];
+  for (size_t rank = 1; rank < size; ++rank)
+    for (size_t i = 0; i < count; ++i) expected[i] += numbers[rank][i];
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto group = socket_group({rank, size, scratch.path() / "group"});
+      group->begin_sum(numbers[size_t(rank)]);
+      group->finish_sums();
+    });
+  for (std::thread& one : threads) one.join();
+  for (const std::vector<float>& one : numbers) EXPECT_EQ(one, expected);
+}
+
+TEST(SocketGroup, DoesNotWaitForEver) {
+  const test::Scratch scratch;
+  const std::string address = scratch.path() / "group";
+  EXPECT_FAULT(socket_group({0, 2, address, 0.05}), Fault::device,
+               "rank 1 of 2: expected it at " + address + " within 0.05 s, found nobody");
+  EXPECT_FAULT(socket_group({1, 2, address, 0.05}), Fault::device,
+               "rank 0 of 2: expected it at " + address + " within 0.05 s, found nobody");
+  EXPECT_FAULT(socket_group({1, 2, "nowhere", 0.05}), Fault::usage,
+               "expected HOST:PORT or a path that begins with '/', found 'nowhere'");
+}
+
+TEST(SocketGroup, MeetsAtAPort) {
+  const test::Outcome outcome =
+      test::run({"sh", "-c",
+                 cat("export DELTASANE_SIZE=2 DELTASANE_ADDRESS=127.0.0.1:$((20000 + $$ % 10000))\n"
+                     "DELTASANE_RANK=1 ",
+                     DELTASANE_RANKS, " sum & DELTASANE_RANK=0 ", DELTASANE_RANKS, " sum; wait")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  expect_said(outcome, "rank 0 of 2: 3 10 2 1;");
+  expect_said(outcome, "rank 1 of 2: 3 10 2 1;");
+}
+
+TEST(SocketGroup, IsToldItsPlaceOrSaysWhatIsWrong) {
+  const auto with = [](const char* rank, const char* size) {
+    return test::run({"env", cat("DELTASANE_RANK=", rank), cat("DELTASANE_SIZE=", size),
+                      DELTASANE_RANKS, "sum"});
+  };
+  expect_said(with("2", "2"), "DELTASANE_RANK: expected a number from 0 to 1, found '2'");
+  expect_said(with("0", "two"), "DELTASANE_SIZE: expected a number from 1 to 1024, found 'two'");
+  expect_said(test::run({"env", "DELTASANE_SIZE=2", DELTASANE_RANKS, "sum"}),
+              "DELTASANE_RANK: expected a number from 0 to 1, found nothing");
+  EXPECT_EQ(with("0", "1").exit_code, 0);
 }
 
 }  // namespace

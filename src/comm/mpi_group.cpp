@@ -61,16 +61,14 @@ class MpiGroup : public Group {
     check(MPI_Allreduce(MPI_IN_PLACE, &number, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD), "add up");
     return number;
   }
-  bool any(bool here) override { return sum(here ? 1 : 0) > 0; }
-
-  void expect_same(std::string_view what, uint64_t value) override {
+  std::vector<uint64_t> gather(uint64_t number) override {
     std::vector<uint64_t> all(static_cast<size_t>(size_));
-    check(MPI_Allgather(&value, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD),
-          "compare");
-    for (int other = 1; other < size_; ++other)
-      if (all[size_t(other)] != all[0])
-        fail(Fault::argument, what, ": expected the same on every process, found another on rank ",
-             other, " of ", size_, " than on rank 0");
+    check(MPI_Allgather(&number, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD),
+          "gather");
+    return all;
+  }
+  void broadcast(std::span<std::byte> bytes) override {
+    check(MPI_Bcast(bytes.data(), int(bytes.size()), MPI_BYTE, 0, MPI_COMM_WORLD), "broadcast");
   }
 
  private:

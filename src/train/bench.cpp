@@ -1,13 +1,14 @@
 #include "train/bench.h"
 
 #include <algorithm>
-#include <ctime>
+#include <cmath>
 #include <vector>
 
 #include "base/random.h"
 #include "kernel/matmul/gradient.h"
 #include "model/random_rwkv7.h"
 #include "train/optimizer.h"
+#include "train/processor_time.h"
 
 namespace deltasane::train {
 namespace {
@@ -25,19 +26,24 @@ double product_rate(const kernel::Cpu& cpu) {
                    rate([&] { kernel::matmul_tn(a.view(), b.view(), c.view(), cpu); })});
 }
 
-// The median, and the middle half instead of the extremes.
-Timing middle_half(std::vector<double> seconds) {
-  std::ranges::sort(seconds);
-  const size_t n = seconds.size();
-  return {seconds[n / 2], seconds[n / 4], seconds[n - 1 - n / 4], int(n)};
-}
-
-struct Moment {
-  double wall, processor;  // seconds; the latter of all threads
-};
-Moment now() { return {seconds_now(), double(std::clock()) / CLOCKS_PER_SEC}; }
-
 }  // namespace
+
+MedianInterval median_interval(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto n = int(values.size());
+  // How many of the values lie below the true median is a matter of n coins. The interval leaves
+  // out as many at each end as are there with less than 2.5 %.
+  double exactly = std::pow(0.5, n), at_most = 0;
+  int left_out = 0;
+  while (at_most + exactly <= 0.025) {
+    at_most += exactly;
+    exactly *= double(n - left_out) / double(left_out + 1);
+    ++left_out;
+  }
+  const size_t first = left_out > 0 ? size_t(left_out - 1) : 0;
+  const double median = (values[size_t(n / 2)] + values[size_t((n - 1) / 2)]) / 2;
+  return {median, values[first], values[size_t(n) - 1 - first], n};
+}
 
 double product_flops(const ParameterLayout& layout) {
   double sum = 0;
@@ -82,30 +88,31 @@ TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, i
   Rwkv7Training sane(model.layout(), settings, sequences, time, activations);
   Tensor<float> gradient({model.layout().elements()});
   struct Took {
-    double wall, processor;
+    double wall, processor, recurrence;
   };
   const auto took = [&](bool with_it) {
-    const Moment began = now();
+    const double wall = seconds_now(), processor = processor_seconds_now();
     if (with_it)
       sane.gradient(model.all(), batch, loss, gradient.span(), cpu);
     else
       plain.gradient(baseline.all(), batch, loss,
                      gradient.span().first(size_t(baseline.layout().elements())), cpu);
-    const Moment ended = now();
-    return Took{ended.wall - began.wall, ended.processor - began.processor};
+    return Took{seconds_now() - wall, processor_seconds_now() - processor,
+                (with_it ? sane : plain).recurrence_seconds()};
   };
   took(false), took(true);  // memory is touched for the first time
-  std::vector<double> without, with, processor, more;
+  std::vector<double> without, with, processor, more, more_in_all;
   for (int i = 0; i < repeats; ++i) {
     Took one = took(i % 2 != 0), other = took(i % 2 == 0);
     if (i % 2 != 0) std::swap(one, other);  // one: without
     without.push_back(one.wall), with.push_back(other.wall);
     processor.push_back(other.processor);
-    more.push_back(other.processor - one.processor);
+    more.push_back(other.recurrence - one.recurrence);
+    more_in_all.push_back(other.processor - one.processor);
   }
   measured.baseline = timing_of(without), measured.sane = timing_of(with);
   measured.processor_seconds = timing_of(processor).median;
-  measured.sane_cost = middle_half(more);
+  measured.sane_cost = median_interval(more), measured.whole_cost = median_interval(more_in_all);
   Optimizer optimizer(model.layout(), {});
   measured.update_seconds =
       time_repeated([&] { optimizer.step(model.all(), gradient.span(), 1e-6, cpu); }, 0, 2).median;

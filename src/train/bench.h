@@ -1,12 +1,15 @@
 // How fast a training step is, against what this machine's matrix products reach in the same run,
 // and what SANE adds to it.
 //
-// Steps with and without SANE come in pairs, whose order changes from one to the next. SANE's cost
-// is the median over the pairs of what the one with SANE took more, of the processors' time: others
-// who use the machine change that less than the clock on the wall.
+// Steps with and without SANE come in pairs, whose order changes from one to the next, and the
+// processors' time is compared: others who use the machine change that less than the clock on the
+// wall. SANE has a part in the recurrence and its thresholds alone, a tenth of a step; the rest is
+// the same work in both. So its cost is what these take more, which the noise of the rest does not
+// touch. What whole steps take more is told beside it, as a check.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/timing.h"
 #include "format/rwkv7_layout.h"
@@ -15,6 +18,14 @@
 
 namespace deltasane::train {
 
+// A median of several measurements, with the interval that holds the true one in 95 of 100 cases,
+// whatever the distribution; of fewer than six the interval is all of them, and means less.
+struct MedianInterval {
+  double median = 0, low = 0, high = 0;
+  int count = 0;
+};
+MedianInterval median_interval(std::vector<double> values);  // at least one
+
 struct TrainingMeasurement {
   Rwkv7Shape shape;
   int64_t sequences = 0, time = 0;
@@ -22,8 +33,9 @@ struct TrainingMeasurement {
   double product_flops_per_second = 0;  // the best of large products: forward and both ways back
   Timing baseline, sane;                // seconds of loss and gradient of one batch
   double processor_seconds = 0;         // of all processors, for a step with SANE; median
-  Timing sane_cost;           // processor seconds; low and high: the middle half of the pairs
-  double update_seconds = 0;  // one step of AdamW
+  MedianInterval sane_cost;             // processor seconds, of recurrence and thresholds
+  MedianInterval whole_cost;            // the same of whole steps
+  double update_seconds = 0;            // one step of AdamW
 
   double tokens() const { return double(sequences * time); }
   double step_seconds() const { return sane.median + update_seconds; }
@@ -31,7 +43,8 @@ struct TrainingMeasurement {
   double of_products() const {
     return flops_per_token * tokens_per_second() / product_flops_per_second;
   }
-  double share_of_sane() const { return sane_cost.median / processor_seconds; }
+  double share_of_step(double seconds) const { return seconds / processor_seconds; }
+  double share_of_sane() const { return share_of_step(sane_cost.median); }
 };
 
 // Forward and backward, of one token: 6 per parameter of a matrix product, and 28 per entry of the

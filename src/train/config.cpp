@@ -194,7 +194,15 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
   run.read("metrics_every", config.run.metrics_every);
   run.read("recompute", config.run.recompute);
   run.read("device", config.run.device);
+  run.read("share_gpu", config.run.sums.share_gpu);
+  std::string sums = "best";
+  run.read("sums", sums);
   run.done();
+  if (sums != "best" && sums != "nccl" && sums != "host")
+    run.wrong("sums", cat("expected best, nccl or host, found '", sums, "'"));
+  config.run.sums.by = sums == "nccl"   ? comm::SumsBy::nccl
+                       : sums == "host" ? comm::SumsBy::host
+                                        : comm::SumsBy::best;
   if (config.run.folder.empty()) run.wrong("folder", "expected a folder for the run, found none");
   run.at_least("save_every", config.run.save_every, int64_t{0});
   run.at_least("keep", config.run.keep, int64_t{1});

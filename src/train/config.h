@@ -18,13 +18,16 @@
 //                 longest_answer (96) tokens
 //   [run]         folder, save_every (0: at the end only), keep (2), threads (0: all),
 //                 recompute (false): keep only each layer's input, metrics_every (1),
-//                 device = "cpu" or "cuda[:n]"; a run may go on on another
+//                 device = "cpu" or "cuda[:n]"; a run may go on on another;
+//                 of several processes with a GPU each: sums = "best", "nccl" or "host",
+//                 share_gpu (false): whether two may work on one
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
 
+#include "comm/device_sums.h"
 #include "train/initialise.h"
 #include "train/optimizer.h"
 #include "train/rounding.h"
@@ -57,6 +60,7 @@ struct TrainConfig {
     std::string folder, device = "cpu";
     int64_t save_every = 0, keep = 2, threads = 0, metrics_every = 1;
     bool recompute = false;
+    comm::DeviceSumsSettings sums;
   } run;
 
   // What a resumed run must share with the one it goes on from: [model], [corpus], [optimizer].

@@ -15,7 +15,7 @@ TEST(EventFile, ChecksumIsTheKnownOne) {
 }
 
 TEST(EventFile, HoldsRecordsAsTensorBoardReadsThem) {
-  const test::Scratch scratch;
+  const deltasane::test::Scratch scratch;
   { EventFile(scratch.path(), 1000.5).add(1001.5, 300, "loss", 2.5f); }
   const auto entry = *fs::directory_iterator(scratch.path());
   const std::string file = read_file(entry.path());
@@ -36,7 +36,7 @@ TEST(EventFile, HoldsRecordsAsTensorBoardReadsThem) {
 }
 
 TEST(EventFile, NeverWritesOverAnother) {
-  const test::Scratch scratch;
+  const deltasane::test::Scratch scratch;
   { EventFile first(scratch.path(), 7); }
   { EventFile second(scratch.path(), 7); }
   EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path()), {}), 2);

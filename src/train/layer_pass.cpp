@@ -7,6 +7,7 @@
 
 #include "kernel/delta_rule/delta_rule.h"
 #include "kernel/rwkv7/gradient.h"
+#include "train/processor_time.h"
 
 namespace deltasane::train {
 
@@ -16,6 +17,22 @@ using kernel::Store;
 namespace {
 
 constexpr float layer_norm_eps = 1e-5f, head_norm_eps = 64e-5f;
+
+// Counts what is done while it lives; see PassContext::recurrence_seconds.
+class RecurrenceTime {
+ public:
+  explicit RecurrenceTime(const PassContext& c)
+      : sum_(c.recurrence_seconds), began_(sum_ ? processor_seconds_now() : 0) {}
+  ~RecurrenceTime() {
+    if (sum_) *sum_ += processor_seconds_now() - began_;
+  }
+  RecurrenceTime(const RecurrenceTime&) = delete;
+  RecurrenceTime& operator=(const RecurrenceTime&) = delete;
+
+ private:
+  double* sum_;
+  double began_;
+};
 
 void copy_rows(const Tensor<float>& from, Tensor<float>& to, const kernel::Cpu& cpu) {
   const int64_t n = from.shape()[1];
@@ -176,8 +193,11 @@ void time_mix_forward(const PassContext& c, int64_t layer, LayerActivations& act
                            c.w(name("k_a"))};
   if (layer) in.gate = act.gate.view(), in.v_first = v_first.view();
   kernel::time_mix_inputs(in, c.cpu);
-  if (c.sane) thresholds(c, name, act);
-  kernel::delta_rule(recurrence(c, act), c.cpu);
+  {
+    const RecurrenceTime counted(c);
+    if (c.sane) thresholds(c, name, act);
+    kernel::delta_rule(recurrence(c, act), c.cpu);
+  }
   copy_rows(act.read, act.y, c.cpu);
   kernel::time_mix_output({c.layout.shape().head_size, act.y.view(), act.r.view(), act.k.view(),
                            act.v.view(), act.g.view(), c.w(name("ln_x.weight")),
@@ -203,7 +223,10 @@ void recurrence_backward(const PassContext& c, int64_t layer, LayerActivations& 
   d.dr = {s.sr.data(), tokens}, d.dw = {s.dw.data(), tokens}, d.dk = {s.sk.data(), tokens};
   d.dv = {s.sv.data(), tokens}, d.da = {s.da.data(), tokens}, d.db = {s.db.data(), tokens};
   if (op.tau) d.dtau = {s.dtau.data(), op.tau.shape};
-  kernel::delta_rule_backward(op, d, c.cpu);
+  {
+    const RecurrenceTime counted(c);
+    kernel::delta_rule_backward(op, d, c.cpu);
+  }
   kernel::add_rows(s.sr.view(), s.dr.view(), c.cpu);
   kernel::add_rows(s.sk.view(), s.dk.view(), c.cpu);
   kernel::add_rows(s.sv.view(), s.dv.view(), c.cpu);
@@ -266,7 +289,10 @@ void time_mix_backward(const PassContext& c, int64_t layer, LayerActivations& ac
   low_rank("g1", "g2", act.low_g, s.dg, s.mix_g, s.dr, Activation::sigmoid, Store::overwrite);
   Tensor<float>* const dmix[] = {&s.sr, &s.dy, &s.sk, &s.sv, &s.db, &s.dr};
   shift_backward(c, act.u, name.mu(), dmix, name.dmu(), s.du);
-  if (c.sane) thresholds_backward(c, name, act, s);
+  if (c.sane) {
+    const RecurrenceTime counted(c);
+    thresholds_backward(c, name, act, s);
+  }
   leave_out_padding(c, s.du);
 }
 

@@ -23,6 +23,8 @@ struct PassContext {
   const kernel::Cpu& cpu;
   View<const uint8_t> present{};  // (sequences, time); absent: all
   Rounding* rounding = nullptr;   // of bf16; it has taken the parameters
+  // Added to: the processors' time for what SANE has a part in, recurrence and thresholds.
+  double* recurrence_seconds = nullptr;
 
   int64_t rows() const { return sequences * time; }
   int64_t chunks() const { return sane ? time / sane->chunk : 0; }  // of one sequence

@@ -55,6 +55,7 @@ class TrainingRun {
   const ParameterLayout& layout() const { return layout_; }
   const Parameters& parameters() const { return device_->parameters(); }
   const Optimizer& optimizer() const { return device_->optimizer(); }
+  std::string sums_by() const { return device_->sums_by(); }
   const Progress& progress() const { return progress_; }
 
   // Goes on from what a checkpoint held.

@@ -1,6 +1,5 @@
 #include "train/rwkv7_training.h"
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
 #include "kernel/cross_entropy/cross_entropy.h"
@@ -27,13 +26,9 @@ struct Rwkv7Training::State {
   BackwardScratch scratch;
   std::vector<double> losses;
   std::vector<float> weights;
-  struct Stretch {
-    int64_t begin, end;
-  };
-  // Of the gradient, what is finished together on the way back: [i] with layer i, the embedding
-  // with the first; the last with the head.
-  std::vector<std::vector<Stretch>> stretches;
+  GradientStretches stretches;
   std::optional<Rounding> rounding;
+  double recurrence_seconds = 0;
 
   int64_t rows() const { return sequences * time; }
   int64_t chunks() const { return sane ? time / sane->chunk : 0; }
@@ -45,8 +40,8 @@ struct Rwkv7Training::State {
         sequences(n),
         time(t),
         activations(a),
-        scratch(l.shape(), n, s ? t / s->chunk : 0, n * t) {
-    group_stretches();
+        scratch(l.shape(), n, s ? t / s->chunk : 0, n * t),
+        stretches(l) {
     if (precision == Precision::bf16) rounding.emplace();
     const Rwkv7Shape& shape = layout.shape();
     for (Tensor<float>* one : {&embedded, &x, &last, &dx, &dlast, &v_first, &dv_first})
@@ -63,24 +58,6 @@ struct Rwkv7Training::State {
     weights.resize(size_t(rows()));
   }
 
-  void group_stretches() {
-    constexpr std::string_view block = "blocks.";
-    stretches.resize(size_t(layout.shape().layers) + 1);
-    const std::vector<ParameterSlot>& slots = layout.slots();
-    for (size_t i = 0; i < slots.size(); ++i) {
-      const std::string& name = slots[i].name;
-      size_t stage = name == "emb.weight" ? 0 : stretches.size() - 1;
-      if (name.starts_with(block))
-        std::from_chars(name.data() + block.size(), name.data() + name.size(), stage);
-      const int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : layout.elements();
-      std::vector<Stretch>& together = stretches.at(stage);
-      if (!together.empty() && together.back().end == slots[i].offset)
-        together.back().end = end;
-      else
-        together.push_back({slots[i].offset, end});
-    }
-  }
-
   LayerActivations& of(int64_t layer) {
     return layers[activations == Activations::keep ? size_t(layer) : 0];
   }
@@ -88,6 +65,8 @@ struct Rwkv7Training::State {
   PassContext context(std::span<const float> parameters, const Batch& batch,
                       std::span<float> gradient, const kernel::Cpu& cpu) {
     PassContext c{layout, sane, sequences, time, parameters, gradient, cpu};
+    recurrence_seconds = 0;
+    c.recurrence_seconds = &recurrence_seconds;
     if (!batch.present.empty()) c.present = {batch.present.data(), {sequences, time}};
     if (rounding) {
       rounding->take_parameters(parameters, cpu);
@@ -152,11 +131,7 @@ double Rwkv7Training::State::head(const PassContext& c, const Batch& batch,
 void Rwkv7Training::State::backward(const PassContext& c, const Batch& batch,
                                     const FinishedStretch& finished) {
   const Rwkv7Shape& shape = layout.shape();
-  const auto finish = [&](int64_t stage) {
-    if (!finished) return;
-    for (const Stretch& part : stretches[size_t(stage)])
-      finished(c.gradient.subspan(size_t(part.begin), size_t(part.end - part.begin)));
-  };
+  const auto finish = [&](int64_t stage) { stretches.tell(stage, c.gradient.data(), finished); };
   dx.fill(0);
   dv_first.fill(0);
   kernel::layer_norm_backward({x.view(), c.w("ln_out.weight"), embedding_norm_eps, dlast.view(),
@@ -203,6 +178,8 @@ Rwkv7Training::Rwkv7Training(const ParameterLayout& layout, const std::optional<
 
 Rwkv7Training::~Rwkv7Training() = default;
 Rwkv7Training::Rwkv7Training(Rwkv7Training&&) noexcept = default;
+
+double Rwkv7Training::recurrence_seconds() const { return state_->recurrence_seconds; }
 
 double Rwkv7Training::gradient(std::span<const float> parameters, const Batch& batch,
                                const LossSettings& settings, std::span<float> gradient,

@@ -6,23 +6,19 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "kernel/cpu_device.h"
 #include "train/batch.h"
+#include "train/gradient_stretches.h"
 #include "train/parameters.h"
 #include "train/rounding.h"
 
 namespace deltasane::train {
 
 enum class Activations { keep, recompute };
-
-// Told of each stretch of the gradient as soon as this call adds nothing more to it, while the way
-// back goes on: the head's first, then layer by layer. Every element is in one stretch.
-using FinishedStretch = std::function<void(std::span<float>)>;
 
 class Rwkv7Training {
  public:
@@ -40,6 +36,8 @@ class Rwkv7Training {
   // The loss alone.
   double loss(std::span<const float> parameters, const Batch& batch, const LossSettings& settings,
               const kernel::Cpu& cpu);
+  // Of the last call, the processors' time for what SANE has a part in: recurrence and thresholds.
+  double recurrence_seconds() const;
 
  private:
   struct State;

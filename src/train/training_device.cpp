@@ -11,11 +11,9 @@ std::unique_ptr<TrainingDevice> open_training_device(const std::string& name, Tr
                                                      std::shared_ptr<comm::Group> group) {
   const std::optional<int> gpu = device_named(name).gpu;
   if (!gpu) return cpu_training_device(std::move(job), cpu, std::move(group));
-  if (group->size() > 1)
-    fail(Fault::usage, "device ", name, ": expected one process, found ", group->size(),
-         "; sums over several GPUs are not there yet");
   if constexpr (built_with_cuda)
-    return gpu_training_device(std::move(job), *gpu);
+    return gpu_training_device(std::move(job), name == "cuda" ? std::nullopt : gpu,
+                               std::move(group));
   else
     fail(Fault::device, "a build without CUDA names no GPU");
 }

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "comm/device_sums.h"
 #include "comm/group.h"
 #include "kernel/cpu_device.h"
 #include "train/batch.h"
@@ -31,6 +32,9 @@ class TrainingDevice {
   virtual double clip(const std::string& where) = 0;
   virtual void update(double rate) = 0;
 
+  // Who adds up gradients between devices; nobody where the group does, or where there is but one.
+  virtual std::string sums_by() const { return ""; }
+
   // The loss of this process's rows alone.
   virtual double loss(const Batch& batch, const LossSettings& settings) = 0;
 
@@ -49,6 +53,7 @@ struct TrainingJob {
   int64_t sequences, time;  // of one batch
   Activations activations;
   Precision precision = Precision::fp32;
+  comm::DeviceSumsSettings sums;
 };
 
 std::unique_ptr<TrainingDevice> cpu_training_device(TrainingJob job, const kernel::Cpu& cpu,

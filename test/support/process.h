@@ -13,7 +13,9 @@ struct Outcome {
 
 Outcome run(const std::vector<std::string>& words);
 
-// `count` processes of one job, which need no processor each; `launcher` is mpirun.
+// `count` processes of one job, which need no processor each; `launcher` is mpirun, or nothing:
+// then a shell starts them, and they find each other over a local socket. Of several exit codes
+// other than 0 one is told.
 Outcome run_job(const std::string& launcher, int count, const std::vector<std::string>& words);
 
 }  // namespace deltasane::test

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "comm/device_sums.h"
+#include "comm/single_group.h"
 #include "kernel/rounded/cuda.h"
 #include "tensor/cuda/gpu_tensor.h"
 #include "train/gpu/gpu_optimizer.h"
@@ -15,8 +17,10 @@ namespace deltasane::train::gpu {
 template <class Real>
 class GpuTrainingDevice : public TrainingDevice {
  public:
-  GpuTrainingDevice(TrainingJob job, int index)
+  // group: who shares the job; absent: nobody.
+  GpuTrainingDevice(TrainingJob job, int index, std::shared_ptr<comm::Group> group = nullptr)
       : gpu_(index),
+        group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),
         host_(std::move(job.parameters)),
         host_optimizer_(host_.layout(), job.optimizer),
         parameters_(gpu_, {elements()}, "parameters"),
@@ -27,7 +31,8 @@ class GpuTrainingDevice : public TrainingDevice {
         training_(host_.layout(), host_.sane(), job.sequences, job.time, job.activations, gpu_),
         loss_(gpu_, {1}, "the loss"),
         found_(sizeof(double)),
-        clip_(job.clip) {
+        clip_(job.clip),
+        sums_(comm::device_sums(*group_, gpu_, job.sums)) {
     if constexpr (std::is_same_v<Real, bf16>)
       rounded_ = GpuTensor<bf16>(gpu_, {elements()}, "parameters in 16 bits");
     upload();
@@ -38,14 +43,20 @@ class GpuTrainingDevice : public TrainingDevice {
     clock().begin(Work::update, gpu_);
     gradient_.zero(gpu_);
     loss_.zero(gpu_);
+    const FinishedStretch add_up = [&](std::span<float> stretch) {
+      sums_->begin(stretch.data(), int64_t(stretch.size()));
+    };
     for (const Batch& batch : batches)
-      training_.add(model(), batch, settings, gradient_.data(), loss_.data());
+      training_.add(model(), batch, settings, gradient_.data(), loss_.data(),
+                    sums_ && &batch == &batches.back() ? add_up : FinishedStretch{});
     clock().begin(Work::update, gpu_);
     copy_to_host(found_.as<double>(), loss_.data(), sizeof(double), gpu_);
-    optimizer_.measure(gradient_.data(), clip_);
     meanwhile();
+    if (sums_) sums_->finish();
+    optimizer_.measure(gradient_.data(), clip_);
+    if (sums_) sums_->wait();
     length_ = optimizer_.length();  // the one wait of a step; the loss came before it
-    return *found_.as<double>();
+    return group_->sum(*found_.as<double>());
   }
 
   double clip(const std::string& where) override {
@@ -92,6 +103,8 @@ class GpuTrainingDevice : public TrainingDevice {
     upload();
   }
 
+  std::string sums_by() const override { return sums_ ? sums_->name() : ""; }
+
   const Gpu& gpu() const { return gpu_; }
   WorkClock& clock() { return training_.clock(); }
   uint64_t activation_bytes() const { return training_.bytes(); }
@@ -120,6 +133,7 @@ class GpuTrainingDevice : public TrainingDevice {
   }
 
   Gpu gpu_;
+  std::shared_ptr<comm::Group> group_;
   Parameters host_;  // these two as they were when the host last asked
   Optimizer host_optimizer_;
   bool parameters_are_here_ = false, optimizer_is_here_ = false;
@@ -130,6 +144,9 @@ class GpuTrainingDevice : public TrainingDevice {
   GpuTensor<double> loss_;
   PinnedBuffer found_;  // the loss
   double clip_, length_ = 0;
+  // None for one process alone. It goes first: sums that wait for a process that has ended would
+  // keep memory from being given back.
+  std::unique_ptr<comm::DeviceSums> sums_;
 };
 
 }  // namespace deltasane::train::gpu

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "comm/nccl_sums.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "tensor/cuda/gpu.h"
@@ -62,6 +63,26 @@ TEST_P(GpuRun, StoppedAnywhereAndResumedEqualsNeverStopped) {
     EXPECT_EQ(found, losses) << stop;
     expect_equal(whole, second);
   }
+}
+
+// Sums over one process, made all the same, change no bit.
+TEST_P(GpuRun, EqualsItselfWithSumsOfOne) {
+  TrainingRun plain = fresh();
+  EXPECT_EQ(plain.sums_by(), "");
+  std::vector<double> losses;
+  while (!plain.finished()) losses.push_back(plain.step().loss);
+  const auto with_sums = [&](comm::SumsBy by) {
+    config.run.sums.by = by;
+    TrainingRun summed = fresh();
+    EXPECT_NE(summed.sums_by(), "");
+    std::vector<double> found;
+    while (!summed.finished()) found.push_back(summed.step().loss);
+    EXPECT_EQ(found, losses);
+    expect_equal(plain, summed);
+  };
+  with_sums(comm::SumsBy::host);
+  if (comm::nccl_version() == 0) GTEST_SKIP() << "this build has no NCCL";
+  with_sums(comm::SumsBy::nccl);
 }
 
 TEST_P(GpuRun, AFewStepsLowerTheLoss) {

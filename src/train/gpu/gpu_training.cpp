@@ -65,6 +65,7 @@ struct TrainingState {
   std::optional<SaneSettings> sane;
   BatchSize size;
   Activations activations;
+  GradientStretches stretches;
   const Gpu& gpu;
   kernel::cuda::Products products;
   kernel::cuda::DeltaRuleScratch recurrence_scratch;
@@ -90,7 +91,13 @@ struct TrainingState {
 
   TrainingState(const ParameterLayout& l, const std::optional<SaneSettings>& s, int64_t n,
                 int64_t t, Activations a, const Gpu& g)
-      : layout(l), sane(s), size{n, t, s ? t / s->chunk : 0}, activations(a), gpu(g), products(g) {
+      : layout(l),
+        sane(s),
+        size{n, t, s ? t / s->chunk : 0},
+        activations(a),
+        stretches(l),
+        gpu(g),
+        products(g) {
     const Rwkv7Shape& shape = layout.shape();
     streams.resize(size_t(shape.layers) + 1);
     layers.resize(activations == Activations::keep ? size_t(shape.layers) : 1);
@@ -140,7 +147,7 @@ struct TrainingState {
   void upload(const Batch& batch, const LossSettings& settings);
   void forward(const GpuPass<Real>& c);
   void head(const GpuPass<Real>& c, const LossSettings& settings);
-  void backward(const GpuPass<Real>& c);
+  void backward(const GpuPass<Real>& c, const FinishedStretch& finished);
 };
 
 template <class Real>
@@ -220,8 +227,9 @@ void TrainingState<Real>::head(const GpuPass<Real>& c, const LossSettings& setti
 }
 
 template <class Real>
-void TrainingState<Real>::backward(const GpuPass<Real>& c) {
+void TrainingState<Real>::backward(const GpuPass<Real>& c, const FinishedStretch& finished) {
   const Rwkv7Shape& shape = layout.shape();
+  const auto finish = [&](int64_t stage) { stretches.tell(stage, c.gradient, finished); };
   const uint64_t stream_bytes = uint64_t(elements()) * sizeof(float);
   c.row_operation();
   zero_on_gpu(dx, stream_bytes, gpu);
@@ -230,11 +238,13 @@ void TrainingState<Real>::backward(const GpuPass<Real>& c) {
                              dlast, dx, c.dw("ln_out.weight"), c.dw("ln_out.bias"), zero, unused,
                              backward_buffers.sums, rounded_copy(backward_buffers.dresult)},
                             gpu);
+  finish(shape.layers);
   for (int64_t layer = shape.layers - 1; layer >= 0; --layer) {
     const float* const x = streams[size_t(layer)];
     if (activations == Activations::recompute)
       layer_forward<Real>(c, layer, x, of(layer), v_first, nullptr);
     layer_backward<Real>(c, layer, x, of(layer), v_first, dv_first, backward_buffers, dx);
+    if (layer > 0) finish(layer);
   }
   c.row_operation();
   const float* drows = dx;
@@ -250,6 +260,7 @@ void TrainingState<Real>::backward(const GpuPass<Real>& c) {
   }
   kernel::cuda::embed_backward(block(), tokens, shape.vocabulary, drows, c.dw("emb.weight"), order,
                                gpu);
+  finish(0);
 }
 
 }  // namespace gpu
@@ -270,7 +281,8 @@ GpuTraining<Real>::~GpuTraining() = default;
 
 template <class Real>
 void GpuTraining<Real>::add(const GpuModel<Real>& model, const Batch& batch,
-                            const LossSettings& settings, float* gradient, double* loss) {
+                            const LossSettings& settings, float* gradient, double* loss,
+                            const FinishedStretch& finished) {
   gpu::TrainingState<Real>& s = *state_;
   check_batch(batch, s.size.sequences, s.size.time, s.layout.shape().vocabulary);
   gpu::expect_padding_last(batch);
@@ -281,7 +293,7 @@ void GpuTraining<Real>::add(const GpuModel<Real>& model, const Batch& batch,
   s.forward(c);
   s.head(c, settings);
   kernel::cuda::add_sum(s.losses, s.rows(), loss, s.gpu);
-  if (gradient) s.backward(c);
+  if (gradient) s.backward(c, finished);
 }
 
 template <class Real>

@@ -41,7 +41,7 @@ class GpuTraining {
   // Adds the loss to *loss and its gradient to `gradient`, both on the GPU; null: the loss alone.
   // Asks for the work and does not wait for it; the batch may go when this returns.
   void add(const GpuModel<Real>& model, const Batch& batch, const LossSettings& settings,
-           float* gradient, double* loss);
+           float* gradient, double* loss, const FinishedStretch& finished = {});
 
   gpu::WorkClock& clock();
   uint64_t bytes() const;  // of activations and buffers

@@ -3,15 +3,22 @@
 //
 // A step stops the host once, for loss and length of the gradient; the update runs while the host
 // goes on. Equal runs give equal bits.
+//
+// Processes that share a job have a GPU each. A layer's gradient is added up over them
+// (comm/device_sums.h) while the layers before it are computed.
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "train/training_device.h"
 
 namespace deltasane::train {
 
 // Heads of 64 and chunks of 16 tokens; anything else fails, as does a GPU that is not there.
-std::unique_ptr<TrainingDevice> gpu_training_device(TrainingJob job, int gpu_index);
+// Without an index, a process takes the GPU with its own number among the job's processes on its
+// machine.
+std::unique_ptr<TrainingDevice> gpu_training_device(TrainingJob job, std::optional<int> gpu_index,
+                                                    std::shared_ptr<comm::Group> group);
 
 }  // namespace deltasane::train

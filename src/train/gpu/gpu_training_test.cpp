@@ -124,6 +124,40 @@ TEST_F(GpuTrainingTest, RecomputingAndRepeatingDoNotShow) {
   EXPECT_EQ(once(bf16(), Activations::keep), once(bf16(), Activations::keep));
 }
 
+// Told of a stretch, another queue may take it as soon as the GPU has got there: it has its last
+// value.
+TEST_F(GpuTrainingTest, StretchesAreFinishedWhenTheyAreTold) {
+  const Gpu gpu(0), other(0);
+  for (const Activations kept : {Activations::keep, Activations::recompute}) {
+    const Parameters model(RandomRwkv7(gpu_shape(true), 11), SaneSettings{1.0, 16});
+    const Batch batch = test::random_batch(gpu_shape(true), 2, 37);
+    const int64_t n = model.layout().elements();
+    GpuTensor<float> parameters(gpu, {n}, "parameters"), gradient(gpu, {n}, "gradient");
+    GpuTensor<float> told(gpu, {n}, "what was told");
+    GpuTensor<double> loss(gpu, {1}, "loss");
+    parameters.upload(model.all(), gpu);
+    gradient.zero(gpu), told.zero(gpu), loss.zero(gpu);
+    GpuTraining<float> training(model.layout(), model.sane(), 2, 37, kept, gpu);
+    std::vector<int> times(size_t(n), 0);
+    std::vector<int64_t> begins;
+    training.add({parameters.data(), parameters.data()}, batch, {batch.weight_total(), 0},
+                 gradient.data(), loss.data(), [&](std::span<float> stretch) {
+                   begins.push_back(stretch.data() - gradient.data());
+                   for (size_t i = 0; i < stretch.size(); ++i) ++times[size_t(begins.back()) + i];
+                   GpuEvent ready;
+                   ready.record(gpu);
+                   ready.let_wait(other.stream());
+                   copy_on_gpu(told.data() + begins.back(), stretch.data(), stretch.size_bytes(),
+                               other);
+                 });
+    other.wait();
+    EXPECT_TRUE(std::ranges::equal(told.on_host(gpu).span(), gradient.on_host(gpu).span()));
+    EXPECT_EQ(times, std::vector<int>(times.size(), 1));
+    EXPECT_EQ(begins.size(), size_t(gpu_shape(true).layers) + 1);
+    EXPECT_TRUE(std::ranges::is_sorted(begins, std::greater()));
+  }
+}
+
 // More batches than there is pinned memory for: none overtakes another.
 TEST_F(GpuTrainingTest, GradientsOfEqualBatchesAddUp) {
   const Parameters model(RandomRwkv7(gpu_shape(false), 8), std::nullopt);

@@ -1,0 +1,179 @@
+#include "comm/connection.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/timing.h"
+
+namespace deltasane::comm {
+namespace {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+SocketAddress local_address(const std::string& path) {
+  SocketAddress found;
+  sockaddr_un local{};
+  local.sun_family = AF_UNIX;
+  if (path.size() >= sizeof local.sun_path)
+    fail(Fault::usage, "DELTASANE_ADDRESS: expected a path of less than ", sizeof local.sun_path,
+         " bytes, found ", path.size(), ": ", path);
+  std::ranges::copy(path, local.sun_path);
+  std::memcpy(&found.storage, &local, sizeof local);
+  found.length = sizeof local;
+  return found;
+}
+
+SocketAddress address_of(const std::string& text) {
+  if (text.starts_with('/')) return local_address(text);
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == text.size())
+    fail(Fault::usage,
+         "DELTASANE_ADDRESS: expected HOST:PORT or a path that begins with '/', found '", text,
+         "'");
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int result =
+      ::getaddrinfo(text.substr(0, colon).c_str(), text.substr(colon + 1).c_str(), &wanted, &list);
+  if (result != 0)
+    fail(Fault::usage, "DELTASANE_ADDRESS: expected a host and a port that are known, found '",
+         text, "': ", ::gai_strerror(result));
+  SocketAddress found;
+  std::memcpy(&found.storage, list->ai_addr, list->ai_addrlen);
+  found.length = list->ai_addrlen;
+  ::freeaddrinfo(list);
+  return found;
+}
+
+[[noreturn]] void fail_at(const std::string& address, const char* what) {
+  fail(Fault::device, "DELTASANE_ADDRESS ", address, ": expected to ", what,
+       ", found: ", std::strerror(errno));
+}
+
+Connection open_socket(const SocketAddress& address, const std::string& text) {
+  Connection made(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!made) fail_at(text, "open a socket");
+  return made;
+}
+
+// Small messages go at once, and a machine that is gone is noticed within about a minute. A local
+// socket has none of these, and needs none.
+void set_up(const Connection& connection) {
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(connection.socket(), level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 60000);
+}
+
+}  // namespace
+
+Connection::~Connection() {
+  if (socket_ >= 0) ::close(socket_);
+}
+Connection::Connection(Connection&& other) noexcept
+    : socket_(std::exchange(other.socket_, -1)), other_(std::move(other.other_)) {}
+Connection& Connection::operator=(Connection&& other) noexcept {
+  std::swap(socket_, other.socket_);
+  std::swap(other_, other.other_);
+  return *this;
+}
+
+void Connection::fail_ended(const char* why) const {
+  fail(Fault::device, other_, ": expected it to work on, found that it has ended (", why,
+       "); its own message says why");
+}
+
+void Connection::send(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) fail_ended(std::strerror(errno));
+    bytes = bytes.subspan(size_t(sent));
+  }
+}
+
+void Connection::receive(std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::recv(socket_, bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_ended(std::strerror(errno));
+    if (got == 0) fail_ended("it closed the connection");
+    bytes = bytes.subspan(size_t(got));
+  }
+}
+
+void Connection::expect_open() const {
+  pollfd one{socket_, POLLRDHUP, 0};
+  if (::poll(&one, 1, 0) > 0) fail_ended("it closed the connection");
+}
+
+void Connection::wait_at_most(double seconds) {
+  const auto microseconds = int64_t(std::ceil(seconds * 1e6));
+  const timeval limit{time_t(microseconds / 1000000), suseconds_t(microseconds % 1000000)};
+  ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
+Listener::Listener(const std::string& address) {
+  const SocketAddress place = address_of(address);
+  socket_ = open_socket(place, address);
+  if (address.starts_with('/')) {
+    path_ = address;
+    ::unlink(address.c_str());  // left by a job that was killed
+  }
+  const int again = 1;
+  ::setsockopt(socket_.socket(), SOL_SOCKET, SO_REUSEADDR, &again, sizeof again);
+  if (::bind(socket_.socket(), place.get(), place.length) != 0) fail_at(address, "listen there");
+  if (::listen(socket_.socket(), 128) != 0) fail_at(address, "listen there");
+}
+
+Listener::~Listener() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+Connection Listener::accept(double seconds) {
+  pollfd one{socket_.socket(), POLLIN, 0};
+  if (::poll(&one, 1, int(std::ceil(std::max(0.0, seconds) * 1e3))) <= 0) return {};
+  Connection made(::accept4(socket_.socket(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (made) set_up(made);
+  return made;
+}
+
+Connection connect_to(const std::string& address, double seconds) {
+  const SocketAddress place = address_of(address);
+  const double until = seconds_now() + seconds;
+  do {
+    Connection made = open_socket(place, address);
+    if (::connect(made.socket(), place.get(), place.length) == 0) {
+      set_up(made);
+      return made;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  } while (seconds_now() < until);
+  return {};
+}
+
+}  // namespace deltasane::comm
