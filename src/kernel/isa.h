@@ -24,6 +24,9 @@ constexpr int lanes_of(Isa isa) {
 // Vector registers a kernel may count on.
 constexpr int registers_of(Isa isa) { return isa == Isa::portable || isa == Isa::avx2 ? 16 : 32; }
 
+// Whether it multiplies small matrices of 8-bit and of bf16 numbers (isa_matrix.h).
+constexpr bool has_matrices(Isa isa) { return isa == Isa::neon_mm; }
+
 // The set that a kernel of floats is compiled for.
 constexpr Isa float_isa(Isa isa) {
   if (isa == Isa::neon_dot || isa == Isa::neon_mm) return Isa::neon;

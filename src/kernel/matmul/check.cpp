@@ -1,5 +1,6 @@
 #include "kernel/matmul/check.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/random.h"
@@ -15,6 +16,28 @@ Tensor<float> random_tensor(const Shape& shape, uint64_t seed, double scale) {
   for (float& x : tensor.span()) x = float(scale * stream.normal());
   return tensor;
 }
+
+template <class T>
+void append(std::vector<T>& all, const Tensor<T>& tensor) {
+  all.insert(all.end(), tensor.span().begin(), tensor.span().end());
+}
+
+// The definition in double and in float, of one problem after the other.
+struct Yardstick {
+  std::vector<double> truth;
+  std::vector<float> plain;
+
+  void add(const MatmulProblem& problem, View<const float> x) {
+    const Store store = problem.shape.store;
+    Tensor<double> exact({problem.shape.tokens, problem.shape.out});
+    for (int64_t e = 0; e < exact.elements(); ++e) exact[e] = problem.y[e];
+    reference::matmul<double>(problem.weights, x, exact.view(), store);
+    append(truth, exact);
+    Tensor<float> y = problem.y.clone();
+    reference::matmul<float>(problem.weights, x, y.view(), store);
+    append(plain, y);
+  }
+};
 
 }  // namespace
 
@@ -32,30 +55,24 @@ std::vector<std::string> check_matmul(const MatmulShape& shape, uint64_t seed, T
                                       std::span<const Isa> isas) {
   // Four problems are judged together, so that the yardstick, the worst error of plain arithmetic,
   // is the worst of many numbers even for small outputs.
-  std::vector<double> truth;
-  std::vector<float> plain;
+  Yardstick as_it_is, in_pairs;  // of x
   std::vector<std::vector<float>> found(isas.size());
+  const auto pairs = [&](Isa isa) { return multiplies_bf16_pairs(shape.type, shape.tokens, isa); };
   for (uint64_t i = 0; i < 4; ++i) {
     const MatmulProblem problem(shape, seed * 1000 + i);
-    const auto append = [](auto& all, const auto& tensor) {
-      all.insert(all.end(), tensor.span().begin(), tensor.span().end());
-    };
-    Tensor<double> exact({shape.tokens, shape.out});
-    for (int64_t e = 0; e < exact.elements(); ++e) exact[e] = problem.y[e];
-    reference::matmul<double>(problem.weights, problem.x.view(), exact.view(), shape.store);
-    append(truth, exact);
-    Tensor<float> y = problem.y.clone();
-    reference::matmul<float>(problem.weights, problem.x.view(), y.view(), shape.store);
-    append(plain, y);
+    as_it_is.add(problem, problem.x.view());
+    if (std::ranges::any_of(isas, pairs))
+      in_pairs.add(problem, reference::bf16_pairs(problem.x.view()).view());
     for (size_t which = 0; which < isas.size(); ++which) {
-      y = problem.y.clone();
+      Tensor<float> y = problem.y.clone();
       matmul(problem.weights, problem.x.view(), y.view(), {threads, isas[which]}, shape.store);
       append(found[which], y);
     }
   }
   std::vector<std::string> wrong;
   for (size_t which = 0; which < isas.size(); ++which) {
-    const Closeness result = closeness(found[which], plain, truth);
+    const Yardstick& yardstick = pairs(isas[which]) ? in_pairs : as_it_is;
+    const Closeness result = closeness(found[which], yardstick.plain, yardstick.truth);
     if (!result.close)
       wrong.push_back(cat(name_of(shape.type), " on ", name_of(isas[which]), ", ", shape.tokens,
                           " tokens, (", shape.out, ", ", shape.in, "): y is ",

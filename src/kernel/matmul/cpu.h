@@ -47,11 +47,14 @@ template <Isa isa, WeightType type>
 void dot_rows(const void* w, Range rows, int64_t in, const float* laid, int64_t tokens,
               Lines<float> y, Sum sum);
 
-// ---- many tokens: tiles of y from packed panels of x and W (cpu_tiles.cpp, cpu_pack.cpp)
+// ---- many tokens: tiles of y from packed panels of x and W (cpu_tiles.cpp, pack.h)
 //
 // A panel of x holds panel_tokens(isa) tokens, a panel of W panel_rows(isa) rows; each is
 // (in, token or row), as floats, what is past the end zero. Both are cut into depths of
 // tile_depth(isa) inputs, so that one panel of each stays in the first cache.
+//
+// bf16 weights where has_matrices(isa): panels are strips of bf16 numbers (matrix_tile.h), two for
+// each float of x, so they need the same memory.
 constexpr int64_t panel_tokens(Isa isa) { return registers_of(isa) == 32 ? 8 : 4; }
 constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
 constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
@@ -59,17 +62,21 @@ constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
 inline constexpr int64_t block_rows = 48;
 constexpr int64_t block_floats(Isa isa) { return block_rows * tile_depth(isa); }
 
-// A packed x: all panels of the first depth, then all of the next.
+constexpr bool in_matrices(Isa isa, WeightType type) {
+  return has_matrices(isa) && type == WeightType::bf16;
+}
+
+// A packed x: all panels of the first depth, then all of the next. A strip has four inputs.
 constexpr int64_t packed_floats(Isa isa, int64_t tokens, int64_t in) {
-  return rounded_up(tokens, panel_tokens(isa)) * in;
+  return rounded_up(tokens, panel_tokens(isa)) * rounded_up(in, 4);
 }
 
 // How a matrix that is packed lies in memory: its rows side by side (they are turned), or its
 // columns (they are copied).
 enum class Lie { rows, columns };
 
-// One panel of x, (tokens, in), into its place in `packed`.
-template <Isa isa, Lie lie>
+// One panel of x, (tokens, in), into its place in `packed`, for weights of a type.
+template <Isa isa, WeightType type, Lie lie>
 void pack_tokens(Lines<const float> x, int64_t tokens, int64_t in, int64_t panel, float* packed);
 
 struct Tiles {
@@ -89,16 +96,19 @@ void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* 
 // ---- q8 weights (cpu_q8.cpp)
 
 // x in 8 bits: groups of q8_tokens tokens, in each (blocks, token) of 32 numbers, with a scale each
-// and the number their sums of products start from (isa_dot.h).
+// and the number their sums of products start from (isa_dot.h). As strips for matrix instructions,
+// the 32 numbers of a block are (number / 8, token, number % 8), and the last group is whole, its
+// tokens past the end zero.
 inline constexpr int64_t q8_tokens = 4;
 struct Q8Tokens {
   int8_t* value;
   float* scale;
   int32_t* start;
   int64_t tokens;
+  bool strips;
 };
 constexpr int64_t q8_token_bytes(int64_t tokens, int64_t in) {
-  return tokens * q8_blocks(in) *
+  return rounded_up(tokens, q8_tokens) * q8_blocks(in) *
          int64_t(q8_columns * sizeof(int8_t) + sizeof(float) + sizeof(int32_t));
 }
 
@@ -119,12 +129,16 @@ template <Isa isa>
 void q8_few_tokens(const Q8Product& product, Range row_groups);
 
 // Many tokens: rows are copied into a panel, which stays in the second cache while tokens pass by.
-constexpr int64_t q8_panel_rows(Isa isa) { return isa == Isa::avx512_dot ? 48 : q8_rows; }
+constexpr int64_t q8_panel_rows(Isa isa) {
+  return isa == Isa::avx512_dot || has_matrices(isa) ? 48 : q8_rows;
+}
 constexpr int64_t q8_panel_bytes(Isa isa, int64_t in) {
-  return q8_panel_rows(isa) * q8_blocks(in) * int64_t(q8_columns + sizeof(float));
+  const int64_t scales = has_matrices(isa) ? 2 : 1;  // copies of each
+  return q8_panel_rows(isa) * q8_blocks(in) * int64_t(q8_columns + scales * sizeof(float));
 }
 
-// y's columns of one panel, for the tokens of some groups. scratch: q8_panel_bytes.
+// y's columns of one panel, for the tokens of some groups, in strips where has_matrices(isa).
+// scratch: q8_panel_bytes.
 template <Isa isa>
 void q8_many_tokens(const Q8Product& product, int64_t panel, Range token_groups, void* scratch);
 

@@ -3,7 +3,7 @@
 
 #include "kernel/isa_dot.h"
 #include "kernel/isa_half.h"
-#include "kernel/matmul/cpu.h"
+#include "kernel/matmul/matrix_q8.h"
 
 namespace deltasane::kernel::cpu {
 namespace {
@@ -183,19 +183,27 @@ void q8_tiles(const Source& w, const Q8Product& p, int64_t row, Range token_grou
 template <Isa isa>
 void quantize_tokens(Lines<const float> x, int64_t in, int64_t group, Q8Tokens to) {
   const int64_t blocks = q8_blocks(in), first = group * q8_tokens;
-  const int64_t count = to.tokens - first < q8_tokens ? to.tokens - first : q8_tokens;
+  const int64_t there = to.tokens - first < q8_tokens ? to.tokens - first : q8_tokens;
+  const int64_t count = to.strips ? q8_tokens : there;
   for (int64_t t = 0; t < count; ++t)
     for (int64_t b = 0; b < blocks; ++b) {
-      const float* from = x.at(first + t) + b * q8_columns;
-      const int64_t left = in - b * q8_columns, at = first * blocks + b * count + t;
+      const int64_t left = t < there ? in - b * q8_columns : 0;
+      const int64_t block = first * blocks + b * count, at = block + t;
       float copy[q8_columns] = {};
-      if (left < q8_columns) {
-        std::memcpy(copy, from, size_t(left) * sizeof(float));
-        from = copy;
-      }
+      const float* from = copy;
+      if (left >= q8_columns)
+        from = x.at(first + t) + b * q8_columns;
+      else if (left > 0)
+        std::memcpy(copy, x.at(first + t) + b * q8_columns, size_t(left) * sizeof(float));
+      int8_t rounded[q8_columns];
       int32_t sum;
-      to.scale[at] = quantize_32<lanes_of(isa)>(from, to.value + at * q8_columns, sum);
+      to.scale[at] = quantize_32<lanes_of(isa)>(from, rounded, sum);
       to.start[at] = -PanelDot<isa>::offset * sum;
+      if (to.strips)
+        for (int64_t i = 0; i < q8_columns; i += 8)
+          std::memcpy(to.value + block * q8_columns + i * count + t * 8, rounded + i, 8);
+      else
+        std::memcpy(to.value + at * q8_columns, rounded, q8_columns);
     }
 }
 
@@ -208,11 +216,17 @@ void q8_few_tokens(const Q8Product& p, Range row_groups) {
 
 template <Isa isa>
 void q8_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, void* scratch) {
-  const InPanel<isa> w{static_cast<typename InPanel<isa>::Block*>(scratch)};
-  static_assert(sizeof(*w.block) == size_t(q8_panel_bytes(isa, q8_columns)));
   const int64_t row = panel * q8_panel_rows(isa);
-  w.copy(p, row);
-  q8_tiles(w, p, row, token_groups);
+  if constexpr (has_matrices(isa)) {
+    static_assert(sizeof(StripBlock) * (q8_panel_rows(isa) / q8_rows) ==
+                  size_t(q8_panel_bytes(isa, q8_columns)));
+    multiply_strips<isa>(p, row, token_groups, static_cast<StripBlock*>(scratch));
+  } else {
+    const InPanel<isa> w{static_cast<typename InPanel<isa>::Block*>(scratch)};
+    static_assert(sizeof(*w.block) == size_t(q8_panel_bytes(isa, q8_columns)));
+    w.copy(p, row);
+    q8_tiles(w, p, row, token_groups);
+  }
 }
 
 template void quantize_tokens<Isa::DELTASANE_ISA>(Lines<const float>, int64_t, int64_t, Q8Tokens);

@@ -1,4 +1,6 @@
+#include "kernel/matmul/matrix_tile.h"
 #include "kernel/matmul/pack.h"
+#include "kernel/matmul/part.h"
 
 namespace deltasane::kernel::cpu {
 namespace {
@@ -7,14 +9,14 @@ namespace {
 template <Isa isa, int M>
 struct Tile {
   static constexpr int lanes = lanes_of(isa);
-  static constexpr int64_t tokens = panel_tokens(isa), rows = panel_rows(isa);
+  static constexpr int64_t tokens = M, side_by_side = panel_tokens(isa), rows = panel_rows(isa);
   using V = Simd<lanes>;
   using Vec = typename V::Vec;
 
   Vec sum[M][3] = {};
 
   [[gnu::always_inline]] inline void multiply(const float* x, const float* w, int64_t depth) {
-    for (int64_t k = 0; k < depth; ++k, x += tokens, w += rows) {
+    for (int64_t k = 0; k < depth; ++k, x += side_by_side, w += rows) {
       const Vec w0 = V::load(w), w1 = V::load(w + lanes), w2 = V::load(w + 2 * lanes);
       if constexpr (lanes == 4) {  // a vector of x, of which multiply-adds take one element
 #pragma GCC unroll 2
@@ -46,70 +48,125 @@ struct Tile {
   }
 };
 
-// A tile of y of which only a part is there.
-struct Part {
-  int64_t tokens, rows;
+template <class Tile, class Number>
+void tile(const Number* x, const Number* w, int64_t depth, Lines<float> y, Part part, Sum how) {
+  Tile tile;
+  tile.multiply(x, w, depth);
+  store_part(tile, y, part, how);
+}
+
+// How a product is cut into panels of floats.
+template <Isa isa, WeightType type, Lie lie>
+struct FloatPanels {
+  using Number = float;
+  static constexpr int64_t tokens = panel_tokens(isa), rows = panel_rows(isa);
+  static constexpr int64_t depth = tile_depth(isa), numbers = 1;  // for each number of x
+  static constexpr int64_t padded(int64_t inputs) { return inputs; }
+
+  static void pack_x(const float* x, int64_t step, int64_t token, int64_t k, int64_t count,
+                     int64_t inputs, float* panel) {
+    pack_from<isa, WeightType::f32, lie, int(tokens)>(x, step, token, k, count, inputs, panel);
+  }
+  static void pack_w(const Element<type>* w, int64_t step, int64_t row, int64_t k, int64_t count,
+                     int64_t inputs, float* panel) {
+    pack_from<isa, type, lie, int(rows)>(w, step, row, k, count, inputs, panel);
+  }
+  static void multiply(const float* x, const float* w, int64_t inputs, Lines<float> y, Part part,
+                       Sum how) {
+    if (part.tokens > 4)
+      tile<Tile<isa, int(tokens)>>(x, w, inputs, y, part, how);
+    else
+      tile<Tile<isa, 4>>(x, w, inputs, y, part, how);
+  }
 };
 
-template <Isa isa, int M>
-void tile(const float* x, const float* w, int64_t depth, Lines<float> y, Part part, Sum how) {
-  Tile<isa, M> tile;
-  tile.multiply(x, w, depth);
-  if (part.tokens >= M && part.rows >= tile.rows) return tile.store(y, how);
-  float whole[M * tile.rows];
-  tile.store({whole, tile.rows}, Sum::start);
-  for (int64_t i = 0; i < M && i < part.tokens; ++i)
-    for (int64_t j = 0; j < part.rows && j < tile.rows; ++j) {
-      float& to = y.at(i)[j];
-      to = how == Sum::add ? to + whole[i * tile.rows + j] : whole[i * tile.rows + j];
-    }
-}
+// How it is cut into strips for matrix instructions. The depth is small, since sums in them are
+// rounded more coarsely than floats are.
+template <Isa isa, WeightType type, Lie lie>
+struct MatrixPanels {
+  static_assert(lie == Lie::rows);
+  using Number = uint16_t;
+  static constexpr int64_t tokens = HalfTile<isa>::tokens, rows = HalfTile<isa>::rows;
+  static constexpr int64_t depth = 256, numbers = 2;
+  static constexpr int64_t padded(int64_t inputs) { return rounded_up(inputs, 4); }
+  static_assert(tokens == panel_tokens(isa) && depth <= tile_depth(isa));
+
+  static void pack_x(const float* x, int64_t step, int64_t token, int64_t k, int64_t count,
+                     int64_t inputs, uint16_t* panel) {
+    split_strips<isa>(x + token * step + k, step, count, inputs, panel);
+  }
+  static void pack_w(const uint16_t* w, int64_t step, int64_t row, int64_t k, int64_t count,
+                     int64_t inputs, uint16_t* panel) {
+    pack_strips(w + row * step + k, step, count, inputs, panel);
+  }
+  static void multiply(const uint16_t* x, const uint16_t* w, int64_t inputs, Lines<float> y,
+                       Part part, Sum how) {
+    tile<HalfTile<isa>>(x, w, inputs, y, part, how);
+  }
+};
+
+template <Isa isa, WeightType type, Lie lie, bool matrices = in_matrices(isa, type)>
+struct PanelsOf {
+  using Type = FloatPanels<isa, type, lie>;
+};
+template <Isa isa, WeightType type, Lie lie>
+struct PanelsOf<isa, type, lie, true> {
+  using Type = MatrixPanels<isa, type, lie>;
+};
 
 }  // namespace
 
-template <Isa isa, Lie lie>
+template <Isa isa, WeightType type, Lie lie>
 void pack_tokens(Lines<const float> x, int64_t tokens, int64_t in, int64_t panel, float* packed) {
-  constexpr int64_t width = panel_tokens(isa);
-  const int64_t all = rounded_up(tokens, width), first = panel * width;
-  for (int64_t k = 0; k < in; k += tile_depth(isa)) {
-    const int64_t depth = in - k < tile_depth(isa) ? in - k : tile_depth(isa);
-    pack_from<isa, WeightType::f32, lie, int(width)>(x.first, x.step, first, k, tokens - first,
-                                                     depth, packed + k * all + first * depth);
+  using P = typename PanelsOf<isa, type, lie>::Type;
+  auto* const to = reinterpret_cast<typename P::Number*>(packed);
+  const int64_t all = rounded_up(tokens, P::tokens), first = panel * P::tokens;
+  for (int64_t k = 0; k < in; k += P::depth) {
+    const int64_t depth = in - k < P::depth ? in - k : P::depth;
+    P::pack_x(x.first, x.step, first, k, tokens - first, depth,
+              to + (k * all + first * P::padded(depth)) * P::numbers);
   }
 }
 
 template <Isa isa, WeightType type, Lie lie>
 void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch) {
-  constexpr int64_t tokens = panel_tokens(isa), rows = panel_rows(isa);
+  using P = typename PanelsOf<isa, type, lie>::Type;
+  using Number = typename P::Number;
   const auto* w = static_cast<const Element<type>*>(tiles.w);
-  const int64_t all = rounded_up(tiles.tokens, tokens);
+  const auto* const packed = reinterpret_cast<const Number*>(tiles.packed);
+  auto* const block = reinterpret_cast<Number*>(scratch);
+  const int64_t all = rounded_up(tiles.tokens, P::tokens);
   const int64_t end_row = first_row + block_rows < tiles.rows ? first_row + block_rows : tiles.rows;
-  for (int64_t k = 0; k < tiles.in; k += tile_depth(isa)) {
-    const int64_t depth = tiles.in - k < tile_depth(isa) ? tiles.in - k : tile_depth(isa);
-    for (int64_t row = first_row; row < end_row; row += rows)
-      pack_from<isa, type, lie, int(rows)>(w, tiles.w_step, row, k, tiles.rows - row, depth,
-                                           scratch + (row - first_row) * depth);
+  for (int64_t k = 0; k < tiles.in; k += P::depth) {
+    const int64_t depth = tiles.in - k < P::depth ? tiles.in - k : P::depth;
+    const int64_t padded = P::padded(depth);
+    for (int64_t row = first_row; row < end_row; row += P::rows)
+      P::pack_w(w, tiles.w_step, row, k, tiles.rows - row, depth,
+                block + (row - first_row) * padded);
     const Sum how = k == 0 ? tiles.sum : Sum::add;
     for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-      const int64_t token = panel * tokens;
-      const float* x = tiles.packed + k * all + token * depth;
-      for (int64_t row = first_row; row < end_row; row += rows) {
-        const float* turned = scratch + (row - first_row) * depth;
-        const Lines<float> y{tiles.y.at(token) + row, tiles.y.step};
-        const Part part{tiles.tokens - token, tiles.rows - row};
-        if (part.tokens > 4)
-          tile<isa, int(tokens)>(x, turned, depth, y, part, how);
-        else
-          tile<isa, 4>(x, turned, depth, y, part, how);
-      }
+      const int64_t token = panel * P::tokens;
+      const Number* x = packed + (k * all + token * padded) * P::numbers;
+      for (int64_t row = first_row; row < end_row; row += P::rows)
+        P::multiply(x, block + (row - first_row) * padded, padded,
+                    {tiles.y.at(token) + row, tiles.y.step},
+                    {tiles.tokens - token, tiles.rows - row}, how);
     }
   }
 }
 
-template void pack_tokens<Isa::DELTASANE_ISA, Lie::rows>(Lines<const float>, int64_t, int64_t,
-                                                         int64_t, float*);
-template void pack_tokens<Isa::DELTASANE_ISA, Lie::columns>(Lines<const float>, int64_t, int64_t,
-                                                            int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::f32, Lie::rows>(Lines<const float>,
+                                                                          int64_t, int64_t, int64_t,
+                                                                          float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::f16, Lie::rows>(Lines<const float>,
+                                                                          int64_t, int64_t, int64_t,
+                                                                          float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::bf16, Lie::rows>(Lines<const float>,
+                                                                           int64_t, int64_t,
+                                                                           int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::f32, Lie::columns>(Lines<const float>,
+                                                                             int64_t, int64_t,
+                                                                             int64_t, float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Lie::rows>(const Tiles&, int64_t,
                                                                              Range, float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::f16, Lie::rows>(const Tiles&, int64_t,

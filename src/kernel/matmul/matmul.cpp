@@ -31,14 +31,14 @@ struct Q8Memory {
   Buffer memory;
   cpu::Q8Product product;
 
-  explicit Q8Memory(const Product& p)
+  Q8Memory(const Product& p, bool strips)
       : memory(uint64_t(cpu::q8_token_bytes(p.tokens, p.w.in()))), product{p.w.blocks(), p.w.out(),
                                                                            p.w.in(),     {},
                                                                            p.y,          p.sum} {
-    const int64_t numbers = p.tokens * q8_blocks(p.w.in());
+    const int64_t numbers = cpu::rounded_up(p.tokens, cpu::q8_tokens) * q8_blocks(p.w.in());
     auto* const scale = reinterpret_cast<float*>(memory.data() + numbers * q8_columns);
     product.x = {reinterpret_cast<int8_t*>(memory.data()), scale,
-                 reinterpret_cast<int32_t*>(scale + numbers), p.tokens};
+                 reinterpret_cast<int32_t*>(scale + numbers), p.tokens, strips};
   }
 };
 
@@ -49,7 +49,7 @@ class FewTokens {
   FewTokens(const Product& product, int64_t piece_bytes) : p_(product) {
     const int64_t in = p_.w.in();
     if (p_.is_q8()) {
-      q8_.emplace(p_);
+      q8_.emplace(p_, false);
       for (int64_t group = 0; group < pieces_of(p_.tokens, cpu::q8_tokens); ++group)
         cpu::quantize_tokens<isa>(p_.x, in, group, q8_->product.x);
     } else {
@@ -115,7 +115,7 @@ void multiply_few(const std::vector<Product>& products, ThreadPool& threads) {
 
 template <Isa isa>
 void multiply_many_q8(const Product& p, ThreadPool& threads) {
-  const Q8Memory q8(p);
+  const Q8Memory q8(p, has_matrices(isa));
   const int64_t token_groups = pieces_of(p.tokens, cpu::q8_tokens);
   threads.parallel(token_groups, [&](int64_t group) {
     cpu::quantize_tokens<isa>(p.x, p.w.in(), group, q8.product.x);

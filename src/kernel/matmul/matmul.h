@@ -3,9 +3,11 @@
 //     y = x W'        W (out, in), as in the official *.weight tensors
 //
 // x (tokens, in) and y (tokens, out) hold each token's numbers side by side and do not overlap.
-// Sums are float. f32, f16 and bf16 weights are multiplied with x as it is. For q8 weights, x is
-// rounded to 8 bits as well, per token and 32 inputs: scale = max|x| / 127, so each x is off by at
-// most scale / 2, and the products are exact integers until they are scaled.
+// Sums are float. f32, f16 and bf16 weights are multiplied with x as it is, but for one case: where
+// the processor multiplies matrices of bf16 numbers, many tokens are multiplied with bf16 weights
+// as sums of two bf16 numbers, each x off by at most 2^-17 |x|. For q8 weights, x is rounded to 8
+// bits as well, per token and 32 inputs: scale = max|x| / 127, so each x is off by at most
+// scale / 2, and the products are exact integers until they are scaled.
 //
 // A token's result does not depend on the number of threads, nor on the other tokens, but for one
 // thing: alone, among few and among many (matmul_few_tokens) its sums are ordered differently, and
@@ -40,5 +42,10 @@ void matmul_all(std::span<const Matmul> products, const Cpu& cpu);
 
 // Up to this many tokens, the weights are read once and in place; above, in packed panels.
 inline constexpr int64_t matmul_few_tokens = 12;
+
+// Whether x is taken as sums of two bf16 numbers.
+constexpr bool multiplies_bf16_pairs(WeightType type, int64_t tokens, Isa isa) {
+  return type == WeightType::bf16 && tokens > matmul_few_tokens && has_matrices(isa);
+}
 
 }  // namespace deltasane::kernel

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -112,6 +113,70 @@ TEST_P(Matmul, ANanGoesToItsTokenOnly) {
         for (int64_t o = 0; o < 20; ++o)
           EXPECT_EQ(std::isnan(problem.y.view()(t, o)), t == 1) << name_of(isa) << " " << t;
     }
+}
+
+// Inputs that would round to an infinite bf16 number, and infinite ones, which must not become NaN.
+TEST(MatmulOfExtremes, LargestAndInfiniteInputs) {
+  ThreadPool threads(2);
+  constexpr int64_t out = 9, in = 70;
+  const std::vector<float> rows(size_t(out * in), 0.25f);
+  constexpr float large = 0x1.ff8p127f;
+  for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::bf16})
+    for (const Isa isa : usable_isas())
+      for (const int64_t tokens : {2, 30})
+        for (const float x_of_one : {large, -large, std::numeric_limits<float>::infinity()}) {
+          Tensor<float> x({tokens, in}), y({tokens, out});
+          x.fill(1.0f);
+          for (int64_t i = 0; i < in; ++i) x.view()(1, i) = i == 69 ? x_of_one : 0.0f;
+          matmul(Weights::copied(type, rows, out, in), x.view(), y.view(), {threads, isa});
+          for (int64_t t = 0; t < tokens; ++t)
+            for (int64_t o = 0; o < out; ++o)
+              EXPECT_EQ(y.view()(t, o), 0.25f * (t == 1 ? x_of_one : float(in)))
+                  << name_of(type) << " " << name_of(isa) << " " << t;
+        }
+}
+
+// The bound that matmul.h states, on top of that of any sum of floats.
+TEST(MatmulInPairs, StaysWithinTheStatedError) {
+  ThreadPool threads(1);
+  const MatmulProblem problem({WeightType::bf16, 30, 20, 300}, 12);
+  const View<const float> x = problem.x.view();
+  for (const Isa isa : usable_isas()) {
+    Tensor<float> y({30, 20});
+    matmul(problem.weights, x, y.view(), {threads, isa});
+    const double part = multiplies_bf16_pairs(WeightType::bf16, 30, isa) ? 0x1p-17 : 0;
+    for (int64_t t = 0; t < 30; ++t)
+      for (int64_t o = 0; o < 20; ++o) {
+        double truth = 0, size = 0;
+        for (int64_t i = 0; i < 300; ++i) {
+          const double product = double(problem.weights.at(o, i)) * double(x(t, i));
+          truth += product, size += std::abs(product);
+        }
+        EXPECT_NEAR(y.view()(t, o), truth, size * (part + 300 * 0x1p-23)) << name_of(isa);
+      }
+  }
+}
+
+TEST(MatmulInPairs, ANumberIsTheSumOfTwo) {
+  EXPECT_TRUE(multiplies_bf16_pairs(WeightType::bf16, matmul_few_tokens + 1, Isa::neon_mm));
+  EXPECT_FALSE(multiplies_bf16_pairs(WeightType::bf16, matmul_few_tokens, Isa::neon_mm));
+  EXPECT_FALSE(multiplies_bf16_pairs(WeightType::f16, 100, Isa::neon_mm));
+  EXPECT_FALSE(multiplies_bf16_pairs(WeightType::bf16, 100, Isa::avx512));
+  std::vector<float> numbers = {0.0f, 1.0f, -3.5f, 1 + 0x1p-15f, 0x1.ff8p127f, -0x1.ff8p127f};
+  const MatmulProblem random({WeightType::f32, 1, 1, 5000}, 13);
+  for (const float x : random.x.span()) numbers.push_back(x);
+  const auto count = int64_t(numbers.size());
+  const Tensor<float> pairs = reference::bf16_pairs(View<const float>(numbers.data(), {1, count}));
+  double worst = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double x = numbers[size_t(i)], error = std::abs(double(pairs[i]) - x);
+    EXPECT_LE(error, 0x1p-17 * std::abs(x)) << x;
+    if (x != 0) worst = std::max(worst, error / std::abs(x));
+  }
+  EXPECT_GT(worst, 0x1p-18);  // the bound is not far from what happens
+  EXPECT_EQ(pairs[3], 1 + 0x1p-15f);
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(reference::bf16_pairs(View<const float>(&infinity, {1, 1}))[0], infinity);
 }
 
 TEST_P(Matmul, NoTokensAreNoWork) {

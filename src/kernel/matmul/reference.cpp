@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/half.h"
+
 namespace deltasane::kernel::reference {
 
 template <class Real>
@@ -19,6 +21,18 @@ std::vector<Real> q8_rounded(View<const float> x) {
         rounded[size_t(t * in + i)] = Real(std::round(x(t, i) * inverse)) * Real(scale);
     }
   return rounded;
+}
+
+Tensor<float> bf16_pairs(View<const float> x) {
+  constexpr float largest = 0x1.fep127f;  // of bf16
+  Tensor<float> pairs({x.shape[0], x.shape[1]});
+  for (int64_t t = 0; t < x.shape[0]; ++t)
+    for (int64_t i = 0; i < x.shape[1]; ++i) {
+      const float number = x(t, i);
+      const float high = std::clamp(float(bf16(number)), -largest, largest);
+      pairs.view()(t, i) = std::isfinite(number) ? high + float(bf16(number - high)) : number;
+    }
+  return pairs;
 }
 
 template <class Real>

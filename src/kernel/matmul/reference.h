@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernel/matmul/matmul.h"
+#include "tensor/tensor.h"
 
 namespace deltasane::kernel::reference {
 
@@ -12,6 +13,10 @@ namespace deltasane::kernel::reference {
 // everywhere.
 template <class Real>
 std::vector<Real> q8_rounded(View<const float> x);
+
+// What many tokens are multiplied with where matmul.h says so: each number of x (tokens, in) as the
+// sum of two bf16 numbers, which is a float again.
+Tensor<float> bf16_pairs(View<const float> x);
 
 template <class Real>
 void matmul(const Weights& w, View<const float> x, View<Real> y, Store store = Store::overwrite);

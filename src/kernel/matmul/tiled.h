@@ -34,8 +34,9 @@ void multiply_pass(const TiledProduct& p, ThreadPool& threads) {
   const int64_t panels = pieces_of(p.tokens, width);
   const Buffer packed(uint64_t(cpu::packed_floats(isa, p.tokens, p.in)) * sizeof(float));
   auto* const x = reinterpret_cast<float*>(packed.data());
-  threads.parallel(
-      panels, [&](int64_t panel) { cpu::pack_tokens<isa, x_lie>(p.x, p.tokens, p.in, panel, x); });
+  threads.parallel(panels, [&](int64_t panel) {
+    cpu::pack_tokens<isa, type, x_lie>(p.x, p.tokens, p.in, panel, x);
+  });
   const cpu::Tiles tiles{p.w, p.w_step, p.rows, p.in, x, p.tokens, p.y, p.sum};
   const int64_t blocks = pieces_of(p.rows, cpu::block_rows);
   const int64_t parts = token_parts(threads, blocks, p.tokens / 64);
