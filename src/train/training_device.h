@@ -53,7 +53,7 @@ struct TrainingJob {
   int64_t sequences, time;  // of one batch
   Activations activations;
   Precision precision = Precision::fp32;
-  comm::DeviceSumsSettings sums;
+  comm::DeviceSumsSettings sums{};
 };
 
 std::unique_ptr<TrainingDevice> cpu_training_device(TrainingJob job, const kernel::Cpu& cpu,
