@@ -1,5 +1,5 @@
-// One block per head, tile after tile, on the tensor cores: eight warps own the state, four more make
-// the factors of the next tile (cuda_operands.cuh).
+// One block per head, tile after tile, on the tensor cores: eight warps own the state, four more
+// make the factors of the next tile (cuda_operands.cuh).
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -213,8 +213,7 @@ __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> p
       if (tile >= tiles) return;
       constexpr int pieces = head_size / 8;
       const int row = maker.thread / pieces, column = maker.thread % pieces * 8;
-      bf16* const to = pass.dstates +
-                       (int64_t(blockIdx.x) * tiles + tile) * kept * state_entries +
+      bf16* const to = pass.dstates + (int64_t(blockIdx.x) * tiles + tile) * kept * state_entries +
                        row * head_size + column;
 #pragma unroll
       for (int p = 0; p < kept; ++p)
@@ -275,9 +274,9 @@ __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> p
         for (int p = 0; p < kept; ++p)
 #pragma unroll
           for (int i = 0; i < 4; ++i)  // the second row, then the second piece
-            *reinterpret_cast<uint32_t*>(
-                planes.at(p, row + lane / 4 + i % 2 * 8,
-                          first_column + (n + i / 2) * 8 + lane % 4 * 2)) = part.of[p][i];
+            *reinterpret_cast<uint32_t*>(planes.at(p, row + lane / 4 + i % 2 * 8,
+                                                   first_column + (n + i / 2) * 8 + lane % 4 * 2)) =
+                part.of[p][i];
         right.template load<Lies::transposed>(factors.b, first_column + 8 * n, 0);
         sums.add(part, right);
       }
@@ -308,8 +307,7 @@ __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> p
     }
   }
   __syncthreads();
-  if (pass.gradient.dinitial)
-    D.store(pass.gradient.dinitial + int64_t(blockIdx.x) * state_entries);
+  if (pass.gradient.dinitial) D.store(pass.gradient.dinitial + int64_t(blockIdx.x) * state_entries);
 }
 
 }  // namespace

@@ -284,7 +284,6 @@ __global__ __launch_bounds__(carry_warps * 32) void carry_kernel(DeltaRule<Real>
     __syncthreads();  // this stage has come for all, and the one before it has been read by all
     fetch(index + stages - 1);
     const Rows next = rows_of(index + 1);
-    const Threshold threshold(op.tau ? rows.tau : 1.0f);
     const Stage& stage = memory.stage[index % stages];
     float x[32], y[32];
 #pragma unroll
@@ -318,6 +317,7 @@ __global__ __launch_bounds__(carry_warps * 32) void carry_kernel(DeltaRule<Real>
     }
     S0.x += T0.x, S0.y += T0.y, S1.x += T1.x, S1.y += T1.y;
     if (op.tau) {
+      const Threshold threshold(rows.tau);
       const bool small = threshold.small(S0.x) && threshold.small(S0.y) && threshold.small(S1.x) &&
                          threshold.small(S1.y);
       if (__all_sync(~0u, small)) {

@@ -39,15 +39,15 @@ struct GradientMemory {
   Vectors<exact, tile_tokens> v, dy;
   union {
     Vectors<planes, head_size> first;  // S0
-    struct {  // when S0 is not needed any more: what dlog w is added up of
+    struct {                           // when S0 is not needed any more: what dlog w is added up of
       float of_a[tile_tokens][padded], of_r[tile_tokens][padded], of_writes[tile_tokens][padded];
     } log_w;
   };
   Vectors<planes, head_size> last;                  // D
   SplitMatrix<planes, pair_rows, pair_rows> lower;  // AB AK over RB RK
   union {
-    SplitMatrix<planes, pair_rows, pair_rows> pairs;  // (Z, dY) (SA, V)', lower
-    struct {  // before there are pairs
+    SplitMatrix<planes, pair_rows, pair_rows> pairs;          // (Z, dY) (SA, V)', lower
+    struct {                                                  // before there are pairs
       SplitMatrix<planes, tile_tokens, tile_tokens> inverse;  // (I - AB)^-1
       float ab[tile_tokens][tile_tokens + 4];
       float state_sums[warps][head_size];  // of D S0, in parts
@@ -63,8 +63,9 @@ __device__ void store_two(bf16* to, float x, float y) {
 }
 
 template <class Real>
-__global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 3 : 1) void gradients_kernel(
-    ReversePass<Real> pass) {
+__global__ __launch_bounds__(threads, exact_planes<Real> == 1
+                                          ? 3
+                                          : 1) void gradients_kernel(ReversePass<Real> pass) {
   constexpr int planes = result_planes<Real>, exact = exact_planes<Real>;
   extern __shared__ float4 raw_memory[];
   auto& memory = *reinterpret_cast<GradientMemory<planes, exact>*>(raw_memory);
@@ -81,8 +82,8 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 3 : 1) void grad
   {
     constexpr int pieces = head_size / 8, at_once = threads / pieces;
     const int row = threadIdx.x / pieces, piece = threadIdx.x % pieces * 8;
-    const bf16* const from = pass.dstates + (of_head * tiles + index) * planes * state_entries +
-                             row * head_size + piece;
+    const bf16* const from =
+        pass.dstates + (of_head * tiles + index) * planes * state_entries + row * head_size + piece;
 #pragma unroll
     for (int p = 0; p < planes; ++p)
 #pragma unroll
@@ -326,7 +327,7 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 3 : 1) void grad
       }
       if (lane < 4)
         *reinterpret_cast<float2*>(&memory.write_sums[column + 8 * p + lane * 2]) = {sum[p][0],
-                                                                                    sum[p][1]};
+                                                                                     sum[p][1]};
     }
   }
   __syncthreads();
@@ -373,8 +374,8 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1 ? 3 : 1) void grad
       }
       float b[2], k[2];
       memory.writes.get(t, i, b), memory.writes.get(tile_tokens + t, i, k);
-      *reinterpret_cast<float2*>(&memory.log_w.of_writes[t][i]) = {
-          fmaf(x.x, b[0], y.x * k[0]), fmaf(x.y, b[1], y.y * k[1])};
+      *reinterpret_cast<float2*>(&memory.log_w.of_writes[t][i]) = {fmaf(x.x, b[0], y.x * k[0]),
+                                                                   fmaf(x.y, b[1], y.y * k[1])};
     }
   }
   __syncthreads();
@@ -409,8 +410,8 @@ template <class Real>
 void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu) {
   const int64_t tiles = (pass.op.time + tile_tokens - 1) / tile_tokens;
   launch(gradients_kernel<Real>,
-         Grid{dim3(unsigned(tiles), unsigned(pass.op.heads), unsigned(pass.op.batch)), dim3(threads),
-              sizeof(GradientMemory<result_planes<Real>, exact_planes<Real>>)},
+         Grid{dim3(unsigned(tiles), unsigned(pass.op.heads), unsigned(pass.op.batch)),
+              dim3(threads), sizeof(GradientMemory<result_planes<Real>, exact_planes<Real>>)},
          gpu, pass);
 }
 

@@ -11,8 +11,9 @@
 //     Z'  = (D B~' + dY' RB) M
 //     dS0 = D + Z' A~ + dY' R~
 //
-// so warps with different rows of the state need nothing of each other, but for those that make these
-// factors. Two warps share 16 rows: each has half of the columns, and they add up S0 A~' or D B~'.
+// so warps with different rows of the state need nothing of each other, but for those that make
+// these factors. Two warps share 16 rows: each has half of the columns, and they add up S0 A~' or D
+// B~'.
 #pragma once
 
 #include "kernel/delta_rule/cuda_parts.h"
@@ -23,7 +24,7 @@ namespace deltasane::kernel::cuda {
 
 constexpr int shared_rows = 16, own_columns = head_size / 2;
 constexpr int owner_warps = 2 * head_size / shared_rows, owners = 32 * owner_warps;  // of the state
-constexpr int makers = 128;               // threads that make the next tile's factors
+constexpr int makers = 128;  // threads that make the next tile's factors
 
 // Planes that hold a Real as it is.
 template <class Real>
@@ -36,7 +37,7 @@ template <int planes, int read_planes>
 struct TileFactors {
   SplitMatrix<state_planes, tile_tokens, head_size> a, b;
   SplitMatrix<read_planes, tile_tokens, head_size> r;
-  SplitMatrix<planes, tile_tokens, head_size> given;  // v, or dy on the way back
+  SplitMatrix<planes, tile_tokens, head_size> given;            // v, or dy on the way back
   SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M
   SplitMatrix<read_planes, tile_tokens, tile_tokens> rb;
   alignas(16) float decay[head_size];
@@ -81,10 +82,10 @@ __device__ inline void invert_column(const float (&lower)[tile_tokens][tile_toke
 template <class Real, class Factors>
 struct FactorMaker {
   MakerMemory& memory;
-  int thread;  // of the makers
-  int token, part;          // of the vectors: this thread's token and the first of its 8 channels
+  int thread;                // of the makers
+  int token, part;           // of the vectors: this thread's token and the first of its 8 channels
   int channel, first_token;  // of the decay: a channel, and the first of 8 tokens
-  int64_t step;             // from token to token
+  int64_t step;              // from token to token
   const Real *a, *r, *b, *k, *given;
   const float* w;
   Eight<Real> next_a, next_r, next_b, next_k, next_given;
@@ -170,9 +171,12 @@ struct FactorMaker {
       return [&matrix](int t, int s, const float(&x)[2]) { matrix.set(t, s, x); };
     };
     if (warp == 0) {
-      products(to.a, to.b, [&](int t, int s, const float(&x)[2]) {
-        *reinterpret_cast<float2*>(&memory.ab[t][s]) = {x[0], x[1]};
-      }, 1);
+      products(
+          to.a, to.b,
+          [&](int t, int s, const float(&x)[2]) {
+            *reinterpret_cast<float2*>(&memory.ab[t][s]) = {x[0], x[1]};
+          },
+          1);
       __syncwarp();
       float x[tile_tokens];
       const int column = thread % 16;
@@ -192,8 +196,8 @@ struct FactorMaker {
   }
 };
 
-// 16 rows and 32 columns of a state in the lanes of a warp: piece n has the columns 8 n to 8 n + 7 of
-// them, each as Sums have theirs.
+// 16 rows and 32 columns of a state in the lanes of a warp: piece n has the columns 8 n to 8 n + 7
+// of them, each as Sums have theirs.
 struct OwnPart {
   static constexpr int pieces = own_columns / 8;
   float x[pieces][4];
@@ -233,8 +237,8 @@ struct OwnPart {
       for (int i = 0; i < 4; ++i) map(x[n][i]);
   }
   __device__ void scale(int n, const float* factors) {  // of all columns
-    const float2 f = *reinterpret_cast<const float2*>(factors + first_column() + 8 * n +
-                                                      threadIdx.x % 4 * 2);
+    const float2 f =
+        *reinterpret_cast<const float2*>(factors + first_column() + 8 * n + threadIdx.x % 4 * 2);
     x[n][0] *= f.x, x[n][1] *= f.y, x[n][2] *= f.x, x[n][3] *= f.y;
   }
   __device__ void add(int n, const Sums& sums) {  // to two pieces

@@ -34,8 +34,8 @@ template <class Real>
 void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu);
 
 // The way back through the states alone, from the last token to the first: given all of `states`,
-// finds, for every tile, D of cuda_gradients.cu as bf16 planes (batch, head, tile, plane, value, key),
-// and what the gradients of tau are added up of.
+// finds, for every tile, D of cuda_gradients.cu as bf16 planes (batch, head, tile, plane, value,
+// key), and what the gradients of tau are added up of.
 template <class Real>
 struct ReversePass {
   DeltaRule<Real> op;

@@ -9,7 +9,8 @@
 
 namespace deltasane::kernel::cuda {
 
-// The bf16 numbers nearest to x and y, x in the lower half; what they leave of both stays in x and y.
+// The bf16 numbers nearest to x and y, x in the lower half; what they leave of both stays in x and
+// y.
 __device__ inline uint32_t split_off(float& x, float& y) {
   const __nv_bfloat162 near = __floats2bfloat162_rn(x, y);
   const uint32_t bits = reinterpret_cast<const uint32_t&>(near);
@@ -17,9 +18,9 @@ __device__ inline uint32_t split_off(float& x, float& y) {
   return bits;
 }
 
-// A matrix in shared memory, so that 16-byte pieces of 8 neighbouring rows lie in different banks: rows
-// have a gap behind them, or, which takes less memory and more arithmetic, their pieces in another
-// order each.
+// A matrix in shared memory, so that 16-byte pieces of 8 neighbouring rows lie in different banks:
+// rows have a gap behind them, or, which takes less memory and more arithmetic, their pieces in
+// another order each.
 enum class Rows { apart, woven };
 template <int planes_, int rows, int columns, Rows lie = Rows::apart>
 struct SplitMatrix {
