@@ -35,22 +35,36 @@ struct Rwkv7::Rows {
   }
 };
 
-// (rows, channels) each, unless said otherwise. x is the residual stream.
+// (rows, channels) each, unless said otherwise. x is the residual stream. Views on one line share
+// their memory: the first is done with when the others are written.
 struct Rwkv7::Scratch {
-  Tensor<float> x, u, mix_r, mix_w, mix_k, mix_v, mix_a, mix_g, r, w, k, v, a, b, g, y, v_first;
-  Tensor<float> hidden;                      // (rows, feed_forward)
-  Tensor<float> low_w, low_a, low_v, low_g;  // (rows, rank)
+  View<float> x, u, r, k, v, v_first;
+  View<float> mix_r, gate;
+  View<float> mix_k, b;
+  View<float> mix_w, w, hidden;  // hidden: (rows, feed_forward), over these four
+  View<float> mix_a, a;
+  View<float> mix_g, g;
+  View<float> mix_v, y;
+  View<float> low_w, low_a, low_v, low_g;  // (rows, rank)
 
   Scratch(const Rwkv7Shape& s, int64_t rows)
-      : hidden({rows, s.feed_forward}),
-        low_w({rows, s.rank_w}),
-        low_a({rows, s.rank_a}),
-        low_v({rows, s.rank_v}),
-        low_g({rows, s.rank_g}) {
-    for (Tensor<float>* t : {&x, &u, &mix_r, &mix_w, &mix_k, &mix_v, &mix_a, &mix_g, &r, &w, &k, &v,
-                             &a, &b, &g, &y, &v_first})
-      *t = Tensor<float>({rows, s.channels});
+      : memory_({rows, 8 * s.channels + std::max(4 * s.channels, s.feed_forward) + s.rank_w +
+                           s.rank_a + s.rank_v + s.rank_g}) {
+    float* next = memory_.data();
+    const auto take = [&](int64_t columns) {
+      const View<float> taken{next, {rows, columns}};
+      next += rows * columns;
+      return taken;
+    };
+    for (View<float>* t : {&x, &u, &r, &k, &v, &v_first, &mix_r, &mix_k}) *t = take(s.channels);
+    low_w = take(s.rank_w), low_a = take(s.rank_a), low_v = take(s.rank_v), low_g = take(s.rank_g);
+    hidden = {next, {rows, s.feed_forward}};
+    for (View<float>* t : {&mix_w, &mix_a, &mix_g, &mix_v}) *t = take(s.channels);
+    gate = mix_r, b = mix_k, w = mix_w, a = mix_a, g = mix_g, y = mix_v;
   }
+
+ private:
+  Tensor<float> memory_;
 };
 
 namespace {
@@ -83,7 +97,7 @@ Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence,
   const int64_t first = sane_.chunk - 1 - state.position % sane_.chunk;
   for (int64_t c = 0; c < chunks; ++c) {
     const int64_t t = first + c * sane_.chunk, row = int64_t(sequence) * rows.time + t;
-    const float* u = s.u.data() + row * shape_.channels;
+    const float* u = s.u.data + row * shape_.channels;
     const float* before = t > 0 ? u - shape_.channels : state.shift().view().at(layer_index, 0);
     for (int64_t i = 0; i < shape_.channels; ++i)
       x[c * shape_.channels + i] = u[i] + (before[i] - u[i]) * layer.x_tau[i];
@@ -102,8 +116,8 @@ void Rwkv7::recur(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) c
   const int64_t heads = shape_.heads, size = shape_.head_size;
   for (size_t i = 0; i < rows.states.size(); ++i) {
     RecurrentState& state = *rows.states[i];
-    const auto tokens = [&](Tensor<float>& all) {
-      return View<float>{rows.of(i, all.view()).data, {1, rows.time, heads, size}};
+    const auto tokens = [&](const View<float>& all) {
+      return View<float>{rows.of(i, all).data, {1, rows.time, heads, size}};
     };
     const Tensor<float> tau =
         sane_.kind == SaneKind::none ? Tensor<float>() : taus(layer, rows, i, s, cpu);
@@ -124,46 +138,39 @@ void Rwkv7::recur(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) c
 
 // r, k and v, and what the low-rank pairs make of their mixes.
 void Rwkv7::project(const Layer& layer, Scratch& s, const Cpu& cpu) const {
-  std::vector<Matmul> first{{layer.receptance, s.mix_r.view(), s.r.view()},
-                            {layer.key, s.mix_k.view(), s.k.view()},
-                            {layer.value, s.mix_v.view(), s.v.view()},
-                            {layer.w.down, s.mix_w.view(), s.low_w.view()},
-                            {layer.a.down, s.mix_a.view(), s.low_a.view()},
-                            {layer.g.down, s.mix_g.view(), s.low_g.view()}};
-  if (layer.v) first.push_back({layer.v->down, s.mix_v.view(), s.low_v.view()});
+  std::vector<Matmul> first{{layer.receptance, s.mix_r, s.r}, {layer.key, s.mix_k, s.k},
+                            {layer.value, s.mix_v, s.v},      {layer.w.down, s.mix_w, s.low_w},
+                            {layer.a.down, s.mix_a, s.low_a}, {layer.g.down, s.mix_g, s.low_g}};
+  if (layer.v) first.push_back({layer.v->down, s.mix_v, s.low_v});
   matmul_all(first, cpu);
-  kernel::activate(Activation::tanh, s.low_w.view(), cpu);
-  kernel::activate(Activation::sigmoid, s.low_g.view(), cpu);
-  std::vector<Matmul> second{{layer.w.up, s.low_w.view(), s.w.view()},
-                             {layer.a.up, s.low_a.view(), s.a.view()},
-                             {layer.g.up, s.low_g.view(), s.g.view()}};
-  // the gate's place is mix_r, which is not needed any more
-  if (layer.v) second.push_back({layer.v->up, s.low_v.view(), s.mix_r.view()});
+  kernel::activate(Activation::tanh, s.low_w, cpu);
+  kernel::activate(Activation::sigmoid, s.low_g, cpu);
+  std::vector<Matmul> second{
+      {layer.w.up, s.low_w, s.w}, {layer.a.up, s.low_a, s.a}, {layer.g.up, s.low_g, s.g}};
+  if (layer.v) second.push_back({layer.v->up, s.low_v, s.gate});
   matmul_all(second, cpu);
 }
 
 void Rwkv7::time_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
   const Layer& layer = layers_[size_t(index)];
-  kernel::layer_norm(s.x.view(), layer.ln1.weight.data(), layer.ln1.bias.data(), norm_eps,
-                     s.u.view(), cpu);
+  kernel::layer_norm(s.x, layer.ln1.weight.data(), layer.ln1.bias.data(), norm_eps, s.u, cpu);
   const float* const mu[] = {layer.x_r.data(), layer.x_w.data(), layer.x_k.data(),
                              layer.x_v.data(), layer.x_a.data(), layer.x_g.data()};
   for (size_t i = 0; i < rows.states.size(); ++i) {
-    const View<float> out[] = {rows.of(i, s.mix_r.view()), rows.of(i, s.mix_w.view()),
-                               rows.of(i, s.mix_k.view()), rows.of(i, s.mix_v.view()),
-                               rows.of(i, s.mix_a.view()), rows.of(i, s.mix_g.view())};
-    kernel::token_shift(
-        {rows.of(i, s.u.view()), rows.states[i]->shift().view().at(index, 0), mu, out}, cpu);
+    const View<float> out[] = {rows.of(i, s.mix_r), rows.of(i, s.mix_w), rows.of(i, s.mix_k),
+                               rows.of(i, s.mix_v), rows.of(i, s.mix_a), rows.of(i, s.mix_g)};
+    kernel::token_shift({rows.of(i, s.u), rows.states[i]->shift().view().at(index, 0), mu, out},
+                        cpu);
   }
   project(layer, s, cpu);
-  if (!layer.v) std::copy_n(s.v.data(), s.v.elements(), s.v_first.data());
+  if (!layer.v) std::copy_n(s.v.data, s.v.shape.elements(), s.v_first.data);
 
   kernel::TimeMixInputs in{shape_.head_size,
-                           s.w.view(),
-                           s.a.view(),
-                           s.b.view(),
-                           s.k.view(),
-                           s.v.view(),
+                           s.w,
+                           s.a,
+                           s.b,
+                           s.k,
+                           s.v,
                            {},
                            {},
                            layer.w0.data(),
@@ -171,46 +178,43 @@ void Rwkv7::time_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu
                            layer.v0.data(),
                            layer.k_k.data(),
                            layer.k_a.data()};
-  if (layer.v) in.gate = s.mix_r.view(), in.v_first = s.v_first.view();
+  if (layer.v) in.gate = s.gate, in.v_first = s.v_first;
   kernel::time_mix_inputs(in, cpu);
   recur(index, rows, s, cpu);
-  kernel::time_mix_output(
-      {shape_.head_size, s.y.view(), s.r.view(), s.k.view(), s.v.view(), s.g.view(),
-       layer.ln_x.weight.data(), layer.ln_x.bias.data(), layer.r_k.data(), group_norm_eps},
-      cpu);
-  matmul(layer.output, s.y.view(), s.x.view(), cpu, Store::add);
+  kernel::time_mix_output({shape_.head_size, s.y, s.r, s.k, s.v, s.g, layer.ln_x.weight.data(),
+                           layer.ln_x.bias.data(), layer.r_k.data(), group_norm_eps},
+                          cpu);
+  matmul(layer.output, s.y, s.x, cpu, Store::add);
   for (size_t i = 0; i < rows.states.size(); ++i)
-    keep_last(rows.of(i, s.u.view()), rows.states[i]->mutable_shift().view().at(index, 0));
+    keep_last(rows.of(i, s.u), rows.states[i]->mutable_shift().view().at(index, 0));
 }
 
 void Rwkv7::channel_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
   const Layer& layer = layers_[size_t(index)];
-  kernel::layer_norm(s.x.view(), layer.ln2.weight.data(), layer.ln2.bias.data(), norm_eps,
-                     s.u.view(), cpu);
+  kernel::layer_norm(s.x, layer.ln2.weight.data(), layer.ln2.bias.data(), norm_eps, s.u, cpu);
   const float* const mu[] = {layer.ffn_x_k.data()};
   for (size_t i = 0; i < rows.states.size(); ++i) {
     float* const before = rows.states[i]->mutable_shift().view().at(index, 1);
-    const View<float> out[] = {rows.of(i, s.mix_k.view())};
-    kernel::token_shift({rows.of(i, s.u.view()), before, mu, out}, cpu);
-    keep_last(rows.of(i, s.u.view()), before);
+    const View<float> out[] = {rows.of(i, s.mix_k)};
+    kernel::token_shift({rows.of(i, s.u), before, mu, out}, cpu);
+    keep_last(rows.of(i, s.u), before);
   }
-  matmul(layer.ffn_key, s.mix_k.view(), s.hidden.view(), cpu);
-  kernel::activate(Activation::squared_relu, s.hidden.view(), cpu);
-  matmul(layer.ffn_value, s.hidden.view(), s.x.view(), cpu, Store::add);
+  matmul(layer.ffn_key, s.mix_k, s.hidden, cpu);
+  kernel::activate(Activation::squared_relu, s.hidden, cpu);
+  matmul(layer.ffn_value, s.hidden, s.x, cpu, Store::add);
 }
 
 void Rwkv7::run(const Rows& rows, std::span<const int32_t> tokens, Logits wanted,
                 View<float> logits, const Cpu& cpu) const {
   Scratch s(shape_, rows.count());
-  embed(tokens, s.x.view(), cpu);
+  embed(tokens, s.x, cpu);
   for (int64_t layer = 0; layer < shape_.layers; ++layer) {
     time_mix(layer, rows, s, cpu);
     channel_mix(layer, rows, s, cpu);
   }
   for (RecurrentState* state : rows.states) state->position += rows.time;
   if (wanted == Logits::none) return;
-  const View<float> last =
-      wanted == Logits::last ? s.x.view().part(0, rows.count() - 1, 1) : s.x.view();
+  const View<float> last = wanted == Logits::last ? s.x.part(0, rows.count() - 1, 1) : s.x;
   kernel::layer_norm(last, ln_out_.weight.data(), ln_out_.bias.data(), norm_eps, last, cpu);
   matmul(*head_, last, logits, cpu);
 }
