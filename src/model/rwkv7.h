@@ -87,8 +87,9 @@ class Rwkv7 {
     Vector x_tau;
     std::optional<kernel::Weights> w_tau;  // (head, channel)
   };
-  struct Rows;     // the tokens of one forward pass, and whose they are
+  class Rows;      // the tokens of one forward pass, and whose they are
   struct Scratch;  // its activations
+  class Pass;      // both, and how the threads share the work
 
   void load_on_cpu();
   void load_on_gpu();
@@ -98,12 +99,15 @@ class Rwkv7 {
   Norm load_norm(const std::string& name) const;
   void expect_own(std::span<const int32_t> tokens, std::span<RecurrentState* const> states) const;
   void embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const;
-  void time_mix(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
-  void project(const Layer& layer, Scratch& s, const kernel::Cpu& cpu) const;
-  void recur(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
-  Tensor<float> taus(const Layer& layer, const Rows& rows, size_t sequence, const Scratch& s,
+  void time_mix(int64_t layer, Pass& pass) const;
+  void project(const Layer& layer, Pass& pass) const;
+  void recur(int64_t layer, Pass& pass, size_t sequence, int64_t first_head, int64_t heads,
+             const kernel::Cpu& cpu) const;
+  Tensor<float> taus(const Layer& layer, const Pass& pass, size_t sequence,
                      const kernel::Cpu& cpu) const;
-  void channel_mix(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
+  void channel_mix(int64_t layer, Pass& pass) const;
+  void keep_last(int64_t layer, int which, const Pass& pass) const;
+  void go_through_layers(Pass& pass, Logits wanted, View<float> logits) const;
   void run(const Rows& rows, std::span<const int32_t> tokens, Logits wanted, View<float> logits,
            const kernel::Cpu& cpu) const;
 
