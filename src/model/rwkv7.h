@@ -117,8 +117,9 @@ class Rwkv7 {
   Device device_;
   std::optional<kernel::WeightType> wanted_;
   std::string weight_type_;
-  std::optional<StoredTensor> embedding_rows_;  // in place in the file
-  Tensor<float> embedding_;                     // or converted
+  std::unique_ptr<kernel::WeightMemory> memory_;  // of the matrices
+  std::optional<StoredTensor> embedding_rows_;    // in place in the file
+  Tensor<float> embedding_;                       // or converted
   std::optional<Norm> ln0_;
   std::vector<Layer> layers_;
   Norm ln_out_;

@@ -118,19 +118,22 @@ void Rwkv7::recur(int64_t index, Pass& pass, size_t sequence, int64_t first, int
 // r, k and v, and what the low-rank pairs make of their mixes.
 void Rwkv7::project(const Layer& layer, Pass& pass) const {
   const Scratch &s = pass.s, &own = pass.own;
-  std::vector<Matmul> first{{layer.receptance, own.mix_r, s.r}, {layer.key, own.mix_k, s.k},
-                            {layer.value, own.mix_v, s.v},      {layer.w.down, own.mix_w, s.low_w},
-                            {layer.a.down, own.mix_a, s.low_a}, {layer.g.down, own.mix_g, s.low_g}};
-  if (layer.v) first.push_back({layer.v->down, own.mix_v, s.low_v});
-  pass.products(first);
+  // in the first layer, which has no v, the last of each is left out
+  const LowRank& v = layer.v ? *layer.v : layer.w;
+  const Matmul first[] = {{layer.receptance, own.mix_r, s.r}, {layer.key, own.mix_k, s.k},
+                          {layer.value, own.mix_v, s.v},      {layer.w.down, own.mix_w, s.low_w},
+                          {layer.a.down, own.mix_a, s.low_a}, {layer.g.down, own.mix_g, s.low_g},
+                          {v.down, own.mix_v, s.low_v}};
+  pass.products({first, size_t(layer.v ? 7 : 6)});
   copy_rows(s.low_w, own.low_w);
   copy_rows(s.low_g, own.low_g);
   kernel::activate(Activation::tanh, own.low_w, pass.cpu);
   kernel::activate(Activation::sigmoid, own.low_g, pass.cpu);
-  std::vector<Matmul> second{
-      {layer.w.up, own.low_w, s.w}, {layer.a.up, s.low_a, s.a}, {layer.g.up, own.low_g, s.g}};
-  if (layer.v) second.push_back({layer.v->up, s.low_v, s.gate});
-  pass.products(second);
+  const Matmul second[] = {{layer.w.up, own.low_w, s.w},
+                           {layer.a.up, s.low_a, s.a},
+                           {layer.g.up, own.low_g, s.g},
+                           {v.up, s.low_v, s.gate}};
+  pass.products({second, size_t(layer.v ? 4 : 3)});
 }
 
 void Rwkv7::time_mix(int64_t index, Pass& pass) const {

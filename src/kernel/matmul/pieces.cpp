@@ -76,18 +76,22 @@ void MatmulPieces::prepare(const Matmul& one, std::byte* memory) {
 }
 
 // Large pieces first, which let the memory flow; then ever smaller ones, so that nobody waits long
-// for the last.
+// for the last. Without divisions, which would take as long as a small piece; all threads that have
+// the same products find the same pieces.
 void MatmulPieces::cut() {
+  constexpr double least = 16 << 10, most = 192 << 10;  // bytes
   pieces_.clear();
-  int64_t left = 0;
-  for (const Part& part : parts_) left += int64_t(part.w->bytes());
+  double left = 0;
+  for (const Part& part : parts_) left += double(part.w->bytes());
+  const double share = 0.25 / double(threads_);
   for (size_t i = 0; i < parts_.size(); ++i) {
-    const int64_t rows = parts_[i].rows(), row_bytes = int64_t(parts_[i].w->bytes()) / rows;
+    const int64_t rows = parts_[i].rows();
+    const double row_bytes = double(parts_[i].w->bytes()) / double(rows), inverse = 1 / row_bytes;
     for (int64_t row = 0; row < rows;) {
-      const int64_t bytes = std::clamp<int64_t>(left / (4 * threads_), 16 << 10, 192 << 10);
-      const int64_t end = std::min(rows, row + std::max<int64_t>(1, bytes / row_bytes));
+      const double bytes = std::clamp(left * share, least, most);
+      const int64_t end = std::min(rows, row + std::max<int64_t>(1, int64_t(bytes * inverse)));
       pieces_.push_back({i, {row, end}});
-      left -= (end - row) * row_bytes;
+      left -= double(end - row) * row_bytes;
       row = end;
     }
   }
