@@ -76,7 +76,7 @@ void Rwkv7::load_on_gpu() {
 }
 
 void Rwkv7::load_on_cpu() {
-  memory_ = std::make_unique<kernel::WeightMemory>();
+  memory_ = std::make_unique<kernel::WeightMemory>(uint64_t{256} << 20);  // few ends of blocks
   if (auto rows = checkpoint_.in_place("emb.weight");
       rows && shape_.channels % layout_of(rows->type).block == 0)
     embedding_rows_ = rows;
