@@ -49,7 +49,36 @@ bool spin_until(const Ready& ready) {
   }
 }
 
+// What meet() throws where another thread will never come.
+struct Broken {};
+
 }  // namespace
+
+void Crew::meet() {
+  const int section = section_;
+  if (broken_) throw Broken{};
+  if (here_.fetch_add(1) + 1 == size_) {
+    here_ = 0;
+    next_ = 0;
+    section_ = section + 1;
+    section_.notify_all();
+  } else if (!spins_ || !spin_until([&] { return section_ != section; })) {
+    section_.wait(section);
+  }
+  if (broken_) throw Broken{};
+}
+
+void Crew::run(const std::function<void(Crew&)>& body) {
+  try {
+    body(*this);
+  } catch (const Broken&) {
+    return;
+  } catch (...) {
+    if (!broken_.exchange(true)) failure_ = std::current_exception();
+    ++section_;
+    section_.notify_all();
+  }
+}
 
 // A job is published by the store to `job` and has ended when `busy` is 0; what lies between is
 // ordered by these two. The mutex is for those who sleep, and for `failure`.
@@ -137,6 +166,14 @@ void ThreadPool::parallel(int64_t count, const std::function<void(int64_t)>& bod
   s.work();
   s.wait(s.done, [&] { return s.busy == 0; });
   if (s.failure) std::rethrow_exception(s.failure);
+}
+
+// A thread that has taken one of the numbers waits at the first meeting until all are taken, so
+// that no thread has two.
+void ThreadPool::together(const std::function<void(Crew&)>& body) {
+  Crew crew(size(), shared_->spins);
+  parallel(size(), [&](int64_t) { crew.run(body); });
+  if (crew.failure_) std::rethrow_exception(crew.failure_);
 }
 
 }  // namespace deltasane

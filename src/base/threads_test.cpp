@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -57,6 +58,48 @@ TEST(ThreadPool, PassesAnErrorOnAndGoesOn) {
   int64_t done[10] = {};
   pool.parallel(10, [&](int64_t i) { done[i] = 1; });
   EXPECT_EQ(std::accumulate(done, done + 10, int64_t{0}), 10);
+}
+
+// Each section reads what the section before wrote, on whatever thread that was.
+TEST(Crew, MeetsBetweenSections) {
+  for (const int threads : {1, 2, usable_processors() + 3}) {
+    ThreadPool pool(threads);
+    std::vector<int64_t> from(64, 1), to(64, 0);
+    std::atomic<int> bodies{0};
+    pool.together([&](Crew& crew) {
+      EXPECT_EQ(crew.size(), threads);
+      ++bodies;
+      for (int section = 0; section < 200; ++section) {
+        auto& in = section % 2 ? to : from;
+        auto& out = section % 2 ? from : to;
+        for (int64_t i; (i = crew.next()) < 64;) out[size_t(i)] = in[size_t(63 - i)] + 1;
+        crew.meet();
+      }
+    });
+    EXPECT_EQ(bodies, threads);
+    for (const int64_t value : from) EXPECT_EQ(value, 201);
+  }
+}
+
+TEST(Crew, NobodyWaitsForAThreadThatFailed) {
+  for (const int threads : {1, 2, usable_processors() + 3}) {
+    ThreadPool pool(threads);
+    for (const int late : {0, 1}) {
+      EXPECT_FAULT(pool.together([&](Crew& crew) {
+        crew.meet();
+        if (crew.next() == 0) {
+          if (late) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          fail(Fault::argument, "thread");
+        }
+        crew.meet();
+        crew.meet();
+      }),
+                   Fault::argument, "thread");
+    }
+    std::atomic<int> bodies{0};
+    pool.together([&](Crew& crew) { crew.meet(), ++bodies; });
+    EXPECT_EQ(bodies, threads);
+  }
 }
 
 TEST(ThreadPool, RefusesANegativeSize) {

@@ -109,8 +109,9 @@ class Rwkv7 {
     Vector x_tau;
     std::optional<kernel::Weights> w_tau;  // (head, channel)
   };
-  struct Rows;     // the tokens of one forward pass, and whose they are
+  class Rows;      // the tokens of one forward pass, and whose they are
   struct Scratch;  // its activations
+  class Pass;      // both, and how the threads share the work
 
   void load_on_cpu();
   void load_on_gpu();
@@ -121,12 +122,15 @@ class Rwkv7 {
   void expect_own(std::span<const int32_t> tokens, std::span<RecurrentState* const> states) const;
   void score_on_cpu(const Scored& sequence, const kernel::Cpu& cpu) const;
   void embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const;
-  void time_mix(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
-  void project(const Layer& layer, Scratch& s, const kernel::Cpu& cpu) const;
-  void recur(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
-  Tensor<float> taus(const Layer& layer, const Rows& rows, size_t sequence, const Scratch& s,
+  void time_mix(int64_t layer, Pass& pass) const;
+  void project(const Layer& layer, Pass& pass) const;
+  void recur(int64_t layer, Pass& pass, size_t sequence, int64_t first_head, int64_t heads,
+             const kernel::Cpu& cpu) const;
+  Tensor<float> taus(const Layer& layer, const Pass& pass, size_t sequence,
                      const kernel::Cpu& cpu) const;
-  void channel_mix(int64_t layer, const Rows& rows, Scratch& s, const kernel::Cpu& cpu) const;
+  void channel_mix(int64_t layer, Pass& pass) const;
+  void keep_last(int64_t layer, int which, const Pass& pass) const;
+  void go_through_layers(Pass& pass, Logits wanted, View<float> logits) const;
   void run(const Rows& rows, std::span<const int32_t> tokens, Logits wanted, View<float> logits,
            const kernel::Cpu& cpu) const;
 
@@ -136,8 +140,9 @@ class Rwkv7 {
   Device device_;
   std::optional<kernel::WeightType> wanted_;
   std::string weight_type_;
-  std::optional<StoredTensor> embedding_rows_;  // in place in the file
-  Tensor<float> embedding_;                     // or converted
+  std::unique_ptr<kernel::WeightMemory> memory_;  // of the matrices
+  std::optional<StoredTensor> embedding_rows_;    // in place in the file
+  Tensor<float> embedding_;                       // or converted
   std::optional<Norm> ln0_;
   std::vector<Layer> layers_;
   Norm ln_out_;

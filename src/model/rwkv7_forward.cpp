@@ -5,6 +5,7 @@
 #include "model/log_probability.h"
 #include "model/rwkv7.h"
 #include "model/rwkv7_gpu.h"
+#include "model/rwkv7_pass.h"
 
 namespace deltasane {
 
@@ -12,7 +13,6 @@ using kernel::Activation;
 using kernel::Cpu;
 using kernel::Matmul;
 using kernel::matmul;
-using kernel::matmul_all;
 using kernel::Store;
 
 namespace {
@@ -21,50 +21,19 @@ constexpr float norm_eps = 1e-5f, group_norm_eps = 64e-5f;
 constexpr int64_t block_tokens = 512;   // of a long input, taken at a time
 constexpr int64_t scored_tokens = 256;  // whose logits are kept at a time
 
-}  // namespace
-
-// `time` tokens of each of several sequences; sequence i has the rows [i * time, (i + 1) * time).
-struct Rwkv7::Rows {
-  std::span<RecurrentState* const> states;
-  int64_t time;
-  TauRecord* taus = nullptr;
-
-  int64_t count() const { return int64_t(states.size()) * time; }
-  View<float> of(size_t sequence, const View<float>& all) const {
-    return all.part(0, int64_t(sequence) * time, time);
-  }
-};
-
-// (rows, channels) each, unless said otherwise. x is the residual stream.
-struct Rwkv7::Scratch {
-  Tensor<float> x, u, mix_r, mix_w, mix_k, mix_v, mix_a, mix_g, r, w, k, v, a, b, g, y, v_first;
-  Tensor<float> hidden;                      // (rows, feed_forward)
-  Tensor<float> low_w, low_a, low_v, low_g;  // (rows, rank)
-
-  Scratch(const Rwkv7Shape& s, int64_t rows)
-      : hidden({rows, s.feed_forward}),
-        low_w({rows, s.rank_w}),
-        low_a({rows, s.rank_a}),
-        low_v({rows, s.rank_v}),
-        low_g({rows, s.rank_g}) {
-    for (Tensor<float>* t : {&x, &u, &mix_r, &mix_w, &mix_k, &mix_v, &mix_a, &mix_g, &r, &w, &k, &v,
-                             &a, &b, &g, &y, &v_first})
-      *t = Tensor<float>({rows, s.channels});
-  }
-};
-
-namespace {
-
-void keep_last(const View<float>& rows, float* place) {
-  const int64_t channels = rows.shape[1];
-  std::copy_n(rows.at(rows.shape[0] - 1), channels, place);
+// Nothing where both are the same.
+void copy_rows(const View<float>& from, const View<float>& to) {
+  if (from.data == to.data) return;
+  for (int64_t row = 0; row < from.shape[0]; ++row)
+    std::copy_n(from.at(row), from.shape[1], to.at(row));
 }
 
 }  // namespace
 
-Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence, const Scratch& s,
+Tensor<float> Rwkv7::taus(const Layer& layer, const Pass& pass, size_t sequence,
                           const Cpu& cpu) const {
-  const RecurrentState& state = *rows.states[sequence];
+  const Rows& rows = pass.rows;
+  const RecurrentState& state = rows.state(sequence);
   const int64_t chunks = kernel::chunks_ending(state.position, rows.time, sane_.chunk);
   Tensor<float> tau({1, chunks, shape_.heads});
   if (chunks == 0) return tau;
@@ -83,8 +52,8 @@ Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence,
   const int64_t first = sane_.chunk - 1 - state.position % sane_.chunk;
   for (int64_t c = 0; c < chunks; ++c) {
     const int64_t t = first + c * sane_.chunk, row = int64_t(sequence) * rows.time + t;
-    const float* u = s.u.data() + row * shape_.channels;
-    const float* before = t > 0 ? u - shape_.channels : state.shift().view().at(layer_index, 0);
+    const float* u = pass.own.u.at(row);
+    const float* before = t > 0 ? u - shape_.channels : rows.shift(sequence, layer_index, 0);
     for (int64_t i = 0; i < shape_.channels; ++i)
       x[c * shape_.channels + i] = u[i] + (before[i] - u[i]) * layer.x_tau[i];
   }
@@ -97,122 +66,157 @@ Tensor<float> Rwkv7::taus(const Layer& layer, const Rows& rows, size_t sequence,
   return tau;
 }
 
-void Rwkv7::recur(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
+// What lies between the products of time mix, for some heads of one sequence.
+void Rwkv7::recur(int64_t index, Pass& pass, size_t sequence, int64_t first, int64_t heads,
+                  const Cpu& cpu) const {
   const Layer& layer = layers_[size_t(index)];
-  const int64_t heads = shape_.heads, size = shape_.head_size;
-  for (size_t i = 0; i < rows.states.size(); ++i) {
-    RecurrentState& state = *rows.states[i];
-    const auto tokens = [&](Tensor<float>& all) {
-      return View<float>{rows.of(i, all.view()).data, {1, rows.time, heads, size}};
-    };
-    const Tensor<float> tau =
-        sane_.kind == SaneKind::none ? Tensor<float>() : taus(layer, rows, i, s, cpu);
-    if (rows.taus) rows.taus->add(index, tau.span());
-    kernel::DeltaRule<float> op;
-    op.r = tokens(s.r), op.w = tokens(s.w), op.k = tokens(s.k), op.v = tokens(s.v);
-    op.a = tokens(s.a), op.b = tokens(s.b);
-    if (sane_.kind != SaneKind::none) op.chunk = sane_.chunk;
-    if (tau.elements()) op.tau = tau.view();
-    op.position = {&state.position, {1}};
-    const View<float> memory{state.mutable_memory().view().at(index), {1, heads, size, size}};
-    op.initial = memory;
-    op.final_state = memory;
-    op.y = tokens(s.y);
-    kernel::delta_rule(op, cpu);
-  }
+  const Scratch& s = pass.s;
+  const int64_t size = shape_.head_size, from = first * size, width = shape_.channels;
+  const auto rows = [&](const View<float>& all) {
+    return pass.rows.of(sequence, all).part(1, from, heads * size);
+  };
+  const auto tokens = [&](const View<float>& all) {
+    const int64_t time = pass.rows.time;
+    return View<float>{rows(all).data, {1, time, heads, size}, {time * width, width, size, 1}};
+  };
+  if (!layer.v) copy_rows(rows(s.v), rows(s.v_first));
+  kernel::TimeMixInputs in{size,
+                           rows(s.w),
+                           rows(s.a),
+                           rows(s.b),
+                           rows(s.k),
+                           rows(s.v),
+                           {},
+                           {},
+                           layer.w0.data() + from,
+                           layer.a0.data() + from,
+                           layer.v ? layer.v0.data() + from : nullptr,
+                           layer.k_k.data() + from,
+                           layer.k_a.data() + from};
+  if (layer.v) in.gate = rows(s.gate), in.v_first = rows(s.v_first);
+  kernel::time_mix_inputs(in, cpu);
+
+  const Tensor<float> tau =
+      sane_.kind == SaneKind::none ? Tensor<float>() : taus(layer, pass, sequence, cpu);
+  if (pass.rows.taus && first == 0) pass.rows.taus->add(index, tau.span());
+  kernel::DeltaRule<float> op;
+  op.r = tokens(s.r), op.w = tokens(s.w), op.k = tokens(s.k), op.v = tokens(s.v);
+  op.a = tokens(s.a), op.b = tokens(s.b);
+  if (sane_.kind != SaneKind::none) op.chunk = sane_.chunk;
+  if (tau.elements()) op.tau = tau.view().part(2, first, heads);
+  op.position = {&pass.rows.state(sequence).position, {1}};
+  op.final_state = {pass.rows.memory(sequence, index, first), {1, heads, size, size}};
+  op.initial = op.final_state;
+  op.y = tokens(s.y);
+  kernel::delta_rule(op, cpu);
+  kernel::time_mix_output(
+      {size, rows(s.y), rows(s.r), rows(s.k), rows(s.v), rows(s.g), layer.ln_x.weight.data() + from,
+       layer.ln_x.bias.data() + from, layer.r_k.data() + from, group_norm_eps},
+      cpu);
 }
 
 // r, k and v, and what the low-rank pairs make of their mixes.
-void Rwkv7::project(const Layer& layer, Scratch& s, const Cpu& cpu) const {
-  std::vector<Matmul> first{{layer.receptance, s.mix_r.view(), s.r.view()},
-                            {layer.key, s.mix_k.view(), s.k.view()},
-                            {layer.value, s.mix_v.view(), s.v.view()},
-                            {layer.w.down, s.mix_w.view(), s.low_w.view()},
-                            {layer.a.down, s.mix_a.view(), s.low_a.view()},
-                            {layer.g.down, s.mix_g.view(), s.low_g.view()}};
-  if (layer.v) first.push_back({layer.v->down, s.mix_v.view(), s.low_v.view()});
-  matmul_all(first, cpu);
-  kernel::activate(Activation::tanh, s.low_w.view(), cpu);
-  kernel::activate(Activation::sigmoid, s.low_g.view(), cpu);
-  std::vector<Matmul> second{{layer.w.up, s.low_w.view(), s.w.view()},
-                             {layer.a.up, s.low_a.view(), s.a.view()},
-                             {layer.g.up, s.low_g.view(), s.g.view()}};
-  // the gate's place is mix_r, which is not needed any more
-  if (layer.v) second.push_back({layer.v->up, s.low_v.view(), s.mix_r.view()});
-  matmul_all(second, cpu);
+void Rwkv7::project(const Layer& layer, Pass& pass) const {
+  const Scratch &s = pass.s, &own = pass.own;
+  // in the first layer, which has no v, the last of each is left out
+  const LowRank& v = layer.v ? *layer.v : layer.w;
+  const Matmul first[] = {{layer.receptance, own.mix_r, s.r}, {layer.key, own.mix_k, s.k},
+                          {layer.value, own.mix_v, s.v},      {layer.w.down, own.mix_w, s.low_w},
+                          {layer.a.down, own.mix_a, s.low_a}, {layer.g.down, own.mix_g, s.low_g},
+                          {v.down, own.mix_v, s.low_v}};
+  pass.products({first, size_t(layer.v ? 7 : 6)});
+  copy_rows(s.low_w, own.low_w);
+  copy_rows(s.low_g, own.low_g);
+  kernel::activate(Activation::tanh, own.low_w, pass.cpu);
+  kernel::activate(Activation::sigmoid, own.low_g, pass.cpu);
+  const Matmul second[] = {{layer.w.up, own.low_w, s.w},
+                           {layer.a.up, s.low_a, s.a},
+                           {layer.g.up, own.low_g, s.g},
+                           {v.up, s.low_v, s.gate}};
+  pass.products({second, size_t(layer.v ? 4 : 3)});
 }
 
-void Rwkv7::time_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
+void Rwkv7::time_mix(int64_t index, Pass& pass) const {
   const Layer& layer = layers_[size_t(index)];
-  kernel::layer_norm(s.x.view(), layer.ln1.weight.data(), layer.ln1.bias.data(), norm_eps,
-                     s.u.view(), cpu);
+  const Scratch &s = pass.s, &own = pass.own;
+  const Rows& rows = pass.rows;
+  kernel::layer_norm(s.x, layer.ln1.weight.data(), layer.ln1.bias.data(), norm_eps, own.u,
+                     pass.cpu);
   const float* const mu[] = {layer.x_r.data(), layer.x_w.data(), layer.x_k.data(),
                              layer.x_v.data(), layer.x_a.data(), layer.x_g.data()};
-  for (size_t i = 0; i < rows.states.size(); ++i) {
-    const View<float> out[] = {rows.of(i, s.mix_r.view()), rows.of(i, s.mix_w.view()),
-                               rows.of(i, s.mix_k.view()), rows.of(i, s.mix_v.view()),
-                               rows.of(i, s.mix_a.view()), rows.of(i, s.mix_g.view())};
-    kernel::token_shift(
-        {rows.of(i, s.u.view()), rows.states[i]->shift().view().at(index, 0), mu, out}, cpu);
+  for (size_t i = 0; i < rows.sequences(); ++i) {
+    const View<float> out[] = {rows.of(i, own.mix_r), rows.of(i, own.mix_w), rows.of(i, own.mix_k),
+                               rows.of(i, own.mix_v), rows.of(i, own.mix_a), rows.of(i, own.mix_g)};
+    kernel::token_shift({rows.of(i, own.u), rows.shift(i, index, 0), mu, out}, pass.cpu);
   }
-  project(layer, s, cpu);
-  if (!layer.v) std::copy_n(s.v.data(), s.v.elements(), s.v_first.data());
-
-  kernel::TimeMixInputs in{shape_.head_size,
-                           s.w.view(),
-                           s.a.view(),
-                           s.b.view(),
-                           s.k.view(),
-                           s.v.view(),
-                           {},
-                           {},
-                           layer.w0.data(),
-                           layer.a0.data(),
-                           layer.v0.data(),
-                           layer.k_k.data(),
-                           layer.k_a.data()};
-  if (layer.v) in.gate = s.mix_r.view(), in.v_first = s.v_first.view();
-  kernel::time_mix_inputs(in, cpu);
-  recur(index, rows, s, cpu);
-  kernel::time_mix_output(
-      {shape_.head_size, s.y.view(), s.r.view(), s.k.view(), s.v.view(), s.g.view(),
-       layer.ln_x.weight.data(), layer.ln_x.bias.data(), layer.r_k.data(), group_norm_eps},
-      cpu);
-  matmul(layer.output, s.y.view(), s.x.view(), cpu, Store::add);
-  for (size_t i = 0; i < rows.states.size(); ++i)
-    keep_last(rows.of(i, s.u.view()), rows.states[i]->mutable_shift().view().at(index, 0));
+  project(layer, pass);
+  pass.heads(shape_.heads, [&](size_t sequence, int64_t first, int64_t heads, const Cpu& cpu) {
+    recur(index, pass, sequence, first, heads, cpu);
+  });
+  const Matmul output[] = {{layer.output, s.y, s.x, Store::add}};
+  pass.products(output);
+  keep_last(index, 0, pass);
 }
 
-void Rwkv7::channel_mix(int64_t index, const Rows& rows, Scratch& s, const Cpu& cpu) const {
+void Rwkv7::channel_mix(int64_t index, Pass& pass) const {
   const Layer& layer = layers_[size_t(index)];
-  kernel::layer_norm(s.x.view(), layer.ln2.weight.data(), layer.ln2.bias.data(), norm_eps,
-                     s.u.view(), cpu);
+  const Scratch &s = pass.s, &own = pass.own;
+  const Rows& rows = pass.rows;
+  kernel::layer_norm(s.x, layer.ln2.weight.data(), layer.ln2.bias.data(), norm_eps, own.u,
+                     pass.cpu);
   const float* const mu[] = {layer.ffn_x_k.data()};
-  for (size_t i = 0; i < rows.states.size(); ++i) {
-    float* const before = rows.states[i]->mutable_shift().view().at(index, 1);
-    const View<float> out[] = {rows.of(i, s.mix_k.view())};
-    kernel::token_shift({rows.of(i, s.u.view()), before, mu, out}, cpu);
-    keep_last(rows.of(i, s.u.view()), before);
+  for (size_t i = 0; i < rows.sequences(); ++i) {
+    const View<float> out[] = {rows.of(i, own.mix_k)};
+    kernel::token_shift({rows.of(i, own.u), rows.shift(i, index, 1), mu, out}, pass.cpu);
   }
-  matmul(layer.ffn_key, s.mix_k.view(), s.hidden.view(), cpu);
-  kernel::activate(Activation::squared_relu, s.hidden.view(), cpu);
-  matmul(layer.ffn_value, s.hidden.view(), s.x.view(), cpu, Store::add);
+  const Matmul key[] = {{layer.ffn_key, own.mix_k, s.hidden}};
+  pass.products(key);
+  keep_last(index, 1, pass);
+  copy_rows(s.hidden, own.hidden);
+  kernel::activate(Activation::squared_relu, own.hidden, pass.cpu);
+  const Matmul value[] = {{layer.ffn_value, own.hidden, s.x, Store::add}};
+  pass.products(value);
+}
+
+// By one thread, after all have read what was there.
+void Rwkv7::keep_last(int64_t index, int which, const Pass& pass) const {
+  if (!pass.leads()) return;
+  for (size_t i = 0; i < pass.rows.sequences(); ++i)
+    std::copy_n(pass.rows.of(i, pass.own.u).at(pass.rows.time - 1), shape_.channels,
+                pass.rows.shift(i, index, which));
+}
+
+void Rwkv7::go_through_layers(Pass& pass, Logits wanted, View<float> logits) const {
+  for (int64_t layer = 0; layer < shape_.layers; ++layer) {
+    time_mix(layer, pass);
+    channel_mix(layer, pass);
+  }
+  if (wanted == Logits::none) return;
+  const int64_t count = wanted == Logits::last ? 1 : pass.rows.count();
+  const View<float> last = pass.s.x.part(0, pass.rows.count() - count, count);
+  const View<float> normal = pass.own.u.part(0, 0, count);
+  kernel::layer_norm(last, ln_out_.weight.data(), ln_out_.bias.data(), norm_eps, normal, pass.cpu);
+  const Matmul head[] = {{*head_, normal, logits}};
+  pass.products(head);
 }
 
 void Rwkv7::run(const Rows& rows, std::span<const int32_t> tokens, Logits wanted,
                 View<float> logits, const Cpu& cpu) const {
+  if (rows.count() == 0) return;
   Scratch s(shape_, rows.count());
-  embed(tokens, s.x.view(), cpu);
-  for (int64_t layer = 0; layer < shape_.layers; ++layer) {
-    time_mix(layer, rows, s, cpu);
-    channel_mix(layer, rows, s, cpu);
+  embed(tokens, s.x, cpu);
+  if (rows.time == 1 && rows.count() <= kernel::matmul_few_tokens) {
+    ThreadPool alone(1);
+    cpu.threads.together([&](Crew& crew) {
+      Scratch own(shape_, rows.count());
+      Pass pass(rows, s, own, {alone, cpu.isa}, crew);
+      go_through_layers(pass, wanted, logits);
+    });
+  } else {
+    Pass pass(rows, s, cpu);
+    go_through_layers(pass, wanted, logits);
   }
-  for (RecurrentState* state : rows.states) state->position += rows.time;
-  if (wanted == Logits::none) return;
-  const View<float> last =
-      wanted == Logits::last ? s.x.view().part(0, rows.count() - 1, 1) : s.x.view();
-  kernel::layer_norm(last, ln_out_.weight.data(), ln_out_.bias.data(), norm_eps, last, cpu);
-  matmul(*head_, last, logits, cpu);
+  for (size_t i = 0; i < rows.sequences(); ++i) rows.state(i).position += rows.time;
 }
 
 void Rwkv7::expect_own(std::span<const int32_t> tokens,

@@ -76,6 +76,7 @@ void Rwkv7::load_on_gpu() {
 }
 
 void Rwkv7::load_on_cpu() {
+  memory_ = std::make_unique<kernel::WeightMemory>(uint64_t{256} << 20);  // few ends of blocks
   if (auto rows = checkpoint_.in_place("emb.weight");
       rows && shape_.channels % layout_of(rows->type).block == 0)
     embedding_rows_ = rows;
@@ -96,19 +97,21 @@ Rwkv7::Norm Rwkv7::load_norm(const std::string& name) const {
   return {checkpoint_.read(name + ".weight"), checkpoint_.read(name + ".bias")};
 }
 
-// As it lies in the file where the type is wanted so; otherwise converted once.
+// In the file's type, unless another is wanted. The file's own pages are small ones, so that
+// numbers that could be used where they lie are copied too.
 Weights Rwkv7::load_matrix(const std::string& name) const {
   const Shape sizes = checkpoint_.shape(name);
   const auto stored = checkpoint_.in_place(name);
   const auto direct = stored ? direct_type(stored->type) : std::nullopt;
-  if (stored && direct && (!wanted_ || *wanted_ == *direct)) {
-    if (*direct == WeightType::q8) return Weights::from_q8_0(stored->bytes, sizes[0], sizes[1]);
-    return Weights::view(*direct, stored->bytes.data(), sizes[0], sizes[1]);
+  if (direct == WeightType::q8 && wanted_.value_or(WeightType::q8) == WeightType::q8)
+    return Weights::from_q8_0(stored->bytes, sizes[0], sizes[1], memory_.get());
+  if (direct && direct != WeightType::q8) {
+    const Weights there = Weights::view(*direct, stored->bytes.data(), sizes[0], sizes[1]);
+    if (wanted_.value_or(*direct) == *direct) return Weights::copied(there, memory_.get());
+    if (wanted_ == WeightType::q8) return Weights::quantized(there, memory_.get());
   }
-  if (stored && direct && *direct != WeightType::q8 && wanted_ == WeightType::q8)
-    return Weights::quantized(Weights::view(*direct, stored->bytes.data(), sizes[0], sizes[1]));
   const WeightType type = wanted_.value_or(nearest_type(checkpoint_.type(name)));
-  return Weights::copied(type, checkpoint_.read(name).span(), sizes[0], sizes[1]);
+  return Weights::copied(type, checkpoint_.read(name).span(), sizes[0], sizes[1], memory_.get());
 }
 
 // Low-rank factors are stored (in, out) and used (out, in). They are small and sensitive: 8 bits
@@ -118,7 +121,8 @@ Rwkv7::LowRank Rwkv7::load_low_rank(const std::string& down, const std::string& 
     const Tensor<float> factor = transposed(checkpoint_.read(name));
     WeightType type = wanted_.value_or(nearest_type(checkpoint_.type(name)));
     if (type == WeightType::q8) type = nearest_type(checkpoint_.type(name));
-    return Weights::copied(type, factor.span(), factor.shape()[0], factor.shape()[1]);
+    return Weights::copied(type, factor.span(), factor.shape()[0], factor.shape()[1],
+                           memory_.get());
   };
   return {load(down), load(up)};
 }
@@ -158,7 +162,8 @@ Rwkv7::Layer Rwkv7::load_layer(int64_t index) const {
   if (sane_.kind == SaneKind::trained) {
     layer.x_tau = vector(att + "x_tau");
     const Tensor<float> w_tau = transposed(vector(att + "w_tau"));
-    layer.w_tau = Weights::copied(WeightType::f32, w_tau.span(), shape_.heads, shape_.channels);
+    layer.w_tau = Weights::copied(WeightType::f32, w_tau.span(), shape_.heads, shape_.channels,
+                                  memory_.get());
   }
   return layer;
 }
@@ -195,6 +200,8 @@ void Rwkv7::embed(std::span<const int32_t> tokens, View<float> x, const kernel::
       std::copy_n(embedding_.data() + int64_t(tokens[i]) * channels, channels, row);
     }
   }
+  // nothing else is used where it lies, and random rows of a long input bring in most of the file
+  if (int64_t(tokens.size()) > kernel::matmul_few_tokens) checkpoint_.file().forget();
   if (ln0_) kernel::layer_norm(x, ln0_->weight.data(), ln0_->bias.data(), 1e-5f, x, cpu);
 }
 

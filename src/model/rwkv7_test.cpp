@@ -153,6 +153,34 @@ TEST(Rwkv7, ThreadsDoNotChangeABit) {
   EXPECT_EQ(std::memcmp(a.logits.data(), b.logits.data(), size_t(a.logits.elements()) * 4), 0);
 }
 
+// Few sequences go through the layers with all threads together, many one operation at a time.
+TEST(Rwkv7, ThreadsDoNotChangeABitOfAStep) {
+  Rwkv7Shape with_sane = small;
+  with_sane.sane = true;
+  const OnDisk file(with_sane);
+  const Rwkv7 model = file.open();
+  ThreadPool one(1), three(3);
+  for (const int64_t count : {1, 2, 12, 13}) {
+    const auto tokens = some_tokens(count, small.vocabulary);
+    const auto logits_after = [&](ThreadPool& threads) {
+      std::vector<RecurrentState> states;
+      std::vector<RecurrentState*> places;
+      for (int64_t i = 0; i < count; ++i) {  // at different places in a chunk
+        states.push_back(model.fresh_state());
+        states.back().position = i;
+      }
+      for (RecurrentState& state : states) places.push_back(&state);
+      Tensor<float> logits({count, small.vocabulary});
+      for (int i = 0; i < 18; ++i) model.step(tokens, places, logits.view(), {threads});
+      EXPECT_EQ(states.back().position, count - 1 + 18);
+      return logits;
+    };
+    const Tensor<float> a = logits_after(one), b = logits_after(three);
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), size_t(a.elements()) * 4), 0) << count;
+    EXPECT_GT(*std::max_element(a.data(), a.data() + a.elements()), 0.0f);
+  }
+}
+
 TEST(Rwkv7, RefusesWhatIsNotItsOwn) {
   ThreadPool threads(1);
   const OnDisk file;

@@ -92,10 +92,23 @@ Weights::Weights(WeightType type, int64_t out, int64_t in) : type_(type), out_(o
   checked_multiply(checked_multiply(uint64_t(out), uint64_t(in), "weights"), 16, "weights");
 }
 
-void Weights::own(uint64_t bytes) {
-  owned_ = Buffer(bytes);
-  std::memset(owned_.data(), 0, bytes);
-  rows_ = owned_.data();
+std::byte* WeightMemory::take(uint64_t bytes) {
+  if (blocks_.empty() || blocks_.back().size() - used_ < bytes) {
+    blocks_.emplace_back(std::max(bytes, block_bytes_));
+    used_ = 0;
+  }
+  std::byte* const taken = blocks_.back().data() + used_;
+  const uint64_t rounded = (bytes + Buffer::alignment - 1) / Buffer::alignment * Buffer::alignment;
+  used_ = std::min(blocks_.back().size(), used_ + rounded);
+  return taken;
+}
+
+std::byte* Weights::own(WeightMemory* memory) {
+  if (!memory) owned_ = Buffer(bytes());
+  std::byte* const place = memory ? memory->take(bytes()) : owned_.data();
+  rows_ = place;
+  if (type_ == WeightType::q8) std::memset(place, 0, bytes());  // for rows and columns past the end
+  return place;
 }
 
 uint64_t Weights::bytes() const {
@@ -127,12 +140,12 @@ Weights Weights::view(WeightType type, const void* rows, int64_t out, int64_t in
   return weights;
 }
 
-Weights Weights::copied(WeightType type, std::span<const float> rows, int64_t out, int64_t in) {
-  if (type == WeightType::q8) return quantized(rows, out, in);
+Weights Weights::copied(WeightType type, std::span<const float> rows, int64_t out, int64_t in,
+                        WeightMemory* memory) {
+  if (type == WeightType::q8) return quantized(rows, out, in, memory);
   Weights weights(type, out, in);
   expect_count("weights", rows.size(), out, in, uint64_t(out * in));
-  weights.own(weights.bytes());
-  std::byte* to = weights.owned_.data();
+  std::byte* to = weights.own(memory);
   for (const float w : rows) {
     const uint16_t bits = type == WeightType::f16 ? f16(w).bits : bf16(w).bits;
     std::memcpy(to, type == WeightType::f32 ? static_cast<const void*>(&w) : &bits,
@@ -142,39 +155,45 @@ Weights Weights::copied(WeightType type, std::span<const float> rows, int64_t ou
   return weights;
 }
 
-Weights Weights::quantized(std::span<const float> rows, int64_t out, int64_t in) {
-  Weights weights(WeightType::q8, out, in);
-  expect_count("weights", rows.size(), out, in, uint64_t(out * in));
-  weights.own(weights.bytes());
-  quantize_all([&](int64_t r) { return rows.subspan(size_t(r * in), size_t(in)); },
-               reinterpret_cast<Q8Block*>(weights.owned_.data()), out, in);
+Weights Weights::copied(const Weights& other, WeightMemory* memory) {
+  Weights weights(other.type_, other.out_, other.in_);
+  std::memcpy(weights.own(memory), other.rows_, other.bytes());
   return weights;
 }
 
-Weights Weights::quantized(const Weights& floats) {
+Weights Weights::quantized(std::span<const float> rows, int64_t out, int64_t in,
+                           WeightMemory* memory) {
+  Weights weights(WeightType::q8, out, in);
+  expect_count("weights", rows.size(), out, in, uint64_t(out * in));
+  auto* const to = reinterpret_cast<Q8Block*>(weights.own(memory));
+  quantize_all([&](int64_t r) { return rows.subspan(size_t(r * in), size_t(in)); }, to, out, in);
+  return weights;
+}
+
+Weights Weights::quantized(const Weights& floats, WeightMemory* memory) {
   Weights weights(WeightType::q8, floats.out_, floats.in_);
   if (floats.type_ == WeightType::q8)
     fail(Fault::argument, "weights: expected f32, f16 or bf16 to quantize, found q8");
-  weights.own(weights.bytes());
+  auto* const to = reinterpret_cast<Q8Block*>(weights.own(memory));
   std::vector<float> row(size_t(floats.in_));
   quantize_all(
       [&](int64_t r) {
         for (int64_t i = 0; i < floats.in_; ++i) row[size_t(i)] = floats.at(r, i);
         return std::span<const float>(row);
       },
-      reinterpret_cast<Q8Block*>(weights.owned_.data()), floats.out_, floats.in_);
+      to, floats.out_, floats.in_);
   return weights;
 }
 
-Weights Weights::from_q8_0(std::span<const std::byte> blocks, int64_t out, int64_t in) {
+Weights Weights::from_q8_0(std::span<const std::byte> blocks, int64_t out, int64_t in,
+                           WeightMemory* memory) {
   Weights weights(WeightType::q8, out, in);
   if (in % q8_columns != 0)
     fail(Fault::argument, "Q8_0 weights: expected rows of a multiple of 32, found ", in);
   constexpr int64_t block_bytes = 2 + q8_columns;
   const int64_t row_blocks = in / q8_columns;
   expect_count("Q8_0 bytes", blocks.size(), out, in, uint64_t(out * row_blocks * block_bytes));
-  weights.own(weights.bytes());
-  auto* to = reinterpret_cast<Q8Block*>(weights.owned_.data());
+  auto* to = reinterpret_cast<Q8Block*>(weights.own(memory));
   for (int64_t r = 0; r < out; ++r)
     for (int64_t b = 0; b < row_blocks; ++b) {
       const std::byte* from = blocks.data() + (r * row_blocks + b) * block_bytes;

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernel/matmul/q8_block.h"
 #include "kernel/matmul/weight_type.h"
@@ -19,17 +20,37 @@
 
 namespace deltasane::kernel {
 
+// Memory for many matrices, side by side in large blocks: large ones lie on huge pages, without
+// which a product of a few MB reads a tenth slower. It outlives the matrices it holds.
+class WeightMemory {
+ public:
+  // What is not used of a block is never touched.
+  explicit WeightMemory(uint64_t block_bytes = uint64_t{64} << 20) : block_bytes_(block_bytes) {}
+  std::byte* take(uint64_t bytes);
+
+ private:
+  uint64_t block_bytes_;
+  std::vector<Buffer> blocks_;
+  uint64_t used_ = 0;  // of the last block
+};
+
 class Weights {
  public:
   // rows: out x in elements of f32, f16 or bf16, aligned to one element; they must outlive this.
   static Weights view(WeightType type, const void* rows, int64_t out, int64_t in);
+  // Copies are in `memory`, or where that is null in memory of their own.
   // f32, f16 and bf16 by rounding to nearest, ties to even; or q8 as above.
-  static Weights copied(WeightType type, std::span<const float> rows, int64_t out, int64_t in);
-  static Weights quantized(std::span<const float> rows, int64_t out, int64_t in);
-  static Weights quantized(const Weights& floats);  // f32, f16 or bf16, without a copy in between
+  static Weights copied(WeightType type, std::span<const float> rows, int64_t out, int64_t in,
+                        WeightMemory* memory = nullptr);
+  static Weights quantized(std::span<const float> rows, int64_t out, int64_t in,
+                           WeightMemory* memory = nullptr);
+  static Weights copied(const Weights& other, WeightMemory* memory = nullptr);  // as it is
+  // f32, f16 or bf16, without a copy in between
+  static Weights quantized(const Weights& floats, WeightMemory* memory = nullptr);
   // GGUF's Q8_0: blocks of one f16 scale and 32 values, 34 bytes, row by row; in is a multiple
   // of 32.
-  static Weights from_q8_0(std::span<const std::byte> blocks, int64_t out, int64_t in);
+  static Weights from_q8_0(std::span<const std::byte> blocks, int64_t out, int64_t in,
+                           WeightMemory* memory = nullptr);
 
   WeightType type() const { return type_; }
   int64_t out() const { return out_; }
@@ -42,7 +63,7 @@ class Weights {
 
  private:
   Weights(WeightType type, int64_t out, int64_t in);
-  void own(uint64_t bytes);
+  std::byte* own(WeightMemory* memory);  // bytes() of memory; zeros for q8
 
   WeightType type_;
   int64_t out_, in_;

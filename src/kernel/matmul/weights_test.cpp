@@ -94,6 +94,28 @@ TEST(Weights, FromGgufBlocksExactly) {
 }
 
 // The bound that matmul.h states: each weight and each input is off by at most half its step.
+// Matrices side by side in one memory, some larger than its blocks, are those in their own memory.
+TEST(Weights, SharedMemoryHoldsTheSameBytes) {
+  WeightMemory memory(5000);
+  std::vector<Weights> own, shared;
+  for (const int64_t out : {1, 7, 300, 9})
+    for (const WeightType type :
+         {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::q8}) {
+      const int64_t in = 37;
+      const std::vector<float> rows = random_numbers(out * in, uint64_t(out), 1.0);
+      own.push_back(Weights::copied(type, rows, out, in));
+      shared.push_back(Weights::copied(type, rows, out, in, &memory));
+      shared.push_back(Weights::copied(own.back(), &memory));
+    }
+  for (size_t i = 0; i < own.size(); ++i)
+    for (const Weights* copy : {&shared[2 * i], &shared[2 * i + 1]}) {
+      EXPECT_EQ(copy->type(), own[i].type());
+      ASSERT_EQ(copy->bytes(), own[i].bytes());
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(copy->rows()) % Buffer::alignment, 0u);
+      EXPECT_EQ(std::memcmp(copy->rows(), own[i].rows(), own[i].bytes()), 0) << i;
+    }
+}
+
 TEST(Weights, Q8ProductsStayWithinTheStatedError) {
   ThreadPool threads(1);
   constexpr int64_t out = 40, in = 256, tokens = 3;

@@ -1,0 +1,120 @@
+#include "kernel/matmul/pieces.h"
+
+#include <algorithm>
+
+#include "kernel/isa_dispatch.h"
+#include "kernel/matmul/lines.h"
+#include "kernel/matmul/tiled.h"
+
+namespace deltasane::kernel {
+namespace {
+
+bool is_q8(const Weights& w) { return w.type() == WeightType::q8; }
+
+// One token is read where it lies, if it ends where a step of the kernels does.
+bool as_it_lies(const Matmul& one, Isa isa) {
+  return one.x.shape[0] == 1 && one.w.in() % cpu::dot_step(isa) == 0;
+}
+
+// Of x in the form the kernels read.
+uint64_t bytes_for(const Matmul& one, Isa isa) {
+  const int64_t tokens = one.x.shape[0], in = one.w.in();
+  if (!is_q8(one.w) && as_it_lies(one, isa)) return 0;
+  const int64_t bytes = is_q8(one.w) ? cpu::q8_token_bytes(tokens, in)
+                                     : cpu::laid_floats(isa, tokens, in) * int64_t(sizeof(float));
+  return uint64_t(cpu::rounded_up(bytes, int64_t(Buffer::alignment)));
+}
+
+}  // namespace
+
+void expect_product(const Matmul& product) {
+  expect_lines("x", product.x);
+  expect_lines("y", product.y);
+  const int64_t tokens = product.x.shape[0];
+  expect_shape("x", product.x, {tokens, product.w.in()});
+  expect_shape("y", product.y, {tokens, product.w.out()});
+}
+
+int64_t MatmulPieces::Part::rows() const { return is_q8(*w) ? q8_groups(w->out()) : w->out(); }
+
+void MatmulPieces::begin(std::span<const Matmul> products) {
+  uint64_t bytes = 0;
+  for (const Matmul& one : products) bytes += bytes_for(one, isa_);
+  if (bytes > memory_.size()) memory_ = Buffer(bytes);
+  parts_.clear();
+  std::byte* next = memory_.data();
+  for (const Matmul& one : products) {
+    prepare(one, next);
+    next += bytes_for(one, isa_);
+  }
+  cut();
+}
+
+void MatmulPieces::prepare(const Matmul& one, std::byte* memory) {
+  expect_product(one);
+  const int64_t tokens = one.x.shape[0], in = one.w.in();
+  require(tokens <= matmul_few_tokens, "pieces are for few tokens");
+  if (tokens == 0) return;
+  const cpu::Lines<const float> x{one.x.data, one.x.stride[0]};
+  Part part{&one.w,
+            tokens,
+            one.x.data,
+            {nullptr, one.w.out(), in, {}, {one.y.data, one.y.stride[0]}, sum_of(one)}};
+  with_isa(isa_, [&]<Isa isa>() {
+    if (is_q8(one.w)) {
+      part.q8.w = one.w.blocks();
+      part.q8.x = q8_tokens_in(memory, tokens, in, false);
+      for (int64_t group = 0; group < pieces_of(tokens, cpu::q8_tokens); ++group)
+        cpu::quantize_tokens<isa>(x, in, group, part.q8.x);
+    } else if (!as_it_lies(one, isa)) {
+      auto* const laid = reinterpret_cast<float*>(memory);
+      cpu::lay_tokens<isa>(x, tokens, in, laid);
+      part.laid = laid;
+    }
+  });
+  parts_.push_back(part);
+}
+
+// Large pieces first, which let the memory flow; then ever smaller ones, so that nobody waits long
+// for the last. Without divisions, which would take as long as a small piece; all threads that have
+// the same products find the same pieces.
+void MatmulPieces::cut() {
+  constexpr double least = 16 << 10, most = 192 << 10;  // bytes
+  pieces_.clear();
+  double left = 0;
+  for (const Part& part : parts_) left += double(part.w->bytes());
+  const double share = 0.25 / double(threads_);
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const int64_t rows = parts_[i].rows();
+    const double row_bytes = double(parts_[i].w->bytes()) / double(rows), inverse = 1 / row_bytes;
+    for (int64_t row = 0; row < rows;) {
+      const double bytes = std::clamp(left * share, least, most);
+      const int64_t end = std::min(rows, row + std::max<int64_t>(1, int64_t(bytes * inverse)));
+      pieces_.push_back({i, {row, end}});
+      left -= double(end - row) * row_bytes;
+      row = end;
+    }
+  }
+}
+
+void MatmulPieces::run(int64_t piece) const {
+  const auto& [index, rows] = pieces_[size_t(piece)];
+  const Part& p = parts_[index];
+  with_isa(isa_, [&]<Isa isa>() {
+    const auto dots = [&]<WeightType type>() {
+      cpu::dot_rows<isa, type>(p.w->rows(), rows, p.q8.in, p.laid, p.tokens, p.q8.y, p.q8.sum);
+    };
+    switch (p.w->type()) {
+      case WeightType::f32:
+        return dots.template operator()<WeightType::f32>();
+      case WeightType::f16:
+        return dots.template operator()<WeightType::f16>();
+      case WeightType::bf16:
+        return dots.template operator()<WeightType::bf16>();
+      case WeightType::q8:
+        return cpu::q8_few_tokens<isa>(p.q8, rows);
+    }
+  });
+}
+
+}  // namespace deltasane::kernel
