@@ -35,7 +35,7 @@ share_gpu() {
   command -v nvidia-cuda-mps-control >/dev/null || { echo "no MPS"; return 0; }
   export CUDA_MPS_PIPE_DIRECTORY=$work/mps CUDA_MPS_LOG_DIRECTORY=$work/mps
   mkdir -p "$work/mps"
-  end_sharing >/dev/null 2>&1  # one that a start before this has left
+  end_sharing >/dev/null 2>&1 && sleep 2  # one that a start before this has left
   printf '[model]\nlayers = 1\nchannels = 64\n[corpus]\nsource = "math-chat:"\n[optimizer]\nkind = "adamw"\nsteps = 1\nsequences = 1\ncontext = 64\nrate = 1e-3\n[run]\nfolder = "%s/mps/trial"\n' "$work" >"$work/mps/trial.toml"
   rm -rf "$work/mps/trial"
   if nvidia-cuda-mps-control -d && timeout 20 "$program" train "$work/mps/trial.toml" --device cuda; then
