@@ -186,7 +186,7 @@ held_out_loss() {  # name, seed: at the end of its training; where there was non
 # The problems without a prefix, alpha 0 against the trained alphas: tests over families and over single problems.
 compare_alphas() {  # seed
   local alpha runs=()
-  for alpha in $(printf '%s\n' $ALPHAS | sort -n); do
+  for alpha in $(echo "$ALPHAS" | tr ' ' '\n' | sort -n); do
     is_done "eval_alpha-$alpha-seed$1" && runs+=("$out/eval/alpha-$alpha-seed$1")
   done
   [ ${#runs[@]} -gt 1 ] && "$program" compare "${runs[@]}" --threads "$THREADS"
