@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Figures of what experiments/alpha_table.sh found, as SVG, by gnuplot.
+# Figures of what experiments/alpha_table.sh and experiments/embedded_pair.sh found, as SVG, by gnuplot.
 #
 #   experiments/figures.sh RESULTS FOLDER
 #
-# RESULTS holds families.csv, streams.csv, overflows.csv and segments.csv. FOLDER gets
+# RESULTS holds the folders table (families.csv, streams.csv, overflows.csv, segments.csv) and pair
+# (segments and probes of the baseline and of SANE). FOLDER gets
 #
 #   table_alpha.svg                  what is answered rightly, against alpha: mean of the seeds and its error
 #   table_state_norm.svg             along the streams, a panel for each seed, every stream a line
 #   table_cumulative_perplexity.svg  the same for the loss, each line a mean over the streams of that seed
+#   pair_streams.svg                 norm, answers and perplexity of the pair, every stream a line
 #
-# A stream that overflowed counts as 0 right. MODELS are the ones drawn along the streams.
+# A stream that overflowed counts as 0 right. MODELS are those of the table that are drawn along the streams.
 set -eu
-results=$1 folder=$2
+results=$1/table pair=$1/pair folder=$2
 MODELS=${MODELS:-"alpha-0 run-time-adaptive-1000 alpha-10 alpha-3 alpha-1"}
 command -v gnuplot >/dev/null || {
   echo "figures: expected gnuplot (Debian: gnuplot-nox), found none" >&2
@@ -143,6 +145,45 @@ draw_perplexities() {
 set yrange [$(sort -k2,2g "$scratch"/*-[0-9] | awk 'NR == 1 { low = $2 } { high = $2 } END { m = 0.03 * (high - low); print low - m ":" high + m }')]"
 }
 
+# along_streams FILE COLUMN: "position value" of each stream, with an empty line between them
+along_streams() {
+  awk -F, -v wanted="$2" '
+    NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    { print $at["stream"] "," $at["position"] "," $at[wanted] }' "$1" | sort -t, -k1,1n -k2,2n |
+    awk -F, '{ if ($1 != stream && NR > 1) print ""; stream = $1; print $2, $3 }'
+}
+# pair_panel TABLE COLUMN TITLE STYLE
+pair_panel() {
+  local model plot="" i=0
+  for model in baseline sane; do
+    along_streams "$pair/$model-$1.csv" "$2" >"$scratch/$model-$2"
+    plot+="${plot:+, }'$scratch/$model-$2' using (\$1 / 1000):2 with $4 lw 1.5 lc rgb '${colours[i]}' title '${model/sane/SANE, alpha 3}'"
+    i=3
+  done
+  printf 'set title "%s"\nplot %s\n' "$3" "$plot"
+}
+draw_pair() {
+  {
+    look 1080 430 pair_streams.svg
+    cat <<GNUPLOT
+set xlabel 'thousand tokens'
+set xrange [0:200]
+set xtics 50
+set multiplot layout 1,3 margins screen 0.07,0.985,0.15,0.9 spacing screen 0.06,0.1
+set key at graph 0.99, graph 0.35 right center Left reverse samplen 1.2
+set logscale y
+set format y '1e%T'
+GNUPLOT
+    pair_panel segments norm "norm of the state" lines
+    printf "unset key\nunset logscale y\nset format y '%%g'\nset yrange [0:1.03]\n"
+    pair_panel probes accuracy "right answers from the state" "linespoints pt 7 ps 0.4"
+    echo "set yrange [*:*]"
+    pair_panel segments cumulative_perplexity "perplexity so far" lines
+    echo "unset multiplot"
+  } | gnuplot
+}
+
 draw_alphas
 draw_norms
 draw_perplexities
+draw_pair
