@@ -18,8 +18,8 @@
 # first corpus before those of the second, and with alphas in the order of ALPHAS. A second start
 # in the same FOLDER goes on, wherever the first one was stopped.
 #
-# FOLDER/results gets losses.csv, families.csv, streams.csv, overflows.csv and what experiments/tables.sh
-# makes of them. SEEDS, ALPHAS, STREAMS and the other names in capitals below can be set; see steps.sh too.
+# FOLDER/results gets losses.csv, families.csv, streams.csv, overflows.csv, segments.csv (along each stream) and
+# what experiments/tables.sh makes of them. SEEDS, ALPHAS, STREAMS and the other names in capitals below can be set; see steps.sh too.
 # shellcheck disable=SC2034
 set -u
 program=$1 out=$2 limit=${3:-100000}
@@ -133,6 +133,7 @@ collect() {
   echo "model,seed,family,accuracy" >"$results/families.csv"
   echo "model,seed,stream,position,accuracy,norm,loss" >"$results/streams.csv"
   echo "model,seed,stream,position,layer,head,largest" >"$results/overflows.csv"
+  echo "model,seed,stream,position,norm,largest,cumulative_loss" >"$results/segments.csv"
   for id in "$out"/models/*; do
     id=$(basename "$id") name=${id%-seed*} seed=${id##*-seed}
     loss=$(held_out_loss "$name" "$seed")
@@ -153,6 +154,10 @@ collect() {
         $at["overflow"] == 1 { print name, corpus "." $at["stream"], $at["position"],
           $at["overflow_layer"], $at["overflow_head"], $at["largest"] }' \
         "$folder/segments.csv" >>"$results/overflows.csv"
+      awk -F, -v OFS=, -v name="$name,$seed" -v corpus="${stream%:*}" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        { print name, corpus "." $at["stream"], $at["position"], $at["norm"] + 0, $at["largest"] + 0,
+          $at["cumulative_loss"] + 0 }' "$folder/segments.csv" >>"$results/segments.csv"
     done
   done
   cp "$out/seconds.csv" "$results"
@@ -160,6 +165,7 @@ collect() {
     for name in base alpha-0 alpha-3 pre-3 first-3; do
       [ -e "$out/train/$name-seed$seed.toml" ] && cp "$out/train/$name-seed$seed.toml" "$results"
     done
+    compare_alphas "$seed" >"$results/families-seed$seed.md"
     folder="$out/stream/alpha-0-seed$seed-corpus${STREAMS%%:*}"
     [ -e "$folder/segments.rec" ] &&
       "$program" diagnose "$folder" >"$results/alpha-0-seed$seed-diagnosis.txt"
@@ -175,6 +181,15 @@ held_out_loss() {  # name, seed: at the end of its training; where there was non
   [ -e "$metrics" ] || return 0
   sed -n 's/.*held_out_loss":\([0-9.e-]*\).*/\1/p' "$metrics" |
     if [ "${1#run-time-}" = "$1" ]; then tail -n 1; else head -n 1; fi
+}
+
+# The problems without a prefix, alpha 0 against the trained alphas: tests over families and over single problems.
+compare_alphas() {  # seed
+  local alpha runs=()
+  for alpha in $(echo "$ALPHAS" | tr ' ' '\n' | sort -n); do
+    is_done "eval_alpha-$alpha-seed$1" && runs+=("$out/eval/alpha-$alpha-seed$1")
+  done
+  [ ${#runs[@]} -gt 1 ] && "$program" compare "${runs[@]}" --threads "$THREADS"
 }
 
 # family,accuracy of a run of eval

@@ -7,8 +7,9 @@
 # share a model, so two errors are given: over all streams of all seeds, which says how well this mean
 # is known for these models, and over the means of seeds, which says what another training may
 # give. Tests are paired t-tests by `deltasane compare`, over pairs (seed, stream) or (seed, family), and over
-# the means of seeds. A stream that overflowed answers nothing and is in no mean and no pair; where alpha 0 has fewer
-# than two pairs left, alpha 3 stands in for it.
+# the means of seeds, against alpha 0. A stream that overflowed answers nothing from there on and counts
+# as 0 right, in means and pairs: without it only those that were lucky would be compared. Beside it
+# stands the mean of the streams that did not overflow.
 set -u
 program=$1 results=$2
 scratch=$(mktemp -d)
@@ -26,12 +27,14 @@ scores() {
   awk -F, -v OFS=, '
     FNR == 1 { file++; next }
     file == 1 { print "families", $2, $3, $1, 100 * $4 }
-    file == 2 && $4 > 0 { print $4, $2, $3, $1, 100 * $5 }' "$results/families.csv" "$results/streams.csv"
+    file == 2 && $4 > 0 { asked[$4]; print $4, $2, $3, $1, 100 * $5 }
+    file == 3 { for (position in asked) if (position + 0 > $4) print position, $2, $3, $1, 0 }' \
+    "$results/families.csv" "$results/streams.csv" "$results/overflows.csv"
 }
 
-# tested KIND OVER MODEL BASELINE: number of pairs, difference, p. OVER: pairs or seeds
+# tested KIND OVER MODEL: number of pairs, difference from alpha 0, p. OVER: pairs or seeds
 tested() {
-  awk -F, -v OFS=, -v kind="$1" -v over="$2" -v model="$3" -v baseline="$4" '
+  awk -F, -v OFS=, -v kind="$1" -v over="$2" -v model="$3" -v baseline=alpha-0 '
     $1 == kind && $4 == baseline { first[$2, $3] = $5 }
     $1 == kind && $4 == model { second[$2, $3] = $5; if (!(($2, $3) in seen)) { seen[$2, $3] = 1; seed[++n] = $2; what[n] = $3 } }
     END {
@@ -47,25 +50,19 @@ tested() {
     }' "$scratch/scores.csv" >"$scratch/pair.csv"
   local pairs
   pairs=$(($(wc -l <"$scratch/pair.csv") - 1))
-  if [ $pairs -lt 2 ]; then
-    echo "$pairs,,"
-    return 1
-  fi
+  [ $pairs -lt 2 ] && return 1
   "$program" compare "$scratch/pair.csv" --threads 1 --format csv |
     awk -F, -v OFS=, -v pairs=$pairs '$1 == "average" { d = $3 - $2 } $1 == "p t-test" { p = $3 } END { print pairs, d, p }'
 }
 
 test_all() {
-  echo "scores,over,model,baseline,pairs,difference,p"
-  local kind model baseline found
+  echo "scores,over,model,pairs,difference,p"
+  local kind model over found
   for kind in families $(cut -d, -f1 "$scratch/scores.csv" | grep -v families | sort -nu); do
     for model in $(models_in "$results/streams.csv"); do
-      for baseline in alpha-0 alpha-3; do
-        [ "$model" = $baseline ] && break
-        found=$(tested "$kind" pairs "$model" $baseline) || continue
-        echo "$kind,pairs,$model,$baseline,$found"
-        found=$(tested "$kind" seeds "$model" $baseline) && echo "$kind,seeds,$model,$baseline,$found"
-        break
+      [ "$model" = alpha-0 ] && continue
+      for over in pairs seeds; do
+        found=$(tested "$kind" $over "$model") && echo "$kind,$over,$model,$found"
       done
     done
   done
@@ -99,8 +96,8 @@ rows_of() {  # file, model, column of the value, position or nothing
 }
 p_of() {  # scores, over, model
   awk -F, -v scores="$1" -v over="$2" -v model="$3" '$1 == scores && $2 == over && $3 == model {
-    if ($7 == "") { printf "-"; exit }
-    printf($7 < 0.001 ? "<0.001" : "%.3f", $7); if ($4 != "alpha-0") printf " to %s", $4 }' "$results/tests.csv"
+    if ($6 == "") { printf "-"; exit }
+    printf($6 < 0.001 ? "<0.001" : "%.3f", $6) }' "$results/tests.csv"
 }
 with_commas() { echo "$1" | sed -e ':a' -e 's/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/' -e 'ta'; }
 
@@ -116,15 +113,20 @@ family_means() {  # "seed mean"
 }
 
 far_table() {  # position
-  header model "right after $(with_commas "$1")" streams overflowed norm "loss so far" "p, (seed, stream)" "p, seeds"
+  header model "right after $(with_commas "$1"), overflowed as 0" "of those alive" streams overflowed "norm of those alive" "loss so far" "p, (seed, stream)" "p, seeds"
   local model
   for model in $(models_in "$results/streams.csv"); do
-    local right lost
-    right=$(rows_of "$results/streams.csv" "$model" 5 "$1") lost=$(overflowed "$model" "$1")
-    [ -z "$right" ] && [ "$lost" = 0 ] && continue
-    echo "|$model|$(echo -n "$right" | pooled %.3f 1)|$(echo -n "$right" | grep -c .)|$lost|$(rows_of "$results/streams.csv" "$model" 6 "$1" | pooled %.3g 1 | sed 's/ .*//')|$(rows_of "$results/streams.csv" "$model" 7 "$1" | pooled %.4f 1 | sed 's/ .*//')|$(p_of "$1" pairs "$model")|$(p_of "$1" seeds "$model")|"
+    local all alive
+    all=$(scores_of "$model" "$1") alive=$(rows_of "$results/streams.csv" "$model" 5 "$1")
+    [ -z "$all" ] && continue
+    echo "|$model|$(echo "$all" | pooled %.3f 0.01)|$(echo "$alive" | pooled %.3f 1 | mean_alone)|$(echo "$all" | grep -c .)|$(overflowed "$model" "$1")|$(rows_of "$results/streams.csv" "$model" 6 "$1" | pooled %.9g 1 | mean_alone | norm_text)|$(rows_of "$results/streams.csv" "$model" 7 "$1" | pooled %.4f 1 | mean_alone)|$(p_of "$1" pairs "$model")|$(p_of "$1" seeds "$model")|"
   done
 }
+scores_of() {  # model, position: "seed per cent"
+  awk -F, -v model="$1" -v position="$2" '$1 == position && $4 == model { print $2, $5 }' "$scratch/scores.csv"
+}
+mean_alone() { sed 's/ .*//'; }
+norm_text() { awk '{ printf $1 < 1e5 ? "%.0f" : "%.1e", $1 }'; }
 overflowed() {  # model, position: streams that broke before it
   awk -F, -v model="$1" -v position="$2" 'FNR > 1 && $1 == model && $4 < position { n++ } END { print n + 0 }' "$results/overflows.csv"
 }
@@ -136,7 +138,7 @@ family_table() {
   for family in $(tail -n +2 "$results/families.csv" | cut -d, -f3 | sort -u); do
     printf '|%s' "$family"
     for model in "${models[@]}"; do
-      printf '|%s' "$(awk -F, -v m="$model" -v f="$family" '$1 == m && $3 == f { print $2, $4 }' "$results/families.csv" | pooled %.1f 100 | sed 's/ .*//')"
+      printf '|%s' "$(awk -F, -v m="$model" -v f="$family" '$1 == m && $3 == f { print $2, $4 }' "$results/families.csv" | pooled %.1f 100 | mean_alone)"
     done
     printf '|\n'
   done
@@ -155,7 +157,9 @@ seed_table() {
     for position in "${positions[@]}"; do
       printf '|'
       for seed in "${seeds[@]}"; do
-        printf '%s ' "$(rows_of "$results/streams.csv" "$model" 5 "$position" | awk -v s="$seed" '$1 == s' | pooled %.3f 1 | sed 's/ .*//;s/^$/-/')"
+        local right
+        right=$(rows_of "$results/streams.csv" "$model" 5 "$position" | awk -v s="$seed" '$1 == s' | pooled %.3f 1 | mean_alone)
+        printf '%s ' "${right:--}"
       done
     done
     printf '|\n'
@@ -179,7 +183,7 @@ short_table
 for position in $(tail -n +2 "$results/streams.csv" | cut -d, -f4 | sort -nu); do
   [ "$position" = 0 ] && continue
   echo
-  echo "After $(with_commas "$position") tokens (± error over all streams, in brackets over seeds):"
+  echo "After $(with_commas "$position") tokens, a stream that overflowed counted as 0 right (± error over all streams, in brackets over seeds):"
   echo
   far_table "$position"
 done
@@ -188,7 +192,7 @@ echo "By family, per cent right without a prefix, mean over seeds:"
 echo
 family_table
 echo
-echo "Seeds one by one:"
+echo "Seeds one by one, of the streams alive (-: none):"
 echo
 seed_table
 if [ "$(wc -l <"$results/overflows.csv")" -gt 1 ]; then

@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# Figures of what experiments/alpha_table.sh and experiments/embedded_pair.sh found, as SVG, by gnuplot.
+#
+#   experiments/figures.sh RESULTS FOLDER
+#
+# RESULTS holds the folders table (families.csv, streams.csv, overflows.csv, segments.csv) and pair
+# (segments and probes of the baseline and of SANE). FOLDER gets
+#
+#   table_alpha.svg                  what is answered rightly, against alpha: mean of the seeds and its error
+#   table_state_norm.svg             along the streams, a panel for each seed, every stream a line
+#   table_cumulative_perplexity.svg  the same for the loss, each line a mean over the streams of that seed
+#   pair_streams.svg                 norm, answers and perplexity of the pair, every stream a line
+#
+# A stream that overflowed counts as 0 right. MODELS are those of the table that are drawn along the streams.
+set -eu
+results=$1/table pair=$1/pair folder=$2
+MODELS=${MODELS:-"alpha-0 run-time-adaptive-1000 alpha-10 alpha-3 alpha-1"}
+command -v gnuplot >/dev/null || {
+  echo "figures: expected gnuplot (Debian: gnuplot-nox), found none" >&2
+  exit 1
+}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$folder"
+mapfile -t seeds < <(tail -n +2 "$results/streams.csv" | cut -d, -f2 | sort -nu)
+mapfile -t positions < <(tail -n +2 "$results/streams.csv" | cut -d, -f4 | sort -nu)
+read -ra models <<<"$MODELS"
+far=${positions[-1]}
+# Those of Okabe and Ito, which people with any colour vision tell apart.
+colours=('#D55E00' '#CC79A7' '#009E73' '#0072B2' '#56B4E9' '#E69F00' '#000000')
+
+# "alpha mean error" of each alpha over the means of seeds, in per cent; rows are "model,seed,share"
+over_seeds() {
+  awk -F, '
+    $1 ~ /^alpha-/ { sum[$1, $2] += 100 * $3; n[$1, $2]++; models[$1]; seeds[$2] }
+    END {
+      for (m in models) {
+        k = s = q = 0
+        for (i in seeds) if ((m, i) in n) { v = sum[m, i] / n[m, i]; k++; s += v; q += v * v }
+        v = k > 1 ? (q - s * s / k) / (k - 1) / k : 0
+        print substr(m, 7), s / k, sqrt(v > 0 ? v : 0)
+      }
+    }' | sort -n
+}
+after() {  # position: "model,seed,share" of each stream
+  awk -F, -v OFS=, -v position="$1" '
+    FNR == 1 { file++; next }
+    file == 1 && $4 == position { print $1, $2, $5 }
+    file == 2 && $4 + 0 < position { print $1, $2, 0 }' "$results/streams.csv" "$results/overflows.csv"
+}
+with_commas() { echo "$1" | sed -e ':a' -e 's/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/' -e 'ta'; }
+look() {  # width, height, file
+  cat <<GNUPLOT
+set terminal svg size $1,$2 font 'DejaVu Sans,Helvetica,sans-serif,14' background 'white' noenhanced
+set output '$folder/$3'
+set grid lc rgb '#cccccc' lw 1 dt 1
+set border 3 lc rgb '#444444'
+set tics nomirror scale 0.7,0 textcolor rgb '#222222'
+GNUPLOT
+}
+
+draw_alphas() {
+  local position i=0 plot=""
+  tail -n +2 "$results/families.csv" | cut -d, -f1,2,4 | over_seeds >"$scratch/families"
+  for position in "${positions[@]}"; do
+    [ "$position" = 0 ] && continue
+    after "$position" | over_seeds >"$scratch/after$position"
+    plot+="${plot:+, }'$scratch/after$position' using (\$1 + 0.12 * $i - 0.06):2:3 with yerrorbars pt 7 ps 0.6 lw 1.5 lc rgb '${colours[i + 2]}' title 'after $(with_commas "$position") tokens'"
+    i=$((i + 1))
+  done
+  {
+    look 1080 430 table_alpha.svg
+    cat <<GNUPLOT
+set xrange [-0.6:10.6]
+set xtics ('none' 0, '1' 1, '' 2, '3' 3, '' 4, '5' 5, '' 6, '7' 7, '' 8, '' 9, '10' 10)
+set xlabel 'alpha'
+set multiplot layout 1,3 margins screen 0.07,0.985,0.15,0.84 spacing screen 0.06,0.1
+set title "without a prefix,\nall families"
+set ylabel 'right, %'
+set yrange [70:100]
+unset key
+plot '$scratch/families' using 1:2:3 with yerrorbars pt 7 ps 0.6 lw 1.5 lc rgb '${colours[3]}' notitle
+set title "after a stream,\nsums and differences"
+unset ylabel
+set yrange [0:105]
+set key at graph 0.99, graph 0.55 right center Left reverse samplen 1.2
+plot $plot
+set title "the same,\nfrom 94 % on"
+set yrange [94:100.3]
+unset key
+plot $plot
+unset multiplot
+GNUPLOT
+  } | gnuplot
+}
+
+# panels FILE TITLE Y_LABEL EXTRA: one for each seed, from $scratch/MODEL-SEED; lines in it stand apart by empty ones
+panels() {
+  local seed i plot
+  {
+    look 1080 430 "$1"
+    printf "set xlabel 'thousand tokens'\nset xrange [0:%d]\n%s\n" $((far / 1000 + 1)) "$4"
+    echo "set multiplot layout 1,${#seeds[@]} title '$2' margins screen 0.07,0.985,0.15,0.9 spacing screen 0.05,0.1"
+    for seed in "${seeds[@]}"; do
+      plot=""
+      for i in "${!models[@]}"; do
+        plot+="${plot:+, }'$scratch/${models[i]}-$seed' using (\$1 / 1000):2 with lines lw 1.5 lc rgb '${colours[i]}' $([ "$seed" = "${seeds[-1]}" ] && echo "title '${models[i]}'" || echo notitle)"
+      done
+      echo "set label 1 'seed $seed' at graph 0.97, graph 0.95 right"
+      [ "$seed" = "${seeds[0]}" ] && echo "set ylabel '$3'" || echo "unset ylabel"
+      echo "plot $plot"
+    done
+    echo "unset multiplot"
+  } | gnuplot
+}
+
+draw_norms() {
+  local model seed
+  for model in "${models[@]}"; do
+    for seed in "${seeds[@]}"; do
+      sort -t, -k3,3 -k4,4n "$results/segments.csv" | awk -F, -v m="$model" -v s="$seed" -v far="$far" '
+        $1 == m && $2 == s && $4 + 0 <= far { if ($3 != stream && stream != "") print ""; stream = $3; print $4, $5 }' \
+        >"$scratch/$model-$seed"
+    done
+  done
+  panels table_state_norm.svg "Norm of the state" "Frobenius norm" "set key at graph 0.99, graph 0.33 right center Left reverse samplen 1.2
+set logscale y
+set format y '1e%T'
+set yrange [100:1e39]
+set ytics 1e3, 1e6"
+}
+
+# Where all streams of a seed are still there.
+draw_perplexities() {
+  local model seed
+  for model in "${models[@]}"; do
+    for seed in "${seeds[@]}"; do
+      awk -F, -v m="$model" -v s="$seed" -v far="$far" '
+        $1 == m && $2 == s && $4 + 0 <= far { n[$4]++; sum[$4] += $7; if (n[$4] > most) most = n[$4] }
+        END { for (p in n) if (n[p] == most) print p, exp(sum[p] / n[p]) }' "$results/segments.csv" |
+        sort -n >"$scratch/$model-$seed"
+    done
+  done
+  panels table_cumulative_perplexity.svg "Perplexity of all tokens so far" "perplexity" "set key at graph 0.99, graph 0.6 right center Left reverse samplen 1.2
+set yrange [$(sort -k2,2g "$scratch"/*-[0-9] | awk 'NR == 1 { low = $2 } { high = $2 } END { m = 0.03 * (high - low); print low - m ":" high + m }')]"
+}
+
+# along_streams FILE COLUMN: "position value" of each stream, with an empty line between them
+along_streams() {
+  awk -F, -v wanted="$2" '
+    NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    { print $at["stream"] "," $at["position"] "," $at[wanted] }' "$1" | sort -t, -k1,1n -k2,2n |
+    awk -F, '{ if ($1 != stream && NR > 1) print ""; stream = $1; print $2, $3 }'
+}
+# pair_panel TABLE COLUMN TITLE STYLE
+pair_panel() {
+  local model plot="" i=0
+  for model in baseline sane; do
+    along_streams "$pair/$model-$1.csv" "$2" >"$scratch/$model-$2"
+    plot+="${plot:+, }'$scratch/$model-$2' using (\$1 / 1000):2 with $4 lw 1.5 lc rgb '${colours[i]}' title '${model/sane/SANE, alpha 3}'"
+    i=3
+  done
+  printf 'set title "%s"\nplot %s\n' "$3" "$plot"
+}
+draw_pair() {
+  {
+    look 1080 430 pair_streams.svg
+    cat <<GNUPLOT
+set xlabel 'thousand tokens'
+set xrange [0:200]
+set xtics 50
+set multiplot layout 1,3 margins screen 0.07,0.985,0.15,0.9 spacing screen 0.06,0.1
+set key at graph 0.99, graph 0.35 right center Left reverse samplen 1.2
+set logscale y
+set format y '1e%T'
+GNUPLOT
+    pair_panel segments norm "norm of the state" lines
+    printf "unset key\nunset logscale y\nset format y '%%g'\nset yrange [0:1.03]\n"
+    pair_panel probes accuracy "right answers from the state" "linespoints pt 7 ps 0.4"
+    echo "set yrange [*:*]"
+    pair_panel segments cumulative_perplexity "perplexity so far" lines
+    echo "unset multiplot"
+  } | gnuplot
+}
+
+draw_alphas
+draw_norms
+draw_perplexities
+draw_pair
