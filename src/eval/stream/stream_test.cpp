@@ -358,17 +358,20 @@ TEST(Stream, AnOverflowIsAResultWithItsPlace) {
   for (const double largest : bounded.reals("largest")) EXPECT_LE(largest, 3 * std::log(2.0) + 1);
 }
 
-// "abab..." for the first stream, "aaaa..." for the others: a planned head grows in the first only.
+// "abab..." for the streams before `quiet`, "aaaa..." for the others, where planned heads do not
+// grow.
 class SplitSource : public corpus::Source {
  public:
+  explicit SplitSource(uint64_t quiet) : quiet_(quiet) {}
   corpus::Piece piece(uint64_t index) const override {
     corpus::Piece piece = alternating_.piece(index);
-    if (index >= 1'000'000'000'000) piece.text.assign(piece.text.size(), 'a');
+    if (index >= quiet_ * 1'000'000'000'000) piece.text.assign(piece.text.size(), 'a');
     return piece;
   }
   std::string description() const override { return "split"; }
 
  private:
+  uint64_t quiet_;
   test::AlternatingSource alternating_;
 };
 
@@ -400,13 +403,17 @@ TEST(Stream, AnOverflowEndsItsOwnStreamOnly) {
   settings.tokens = 8192, settings.segment = 1024, settings.streams = 3;
   settings.snapshots.emplace();
   Bench bench(path);
-  const SplitSource source;
+  const SplitSource source(1), quiet(0);
   const StreamOutcome outcome = bench.run(source, settings, scratch.path() / "run");
   ASSERT_EQ(outcome.overflows.size(), 1u);
   EXPECT_EQ(outcome.overflows[0].stream, 0);
   EXPECT_EQ(losses_of(scratch.path() / "run", 1).size(), 8u);
   EXPECT_EQ(losses_of(scratch.path() / "run", 2).size(), 8u);
   EXPECT_EQ(outcome.tokens_read, outcome.overflows[0].position + 2 * 8192);
+  EXPECT_TRUE(bench.run(quiet, settings, scratch.path() / "quiet").overflows.empty());
+  for (const int64_t stream : {1, 2})
+    EXPECT_EQ(losses_of(scratch.path() / "run", stream),
+              losses_of(scratch.path() / "quiet", stream));
   settings.streams = 1;
   const StreamOutcome alone = bench.run(source, settings, scratch.path() / "alone");
   ASSERT_EQ(alone.overflows.size(), 1u);
