@@ -36,9 +36,21 @@ struct Rows {
   int64_t begin, end;
 };
 
-// state: rows x N; its part `rows` is advanced over all runs, and y's part `rows` written.
+struct ForwardHead {
+  Head head;
+  Track<float> state;  // rows x N
+  Track<float> y;
+};
+
+// The part `rows` of the states of a few neighbouring heads of one sequence is advanced over all
+// runs, and y's part `rows` written. Heads take turns at each run: in memory their vectors of a
+// token lie side by side.
 template <Isa isa, int N>
-void forward(const Head& head, Rows rows, Track<float> state, Track<float> y);
+void forward(const ForwardHead* heads, int64_t count, Rows rows);
+
+// Rows at a time, and heads: 256 KiB of states, which a second-level cache holds.
+inline constexpr int64_t forward_rows = 64;
+constexpr int64_t most_heads_together(int64_t N) { return N <= 64 ? 16 : 1024 / N; }
 
 // Gradients of a group of rows. The sums over rows (dr .. dtau) are added to what is there.
 struct Gradients {

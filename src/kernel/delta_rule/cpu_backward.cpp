@@ -59,7 +59,8 @@ struct Block {
   // G~ += dy (r W)'; dv = G~ (k / W); dsa = G~ (b / W)
   template <int R>
   void along_rows(int64_t n, int64_t i) const {
-    const float *r = in.r[n], *k = in.k[n], *b = in.b[n], *dy = g.dy.at(run.begin + n) + row + i;
+    const float *r = in.ar[n][1], *k = in.bk[n][1], *b = in.bk[n][0],
+                *dy = g.dy.at(run.begin + n) + row + i;
     Vec with_k[R] = {}, with_b[R] = {}, dys[R];
     for (int x = 0; x < R; ++x) dys[x] = V::splat(dy[x]);
     for (int c = 0; c < N; c += lanes) {
@@ -89,7 +90,7 @@ struct Block {
       Vec a[vectors];
 #pragma GCC unroll 2
       for (int x = 0; x < vectors; ++x)
-        a[x] = in.entry_decay ? V::splat(0.0f) : V::load(in.a[n] + c + x * lanes);
+        a[x] = in.entry_decay ? V::splat(0.0f) : V::load(in.ar[n][0] + c + x * lanes);
       for (int64_t i = 0; i < count; ++i) {
         const float *before = state(n, i) + c, *after = state(n + 1, i) + c;
         float* gradients = G(i) + c;
@@ -123,8 +124,8 @@ struct Block {
   void decay_on_entry() const {
     for (int64_t i = 0; i < count; ++i)
       for (int c = 0; c < N; c += lanes)
-        V::store(G(i) + c,
-                 V::load(G(i) + c) * V::load(in.entry_decay + c) + V::load(in.a[0] + c) * dsa[i]);
+        V::store(G(i) + c, V::load(G(i) + c) * V::load(in.entry_decay + c) +
+                               V::load(in.ar[0][0] + c) * dsa[i]);
   }
 
   void backward() const {

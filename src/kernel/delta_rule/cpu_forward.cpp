@@ -4,19 +4,29 @@
 namespace deltasane::kernel::cpu {
 
 template <Isa isa, int N>
-void forward(const Head& head, Rows rows, Track<float> state, Track<float> y) {
-  constexpr int64_t most = TurningState<isa, N>::most_rows;
+void forward(const ForwardHead* heads, int64_t count, Rows rows) {
+  constexpr int64_t most = forward_rows;
+  alignas(64) float slabs[most_heads_together(N)][most * N];
+  TurningState<isa, N> states[most_heads_together(N)];
   for (int64_t begin = rows.begin; begin < rows.end; begin += most) {
-    TurningState<isa, N> some(state, {begin, rows.end < begin + most ? rows.end : begin + most});
-    for (int64_t i = 0; i < head.run_count; ++i) some.take(head, head.runs[i], y);
-    some.as_rows();
+    const Rows some{begin, rows.end < begin + most ? rows.end : begin + most};
+    for (int64_t h = 0; h < count; ++h) states[h].begin(heads[h].state, some, slabs[h]);
+    const int64_t steps = heads[0].head.run_count * count;
+    for (int64_t step = 0; step < steps; ++step) {
+      const ForwardHead& now = heads[step % count];
+      const int64_t after = step + 1 < steps ? step + 1 : step;
+      const ForwardHead& next = heads[after % count];
+      Ahead<isa, N> ahead(next.head, next.head.runs[after / count], some, next.y);
+      states[step % count].take(now.head, now.head.runs[step / count], now.y, ahead);
+    }
+    for (int64_t h = 0; h < count; ++h) states[h].as_rows();
   }
 }
 
-template void forward<Isa::DELTASANE_ISA, 16>(const Head&, Rows, Track<float>, Track<float>);
-template void forward<Isa::DELTASANE_ISA, 32>(const Head&, Rows, Track<float>, Track<float>);
-template void forward<Isa::DELTASANE_ISA, 64>(const Head&, Rows, Track<float>, Track<float>);
-template void forward<Isa::DELTASANE_ISA, 128>(const Head&, Rows, Track<float>, Track<float>);
-template void forward<Isa::DELTASANE_ISA, 256>(const Head&, Rows, Track<float>, Track<float>);
+template void forward<Isa::DELTASANE_ISA, 16>(const ForwardHead*, int64_t, Rows);
+template void forward<Isa::DELTASANE_ISA, 32>(const ForwardHead*, int64_t, Rows);
+template void forward<Isa::DELTASANE_ISA, 64>(const ForwardHead*, int64_t, Rows);
+template void forward<Isa::DELTASANE_ISA, 128>(const ForwardHead*, int64_t, Rows);
+template void forward<Isa::DELTASANE_ISA, 256>(const ForwardHead*, int64_t, Rows);
 
 }  // namespace deltasane::kernel::cpu

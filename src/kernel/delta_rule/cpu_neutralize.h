@@ -67,25 +67,33 @@ struct Neutralize {
   [[gnu::always_inline]] inline void scaled(float* state, Scale scale) const {
     constexpr int vectors = count / lanes;
     constexpr int group = vectors < 8 ? vectors : 8;
-    const int32_t limit = V::bits(V::splat(small_square_in_s))[0];
     for (int first = 0; first < count; first += group * lanes) {
-      Vec s[group], z[group];
-      Int most = {};
+      Vec s[group][1];
 #pragma GCC unroll 8
-      for (int g = 0; g < group; ++g) {
-        s[g] = V::load(state + first + g * lanes) * scale(first + g * lanes);
-        z[g] = s[g] * s[g];
-        most = V::larger(most, V::bits(z[g]));  // squares order like their bits, NaN above all
+      for (int g = 0; g < group; ++g)
+        s[g][0] = V::load(state + first + g * lanes) * scale(first + g * lanes);
+      store(s, state + first);
+    }
+  }
+
+  // to <- tau tanh(s / tau)
+  template <int P, int X>
+  [[gnu::always_inline]] inline void store(const Vec (&s)[P][X], float* to) const {
+    const int32_t limit = V::bits(V::splat(small_square_in_s))[0];
+    Int most = {};
+#pragma GCC unroll 16
+    for (int i = 0; i < P * X; ++i)  // squares order like their bits, NaN above all
+      most = V::larger(most, V::bits(s[i / X][i % X] * s[i / X][i % X]));
+    if (V::largest(most) <= limit) {
+#pragma GCC unroll 16
+      for (int i = 0; i < P * X; ++i) {
+        const Vec one = s[i / X][i % X];
+        V::store(to + i * lanes, one + one * small_excess(one * one, in_s));
       }
-      if (V::largest(most) <= limit) {
-#pragma GCC unroll 8
-        for (int g = 0; g < group; ++g)
-          V::store(state + first + g * lanes, s[g] + s[g] * small_excess(z[g], in_s));
-      } else {
-#pragma GCC unroll 8
-        for (int g = 0; g < group; ++g) V::store(state + first + g * lanes, s[g]);
-        any<group>(state + first);
-      }
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < P * X; ++i) V::store(to + i * lanes, s[i / X][i % X]);
+      any<P * X>(to);
     }
   }
 

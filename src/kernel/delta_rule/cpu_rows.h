@@ -41,12 +41,10 @@ struct alignas(64) RunScales {
 // apart, and often in the same few sets of the cache.
 template <Isa isa, int N>
 struct alignas(64) RunVectors {
-  float r[longest_run][N];      // r_n W_n
-  float k[longest_run][N];      // k_n / W_n
-  float b[longest_run][N];      // b_n / W_n
-  float a[longest_run + 2][N];  // a_n W_{n-1}; two more that are read and not used
-  float last_scale[N];          // W of the last token
-  const float* entry_decay;     // where the decay is applied on entry; otherwise null
+  float ar[longest_run + 1][2][N];  // a_n W_{n-1}, r_n W_n; one more a that is read and not used
+  float bk[longest_run][2][N];      // b_n / W_n, k_n / W_n
+  float last_scale[N];              // W of the last token
+  const float* entry_decay;         // where the decay is applied on entry; otherwise null
   int64_t length;
   bool in_range = true;  // all W between 20^-16 and 20^16, far inside the range of float
 
@@ -54,11 +52,17 @@ struct alignas(64) RunVectors {
              RunScales<N>* scales = nullptr)
       : entry_decay(on_entry == DecayOnEntry::yes ? head.w.at(run.begin) : nullptr),
         length(run.end - run.begin) {
-    for (int c = 0; c < N; ++c) a[length][c] = a[length + 1][c] = 0, last_scale[c] = 1;
+    for (int c = 0; c < N; ++c) ar[length][0][c] = 0, last_scale[c] = 1;
     if (scales)
       scale_run<true>(head, run, scales);
     else
       scale_run<false>(head, run, nullptr);
+  }
+
+  // Zeros for the tokens that a run of 16 would have after these.
+  void clear_rest() {
+    for (int64_t n = length; n < longest_run; ++n)
+      for (int c = 0; c < N; ++c) ar[n][0][c] = ar[n][1][c] = bk[n][0][c] = bk[n][1][c] = 0;
   }
 
  private:
@@ -91,17 +95,17 @@ struct alignas(64) RunVectors {
         w[j] = decays ? V::load(head.w.at(t + j) + c) : V::splat(1.0f);
         least = w[j] < least ? w[j] : least;
         most = w[j] > most ? w[j] : most;
-        V::store(a[n + j] + c, V::load(head.a.at(t + j) + c) * before);
+        V::store(ar[n + j][0] + c, V::load(head.a.at(t + j) + c) * before);
         W[j] = before * w[j];
-        V::store(r[n + j] + c, V::load(head.r.at(t + j) + c) * W[j]);
+        V::store(ar[n + j][1] + c, V::load(head.r.at(t + j) + c) * W[j]);
         before = W[j];
       }
       V::store(last_scale + c, before);
       Vec inverse = 1.0f / before;
 #pragma GCC unroll 4
       for (int j = count - 1; j >= 0; --j) {
-        V::store(k[n + j] + c, V::load(head.k.at(t + j) + c) * inverse);
-        V::store(b[n + j] + c, V::load(head.b.at(t + j) + c) * inverse);
+        V::store(bk[n + j][1] + c, V::load(head.k.at(t + j) + c) * inverse);
+        V::store(bk[n + j][0] + c, V::load(head.b.at(t + j) + c) * inverse);
         if (keep) {
           V::store(scales->scale[n + j] + c, W[j]);
           V::store(scales->inverse[n + j] + c, inverse);
@@ -134,7 +138,7 @@ template <Isa isa, int N, int R, int groups, ReadOut read_out>
   for (int g = 0; g < groups; ++g) {
     Vec sum[R] = {};
     for (int c = 0; c < N; c += lanes) {
-      const Vec a = V::load(in.a[0] + c);
+      const Vec a = V::load(in.ar[0][0] + c);
 #pragma GCC unroll 8
       for (int i = 0; i < R; ++i) {
         float* s = states.first + (g * R + i) * states.row + c;
@@ -145,7 +149,7 @@ template <Isa isa, int N, int R, int groups, ReadOut read_out>
     sa[g] = V::template sums<R>(sum);
   }
   for (int64_t n = 0; n < in.length; ++n) {
-    const float *b = in.b[n], *k = in.k[n], *r = in.r[n], *a_next = in.a[n + 1];
+    const float *b = in.bk[n][0], *k = in.bk[n][1], *r = in.ar[n][1], *a_next = in.ar[n + 1][0];
 #pragma GCC unroll 2
     for (int g = 0; g < groups; ++g) {
       // a decay on entry leaves the first token's state one place further

@@ -113,21 +113,28 @@ void forward(const DeltaRule<float>& op, const Cpu& cpu) {
   const int64_t groups = (values + group - 1) / group;
   const int64_t wanted = (4 * cpu.threads.size() + batch * heads - 1) / (batch * heads);
   const int64_t parts = std::clamp<int64_t>(cpu.threads.size() == 1 ? 1 : wanted, 1, groups);
+  // Heads of a sequence that one thread takes together.
+  const int64_t share = cpu.threads.size() == 1 ? heads : batch * heads / (4 * cpu.threads.size());
+  const int64_t together = std::max<int64_t>(1, std::min(share, cpu::most_heads_together(keys)));
+  const int64_t teams = (heads + together - 1) / together;
   const auto runs = runs_of_batch(op);
   choose_kernel(op, cpu, [&]<Isa isa, int N>() {
-    cpu.threads.parallel(batch * heads * parts, [&](int64_t task) {
-      const int64_t part = task % parts, h = task / parts % heads, b = task / parts / heads;
+    cpu.threads.parallel(batch * teams * parts, [&](int64_t task) {
+      const int64_t part = task % parts, team = task / parts % teams, b = task / parts / teams;
       const cpu::Rows rows{part * groups / parts * group,
                            std::min(values, (part + 1) * groups / parts * group)};
+      const int64_t first = team * heads / teams, count = (team + 1) * heads / teams - first;
       Tensor<float> own;
-      cpu::Track<float> state = matrix(op.final_state, b, h);
-      if (!state.first) {
-        own = Tensor<float>({values, keys});
-        state = {own.data(), keys};
+      if (!op.final_state) own = Tensor<float>({count, values, keys});
+      std::vector<cpu::ForwardHead> some;
+      for (int64_t h = first; h < first + count; ++h) {
+        cpu::Track<float> state = matrix(op.final_state, b, h);
+        if (!state.first) state = {own.data() + (h - first) * values * keys, keys};
+        copy_rows(state, matrix(op.initial, b, h), rows, keys);
+        some.push_back({head_of(op, runs[size_t(b)], b, h), state, track(op.y, b, h)});
       }
-      copy_rows(state, matrix(op.initial, b, h), rows, keys);
-      cpu::forward<isa, N>(head_of(op, runs[size_t(b)], b, h), rows, state, track(op.y, b, h));
-      clear_padding(op, op.y, b, h, rows);
+      cpu::forward<isa, N>(some.data(), count, rows);
+      for (int64_t h = first; h < first + count; ++h) clear_padding(op, op.y, b, h, rows);
     });
   });
 }
