@@ -44,13 +44,16 @@ struct ForwardHead {
 
 // The part `rows` of the states of a few neighbouring heads of one sequence is advanced over all
 // runs, and y's part `rows` written. Heads take turns at each run: in memory their vectors of a
-// token lie side by side.
+// token lie side by side. scratch: forward_scratch_floats() of them, unless all runs are of one
+// token.
 template <Isa isa, int N>
-void forward(const ForwardHead* heads, int64_t count, Rows rows);
+void forward(const ForwardHead* heads, int64_t count, Rows rows, float* scratch);
 
-// Rows at a time, and heads: 256 KiB of states, which a second-level cache holds.
-inline constexpr int64_t forward_rows = 64;
-constexpr int64_t most_heads_together(int64_t N) { return N <= 64 ? 16 : 1024 / N; }
+inline constexpr int64_t most_heads_together = 16;
+inline constexpr int64_t forward_rows = 64;  // at a time
+constexpr int64_t forward_scratch_floats(int64_t heads, int64_t N) {
+  return heads * forward_rows * N;
+}
 
 // Gradients of a group of rows. The sums over rows (dr .. dtau) are added to what is there.
 struct Gradients {

@@ -104,6 +104,12 @@ void clear_padding(const DeltaRule<float>& op, const View<float>& view, int64_t 
       std::fill(view.at(b, t, h) + channels.begin, view.at(b, t, h) + channels.end, 0.0f);
 }
 
+// Single tokens, which need no scratch memory.
+bool single(const Runs& runs) {
+  return std::all_of(runs.begin(), runs.end(),
+                     [](const cpu::Run& run) { return run.end - run.begin == 1; });
+}
+
 void forward(const DeltaRule<float>& op, const Cpu& cpu) {
   const int64_t batch = op.k.shape[0], heads = op.k.shape[2], keys = op.k.shape[3];
   const int64_t values = op.v.shape[3];
@@ -114,8 +120,9 @@ void forward(const DeltaRule<float>& op, const Cpu& cpu) {
   const int64_t wanted = (4 * cpu.threads.size() + batch * heads - 1) / (batch * heads);
   const int64_t parts = std::clamp<int64_t>(cpu.threads.size() == 1 ? 1 : wanted, 1, groups);
   // Heads of a sequence that one thread takes together.
-  const int64_t share = cpu.threads.size() == 1 ? heads : batch * heads / (4 * cpu.threads.size());
-  const int64_t together = std::max<int64_t>(1, std::min(share, cpu::most_heads_together(keys)));
+  const int64_t together = std::clamp<int64_t>(
+      cpu.threads.size() == 1 ? heads : batch * heads / (4 * cpu.threads.size()), 1,
+      cpu::most_heads_together);
   const int64_t teams = (heads + together - 1) / together;
   const auto runs = runs_of_batch(op);
   choose_kernel(op, cpu, [&]<Isa isa, int N>() {
@@ -124,7 +131,9 @@ void forward(const DeltaRule<float>& op, const Cpu& cpu) {
       const cpu::Rows rows{part * groups / parts * group,
                            std::min(values, (part + 1) * groups / parts * group)};
       const int64_t first = team * heads / teams, count = (team + 1) * heads / teams - first;
-      Tensor<float> own;
+      Tensor<float> own, scratch;
+      if (!single(runs[size_t(b)]))
+        scratch = Tensor<float>({cpu::forward_scratch_floats(count, keys)});
       if (!op.final_state) own = Tensor<float>({count, values, keys});
       std::vector<cpu::ForwardHead> some;
       for (int64_t h = first; h < first + count; ++h) {
@@ -133,7 +142,7 @@ void forward(const DeltaRule<float>& op, const Cpu& cpu) {
         copy_rows(state, matrix(op.initial, b, h), rows, keys);
         some.push_back({head_of(op, runs[size_t(b)], b, h), state, track(op.y, b, h)});
       }
-      cpu::forward<isa, N>(some.data(), count, rows);
+      cpu::forward<isa, N>(some.data(), count, rows, scratch.data());
       for (int64_t h = first; h < first + count; ++h) clear_padding(op, op.y, b, h, rows);
     });
   });
