@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::set<std::string_view> system_folders{"arpa", "asm",   "asm-generic", "bits",    "c++",
-                                                "gnu",  "linux", "net",         "netinet", "sys"};
+const std::set<std::string_view> system_folders{"arpa",  "asm", "asm-generic", "bits", "c++", "gnu",
+                                                "linux", "net", "netinet",     "rpc",  "sys"};
 
 const std::set<std::string_view> system_headers{
     "aio",      "alloca",          "assert",    "byteswap", "complex", "ctype",    "cxxabi",
