@@ -21,6 +21,7 @@ int own_gpu(comm::Group& group, bool share) {
 
 std::unique_ptr<TrainingDevice> gpu_training_device(TrainingJob job, std::optional<int> gpu_index,
                                                     std::shared_ptr<comm::Group> group) {
+  gpu::expect_trainable(job.parameters.layout().shape(), job.parameters.sane());
   const int index = gpu_index ? *gpu_index : own_gpu(*group, job.sums.share_gpu);
   if (job.precision == Precision::bf16)
     return std::make_unique<gpu::GpuTrainingDevice<bf16>>(std::move(job), index, std::move(group));

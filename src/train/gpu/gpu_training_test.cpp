@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "comm/single_group.h"
 #include "model/random_rwkv7.h"
 #include "support/errors.h"
 #include "tensor/pooled_closeness.h"
@@ -203,7 +204,8 @@ TEST(GpuTrainingRefusals, NeedNoGpu) {
                "training on a GPU: expected heads of 64 channels, found 16; use --device cpu");
   TrainingJob job{
       Parameters(RandomRwkv7(small_heads, 1), std::nullopt), {}, 0, 1, 16, Activations::keep};
-  EXPECT_FAULT(gpu_training_device(std::move(job), 0), Fault::usage, "heads of 64 channels");
+  EXPECT_FAULT(gpu_training_device(std::move(job), 0, comm::single_group()), Fault::usage,
+               "heads of 64 channels");
   EXPECT_FAULT(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 8}), Fault::usage,
                "expected SANE chunks of 16 tokens, found 8; use --device cpu");
   EXPECT_NO_THROW(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 16}));
