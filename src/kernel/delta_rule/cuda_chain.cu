@@ -39,7 +39,9 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
   extern __shared__ float4 raw_memory[];
   auto& memory = *reinterpret_cast<ForwardMemory<Real>*>(raw_memory);
   const int tiles = int((op.time + tile_tokens - 1) / tile_tokens);
-  const auto length = [&](int tile) { return int(min(op.time - tile * tile_tokens, int64_t(16))); };
+  const auto length = [&](int tile) {
+    return int(min(op.time - tile * tile_tokens, int64_t(tile_tokens)));
+  };
   if (threadIdx.x >= owners) {
     FactorMaker<Real, ForwardFactors<Real>> maker(memory.making, op, op.v, sequence, head);
     Real* const y = op.y ? op.y + (maker.given - op.v) : nullptr;

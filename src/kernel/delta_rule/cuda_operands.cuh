@@ -24,7 +24,8 @@ namespace deltasane::kernel::cuda {
 
 constexpr int shared_rows = 16, own_columns = head_size / 2;
 constexpr int owner_warps = 2 * head_size / shared_rows, owners = 32 * owner_warps;  // of the state
-constexpr int makers = 128;  // threads that make the next tile's factors
+static_assert(owner_warps == dtau_parts_of_chunk);  // a warp has a part
+constexpr int makers = 128;                         // threads that make the next tile's factors
 
 // Planes that hold a Real as it is.
 template <class Real>

@@ -36,13 +36,14 @@ void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu);
 // The way back through the states alone, from the last token to the first: given all of `states`,
 // finds, for every tile, D of cuda_gradients.cu as bf16 planes (batch, head, tile, plane, value,
 // key), and what the gradients of tau are added up of.
+constexpr int dtau_parts_of_chunk = 8;
 template <class Real>
 struct ReversePass {
   DeltaRule<Real> op;
   DeltaRuleGradient<Real> gradient;
   const float* states;
   bf16* dstates;
-  float* dtau_parts;  // (batch, head, chunks, 8)
+  float* dtau_parts;  // (batch, head, chunks, dtau_parts_of_chunk)
 };
 template <class Real>
 constexpr int result_planes = 2;  // of what only results of type Real are made of
