@@ -28,6 +28,13 @@ __device__ inline void unpack(const uint4& raw, float (&to)[4], float) {
   to[2] = __uint_as_float(raw.z), to[3] = __uint_as_float(raw.w);
 }
 
+// Where the input of a column lies, so that a warp's 16-byte reads of it meet every bank once.
+template <class Weight>
+__device__ inline int place_of(int column) {
+  if constexpr (per_load<Weight> == 4) return column;
+  return (column & ~255) | (column & 4) << 5 | (column & 0xf8) >> 1 | (column & 3);
+}
+
 // By all threads of a block: the bytes come into the GPU's cache.
 __device__ inline void ask_for(const void* from, int64_t bytes) {
   for (int64_t i = threadIdx.x * 128; i < bytes; i += blockDim.x * 128)

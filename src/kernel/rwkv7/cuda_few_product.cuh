@@ -76,10 +76,10 @@ struct Piece {
       for (int r = 0; r < R; ++r) unpack(raw[r][u], w[r], Weight());
 #pragma unroll
       for (int n = 0; n < N; ++n) {
-        const float* const x = input + n * tile + (u * 32 + int(threadIdx.x) % 32) * V;
+        const float* const x = input + n * tile + u * 32 * V + (int(threadIdx.x) % 32) * 4;
 #pragma unroll
         for (int v = 0; v < V; v += 4) {
-          const float4 four = *reinterpret_cast<const float4*>(x + v);
+          const float4 four = *reinterpret_cast<const float4*>(x + v * 32);
 #pragma unroll
           for (int r = 0; r < R; ++r)
             sum[r][n] += w[r][v] * four.x + w[r][v + 1] * four.y + w[r][v + 2] * four.z +
@@ -132,7 +132,7 @@ __device__ void stage(const FewProduct<Weight>& p, const Norm (&norm)[N], int64_
     const int64_t sequence = min(int64_t(n), p.sequences - 1);
     for (int64_t i = threadIdx.x; i < p.tile; i += threads) {
       const int64_t c = from + i;
-      tile[n * p.tile + i] =
+      tile[n * p.tile + place_of<Weight>(int(i))] =
           c < p.columns ? mixed(p, norm_at(p, norm[n], sequence, c), sequence, c, mu) : 0.0f;
     }
   }
