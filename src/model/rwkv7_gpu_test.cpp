@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -29,6 +30,18 @@ constexpr Rwkv7Shape small{.layers = 3,
                            .rank_a = 12,
                            .rank_v = 5,
                            .rank_g = 40};
+
+// Rows of several pieces of weights, and several rows for each warp of a GPU.
+constexpr Rwkv7Shape wide{.layers = 2,
+                          .channels = 1088,
+                          .heads = 17,
+                          .head_size = 64,
+                          .feed_forward = 2300,
+                          .vocabulary = 2500,
+                          .rank_w = 8,
+                          .rank_a = 12,
+                          .rank_v = 5,
+                          .rank_g = 400};
 
 enum class Sane { none, run_time, trained };
 
@@ -70,6 +83,11 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
  protected:
   void SetUp() override {
     if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no GPU";
+    write(small);
+  }
+
+  void write(const Rwkv7Shape& shape) {
+    shape_ = shape;
     shape_.sane = GetParam() == Sane::trained;
     Metadata metadata;
     if (shape_.sane) metadata = {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
@@ -132,7 +150,7 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
               10 * error(rounded.memory, truth.memory));
   }
 
-  Rwkv7Shape shape_ = small;
+  Rwkv7Shape shape_;
   test::Scratch scratch_;
   fs::path path_ = scratch_.path() / "model.safetensors";
   ThreadPool threads_{2};
@@ -155,6 +173,23 @@ TEST_P(Rwkv7OnGpuTest, IsNearTheDefinitionIn16Bits) {
   const std::vector<int64_t> ones(83, 1);
   for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{83}, {16, 33, 1, 33}, ones})
     expect_near_the_definition(run(model, tokens, lengths), tokens);
+}
+
+TEST_P(Rwkv7OnGpuTest, SingleTokensOfAWideModelAreTheDefinitionEveryTime) {
+  write(wide);
+  const auto tokens = some_tokens(18);  // a chunk ends
+  const std::vector<int64_t> ones(18, 1);
+  for (const auto weights : {kernel::WeightType::f32, kernel::WeightType::bf16}) {
+    const Rwkv7 model = on_gpu(weights);
+    const Outcome found = run(model, tokens, ones), again = run(model, tokens, ones);
+    if (weights == kernel::WeightType::f32)
+      expect_the_definition(found, tokens);
+    else
+      expect_near_the_definition(found, tokens);
+    EXPECT_TRUE(std::ranges::equal(found.logits.span(), again.logits.span()));
+    EXPECT_TRUE(std::ranges::equal(found.state.memory().span(), again.state.memory().span()));
+    EXPECT_TRUE(std::ranges::equal(found.state.shift().span(), again.state.shift().span()));
+  }
 }
 
 TEST_P(Rwkv7OnGpuTest, BlocksInTwoQueuesAreOneReading) {
