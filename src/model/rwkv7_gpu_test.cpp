@@ -43,6 +43,18 @@ constexpr Rwkv7Shape wide{.layers = 2,
                           .rank_v = 5,
                           .rank_g = 400};
 
+// Fewer channels than a GPU has multiprocessors.
+constexpr Rwkv7Shape narrow{.layers = 2,
+                            .channels = 64,
+                            .heads = 1,
+                            .head_size = 64,
+                            .feed_forward = 100,
+                            .vocabulary = 61,
+                            .rank_w = 8,
+                            .rank_a = 12,
+                            .rank_v = 5,
+                            .rank_g = 40};
+
 enum class Sane { none, run_time, trained };
 
 std::vector<int32_t> some_tokens(int64_t count) {
@@ -175,21 +187,23 @@ TEST_P(Rwkv7OnGpuTest, IsNearTheDefinitionIn16Bits) {
     expect_near_the_definition(run(model, tokens, lengths), tokens);
 }
 
-TEST_P(Rwkv7OnGpuTest, SingleTokensOfAWideModelAreTheDefinitionEveryTime) {
-  write(wide);
+TEST_P(Rwkv7OnGpuTest, SingleTokensAreTheDefinitionEveryTimeAndOfEveryWidth) {
   const auto tokens = some_tokens(18);  // a chunk ends
   const std::vector<int64_t> ones(18, 1);
-  for (const auto weights : {kernel::WeightType::f32, kernel::WeightType::bf16}) {
-    const Rwkv7 model = on_gpu(weights);
-    const Outcome found = run(model, tokens, ones), again = run(model, tokens, ones);
-    if (weights == kernel::WeightType::f32)
-      expect_the_definition(found, tokens);
-    else
-      expect_near_the_definition(found, tokens);
-    EXPECT_TRUE(std::ranges::equal(found.logits.span(), again.logits.span()));
-    EXPECT_TRUE(std::ranges::equal(found.state.memory().span(), again.state.memory().span()));
-    EXPECT_TRUE(std::ranges::equal(found.state.shift().span(), again.state.shift().span()));
-  }
+  for (const Rwkv7Shape& shape : {narrow, wide})
+    for (const auto weights : {kernel::WeightType::f32, kernel::WeightType::bf16}) {
+      SCOPED_TRACE(cat(shape.channels, " channels, ", name_of(weights)));
+      write(shape);
+      const Rwkv7 model = on_gpu(weights);
+      const Outcome found = run(model, tokens, ones), again = run(model, tokens, ones);
+      if (weights == kernel::WeightType::f32)
+        expect_the_definition(found, tokens);
+      else
+        expect_near_the_definition(found, tokens);
+      EXPECT_TRUE(std::ranges::equal(found.logits.span(), again.logits.span()));
+      EXPECT_TRUE(std::ranges::equal(found.state.memory().span(), again.state.memory().span()));
+      EXPECT_TRUE(std::ranges::equal(found.state.shift().span(), again.state.shift().span()));
+    }
 }
 
 TEST_P(Rwkv7OnGpuTest, BlocksInTwoQueuesAreOneReading) {

@@ -93,38 +93,25 @@ int64_t bytes_beside_pieces(const TokenStep<Weight>& p) {
          p.sizes.layers * int64_t(sizeof(LayerWeights<Weight>));
 }
 
-// use(i, two numbers) for all pairs of `count` tagged numbers, i even, by the threads in turns;
-// each waits for its own. Four are asked for at once.
-template <class Use>
-__device__ void each_tagged(const uint64_t* from, int count, uint32_t tag, Use use) {
+// use(i, two numbers) for all pairs of `count` tagged numbers, i even and place(i) where they lie,
+// by the threads in turns; each waits for its own. Four are asked for at once.
+template <class Place, class Use>
+__device__ void each_tagged(int count, uint32_t tag, Place place, Use use) {
   constexpr int at_once = 4, step = 2 * token_threads;
 #pragma unroll 1
   for (int first = 2 * threadIdx.x; first < count; first += at_once * step) {
     TaggedPair pair[at_once];
 #pragma unroll
     for (int i = 0; i < at_once; ++i)
-      if (first + i * step < count) pair[i] = read_tagged(from + first + i * step);
+      if (first + i * step < count) pair[i] = read_tagged(place(first + i * step));
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const int at = first + i * step;
       if (at >= count) break;
-      while (!pair[i].has(tag)) pair[i] = read_tagged(from + at);
+      while (!pair[i].has(tag)) pair[i] = read_tagged(place(at));
       use(at, pair[i].values());
     }
   }
-}
-// r, k and v of a channel.
-__device__ inline HeadRaw raw_of(const uint64_t* in, int channels, int channel, uint32_t tag) {
-  const uint64_t* const at = in + channel / 2 * 2;
-  TaggedPair r = read_tagged(at), k = read_tagged(at + channels),
-             v = read_tagged(at + 2 * channels);
-  while (!r.has(tag)) r = read_tagged(at);
-  while (!k.has(tag)) k = read_tagged(at + channels);
-  while (!v.has(tag)) v = read_tagged(at + 2 * channels);
-  const auto own = [&](const TaggedPair& pair) {
-    return channel % 2 ? pair.values().y : pair.values().x;
-  };
-  return {own(r), own(k), own(v)};
 }
 
 __device__ inline float2& two(float* at) { return *reinterpret_cast<float2*>(at); }
@@ -165,10 +152,12 @@ struct TokenInputs {
   // Threads have the channels that they prepared.
   __device__ void norm(const uint64_t* x, uint32_t tag, bool shifted, int mixes) {
     float sum[1] = {};
-    each_tagged(x, channels, tag, [&](int c, float2 both) {
-      two(u + c) = both;
-      sum[0] += both.x + both.y;
-    });
+    each_tagged(
+        channels, tag, [&](int c) { return x + c; },
+        [&](int c, float2 both) {
+          two(u + c) = both;
+          sum[0] += both.x + both.y;
+        });
     sums(sum);
     const float mean = sum[0] / float(channels);
     sum[0] = 0;
@@ -196,8 +185,9 @@ struct TokenInputs {
   }
   // `count` numbers become the input of a product.
   __device__ void stage(const uint64_t* from, int count, uint32_t tag) const {
-    each_tagged(from, count, tag,
-                [&](int c, float2 both) { two(area + place_of<Weight>(c)) = both; });
+    each_tagged(
+        count, tag, [&](int c) { return from + c; },
+        [&](int c, float2 both) { two(area + place_of<Weight>(c)) = both; });
     for (int c = count + threadIdx.x; c < filled_columns<Weight>(count); c += token_threads)
       area[place_of<Weight>(c)] = 0;
     __syncthreads();
@@ -316,15 +306,22 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
 
     if (time_mix && block < int(s.heads)) {
       const HeadRanks ranks(s, layer == 0);
-      const int first = block * head_size, own_channel = first + int(threadIdx.x) / lanes;
+      const int first = block * head_size;
       float* const memory = p.memory(state, layer, block);
       HeadEarly<Weight, lanes, kept> early;
       early.load(w, ranks, block, memory);
       const float tau = chunk_ends ? tau_of(p, w, inputs) : 0.0f;
-      each_tagged(p.in + 3 * channels, ranks.low, tag,
+      // The low vector, then the head's r, k and v.
+      const auto place_of_raw = [&](int i) {
+        const int raw = i - ranks.low;
+        return p.in +
+               (raw < 0 ? 3 * channels + i : raw / head_size * channels + first + raw % head_size);
+      };
+      each_tagged(ranks.low + 3 * head_size, tag, place_of_raw,
                   [&](int i, float2 both) { two(inputs.area + i) = both; });
-      const HeadRaw raw = raw_of(p.in, channels, own_channel, tag);
       __syncthreads();
+      const float* const own_raw = inputs.area + ranks.low + threadIdx.x / lanes;
+      const HeadRaw raw{own_raw[0], own_raw[head_size], own_raw[2 * head_size]};
       make_inputs(early, w, ranks, block, raw, inputs.area, act.v_first + first, place);
       const float y = finish_head(early, tau, place);
       if (threadIdx.x < head_size) write_tagged(p.y + first + threadIdx.x, y, tag);
@@ -358,8 +355,9 @@ TokenStep<Weight> plan(const LayerSizes& s, const Gpu& gpu) {
       const InRows in(s, first);
       mixes = std::max<int64_t>(mixes, in.segments_of(range_of(in.rows(), block, blocks)));
     }
-  p.area = std::max<int64_t>({3 * s.channels + mixes * filled_columns<Weight>(s.channels),
-                              filled_columns<Weight>(s.feed_forward), s.low(false)});
+  p.area =
+      std::max<int64_t>({3 * s.channels + mixes * filled_columns<Weight>(s.channels),
+                         filled_columns<Weight>(s.feed_forward), s.low(false) + 3 * head_size});
   p.own_rows = (s.channels / blocks + 4) / 4 * 4;
   const int64_t left = int64_t(gpu.facts().shared_bytes) - declared - bytes_beside_pieces(p);
   p.depth = int(std::clamp<int64_t>(left / piece_bytes, 0, most_groups));
