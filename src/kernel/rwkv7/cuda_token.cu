@@ -20,14 +20,16 @@ namespace {
 // Of a block that has a head. The factors of a 2.9B in bf16 fit the registers.
 constexpr int lanes = token_threads / head_size, kept = 9;
 
-// The rows of a layer's first matrix by what they read: r k v w a v g. Those of the second v are
-// none in the first layer.
+// The rows of a layer's first matrix by what they read: r k v w a v g; the first layer has no
+// second v, and g in its place.
 struct InRows {
   static constexpr int segments = 7;
+  bool first;
   int end[segments];
-  __host__ __device__ InRows(const LayerSizes& s, bool first) {
-    const int64_t rows[segments] = {s.channels, s.channels,           s.channels, s.rank_wa,
-                                    s.rank_wa,  first ? 0 : s.rank_v, s.rank_g};
+  __host__ __device__ InRows(const LayerSizes& s, bool first_layer) : first(first_layer) {
+    const int64_t rows[segments] = {s.channels,          s.channels, s.channels,
+                                    s.rank_wa,           s.rank_wa,  first ? s.rank_g : s.rank_v,
+                                    first ? 0 : s.rank_g};
     int at = 0;
     for (int i = 0; i < segments; ++i) end[i] = at += int(rows[i]);
   }
@@ -42,7 +44,7 @@ struct InRows {
     return rows.begin < rows.end ? segment_of(rows.end - 1) - segment_of(rows.begin) + 1 : 0;
   }
   template <class Weight>
-  __device__ static const float* mu(const LayerWeights<Weight>& w, int segment) {
+  __device__ const float* mu(const LayerWeights<Weight>& w, int segment) const {
     switch (segment) {
       case 0:
         return w.x_r;
@@ -52,15 +54,16 @@ struct InRows {
         return w.x_w;
       case 4:
         return w.x_a;
-      case 6:
-        return w.x_g;
       default:
-        return w.x_v;
+        return is_g(segment) ? w.x_g : w.x_v;
     }
   }
-  __device__ static Then then(int segment) {
-    return segment == 3 ? Then::tanh : segment == 6 ? Then::sigmoid : Then::nothing;
+  __device__ Then then(int segment) const {
+    return segment == 3 ? Then::tanh : is_g(segment) ? Then::sigmoid : Then::nothing;
   }
+
+ private:
+  __device__ bool is_g(int segment) const { return segment == (first ? 5 : 6); }
 };
 
 template <class Weight>
@@ -93,6 +96,9 @@ int64_t bytes_beside_pieces(const TokenStep<Weight>& p) {
          p.sizes.layers * int64_t(sizeof(LayerWeights<Weight>));
 }
 
+// Some seconds: then a kernel that waits for what does not come is an error, not a GPU that hangs.
+constexpr int most_polls = 1 << 24;
+
 // use(i, two numbers) for all pairs of `count` tagged numbers, i even and place(i) where they lie,
 // by the threads in turns; each waits for its own. Four are asked for at once.
 template <class Place, class Use>
@@ -108,7 +114,10 @@ __device__ void each_tagged(int count, uint32_t tag, Place place, Use use) {
     for (int i = 0; i < at_once; ++i) {
       const int at = first + i * step;
       if (at >= count) break;
-      while (!pair[i].has(tag)) pair[i] = read_tagged(place(at));
+      for (int polls = 0; !pair[i].has(tag); ++polls) {
+        if (polls == most_polls) __trap();
+        pair[i] = read_tagged(place(at));
+      }
       use(at, pair[i].values());
     }
   }
@@ -286,7 +295,7 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
                    : time_mix ? w.ln1_bias
                               : w.ln2_bias,
                    at_end ? nullptr : p.shift(state, layer, half % 2), mixes,
-                   [&](int i) { return time_mix ? InRows::mu(w, from + i) : w.ffn_x_k; });
+                   [&](int i) { return time_mix ? in.mu(w, from + i) : w.ffn_x_k; });
     inputs.norm(p.x, tag, !at_end, mixes);
     ++tag;
     stream.multiply(
@@ -295,7 +304,7 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
           if (at_end)
             p.logits[row] = sum;
           else if (time_mix)
-            write_tagged(p.in + row, finished(sum, InRows::then(in.segment_of(row))), tag);
+            write_tagged(p.in + row, finished(sum, in.then(in.segment_of(row))), tag);
           else
             write_tagged(p.hidden + row, finished(sum, Then::squared_relu), tag);
         });
@@ -345,7 +354,8 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
 // order of writes needs.
 template <class Weight>
 TokenStep<Weight> plan(const LayerSizes& s, const Gpu& gpu) {
-  constexpr int64_t declared = 6 << 10;  // more than the kernel's own variables need
+  constexpr int64_t declared = 4 << 10;  // room for the kernel's own variables
+  static_assert(sizeof(HeadPlace) + sizeof(TokenProducts<Weight>) + 512 <= declared);
   const int blocks = gpu.facts().multiprocessors;
   TokenStep<Weight> p{};
   p.sizes = s;
