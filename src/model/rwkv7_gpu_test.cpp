@@ -31,29 +31,13 @@ constexpr Rwkv7Shape small{.layers = 3,
                            .rank_v = 5,
                            .rank_g = 40};
 
-// Rows of several pieces of weights, and several rows for each warp of a GPU.
-constexpr Rwkv7Shape wide{.layers = 2,
-                          .channels = 1088,
-                          .heads = 17,
-                          .head_size = 64,
-                          .feed_forward = 2300,
-                          .vocabulary = 2500,
-                          .rank_w = 8,
-                          .rank_a = 12,
-                          .rank_v = 5,
-                          .rank_g = 400};
-
-// Fewer channels than a GPU has multiprocessors.
-constexpr Rwkv7Shape narrow{.layers = 2,
-                            .channels = 64,
-                            .heads = 1,
-                            .head_size = 64,
-                            .feed_forward = 100,
-                            .vocabulary = 61,
-                            .rank_w = 8,
-                            .rank_a = 12,
-                            .rank_v = 5,
-                            .rank_g = 40};
+constexpr Rwkv7Shape of_width(int64_t channels, int64_t feed_forward, int64_t vocabulary,
+                              int64_t rank_g) {
+  Rwkv7Shape shape = small;
+  shape.layers = 2, shape.channels = channels, shape.heads = channels / 64;
+  shape.feed_forward = feed_forward, shape.vocabulary = vocabulary, shape.rank_g = rank_g;
+  return shape;
+}
 
 enum class Sane { none, run_time, trained };
 
@@ -190,7 +174,9 @@ TEST_P(Rwkv7OnGpuTest, IsNearTheDefinitionIn16Bits) {
 TEST_P(Rwkv7OnGpuTest, SingleTokensAreTheDefinitionEveryTimeAndOfEveryWidth) {
   const auto tokens = some_tokens(18);  // a chunk ends
   const std::vector<int64_t> ones(18, 1);
-  for (const Rwkv7Shape& shape : {narrow, wide})
+  // Fewer channels than a GPU has multiprocessors; rows of several pieces of weights, and several
+  // rows for each warp of a GPU.
+  for (const Rwkv7Shape& shape : {of_width(64, 100, 61, 40), of_width(1088, 2300, 2500, 400)})
     for (const auto weights : {kernel::WeightType::f32, kernel::WeightType::bf16}) {
       SCOPED_TRACE(cat(shape.channels, " channels, ", name_of(weights)));
       write(shape);
