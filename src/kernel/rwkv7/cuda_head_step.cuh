@@ -56,7 +56,9 @@ struct UpRow {
       float x[V], sum = 0;
       unpack(raw, x, Weight());
 #pragma unroll
-      for (int i = 0; i < V; ++i) sum += x[i] * low[i];
+      for (int i = 0; i < V; i += 4)
+        sum += dot4(make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]),
+                    *reinterpret_cast<const float4*>(low + i));
       w += factor == 0 ? sum : 0.0f, a += factor == 1 ? sum : 0.0f;
       v += factor == 2 ? sum : 0.0f, g += factor == 3 ? sum : 0.0f;
     }
@@ -124,8 +126,8 @@ struct HeadPlace {  // in shared memory, 16-byte aligned
       products[head_size], read[head_size], about[head_size];
 };
 
-// What the recurrence reads, as kernel::time_mix_inputs. `low` is in shared memory and complete;
-// v_first: the head's.
+// What the recurrence reads, as kernel::time_mix_inputs. `low` is in shared memory, 16-byte aligned
+// and complete; v_first: the head's.
 template <class Weight, int lanes, int kept>
 __device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early,
                             const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
