@@ -24,6 +24,11 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
   if (sane.kind == SaneKind::trained) sane_.kind = DecodeSane::Kind::trained;
   if (sane.kind == SaneKind::run_time) sane_.kind = DecodeSane::Kind::constant;
   sane_.alpha = float(sane.alpha), sane_.constant = sane.constant, sane_.chunk = sane.chunk;
+  if (!can_decode_token<Real>(s, *gpu_)) return;
+  layers_ = GpuTensor<LayerWeights<Real>>(*gpu_, {s.layers}, "single tokens");
+  layers_.upload(weights.layers, *gpu_);
+  words_ = GpuTensor<uint64_t>(*gpu_, {token_words(s)}, "single tokens");
+  words_.zero(*gpu_);
 }
 
 template <class Real>
@@ -35,11 +40,17 @@ void GpuDecoder<Real>::ask(int64_t sequences) {
         weights_.ln0_bias, 1e-5f, x_.data(), *gpu_);
   const DecodeActivations activations{x_.data(),       u_.data(), tau_.data(),   in_.data(),
                                       v_first_.data(), y_.data(), hidden_.data()};
-  for (int64_t layer = 0; layer < s.layers; ++layer)
-    decode_layer(weights_.layers[size_t(layer)], s, layer, sequences, sane_, inputs, activations,
-                 *gpu_);
-  decode_logits(weights_.head, weights_.ln_out_weight, weights_.ln_out_bias, vocabulary_,
-                s.channels, sequences, x_.data(), logits_.data(), *gpu_);
+  if (sequences == 1 && layers_) {
+    decode_token<Real>(
+        {layers_.data(), weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
+        s, sane_, inputs, activations, words_.data(), logits_.data(), *gpu_);
+  } else {
+    for (int64_t layer = 0; layer < s.layers; ++layer)
+      decode_layer(weights_.layers[size_t(layer)], s, layer, sequences, sane_, inputs, activations,
+                   *gpu_);
+    decode_logits(weights_.head, weights_.ln_out_weight, weights_.ln_out_bias, vocabulary_,
+                  s.channels, sequences, x_.data(), logits_.data(), *gpu_);
+  }
   copy_to_host(logits_here_.as<float>(), logits_.data(),
                uint64_t(sequences * vocabulary_) * sizeof(float), *gpu_);
 }
@@ -49,6 +60,8 @@ void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) 
   const auto count = int64_t(sequences.size());
   require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
   auto& inputs = *inputs_here_.as<DecodeInputs>();
+  inputs.tag = tag_;
+  tag_ += token_tags(weights_.sizes);
   for (size_t i = 0; i < sequences.size(); ++i) {
     inputs.token[i] = sequences[i].token;
     inputs.position[i] = sequences[i].position;

@@ -1,5 +1,6 @@
 // Single tokens of up to eight sequences: the kernels of kernel/rwkv7/cuda_decode.h for a whole
-// model, recorded once per number of sequences and then repeated.
+// model, recorded once per number of sequences and then repeated. One sequence takes one kernel,
+// where the GPU can run it.
 #pragma once
 
 #include <array>
@@ -31,6 +32,9 @@ class GpuDecoder {
   kernel::cuda::DecodeSane sane_;
   int64_t vocabulary_;
   GpuTensor<float> x_, u_, tau_, in_, v_first_, y_, hidden_, logits_;
+  GpuTensor<kernel::cuda::LayerWeights<Real>> layers_;  // empty where a token is many kernels
+  GpuTensor<uint64_t> words_;
+  uint32_t tag_ = 1;
   GpuBuffer inputs_;
   PinnedBuffer inputs_here_, logits_here_;
   std::array<GpuGraph, kernel::cuda::most_decoded> recorded_;  // by sequences - 1

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -21,6 +22,14 @@ namespace deltasane {
 namespace {
 
 constexpr Rwkv7Shape small = test::small_gpu_rwkv7();
+
+constexpr Rwkv7Shape of_width(int64_t channels, int64_t feed_forward, int64_t vocabulary,
+                              int64_t rank_g) {
+  Rwkv7Shape shape = small;
+  shape.layers = 2, shape.channels = channels, shape.heads = channels / 64;
+  shape.feed_forward = feed_forward, shape.vocabulary = vocabulary, shape.rank_g = rank_g;
+  return shape;
+}
 
 enum class Sane { none, run_time, trained };
 
@@ -62,6 +71,11 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
  protected:
   void SetUp() override {
     if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no GPU";
+    write(small);
+  }
+
+  void write(const Rwkv7Shape& shape) {
+    shape_ = shape;
     shape_.sane = GetParam() == Sane::trained;
   }
 
@@ -126,7 +140,7 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
               10 * error(rounded.memory, truth.memory));
   }
 
-  Rwkv7Shape shape_ = small;
+  Rwkv7Shape shape_;
   test::Scratch scratch_;
   ThreadPool threads_{2};
 };
@@ -161,6 +175,27 @@ TEST_P(Rwkv7OnGpuTest, IsNearTheDefinitionIn16Bits) {
   const std::vector<int64_t> ones(83, 1);
   for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{83}, {16, 33, 1, 33}, ones})
     expect_near_the_definition(run(model, tokens, lengths), tokens);
+}
+
+TEST_P(Rwkv7OnGpuTest, SingleTokensAreTheDefinitionEveryTimeAndOfEveryWidth) {
+  const auto tokens = some_tokens(18);  // a chunk ends
+  const std::vector<int64_t> ones(18, 1);
+  // Fewer channels than a GPU has multiprocessors; rows of several pieces of weights, and several
+  // rows for each warp of a GPU.
+  for (const Rwkv7Shape& shape : {of_width(64, 100, 61, 40), of_width(1088, 2300, 2500, 400)})
+    for (const auto weights : {kernel::WeightType::f32, kernel::WeightType::bf16}) {
+      SCOPED_TRACE(cat(shape.channels, " channels, ", name_of(weights)));
+      write(shape);
+      const Rwkv7 model = on_gpu(weights);
+      const Outcome found = run(model, tokens, ones), again = run(model, tokens, ones);
+      if (weights == kernel::WeightType::f32)
+        expect_the_definition(found, tokens);
+      else
+        expect_near_the_definition(found, tokens);
+      EXPECT_TRUE(std::ranges::equal(found.logits.span(), again.logits.span()));
+      EXPECT_TRUE(std::ranges::equal(found.state.memory().span(), again.state.memory().span()));
+      EXPECT_TRUE(std::ranges::equal(found.state.shift().span(), again.state.shift().span()));
+    }
 }
 
 TEST_P(Rwkv7OnGpuTest, BlocksInTwoQueuesAreOneReading) {

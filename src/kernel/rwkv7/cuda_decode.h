@@ -1,12 +1,12 @@
-// One token of each of a few sequences through an RWKV-7 on a GPU, in five kernels per layer.
+// One token of each of a few sequences through an RWKV-7 on a GPU: in five kernels per layer, or,
+// of one sequence, in a single kernel (decode_token).
 //
 // At one token the products read every weight once and compute little, so what counts is that
 // weights arrive without a pause. Each kernel asks for its weights before it waits for the kernel
 // in front of it, and makes again what is cheap (the norm of a row) instead of reading it:
 //
 //   1  layer norm, shift, then one product with everything that reads the mixes: r k v and the
-//   first
-//      factors of w a v g, with their activations
+//      first factors of w a v g, with their activations
 //   2  a block per head and sequence: second factors, the inputs of the recurrence, its step with
 //      SANE where a chunk ends, group norm, bonus, gate
 //   3  output matrix, added to x
@@ -32,6 +32,7 @@ struct DecodeInputs {
   int32_t token[most_decoded];
   int64_t position[most_decoded];
   float* state[most_decoded];  // shift (layer, 2, C), then memory (layer, head, value, key)
+  uint32_t tag;                // decode_token: the first of token_tags() that no token had before
 };
 
 // Where a layer's weights lie: vectors (C), matrices (out, in).
@@ -82,5 +83,29 @@ template <class Weight>
 void decode_logits(const Weight* head, const float* norm_weight, const float* norm_bias,
                    int64_t vocabulary, int64_t channels, int64_t sequences, const float* x,
                    float* logits, const Gpu& gpu);
+
+// All layers and the logits of one sequence in one kernel, that has every multiprocessor for
+// itself: all of its blocks run at the same time.
+template <class Weight>
+struct TokenWeights {
+  const LayerWeights<Weight>* layers;  // on the GPU
+  const float *norm_weight, *norm_bias;
+  const Weight* head;  // (vocabulary, C)
+  int64_t vocabulary;
+};
+// Whether the GPU has shared memory enough, a block for each head, and work for each block.
+template <class Weight>
+bool can_decode_token(const LayerSizes& sizes, const Gpu& gpu);
+inline uint32_t token_tags(const LayerSizes& sizes) { return uint32_t(4 * sizes.layers + 1); }
+// What blocks hand to each other: 64-bit words, 0 before the first token and then left alone.
+inline int64_t token_words(const LayerSizes& s) {
+  return 2 * s.channels + s.rows_of_in(false) + s.feed_forward;
+}
+// Of the activations x is read, v_first is used.
+template <class Weight>
+void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
+                  const DecodeSane& sane, const DecodeInputs* inputs,
+                  const DecodeActivations& activations, uint64_t* words, float* logits,
+                  const Gpu& gpu);
 
 }  // namespace deltasane::kernel::cuda

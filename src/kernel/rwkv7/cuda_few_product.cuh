@@ -8,16 +8,14 @@
 #include "base/error.h"
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/rwkv7/cuda_decode.h"
+#include "kernel/rwkv7/cuda_decode_parts.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 
-inline constexpr float few_norm_eps = 1e-5f;
 inline constexpr int threads = 256, warps = threads / 32;
 inline constexpr int in_flight = 8;  // loads of 16 bytes that a thread has asked for at once
 inline constexpr int tile_floats = 16 << 10;  // of inputs in shared memory
-
-enum class Then { nothing, tanh, sigmoid, squared_relu };
 
 // Rows of a matrix that read the same input and are treated alike; a multiple of 16 of them.
 struct Segment {
@@ -47,23 +45,8 @@ struct FewProduct {
   int64_t tile = 0;  // columns of the input in shared memory at a time
 };
 
-template <class Weight>
-inline constexpr int per_load = 16 / int(sizeof(Weight));
 template <class Weight, int R>
 inline constexpr int piece_columns = in_flight / R * 32 * per_load<Weight>;
-
-__device__ inline void unpack(const uint4& raw, float (&to)[8], bf16) {
-  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    to[2 * i] = __uint_as_float(words[i] << 16);
-    to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-  }
-}
-__device__ inline void unpack(const uint4& raw, float (&to)[4], float) {
-  to[0] = __uint_as_float(raw.x), to[1] = __uint_as_float(raw.y);
-  to[2] = __uint_as_float(raw.z), to[3] = __uint_as_float(raw.w);
-}
 
 // A warp's part of R rows: piece_columns of each.
 template <class Weight, int R>
@@ -93,10 +76,10 @@ struct Piece {
       for (int r = 0; r < R; ++r) unpack(raw[r][u], w[r], Weight());
 #pragma unroll
       for (int n = 0; n < N; ++n) {
-        const float* const x = input + n * tile + (u * 32 + int(threadIdx.x) % 32) * V;
+        const float* const x = input + n * tile + u * 32 * V + (int(threadIdx.x) % 32) * 4;
 #pragma unroll
         for (int v = 0; v < V; v += 4) {
-          const float4 four = *reinterpret_cast<const float4*>(x + v);
+          const float4 four = *reinterpret_cast<const float4*>(x + v * 32);
 #pragma unroll
           for (int r = 0; r < R; ++r)
             sum[r][n] += w[r][v] * four.x + w[r][v + 1] * four.y + w[r][v + 2] * four.z +
@@ -149,27 +132,9 @@ __device__ void stage(const FewProduct<Weight>& p, const Norm (&norm)[N], int64_
     const int64_t sequence = min(int64_t(n), p.sequences - 1);
     for (int64_t i = threadIdx.x; i < p.tile; i += threads) {
       const int64_t c = from + i;
-      tile[n * p.tile + i] =
+      tile[n * p.tile + place_of<Weight>(int(i))] =
           c < p.columns ? mixed(p, norm_at(p, norm[n], sequence, c), sequence, c, mu) : 0.0f;
     }
-  }
-}
-
-__device__ inline void ask_for(const void* from, int64_t bytes) {
-  for (int64_t i = threadIdx.x * 128; i < bytes; i += threads * 128)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(from) + i));
-}
-
-__device__ inline float finished(float value, Then then) {
-  switch (then) {
-    case Then::tanh:
-      return tanhf(value);
-    case Then::sigmoid:
-      return 1.0f / (1.0f + expf(-value));
-    case Then::squared_relu:
-      return value < 0 ? 0.0f : value * value;  // keeps NaN
-    default:
-      return value;
   }
 }
 

@@ -1,4 +1,4 @@
-// One token of one head, for a block of 256 threads: four threads per row of the state.
+// One token of one head, for a block: `lanes` threads per row of the state, 4 or 8.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,11 +9,15 @@
 
 namespace deltasane::kernel::cuda {
 
-inline constexpr int head_size = 64, head_threads = 256;
+inline constexpr int head_size = 64;
+template <int lanes>
+inline constexpr int head_threads = head_size* lanes;
 
-__device__ inline float row_sum(float value) {  // over the four threads of a row
-  value += __shfl_xor_sync(~0u, value, 1);
-  return value + __shfl_xor_sync(~0u, value, 2);
+template <int lanes>
+__device__ inline float row_sum(float value) {  // over the threads of a row
+#pragma unroll
+  for (int step = 1; step < lanes; step *= 2) value += __shfl_xor_sync(~0u, value, step);
+  return value;
 }
 // Over the head's channels, in shared memory; every warp by itself, all get the same.
 __device__ inline float head_sum(const float* values) {
@@ -21,17 +25,21 @@ __device__ inline float head_sum(const float* values) {
   return warp_sum(values[lane] + values[lane + 32]);
 }
 
-// Thread t has row t / 4 and the columns 16 p + 4 (t % 4) + [0, 4), p = 0 to 3.
+// Thread t has row t / lanes and the columns 4 (p lanes + t % lanes) + [0, 4) of each part p.
+template <int lanes>
 struct HeadRow {
-  float4 part[4];
+  static constexpr int parts = head_size / 4 / lanes;
+  float4 part[parts];
 
-  __device__ static int column(int p) { return 16 * p + 4 * (int(threadIdx.x) % 4); }
-  __device__ static int64_t at(int p) { return (threadIdx.x / 4) * head_size + column(p); }
+  __device__ static int column(int p) { return 4 * (p * lanes + int(threadIdx.x) % lanes); }
+  __device__ static int64_t at(int p) { return (threadIdx.x / lanes) * head_size + column(p); }
   __device__ void load(const float* memory) {
-    for (int p = 0; p < 4; ++p) part[p] = *reinterpret_cast<const float4*>(memory + at(p));
+#pragma unroll
+    for (int p = 0; p < parts; ++p) part[p] = *reinterpret_cast<const float4*>(memory + at(p));
   }
   __device__ void store(float* memory) const {
-    for (int p = 0; p < 4; ++p) *reinterpret_cast<float4*>(memory + at(p)) = part[p];
+#pragma unroll
+    for (int p = 0; p < parts; ++p) *reinterpret_cast<float4*>(memory + at(p)) = part[p];
   }
 };
 
@@ -49,15 +57,19 @@ __device__ inline float step_entry(float s, float w, float sa, float b, float v,
 
 // S <- S diag(w) + (S a) b' + v k', returns (S r) of the thread's row; where tau is above 0,
 // S <- tau tanh(S / tau) after that.
-__device__ inline float step_head(HeadRow& s, const HeadInputs& in, float tau) {
+template <int lanes>
+__device__ inline float step_head(HeadRow<lanes>& s, const HeadInputs& in, float tau) {
+  using Row = HeadRow<lanes>;
   const auto four = [](const float* from) { return *reinterpret_cast<const float4*>(from); };
   float sa = 0;
-  for (int p = 0; p < 4; ++p) sa += dot4(s.part[p], four(in.a + HeadRow::column(p)));
-  sa = row_sum(sa);
-  const float v = in.v[threadIdx.x / 4];
+#pragma unroll
+  for (int p = 0; p < Row::parts; ++p) sa += dot4(s.part[p], four(in.a + Row::column(p)));
+  sa = row_sum<lanes>(sa);
+  const float v = in.v[threadIdx.x / lanes];
   float y = 0;
-  for (int p = 0; p < 4; ++p) {
-    const int c = HeadRow::column(p);
+#pragma unroll
+  for (int p = 0; p < Row::parts; ++p) {
+    const int c = Row::column(p);
     const float4 w = four(in.w + c), b = four(in.b + c), k = four(in.k + c);
     float4& e = s.part[p];
     e.x = step_entry(e.x, w.x, sa, b.x, v, k.x), e.y = step_entry(e.y, w.y, sa, b.y, v, k.y);
@@ -68,7 +80,7 @@ __device__ inline float step_head(HeadRow& s, const HeadInputs& in, float tau) {
       e.z = tau * tanhf(e.z / tau), e.w = tau * tanhf(e.w / tau);
     }
   }
-  return row_sum(y);
+  return row_sum<lanes>(y);
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -21,13 +21,15 @@ __global__ void move_shifts(Shifts op) {
   }
 }
 
+constexpr int lanes = 4;  // per row of a state
+
 // A block per (head, sequence).
 template <class Real>
-__global__ void __launch_bounds__(head_threads) step_states_kernel(StatesStep<Real> op) {
+__global__ void __launch_bounds__(head_threads<lanes>) step_states_kernel(StatesStep<Real> op) {
   __shared__ __align__(16) HeadInputs in;
   const int64_t head = blockIdx.x, sequence = blockIdx.y;
   float* const memory = op.states[sequence] + op.memory_at + head * head_size * head_size;
-  HeadRow s;
+  HeadRow<lanes> s;
   s.load(memory);
   const int64_t first = (sequence * op.heads + head) * head_size;
   if (threadIdx.x < head_size) {
@@ -40,7 +42,7 @@ __global__ void __launch_bounds__(head_threads) step_states_kernel(StatesStep<Re
   const bool ends = op.tau && (op.positions[sequence] + 1) % op.chunk == 0;
   const float y = step_head(s, in, ends ? op.tau[sequence * op.heads + head] : 0.0f);
   s.store(memory);
-  if (threadIdx.x % 4 == 0) put(op.y + first + threadIdx.x / 4, y);
+  if (threadIdx.x % lanes == 0) put(op.y + first + threadIdx.x / lanes, y);
 }
 
 __global__ void largest_kernel(const float* values, int64_t count, int32_t* largest) {
@@ -48,8 +50,8 @@ __global__ void largest_kernel(const float* values, int64_t count, int32_t* larg
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
     found = max(found, __float_as_int(values[i]) & 0x7fffffff);
-  for (int lanes = 16; lanes > 0; lanes /= 2)
-    found = max(found, __shfl_xor_sync(~0u, found, lanes));
+  for (int apart = 16; apart > 0; apart /= 2)
+    found = max(found, __shfl_xor_sync(~0u, found, apart));
   if (threadIdx.x % 32 == 0) atomicMax(largest, found);
 }
 
@@ -89,7 +91,7 @@ void scatter_shifts(const Shifts& op, const Gpu& gpu) {
 
 template <class Real>
 void step_states(const StatesStep<Real>& op, const Gpu& gpu) {
-  launch(step_states_kernel<Real>, {grid_of(op.heads, op.sequences), head_threads}, gpu, op);
+  launch(step_states_kernel<Real>, {grid_of(op.heads, op.sequences), head_threads<lanes>}, gpu, op);
 }
 template void step_states(const StatesStep<float>&, const Gpu&);
 template void step_states(const StatesStep<bf16>&, const Gpu&);

@@ -15,11 +15,16 @@ struct Grid {
   size_t shared = 0;  // bytes beyond what the kernel declares
 };
 
-template <class... Param, class... Arg>
-void launch(void (*kernel)(Param...), const Grid& grid, CUstream_st* queue, Arg&&... arg) {
+template <class... Param>
+void allow_shared(void (*kernel)(Param...), const Grid& grid) {
   if (grid.shared > 48 * 1024)
     check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared)));
+}
+
+template <class... Param, class... Arg>
+void launch(void (*kernel)(Param...), const Grid& grid, CUstream_st* queue, Arg&&... arg) {
+  allow_shared(kernel, grid);
   kernel<<<grid.blocks, grid.threads, grid.shared, queue>>>(std::forward<Arg>(arg)...);
   check_cuda(cudaGetLastError());
 }
@@ -28,24 +33,38 @@ void launch(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Arg&&...
   launch(kernel, grid, gpu.stream(), std::forward<Arg>(arg)...);
 }
 
+template <class... Param, class... Arg>
+void launch_with(cudaLaunchAttribute attribute, void (*kernel)(Param...), const Grid& grid,
+                 const Gpu& gpu, Arg&&... arg) {
+  allow_shared(kernel, grid);
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.blocks, config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared;
+  config.stream = gpu.stream();
+  config.attrs = &attribute, config.numAttrs = 1;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, Param(std::forward<Arg>(arg))...));
+}
+
 // The kernel may start while the one before it in the queue still runs. Every thread of it calls
 // wait_for_kernel_before() before it touches what that one reads or writes. Where the GPU cannot do
 // that (before compute capability 9.0) it starts as usual.
 template <class... Param, class... Arg>
 void launch_early(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Arg&&... arg) {
   if (gpu.facts().capability < 90) return launch(kernel, grid, gpu, std::forward<Arg>(arg)...);
-  if (grid.shared > 48 * 1024)
-    check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared)));
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid.blocks, config.blockDim = grid.threads;
-  config.dynamicSmemBytes = grid.shared;
-  config.stream = gpu.stream();
-  config.attrs = &early, config.numAttrs = 1;
-  check_cuda(cudaLaunchKernelEx(&config, kernel, Param(std::forward<Arg>(arg))...));
+  launch_with(early, kernel, grid, gpu, std::forward<Arg>(arg)...);
+}
+
+// All blocks of the kernel run at the same time, so that they may wait for each other. Fails where
+// the GPU has not the room.
+template <class... Param, class... Arg>
+void launch_together(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Arg&&... arg) {
+  cudaLaunchAttribute together{};
+  together.id = cudaLaunchAttributeCooperative;
+  together.val.cooperative = 1;
+  launch_with(together, kernel, grid, gpu, std::forward<Arg>(arg)...);
 }
 
 // All that the kernel before has written is seen after this.

@@ -1,0 +1,80 @@
+// Copies into shared memory that a thread does not wait for, and numbers that blocks of one kernel
+// hand to each other: names for the GPU's instructions. For .cu files.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace deltasane::kernel::cuda {
+
+// How the cache is to treat what is read once and not again.
+__device__ inline uint64_t read_once() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// Sixteen bytes, both addresses multiples of 16; zeros where they are not wanted.
+__device__ inline void copy_async(uint4* shared, const void* from, bool wanted, uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
+                   uint32_t(__cvta_generic_to_shared(shared))),
+               "l"(from), "r"(wanted ? 16 : 0), "l"(policy)
+               : "memory");
+}
+// What the thread has asked for since the last call is a group.
+__device__ inline void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int younger>
+__device__ inline void wait_for_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(younger) : "memory");
+}
+// Until all groups of the thread but the `younger` last ones are there, for this thread to read.
+inline constexpr int most_groups = 8;
+__device__ inline void wait_for_groups_before(int younger) {
+  switch (younger) {
+    case 7:
+      return wait_for_groups<7>();
+    case 6:
+      return wait_for_groups<6>();
+    case 5:
+      return wait_for_groups<5>();
+    case 4:
+      return wait_for_groups<4>();
+    case 3:
+      return wait_for_groups<3>();
+    case 2:
+      return wait_for_groups<2>();
+    case 1:
+      return wait_for_groups<1>();
+    default:
+      return wait_for_groups<0>();
+  }
+}
+
+// Numbers that blocks of one kernel hand to each other, each in one word with a tag that says which
+// one it is: who sees the tag has the number, and nobody waits for anything else.
+__device__ inline void write_tagged(uint64_t* at, float value, uint32_t tag) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at),
+               "l"(uint64_t(tag) << 32 | __float_as_uint(value))
+               : "memory");
+}
+struct TaggedPair {
+  uint64_t first = 0, second = 0;
+  __device__ bool has(uint32_t tag) const { return first >> 32 == tag && second >> 32 == tag; }
+  __device__ float2 values() const {
+    return {__uint_as_float(uint32_t(first)), __uint_as_float(uint32_t(second))};
+  }
+};
+// Two neighbours, the first at a multiple of 16 bytes; past the first cache, which is not told of
+// other blocks' writes.
+__device__ inline TaggedPair read_tagged(const uint64_t* at) {
+  TaggedPair pair;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(pair.first), "=l"(pair.second)
+               : "l"(at)
+               : "memory");
+  return pair;
+}
+
+}  // namespace deltasane::kernel::cuda

@@ -1,0 +1,184 @@
+// One token of one head, from the raw products of its layer to what the output matrix reads: the
+// second factors, the inputs of the recurrence, its step, group norm, bonus, gate. A block has
+// `lanes` threads per channel. For .cu files.
+#pragma once
+
+#include "kernel/rwkv7/cuda_decode.h"
+#include "kernel/rwkv7/cuda_decode_parts.cuh"
+#include "kernel/rwkv7/cuda_head.cuh"
+
+namespace deltasane::kernel::cuda {
+
+inline constexpr float group_norm_eps = 64e-5f;
+
+// Where the inputs of the second factors begin in a layer's low vector: w at 0, then these.
+struct HeadRanks {
+  int a, v, g, low;  // low: the end
+  __host__ __device__ HeadRanks(const LayerSizes& s, bool first)
+      : a(int(s.rank_wa)), v(2 * a), g(v + (first ? 0 : int(s.rank_v))), low(g + int(s.rank_g)) {}
+  __device__ bool has_v() const { return g > v; }  // not in the first layer
+};
+
+// The rows of the second factors that make a channel, side by side as the low vector has their
+// inputs: w a v g. They are dealt to the channel's threads by 16 bytes; a thread has its first
+// `kept` in registers.
+template <class Weight, int lanes, int kept>
+struct UpRow {
+  static constexpr int V = per_load<Weight>;
+  uint4 raw[kept > 0 ? kept : 1];
+
+  __device__ static int column(int i) { return (i * lanes + int(threadIdx.x) % lanes) * V; }
+  __device__ static int factor_of(const HeadRanks& ranks, int c) {
+    return c < ranks.a ? 0 : c < ranks.v ? 1 : c < ranks.g ? 2 : 3;
+  }
+  __device__ static uint4 read(const LayerWeights<Weight>& w, const HeadRanks& ranks,
+                               int64_t channel, int c) {
+    const Weight* row = w.up_w + channel * ranks.a;
+    if (c >= ranks.g)
+      row = w.up_g + channel * (ranks.low - ranks.g) - ranks.g;
+    else if (c >= ranks.v)
+      row = w.up_v + channel * (ranks.g - ranks.v) - ranks.v;
+    else if (c >= ranks.a)
+      row = w.up_a + channel * ranks.a - ranks.a;
+    return *reinterpret_cast<const uint4*>(row + c);
+  }
+
+  __device__ void load(const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t channel) {
+#pragma unroll
+    for (int i = 0; i < kept; ++i)
+      raw[i] = column(i) < ranks.low ? read(w, ranks, channel, column(i)) : make_uint4(0, 0, 0, 0);
+  }
+
+  // The four products, for all threads of the channel.
+  struct Products {
+    float w = 0, a = 0, v = 0, g = 0;
+    __device__ void add(const uint4& raw, const float* low, int factor) {
+      float x[V], sum = 0;
+      unpack(raw, x, Weight());
+#pragma unroll
+      for (int i = 0; i < V; i += 4)
+        sum += dot4(make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]),
+                    *reinterpret_cast<const float4*>(low + i));
+      w += factor == 0 ? sum : 0.0f, a += factor == 1 ? sum : 0.0f;
+      v += factor == 2 ? sum : 0.0f, g += factor == 3 ? sum : 0.0f;
+    }
+  };
+  __device__ Products multiply(const LayerWeights<Weight>& w, const HeadRanks& ranks,
+                               int64_t channel, const float* low) const {
+    Products sum;
+#pragma unroll
+    for (int i = 0; i < kept; ++i)
+      if (const int c = column(i); c < ranks.low) sum.add(raw[i], low + c, factor_of(ranks, c));
+    for (int i = kept; i * lanes * V < ranks.low; ++i)
+      if (const int c = column(i); c < ranks.low)
+        sum.add(read(w, ranks, channel, c), low + c, factor_of(ranks, c));
+    sum.w = row_sum<lanes>(sum.w), sum.a = row_sum<lanes>(sum.a);
+    sum.v = row_sum<lanes>(sum.v), sum.g = row_sum<lanes>(sum.g);
+    return sum;
+  }
+};
+
+// Brings the second factors' rows of a head into the cache.
+template <class Weight>
+__device__ void ask_for_factors(const LayerWeights<Weight>& w, const LayerSizes& s, bool has_v,
+                                int64_t head) {
+  const auto ask = [&](const Weight* factor, int64_t rank) {
+    ask_for(factor + head * head_size * rank, head_size * rank * int64_t(sizeof(Weight)));
+  };
+  ask(w.up_w, s.rank_wa), ask(w.up_a, s.rank_wa), ask(w.up_g, s.rank_g);
+  if (has_v) ask(w.up_v, s.rank_v);
+}
+
+__device__ inline bool ends_chunk(const DecodeSane& sane, int64_t position) {
+  return sane.kind != DecodeSane::Kind::none && (position + 1) % sane.chunk == 0;
+}
+__device__ inline float trained_tau(const DecodeSane& sane, float z) {
+  return sane.alpha * (fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z)))) + 1.0f;
+}
+
+// What a head reads that this token has not made: asked for before the token's products are there.
+template <class Weight, int lanes, int kept>
+struct HeadEarly {
+  HeadRow<lanes> s;
+  UpRow<Weight, lanes, kept> up;
+  float w0, a0, v0, k_k, k_a, r_k;  // of the thread's channel
+  float norm_weight, norm_bias;     // of channel threadIdx.x
+
+  __device__ void load(const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
+                       const float* memory) {
+    const int64_t first = head * head_size, c = first + threadIdx.x / lanes;
+    s.load(memory);
+    up.load(w, ranks, c);
+    w0 = w.w0[c], a0 = w.a0[c], v0 = ranks.has_v() ? w.v0[c] : 0.0f;
+    k_k = w.k_k[c], k_a = w.k_a[c], r_k = w.r_k[c];
+    const int64_t own = first + threadIdx.x % head_size;
+    norm_weight = w.ln_x_weight[own], norm_bias = w.ln_x_bias[own];
+  }
+};
+
+struct HeadRaw {  // of the thread's channel, as the products left them
+  float r, k, v;
+};
+
+struct HeadPlace {  // in shared memory, 16-byte aligned
+  HeadInputs in;
+  float direction[head_size], squares[head_size], rates[head_size], gate[head_size],
+      products[head_size], read[head_size], about[head_size];
+};
+
+// What the recurrence reads, as kernel::time_mix_inputs. `low` is in shared memory, 16-byte aligned
+// and complete; v_first: the head's.
+template <class Weight, int lanes, int kept>
+__device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early,
+                            const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
+                            const HeadRaw& raw, const float* low, float* v_first,
+                            HeadPlace& place) {
+  const int own = int(threadIdx.x) / lanes;
+  const auto up = early.up.multiply(w, ranks, head * head_size + own, low);
+  if (threadIdx.x % lanes == 0) {
+    const float rate = sigmoid_of(early.a0 + up.a);
+    const float mixed_k = raw.k * (1.0f + (rate - 1.0f) * early.k_a);
+    place.in.r[own] = raw.r;
+    place.in.w[own] = expf(-0.6065306597f * sigmoid_of(early.w0 + up.w));
+    place.in.k[own] = mixed_k;
+    float v = raw.v;
+    if (ranks.has_v())
+      v += (v_first[own] - v) * sigmoid_of(early.v0 + up.v);
+    else
+      v_first[own] = v;
+    place.in.v[own] = v;
+    const float direction = raw.k * early.k_k;
+    place.direction[own] = direction, place.squares[own] = direction * direction;
+    place.rates[own] = rate;
+    place.gate[own] = up.g;
+    place.products[own] = raw.r * mixed_k * early.r_k;
+  }
+  __syncthreads();
+  const float inverse = 1.0f / fmaxf(sqrtf(head_sum(place.squares)), 1e-12f);
+  if (threadIdx.x < head_size) {
+    const float kappa = place.direction[threadIdx.x] * inverse;
+    place.in.a[threadIdx.x] = -kappa;
+    place.in.b[threadIdx.x] = kappa * place.rates[threadIdx.x];
+  }
+  __syncthreads();
+}
+
+// The state of `early` goes on, by tau where a chunk ends (above 0). Threads below 64 get what the
+// output matrix reads of their channel.
+template <class Weight, int lanes, int kept>
+__device__ float finish_head(HeadEarly<Weight, lanes, kept>& early, float tau, HeadPlace& place) {
+  const float y = step_head(early.s, place.in, tau);
+  if (threadIdx.x % lanes == 0) place.read[threadIdx.x / lanes] = y;
+  __syncthreads();
+  const float mean = head_sum(place.read) / head_size;
+  const int own = int(threadIdx.x) % head_size;
+  const float off = place.read[own] - mean;
+  if (threadIdx.x < head_size) place.about[own] = off * off;
+  __syncthreads();
+  const float scale = 1.0f / sqrtf(head_sum(place.about) / head_size + group_norm_eps);
+  const float bonus = head_sum(place.products);
+  const float normal = off * scale * early.norm_weight + early.norm_bias;
+  return (normal + bonus * place.in.v[own]) * place.gate[own];
+}
+
+}  // namespace deltasane::kernel::cuda
