@@ -30,9 +30,25 @@ __device__ inline void wait_for_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(younger) : "memory");
 }
 // Until all groups of the thread but the `younger` last ones are there, for this thread to read.
-inline constexpr int most_groups = 8;
+inline constexpr int most_groups = 16;
 __device__ inline void wait_for_groups_before(int younger) {
   switch (younger) {
+    case 15:
+      return wait_for_groups<15>();
+    case 14:
+      return wait_for_groups<14>();
+    case 13:
+      return wait_for_groups<13>();
+    case 12:
+      return wait_for_groups<12>();
+    case 11:
+      return wait_for_groups<11>();
+    case 10:
+      return wait_for_groups<10>();
+    case 9:
+      return wait_for_groups<9>();
+    case 8:
+      return wait_for_groups<8>();
     case 7:
       return wait_for_groups<7>();
     case 6:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -27,6 +28,21 @@ TEST(Closeness, AllowsTwiceWhatPlainArithmeticCosts) {
   const std::vector<float> plain{1 + 100 * eps};
   EXPECT_TRUE(closeness(std::vector<float>{1 - 203 * eps}, plain, truth).close);
   EXPECT_FALSE(closeness(std::vector<float>{1 - 206 * eps}, plain, truth).close);
+}
+
+TEST(Closeness, OfAModelIsUsualErrorsAndFourTimesTheLargest) {
+  const std::vector<double> truth(100, 1.0);
+  const float eps = 1.1920929e-7f;
+  std::vector<float> plain(100, 1 + 10 * eps), found = plain;
+  const auto close = [&](float largest, float others) {
+    std::ranges::fill(found, 1 - others * eps);
+    found[7] = 1 - largest * eps;
+    return closeness(found, plain, truth, Judged::as_model).close;
+  };
+  EXPECT_TRUE(close(43, 20));
+  EXPECT_FALSE(close(46, 20)) << "the largest";
+  EXPECT_FALSE(close(30, 26)) << "the usual";
+  EXPECT_FALSE(close(NAN, 1));
 }
 
 TEST(Closeness, ABrokenYardstickMeasuresNothing) {

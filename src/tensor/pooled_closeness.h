@@ -16,7 +16,9 @@ class PooledCloseness {
     plain_.insert(plain_.end(), plain.begin(), plain.end());
     truth_.insert(truth_.end(), truth.begin(), truth.end());
   }
-  Closeness judged() const { return closeness(found_, plain_, truth_); }
+  Closeness judged(Judged as = Judged::as_operator) const {
+    return closeness(found_, plain_, truth_, as);
+  }
 
  private:
   std::vector<float> found_, plain_;

@@ -17,54 +17,11 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-// Of a block that has a head. The factors of a 2.9B in bf16 fit the registers.
-constexpr int lanes = token_threads / head_size, kept = 9;
-
-// The rows of a layer's first matrix by what they read: r k v w a v g; the first layer has no
-// second v, and g in its place.
-struct InRows {
-  static constexpr int segments = 7;
-  bool first;
-  int end[segments];
-  __host__ __device__ InRows(const LayerSizes& s, bool first_layer) : first(first_layer) {
-    const int64_t rows[segments] = {s.channels,          s.channels, s.channels,
-                                    s.rank_wa,           s.rank_wa,  first ? s.rank_g : s.rank_v,
-                                    first ? 0 : s.rank_g};
-    int at = 0;
-    for (int i = 0; i < segments; ++i) end[i] = at += int(rows[i]);
-  }
-  __host__ __device__ int rows() const { return end[segments - 1]; }
-  __host__ __device__ int segment_of(int row) const {
-    int segment = 0;
-    for (int i = 0; i + 1 < segments; ++i) segment += end[i] <= row;
-    return segment;
-  }
-  // From the first segment of a range to its last.
-  __host__ __device__ int segments_of(const RowRange& rows) const {
-    return rows.begin < rows.end ? segment_of(rows.end - 1) - segment_of(rows.begin) + 1 : 0;
-  }
-  template <class Weight>
-  __device__ const float* mu(const LayerWeights<Weight>& w, int segment) const {
-    switch (segment) {
-      case 0:
-        return w.x_r;
-      case 1:
-        return w.x_k;
-      case 3:
-        return w.x_w;
-      case 4:
-        return w.x_a;
-      default:
-        return is_g(segment) ? w.x_g : w.x_v;
-    }
-  }
-  __device__ Then then(int segment) const {
-    return segment == 3 ? Then::tanh : is_g(segment) ? Then::sigmoid : Then::nothing;
-  }
-
- private:
-  __device__ bool is_g(int segment) const { return segment == (first ? 5 : 6); }
-};
+// Of a block that has a head. The factors of a 0.4B and, with more pairs of channels, of a 2.9B in
+// bf16 fit the registers.
+constexpr int lanes = token_threads / head_size;
+template <int pairs>
+constexpr int kept = pairs == 1 ? 5 : 9;
 
 template <class Weight>
 struct TokenStep {
@@ -99,6 +56,15 @@ int64_t bytes_beside_pieces(const TokenStep<Weight>& p) {
 // Some seconds: then a kernel that waits for what does not come is an error, not a GPU that hangs.
 constexpr int most_polls = 1 << 24;
 
+// The two numbers at `place`, when they are there.
+__device__ float2 wait_for_tagged(TaggedPair pair, const uint64_t* place, uint32_t tag) {
+  for (int polls = 0; !pair.has(tag); ++polls) {
+    if (polls == most_polls) __trap();
+    pair = read_tagged(place);
+  }
+  return pair.values();
+}
+
 // use(i, two numbers) for all pairs of `count` tagged numbers, i even and place(i) where they lie,
 // by the threads in turns; each waits for its own. Four are asked for at once.
 template <class Place, class Use>
@@ -113,12 +79,7 @@ __device__ void each_tagged(int count, uint32_t tag, Place place, Use use) {
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const int at = first + i * step;
-      if (at >= count) break;
-      for (int polls = 0; !pair[i].has(tag); ++polls) {
-        if (polls == most_polls) __trap();
-        pair[i] = read_tagged(place(at));
-      }
-      use(at, pair[i].values());
+      if (at < count) use(at, wait_for_tagged(pair[i], place(at), tag));
     }
   }
 }
@@ -128,77 +89,113 @@ __device__ inline float2& two(float* at) { return *reinterpret_cast<float2*>(at)
 __device__ inline float2 weight_at(const float* at) {
   return __ldg(reinterpret_cast<const float2*>(at));
 }
+// Of a state, which other blocks write.
+__device__ inline float2 shift_at(const float* at) {
+  return __ldcg(reinterpret_cast<const float2*>(at));
+}
+
+// Of a row each thread has the channels 2 (t + 512 i) and the next ones: 64 of a warp lie together,
+// and are all there or not at all.
+// So many at most:
+constexpr int most_pairs = 4;
+template <int pairs, class Use>  // use(i, channel)
+__device__ void each_pair(int channels, Use use) {
+#pragma unroll
+  for (int i = 0; i < pairs; ++i)
+    if (const int c = 2 * (int(threadIdx.x) + i * token_threads); c < channels) use(i, c);
+}
+
+// What a norm needs beside x, asked for before x is waited for.
+template <int pairs>
+struct NormVectors {
+  static constexpr int mixes =
+      pairs == 1 ? 2 : 1;  // the rest is asked for late: few blocks have it
+  float2 gain[pairs], bias[pairs], before[pairs], mu[mixes][pairs];
+};
 
 // A block's vectors in shared memory.
-template <class Weight>
+template <class Weight, int pairs>
 struct TokenInputs {
-  int channels, filled;
-  float* u;     // (C), the layer norm that was made last
-  float* area;  // gain, bias and shift (C) each and the mixes; or the input of a product
-  BlockSums<1> sums;
+  int channels;
+  float* u;         // (C), the layer norm that was made last
+  float* area;      // the mixes (C) each; or the input of a product
+  float2* moments;  // of the warps: sum, and squares about the warp's mean
 
-  __device__ float* gain() const { return area; }
-  __device__ float* bias() const { return area + channels; }
-  __device__ float* before() const { return area + 2 * channels; }
-  __device__ float* mix(int i) const { return area + 3 * channels + i * filled; }
+  __device__ float* mix(int i) const { return area + i * channels; }
 
-  // What a norm needs beside x. mu(i): of mix i; without `shift` there is one mix, the norm.
+  // Layer norm of x, and `mixes` mixes with the row before it: mu(i) of mix i. Without `shift`
+  // there is one mix, the norm.
   template <class Mu>
-  __device__ void prepare(const float* weight, const float* offset, const float* shift, int mixes,
-                          Mu mu) const {
-#pragma unroll 1
-    for (int c = 2 * threadIdx.x; c < filled; c += 2 * token_threads) {
-      const bool inside = c < channels;
-      if (inside) {
-        two(gain() + c) = weight_at(weight + c), two(bias() + c) = weight_at(offset + c);
-        if (shift) two(before() + c) = __ldcg(reinterpret_cast<const float2*>(shift + c));
-      }
-#pragma unroll 2
-      for (int i = 0; i < mixes; ++i)
-        two(mix(i) + place_of<Weight>(c)) = shift && inside ? weight_at(mu(i) + c) : float2{0, 0};
+  __device__ void norm(const float* weight, const float* offset, const float* shift, int mixes,
+                       Mu mu, const uint64_t* x, uint32_t tag) const {
+    NormVectors<pairs> of;
+    each_pair<pairs>(channels, [&](int i, int c) {
+      of.gain[i] = weight_at(weight + c), of.bias[i] = weight_at(offset + c);
+      if (!shift) return;
+      of.before[i] = shift_at(shift + c);
+#pragma unroll
+      for (int m = 0; m < NormVectors<pairs>::mixes; ++m)
+        if (m < mixes) of.mu[m][i] = weight_at(mu(m) + c);
+    });
+    TaggedPair pair[pairs];
+    each_pair<pairs>(channels, [&](int i, int c) { pair[i] = read_tagged(x + c); });
+    float2 value[pairs];
+    float sum = 0;
+    int count = 0;  // of the warp
+    each_pair<pairs>(channels, [&](int i, int c) {
+      value[i] = wait_for_tagged(pair[i], x + c, tag);
+      sum += value[i].x + value[i].y;
+      count += 64;
+    });
+    sum = warp_sum(sum);
+    const float own_mean = count ? sum / float(count) : 0.0f;
+    float squares = 0;
+    each_pair<pairs>(channels, [&](int i, int) {
+      const float a = value[i].x - own_mean, b = value[i].y - own_mean;
+      squares += a * a + b * b;
+    });
+    squares = warp_sum(squares);
+    if (threadIdx.x % 32 == 0) moments[threadIdx.x / 32] = {sum, squares};
+    __syncthreads();
+    float all = 0;
+#pragma unroll
+    for (int w = 0; w < token_warps; ++w) all += moments[w].x;
+    const float mean = all / float(channels);
+    float about = 0;
+#pragma unroll
+    for (int w = 0; w < token_warps; ++w) {
+      const int has = (channels - 64 * w + 64 * token_warps - 1) / (64 * token_warps) * 64;
+      const float off = has > 0 ? moments[w].x - float(has) * mean : 0.0f;
+      about += has > 0 ? moments[w].y + off * off / float(has) : 0.0f;
     }
-  }
-  // Threads have the channels that they prepared.
-  __device__ void norm(const uint64_t* x, uint32_t tag, bool shifted, int mixes) {
-    float sum[1] = {};
-    each_tagged(
-        channels, tag, [&](int c) { return x + c; },
-        [&](int c, float2 both) {
-          two(u + c) = both;
-          sum[0] += both.x + both.y;
-        });
-    sums(sum);
-    const float mean = sum[0] / float(channels);
-    sum[0] = 0;
-#pragma unroll 1
-    for (int c = 2 * threadIdx.x; c < channels; c += 2 * token_threads) {
-      const float a = u[c] - mean, b = u[c + 1] - mean;
-      sum[0] += a * a + b * b;
-    }
-    sums(sum);
-    const float scale = 1.0f / sqrtf(sum[0] / float(channels) + few_norm_eps);
-#pragma unroll 1
-    for (int c = 2 * threadIdx.x; c < channels; c += 2 * token_threads) {
-      const float2 g = two(gain() + c), b = two(bias() + c);
-      const float2 n{(u[c] - mean) * scale * g.x + b.x, (u[c + 1] - mean) * scale * g.y + b.y};
+    const float scale = 1.0f / sqrtf(about / float(channels) + few_norm_eps);
+    each_pair<pairs>(channels, [&](int i, int c) {
+      const float2 n{(value[i].x - mean) * scale * of.gain[i].x + of.bias[i].x,
+                     (value[i].y - mean) * scale * of.gain[i].y + of.bias[i].y};
       two(u + c) = n;
-      const float2 from = shifted ? two(before() + c) : n;
-#pragma unroll 1
-      for (int i = 0; i < mixes; ++i) {
-        float2& mixed = two(mix(i) + place_of<Weight>(c));
-        mixed =
-            shifted ? float2{n.x + (from.x - n.x) * mixed.x, n.y + (from.y - n.y) * mixed.y} : n;
+      const auto mix_with = [&](int m, float2 by) {
+        two(mix(m) + c) = {n.x + (of.before[i].x - n.x) * by.x,
+                           n.y + (of.before[i].y - n.y) * by.y};
+      };
+      if (!shift) {
+        two(mix(0) + c) = n;
+        return;
       }
-    }
+#pragma unroll
+      for (int m = 0; m < NormVectors<pairs>::mixes; ++m)
+        if (m < mixes) mix_with(m, of.mu[m][i]);
+#pragma unroll 1
+      for (int m = NormVectors<pairs>::mixes; m < mixes; ++m) mix_with(m, weight_at(mu(m) + c));
+    });
     __syncthreads();
   }
   // `count` numbers become the input of a product.
   __device__ void stage(const uint64_t* from, int count, uint32_t tag) const {
     each_tagged(
         count, tag, [&](int c) { return from + c; },
-        [&](int c, float2 both) { two(area + place_of<Weight>(c)) = both; });
+        [&](int c, float2 both) { two(area + c) = both; });
     for (int c = count + threadIdx.x; c < filled_columns<Weight>(count); c += token_threads)
-      area[place_of<Weight>(c)] = 0;
+      area[c] = 0;
     __syncthreads();
   }
 };
@@ -226,24 +223,29 @@ __device__ void ask_for_layer(const TokenStep<Weight>& p, const LayerWeights<Wei
 
 // tau of this block's head at the end of a chunk, for all threads. The norm that was made last is
 // the time mix's.
-template <class Weight>
+template <class Weight, int pairs>
 __device__ float tau_of(const TokenStep<Weight>& p, const LayerWeights<Weight>& w,
-                        TokenInputs<Weight>& inputs) {
+                        const TokenInputs<Weight, pairs>& inputs, const float* shift,
+                        float (*sums)[32]) {
   if (p.sane.kind == DecodeSane::Kind::constant) return p.sane.constant;
   const Weight* const row = w.w_tau + int64_t(blockIdx.x) * inputs.channels;
-  const float *const u = inputs.u, *const before = inputs.before();
   float z[1] = {};
-  for (int c = threadIdx.x; c < inputs.channels; c += token_threads)
-    z[0] += to_float(row[c]) * (u[c] + (before[c] - u[c]) * w.x_tau[c]);
-  inputs.sums(z);
+  for (int c = 2 * threadIdx.x; c < inputs.channels; c += 2 * token_threads) {
+    const float2 u = two(inputs.u + c), before = shift_at(shift + c), mu = weight_at(w.x_tau + c);
+    z[0] += to_float(row[c]) * (u.x + (before.x - u.x) * mu.x) +
+            to_float(row[c + 1]) * (u.y + (before.y - u.y) * mu.y);
+  }
+  BlockSums<1>{sums}(z);
   return trained_tau(p.sane, z[0]);
 }
 
-template <class Weight>
+template <class Weight, int pairs>
 __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weight> p) {
   extern __shared__ __align__(16) uint4 ring[];
   __shared__ __align__(16) HeadPlace place;
   __shared__ float sums[2][32];
+  __shared__ float2 moments[token_warps];
+  __shared__ RunSums run_sums;
   __shared__ TokenProducts<Weight> products;
   const LayerSizes& s = p.sizes;
   const DecodeActivations& act = p.activations;
@@ -262,15 +264,16 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
     products.layers = layers, products.head = p.weights.head;
     products.count = int(s.layers) * matrices + 1;
     products.channels = channels, products.feed_forward = int(s.feed_forward);
-    products.first_in = range_of(InRows(s, true).rows(), block, blocks);
-    products.in = range_of(InRows(s, false).rows(), block, blocks);
+    products.first_segments = InRows(s, true), products.segments = InRows(s, false);
+    products.first_in = range_of(products.first_segments.rows(), block, blocks);
+    products.in = range_of(products.segments.rows(), block, blocks);
     products.channel = own_rows;
     products.hidden = range_of(s.feed_forward, block, blocks);
     products.vocabulary = range_of(p.weights.vocabulary, block, blocks);
   }
   __syncthreads();
-  WeightStream<Weight> stream(products, ring, p.depth);
-  TokenInputs<Weight> inputs{channels, filled_columns<Weight>(channels), u, u + channels, {sums}};
+  WeightStream<Weight> stream(products, run_sums, ring, p.depth);
+  const TokenInputs<Weight, pairs> inputs{channels, u, u + channels, moments};
   float* const state = p.inputs->state[0];
   const bool chunk_ends = ends_chunk(p.sane, p.inputs->position[0]);
   uint32_t tag = p.inputs->tag;
@@ -285,19 +288,22 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
     const bool at_end = half == halves, time_mix = !at_end && half % 2 == 0;
     const int layer = half / 2;
     const LayerWeights<Weight>& w = layers[at_end ? 0 : layer];
-    const InRows in(s, layer == 0);
+    const InRows& in = layer == 0 ? products.first_segments : products.segments;
     const RowRange rows = layer == 0 ? products.first_in : products.in;
     const int from = in.segment_of(rows.begin), mixes = time_mix ? in.segments_of(rows) : 1;
-    inputs.prepare(at_end     ? p.weights.norm_weight
-                   : time_mix ? w.ln1_weight
-                              : w.ln2_weight,
-                   at_end     ? p.weights.norm_bias
-                   : time_mix ? w.ln1_bias
-                              : w.ln2_bias,
-                   at_end ? nullptr : p.shift(state, layer, half % 2), mixes,
-                   [&](int i) { return time_mix ? in.mu(w, from + i) : w.ffn_x_k; });
-    inputs.norm(p.x, tag, !at_end, mixes);
+    float* const shift = at_end ? nullptr : p.shift(state, layer, half % 2);
+    inputs.norm(
+        at_end     ? p.weights.norm_weight
+        : time_mix ? w.ln1_weight
+                   : w.ln2_weight,
+        at_end     ? p.weights.norm_bias
+        : time_mix ? w.ln1_bias
+                   : w.ln2_bias,
+        shift, mixes, [&](int i) { return time_mix ? in.mu(w, from + i) : w.ffn_x_k; }, p.x, tag);
     ++tag;
+    const bool has_head = time_mix && block < int(s.heads);
+    const HeadRanks ranks(s, layer == 0);
+    HeadEarly<Weight, lanes, kept<pairs>> early;
     stream.multiply(
         2 * half, [&](int row) { return inputs.mix(time_mix ? in.segment_of(row) - from : 0); },
         [&](int row, float sum) {
@@ -307,19 +313,18 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
             write_tagged(p.in + row, finished(sum, in.then(in.segment_of(row))), tag);
           else
             write_tagged(p.hidden + row, finished(sum, Then::squared_relu), tag);
+        },
+        [&] {
+          if (pairs == 1 && has_head) early.load(w, ranks, block, p.memory(state, layer, block));
         });
     if (at_end) break;
-    __syncthreads();  // the area may be written again
     if (!time_mix && layer + 1 < int(s.layers))
       ask_for_layer(p, layers[layer + 1], layer + 1, state);
 
-    if (time_mix && block < int(s.heads)) {
-      const HeadRanks ranks(s, layer == 0);
+    if (has_head) {
+      if (pairs > 1) early.load(w, ranks, block, p.memory(state, layer, block));
       const int first = block * head_size;
-      float* const memory = p.memory(state, layer, block);
-      HeadEarly<Weight, lanes, kept> early;
-      early.load(w, ranks, block, memory);
-      const float tau = chunk_ends ? tau_of(p, w, inputs) : 0.0f;
+      const float tau = chunk_ends ? tau_of(p, w, inputs, shift, sums) : 0.0f;
       // The low vector, then the head's r, k and v.
       const auto place_of_raw = [&](int i) {
         const int raw = i - ranks.low;
@@ -334,19 +339,17 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
       make_inputs(early, w, ranks, block, raw, inputs.area, act.v_first + first, place);
       const float y = finish_head(early, tau, place);
       if (threadIdx.x < head_size) write_tagged(p.y + first + threadIdx.x, y, tag);
-      early.s.store(memory);
+      early.s.store(p.memory(state, layer, block));
     }
 
     inputs.stage(time_mix ? p.y : p.hidden, time_mix ? channels : int(s.feed_forward), tag);
     ++tag;
     for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
-      p.shift(state, layer, half % 2)[row] = u[row];
+      shift[row] = u[row];
     stream.multiply(
         2 * half + 1, [&](int) { return inputs.area; },
-        [&](int row, float sum) {
-          write_tagged(p.x + row, own[row - own_rows.begin] += sum, tag);
-        });
-    __syncthreads();  // the area may be written again
+        [&](int row, float sum) { write_tagged(p.x + row, own[row - own_rows.begin] += sum, tag); },
+        [] {});
   }
 }
 
@@ -354,8 +357,9 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
 // order of writes needs.
 template <class Weight>
 TokenStep<Weight> plan(const LayerSizes& s, const Gpu& gpu) {
-  constexpr int64_t declared = 4 << 10;  // room for the kernel's own variables
-  static_assert(sizeof(HeadPlace) + sizeof(TokenProducts<Weight>) + 512 <= declared);
+  constexpr int64_t declared = 9 << 10;  // room for the kernel's own variables
+  static_assert(sizeof(HeadPlace) + sizeof(TokenProducts<Weight>) + sizeof(RunSums) + 1024 <=
+                declared);
   const int blocks = gpu.facts().multiprocessors;
   TokenStep<Weight> p{};
   p.sizes = s;
@@ -365,13 +369,13 @@ TokenStep<Weight> plan(const LayerSizes& s, const Gpu& gpu) {
       const InRows in(s, first);
       mixes = std::max<int64_t>(mixes, in.segments_of(range_of(in.rows(), block, blocks)));
     }
-  p.area =
-      std::max<int64_t>({3 * s.channels + mixes * filled_columns<Weight>(s.channels),
-                         filled_columns<Weight>(s.feed_forward), s.low(false) + 3 * head_size});
+  p.area = std::max<int64_t>(
+      {mixes * s.channels, filled_columns<Weight>(s.feed_forward), s.low(false) + 3 * head_size});
   p.own_rows = (s.channels / blocks + 4) / 4 * 4;
   const int64_t left = int64_t(gpu.facts().shared_bytes) - declared - bytes_beside_pieces(p);
   p.depth = int(std::clamp<int64_t>(left / piece_bytes, 0, most_groups));
-  if (p.depth < 2 || s.heads > blocks || s.channels < blocks || s.feed_forward < blocks)
+  if (p.depth < 2 || s.heads > blocks || s.channels < blocks || s.feed_forward < blocks ||
+      s.channels > 2 * token_threads * most_pairs)
     p.depth = 0;
   return p;
 }
@@ -395,8 +399,12 @@ void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
   p.x = words, p.y = p.x + sizes.channels, p.in = p.y + sizes.channels;
   p.hidden = p.in + sizes.rows_of_in(false);
   const int64_t shared = p.depth * int64_t(piece_bytes) + bytes_beside_pieces(p);
-  launch_together(token_kernel<Weight>,
-                  {unsigned(gpu.facts().multiprocessors), token_threads, size_t(shared)}, gpu, p);
+  const int64_t pairs = (sizes.channels + 2 * token_threads - 1) / (2 * token_threads);
+  const auto kernel = pairs == 1   ? token_kernel<Weight, 1>
+                      : pairs <= 3 ? token_kernel<Weight, 3>
+                                   : token_kernel<Weight, most_pairs>;
+  launch_together(kernel, {unsigned(gpu.facts().multiprocessors), token_threads, size_t(shared)},
+                  gpu, p);
 }
 
 template bool can_decode_token<float>(const LayerSizes&, const Gpu&);
