@@ -27,7 +27,8 @@ namespace deltasane::kernel::cuda {
 namespace {
 
 constexpr int threads = 256, warps = threads / 32, pair_rows = 2 * tile_tokens;
-constexpr int padded = head_size + 8;
+// Rows of floats, so that tokens four apart lie in different banks.
+constexpr int padded = head_size + 4;
 
 template <int planes, int exact>
 struct GradientMemory {
