@@ -175,35 +175,40 @@ collect() {
   pairs_in_markdown <"$out/pairs.csv" | tee "$out/pairs.md"
 }
 
-for stage in $STAGES; do
-  case $stage in
-  choose)
-    for variant in $VARIANTS; do beside try_variant "$variant"; done
-    wait
-    choose
-    CHOICE=$(cat "$out/choice.txt")
-    [ -n "$CHOICE" ] && keep_pair "$CHOICE" "$out/variant_$CHOICE" "$out/chosen"
-    ;;
-  fresh)
-    for kind in baseline sane; do
-      [ -e "$out/chosen/$kind.safetensors" ] &&
-        beside read_fresh chosen "$kind" "$out/chosen/$kind.safetensors"
-    done
-    ;;
-  spread)
-    recipe=${CHOICE:-"-2.5:-12:2000:1"}
-    for seed in $SPREAD_SEEDS; do beside other_seed "${recipe%:*}:$seed"; done
-    ;;
-  shipped)
-    beside read_fresh shipped baseline "$MODELS/arithmetic-baseline.safetensors"
-    beside read_fresh shipped sane "$MODELS/arithmetic-sane-3.safetensors"
-    ;;
-  *)
-    echo "STAGES: expected choose, fresh, spread or shipped, found '$stage'"
-    exit 2
-    ;;
-  esac
-done
+make_stages() {
+  local stage variant kind seed recipe
+  for stage in $STAGES; do
+    case $stage in
+    choose)
+      for variant in $VARIANTS; do beside try_variant "$variant"; done
+      wait
+      choose
+      CHOICE=$(cat "$out/choice.txt")
+      [ -n "$CHOICE" ] && keep_pair "$CHOICE" "$out/variant_$CHOICE" "$out/chosen"
+      ;;
+    fresh)
+      for kind in baseline sane; do
+        [ -e "$out/chosen/$kind.safetensors" ] &&
+          beside read_fresh chosen "$kind" "$out/chosen/$kind.safetensors"
+      done
+      ;;
+    spread)
+      recipe=${CHOICE:-"-2.5:-12:2000:1"}
+      for seed in $SPREAD_SEEDS; do beside other_seed "${recipe%:*}:$seed"; done
+      ;;
+    shipped)
+      beside read_fresh shipped baseline "$MODELS/arithmetic-baseline.safetensors"
+      beside read_fresh shipped sane "$MODELS/arithmetic-sane-3.safetensors"
+      ;;
+    *)
+      echo "STAGES: expected choose, fresh, spread or shipped, found '$stage'"
+      exit 2
+      ;;
+    esac
+  done
+}
+
+[ "$limit" -gt 0 ] && make_stages
 wait
 collect
 echo "total $(($(date +%s) - BEGIN)) s"
