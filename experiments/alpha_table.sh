@@ -20,8 +20,8 @@
 # was stopped. Every 30 seconds a line says how far the streams are. With SECONDS 0 nothing is made: what
 # another start has found so far, one that still runs too, becomes tables.
 #
-# FOLDER/results gets losses.csv, families.csv, streams.csv, overflows.csv, segments.csv (along each stream) and
-# what experiments/tables.sh makes of them. SEEDS, ALPHAS, STREAMS and the other names in capitals below can be set; see steps.sh too.
+# FOLDER/results gets losses.csv, families.csv, streams.csv, overflows.csv, segments.csv (along each stream; past
+# the first of FAR only at checkpoints) and what experiments/tables.sh makes of them. SEEDS, ALPHAS, STREAMS and the other names in capitals below can be set; see steps.sh too.
 # shellcheck disable=SC2034
 set -u
 program=$1 out=$2 limit=${3:-100000}
@@ -157,9 +157,9 @@ collect() {
         $at["overflow"] == 1 { print name, corpus "." $at["stream"], $at["position"],
           $at["overflow_layer"], $at["overflow_head"], $at["largest"] }' \
         "$folder/segments.csv" >>"$results/overflows.csv"
-      awk -F, -v OFS=, -v name="$name,$seed" -v corpus="${stream%:*}" '
+      awk -F, -v OFS=, -v name="$name,$seed" -v corpus="${stream%:*}" -v dense="${FAR%% *}" -v checkpoint="$checkpoint" '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
-        { print name, corpus "." $at["stream"], $at["position"], $at["norm"] + 0, $at["largest"] + 0,
+        $at["position"] <= dense || $at["position"] % checkpoint == 0 || $at["overflow"] == 1 { print name, corpus "." $at["stream"], $at["position"], $at["norm"] + 0, $at["largest"] + 0,
           $at["cumulative_loss"] + 0 }' "$folder/segments.csv" >>"$results/segments.csv"
     done
   done
