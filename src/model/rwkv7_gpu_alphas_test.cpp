@@ -14,7 +14,7 @@
 namespace deltasane {
 namespace {
 
-std::vector<int32_t> some_tokens(int64_t count) {
+std::vector<int32_t> tokens_to_read(int64_t count) {
   Random random(5);
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < count; ++i)
@@ -47,7 +47,7 @@ TEST_P(AlphasOnGpu, FollowTheHeadsAsTheDefinitionDoes) {
   const Rwkv7 model = model_in(scratch.path(), GetParam());
   const Rwkv7Shape& shape = model.shape();
   constexpr int64_t count = 3, before = 7, time = 6 * AdaptiveSane::every + 100;
-  const auto tokens = some_tokens(before + time + count);
+  const auto tokens = tokens_to_read(before + time + count);
   const auto heads = size_t(shape.layers * shape.heads);
   struct Followed {
     std::vector<RecurrentState> states;
