@@ -14,12 +14,14 @@
 #
 # Asked are the problems of each family without a prefix; and sums and differences before a stream
 # and after 65,536, 1,048,576 and 10,485,760 tokens of it. What is done first is what there is if the time is
-# short: all training; the families; a million tokens of all streams; then ten million, of the streams of the
-# first corpus before those of the second, and with alphas in the order of ALPHAS. A second start
-# in the same FOLDER goes on, wherever the first one was stopped.
+# short: all training; the families; a million tokens of the streams of the first corpus, then ten million
+# of them; then the same for the second corpus. Each time trained alphas come first, in the order of ALPHAS,
+# then the models above, adaptive ones last. A second start in the same FOLDER goes on, wherever the first one
+# was stopped. Every 30 seconds a line says how far the streams are. With SECONDS 0 nothing is made: what
+# another start has found so far, one that still runs too, becomes tables.
 #
-# FOLDER/results gets losses.csv, families.csv, streams.csv, overflows.csv, segments.csv (along each stream) and
-# what experiments/tables.sh makes of them. SEEDS, ALPHAS, STREAMS and the other names in capitals below can be set; see steps.sh too.
+# FOLDER/results gets losses.csv, families.csv, streams.csv, overflows.csv, segments.csv (along each stream; past
+# the first of FAR only at checkpoints) and what experiments/tables.sh makes of them. SEEDS, ALPHAS, STREAMS and the other names in capitals below can be set; see steps.sh too.
 # shellcheck disable=SC2034
 set -u
 program=$1 out=$2 limit=${3:-100000}
@@ -31,7 +33,8 @@ SEEDS=${SEEDS:-"1 2 3"} ALPHAS=${ALPHAS:-"0 3 10 1 5 7 2 8 4 6 9"} FIRST_ALPHAS=
 RUN_TIME_ALPHAS=${RUN_TIME_ALPHAS-"3 10 1"} RUN_TIME_ADAPTIVE=${RUN_TIME_ADAPTIVE-1000}
 ADAPTIVE_ALPHAS=${ADAPTIVE_ALPHAS-10}
 STREAMS=${STREAMS:-"9:3 10:5"}  # seed of the corpus:number of streams, each a run of its own
-FAR=${FAR:-"1048576 10485760"}  # all runs get to the first before one goes on to the second
+FAR=${FAR:-"1048576 10485760"}  # all runs of a corpus are begun to the first before one goes on to the second
+WATCH=${WATCH:-30}              # seconds between two lines about how far the streams are
 RATE_SHIFT=${RATE_SHIFT:--1.5} DECAY_SHIFT=${DECAY_SHIFT:--12}
 layers=8 channels=512 sequences=32 context=512 steps=1600 tune_steps=200 rate=1e-3
 near=65536 segment=65536 checkpoint=524288 questions=64 family_problems=100 evaluation_batches=8
@@ -154,9 +157,9 @@ collect() {
         $at["overflow"] == 1 { print name, corpus "." $at["stream"], $at["position"],
           $at["overflow_layer"], $at["overflow_head"], $at["largest"] }' \
         "$folder/segments.csv" >>"$results/overflows.csv"
-      awk -F, -v OFS=, -v name="$name,$seed" -v corpus="${stream%:*}" '
+      awk -F, -v OFS=, -v name="$name,$seed" -v corpus="${stream%:*}" -v dense="${FAR%% *}" -v checkpoint="$checkpoint" '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
-        { print name, corpus "." $at["stream"], $at["position"], $at["norm"] + 0, $at["largest"] + 0,
+        $at["position"] <= dense || $at["position"] % checkpoint == 0 || $at["overflow"] == 1 { print name, corpus "." $at["stream"], $at["position"], $at["norm"] + 0, $at["largest"] + 0,
           $at["cumulative_loss"] + 0 }' "$folder/segments.csv" >>"$results/segments.csv"
     done
   done
@@ -198,54 +201,94 @@ family_scores() {
     awk '{ asked[$1]++; right[$1] += $2 == "true" } END { for (f in asked) print f "," right[f] / asked[f] }' | sort
 }
 
-mkdir -p "$out/train" "$out/models"
-write_suite || exit 1
-for seed in $SEEDS; do beside pretrain "$seed" base ""; done
-for seed in $SEEDS; do
-  for alpha in $FIRST_ALPHAS; do beside pretrain "$seed" "pre-$alpha" "sane_alpha = $alpha"; done
-done
-wait
-for alpha in $ALPHAS; do
-  for seed in $SEEDS; do beside tune "$seed" "alpha-$alpha" base "$alpha" "$tune_steps"; done
-done
-for seed in $SEEDS; do
-  for alpha in $FIRST_ALPHAS; do beside tune "$seed" "first-$alpha" "pre-$alpha" "$alpha" "$tune_steps"; done
-done
-wait
+train_all() {
+  local seed alpha
+  for seed in $SEEDS; do beside pretrain "$seed" base ""; done
+  for seed in $SEEDS; do
+    for alpha in $FIRST_ALPHAS; do beside pretrain "$seed" "pre-$alpha" "sane_alpha = $alpha"; done
+  done
+  wait
+  for alpha in $ALPHAS; do
+    for seed in $SEEDS; do beside tune "$seed" "alpha-$alpha" base "$alpha" "$tune_steps"; done
+  done
+  for seed in $SEEDS; do
+    for alpha in $FIRST_ALPHAS; do beside tune "$seed" "first-$alpha" "pre-$alpha" "$alpha" "$tune_steps"; done
+  done
+  wait
+}
 
-# The slowest ones early, the alphas that say most before the rest.
-read -ra alphas <<<"$ALPHAS"
-names=("${alphas[@]:0:3}") names=("${names[@]/#/alpha-}")
-for alpha in $RUN_TIME_ADAPTIVE; do names+=("run-time-adaptive-$alpha"); done
-for alpha in $FIRST_ALPHAS; do names+=("first-$alpha"); done
-for alpha in "${alphas[@]:3}"; do names+=("alpha-$alpha"); done
-for alpha in $RUN_TIME_ALPHAS; do names+=("run-time-$alpha"); done
-for alpha in $ADAPTIVE_ALPHAS; do names+=("adaptive-$alpha"); done
-for seed in $SEEDS; do
-  for alpha in $ALPHAS; do has_model "$seed" "alpha-$alpha" "alpha-$alpha"; done
-  for alpha in $FIRST_ALPHAS; do has_model "$seed" "first-$alpha" "first-$alpha"; done
-  for alpha in $RUN_TIME_ALPHAS; do has_model "$seed" "run-time-$alpha" alpha-0 --sane-alpha "$alpha"; done
-  for alpha in $RUN_TIME_ADAPTIVE; do
-    has_model "$seed" "run-time-adaptive-$alpha" alpha-0 --sane-alpha "$alpha" --sane-adaptive
-  done
-  for alpha in $ADAPTIVE_ALPHAS; do
-    has_model "$seed" "adaptive-$alpha" "alpha-$alpha" --sane-adaptive
-  done
-done
-for name in "${names[@]}"; do
-  for seed in $SEEDS; do beside ask "$name-seed$seed"; done
-done
-for alpha in $RUN_TIME_ALPHAS $RUN_TIME_ADAPTIVE; do
-  for seed in $SEEDS; do beside run_time_loss "$seed" "$alpha"; done
-done
-for far in $FAR; do
-  for stream in $STREAMS; do
-    for name in "${names[@]}"; do
-      for seed in $SEEDS; do beside read_streams "$name-seed$seed" "$stream" "$far"; done
+name_models() {
+  local seed alpha
+  for seed in $SEEDS; do
+    for alpha in $ALPHAS; do has_model "$seed" "alpha-$alpha" "alpha-$alpha"; done
+    for alpha in $FIRST_ALPHAS; do has_model "$seed" "first-$alpha" "first-$alpha"; done
+    for alpha in $RUN_TIME_ALPHAS; do has_model "$seed" "run-time-$alpha" alpha-0 --sane-alpha "$alpha"; done
+    for alpha in $RUN_TIME_ADAPTIVE; do
+      has_model "$seed" "run-time-adaptive-$alpha" alpha-0 --sane-alpha "$alpha" --sane-adaptive
+    done
+    for alpha in $ADAPTIVE_ALPHAS; do
+      has_model "$seed" "adaptive-$alpha" "alpha-$alpha" --sane-adaptive
     done
   done
-done
-wait
+}
+
+# How many runs of each corpus have got how far. A run that ended because all its streams overflowed is counted
+# as one that got there.
+print_positions() {
+  local stream run far line
+  for stream in $STREAMS; do
+    local -A at=()
+    for run in "$out"/stream/*-corpus"${stream%:*}"/; do
+      [ -e "$run/speed.csv" ] && at[$(basename "$run")]=$(tail -n 1 "$run/speed.csv" | cut -d, -f1)
+    done
+    [ ${#at[@]} -eq 0 ] && continue
+    line="${#at[@]} runs of ${stream#*:} streams of corpus ${stream%:*}"
+    for far in $near $FAR; do
+      local there=0
+      for run in "${!at[@]}"; do
+        if is_done "stream_${run}_$far" || [ "${at[$run]}" -ge "$far" ] 2>/dev/null; then there=$((there + 1)); fi
+      done
+      line+=", $there have read $far"
+    done
+    echo "$(($(date +%s) - BEGIN)) s: $line"
+  done
+}
+# Until this script is gone; no sleep of its keeps the script's output open.
+watch_positions() { while sleep "$WATCH" >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do print_positions; done; }
+
+make_all() {
+  local names=() name alpha seed stream far watcher
+  for alpha in $ALPHAS; do names+=("alpha-$alpha"); done
+  for alpha in $FIRST_ALPHAS; do names+=("first-$alpha"); done
+  for alpha in $RUN_TIME_ALPHAS; do names+=("run-time-$alpha"); done
+  for alpha in $RUN_TIME_ADAPTIVE; do names+=("run-time-adaptive-$alpha"); done
+  for alpha in $ADAPTIVE_ALPHAS; do names+=("adaptive-$alpha"); done
+  write_suite || exit 1
+  train_all
+  name_models
+  for name in "${names[@]}"; do
+    for seed in $SEEDS; do beside ask "$name-seed$seed"; done
+  done
+  for alpha in $RUN_TIME_ALPHAS $RUN_TIME_ADAPTIVE; do
+    for seed in $SEEDS; do beside run_time_loss "$seed" "$alpha"; done
+  done
+  watch_positions &
+  watcher=$!
+  disown "$watcher"  # it is no job to wait for
+  for stream in $STREAMS; do
+    for far in $FAR; do
+      for name in "${names[@]}"; do
+        for seed in $SEEDS; do beside read_streams "$name-seed$seed" "$stream" "$far"; done
+      done
+    done
+  done
+  wait
+  kill "$watcher"
+  print_positions
+}
+
+mkdir -p "$out/train" "$out/models"
+[ "$limit" -gt 0 ] && make_all
 collect
-timeout 60 "$here/tables.sh" "$program" "$out/results" >"$out/results/tables.md"
+timeout --foreground 60 "$here/tables.sh" "$program" "$out/results" >"$out/results/tables.md"
 echo "total $(($(date +%s) - BEGIN)) s"

@@ -22,7 +22,8 @@
 #             STAGES=shipped DEVICE=cpu experiments/embedded_pair.sh PROGRAM FOLDER
 #
 # FOLDER gets variants.csv, choice.txt and chosen/{baseline,sane}.safetensors in bf16 with their
-# configurations; pairs.csv (a row per stream and position of every pair that read the fresh streams) and pairs.md.
+# configurations; pairs.csv (a row per stream and position of every pair that read the fresh streams; one that
+# overflowed has 0 right from there on, and its last finite norm), pairs.md and spread.md (experiments/spread_table.sh).
 # VARIANTS, CHOICE (instead of choosing), SPREAD_SEEDS, STREAMS, DEVICE, JOBS and SCALE can be set;
 # see steps.sh.
 # shellcheck disable=SC2034
@@ -37,12 +38,13 @@ VARIANTS=${VARIANTS:-"-1.5:-12:2000:1 -2:-12:2000:1 -2.5:-12:2000:1 -1:-12:2000:
 STAGES=${STAGES:-"choose fresh spread"} SPREAD_SEEDS=${SPREAD_SEEDS:-"2 3"} STREAMS=${STREAMS:-8}
 MODELS=${MODELS:-$here/../models}
 layers=6 channels=256 sequences=32 context=512 tune_steps=300 rate=1e-3 tokens=196608 segment=4096
-questions=64 evaluation_batches=8 alpha=3
+questions=64 evaluation_batches=8 alpha=3 recipe="-2.5:-12:2000:1"
 if [ "$SCALE" = tiny ]; then
   VARIANTS="-1.5:-12:30:1 -2:-12:30:1" STREAMS=2 SPREAD_SEEDS=2
   layers=2 channels=64 sequences=4 context=64 tune_steps=10 rate=4e-3 tokens=12288 segment=256
-  questions=8 evaluation_batches=1
+  questions=8 evaluation_batches=1 recipe="-2:-12:30:1"
 fi
+asked_at="0 $((tokens / 48)) $((tokens / 12)) $((tokens / 3)) $tokens"
 brief="level=2,style=brief,family=addition+subtraction"
 corpus_of() {  # seed, split
   echo "mixed:0.7*(math-chat:seed=$1,split=$2,$brief)+0.3*(math-chat:seed=$1,split=$2,level=1-2,style=sentence,family=addition+subtraction+comparison+story)"
@@ -58,7 +60,7 @@ stream_model() {
   stream_step "stream_$3" 10 "$1" "$2" --corpus "$(corpus_of "$4" train)" --streams "$STREAMS" \
     --probe-corpus "math-chat:seed=$5,$brief" --probe-problems "$questions" --probe-tokens 12 \
     --tokens "$tokens" --segment "$segment" --snapshots "$tokens" --checkpoint-every "$((tokens / 12))" \
-    --probe-at "0,$((tokens / 48)),$((tokens / 12)),$((tokens / 3)),$tokens" || return 1
+    --probe-at "${asked_at// /,}" || return 1
   export_records "$1-start" && export_records "$1"
 }
 
@@ -164,46 +166,59 @@ collect() {
   for folder in "$out"/fresh/*/{baseline,sane}; do
     [ -e "$folder/csv/probes.csv" ] || continue
     kind=$(basename "$folder") pair=$(basename "$(dirname "$folder")")
-    awk -F, -v OFS=, -v name="$pair,$kind" '
+    awk -F, -v OFS=, -v name="$pair,$kind" -v asked_at="$asked_at" '
       FNR == 1 { split("", at); for (i = 1; i <= NF; i++) at[$i] = i; file++; next }
-      file < 3 { norm[file == 1 ? 0 : $at["position"], $at["stream"]] = $at["norm"]; next }
-      { print name, $at["position"], $at["stream"], $at["accuracy"],
-          norm[$at["position"], $at["stream"]] }' \
+      file < 3 { norm[file == 1 ? 0 : $at["position"], $at["stream"]] = $at["norm"] }
+      file == 2 && $at["overflow"] == 1 { broke[$at["stream"]] = $at["position"]; last[$at["stream"]] = $at["norm"] }
+      file == 3 { print name, $at["position"], $at["stream"], $at["accuracy"],
+          norm[$at["position"], $at["stream"]] }
+      END {
+        n = split(asked_at, position, " ")
+        for (stream in broke)
+          for (i = 1; i <= n; i++)
+            if (position[i] + 0 > broke[stream] + 0) print name, position[i], stream, 0, last[stream]
+      }' \
       "$folder-start/csv/segments.csv" "$folder/csv/segments.csv" "$folder/csv/probes.csv" \
       >>"$out/pairs.csv"
   done
   pairs_in_markdown <"$out/pairs.csv" | tee "$out/pairs.md"
+  "$here/spread_table.sh" "$out/pairs.csv" >"$out/spread.md"
 }
 
-for stage in $STAGES; do
-  case $stage in
-  choose)
-    for variant in $VARIANTS; do beside try_variant "$variant"; done
-    wait
-    choose
-    CHOICE=$(cat "$out/choice.txt")
-    [ -n "$CHOICE" ] && keep_pair "$CHOICE" "$out/variant_$CHOICE" "$out/chosen"
-    ;;
-  fresh)
-    for kind in baseline sane; do
-      [ -e "$out/chosen/$kind.safetensors" ] &&
-        beside read_fresh chosen "$kind" "$out/chosen/$kind.safetensors"
-    done
-    ;;
-  spread)
-    recipe=${CHOICE:-"-2.5:-12:2000:1"}
-    for seed in $SPREAD_SEEDS; do beside other_seed "${recipe%:*}:$seed"; done
-    ;;
-  shipped)
-    beside read_fresh shipped baseline "$MODELS/arithmetic-baseline.safetensors"
-    beside read_fresh shipped sane "$MODELS/arithmetic-sane-3.safetensors"
-    ;;
-  *)
-    echo "STAGES: expected choose, fresh, spread or shipped, found '$stage'"
-    exit 2
-    ;;
-  esac
-done
+make_stages() {
+  local stage variant kind seed
+  for stage in $STAGES; do
+    case $stage in
+    choose)
+      for variant in $VARIANTS; do beside try_variant "$variant"; done
+      wait
+      choose
+      CHOICE=$(cat "$out/choice.txt")
+      [ -n "$CHOICE" ] && keep_pair "$CHOICE" "$out/variant_$CHOICE" "$out/chosen"
+      ;;
+    fresh)
+      for kind in baseline sane; do
+        [ -e "$out/chosen/$kind.safetensors" ] &&
+          beside read_fresh chosen "$kind" "$out/chosen/$kind.safetensors"
+      done
+      ;;
+    spread)
+      recipe=${CHOICE:-$recipe}
+      for seed in $SPREAD_SEEDS; do beside other_seed "${recipe%:*}:$seed"; done
+      ;;
+    shipped)
+      beside read_fresh shipped baseline "$MODELS/arithmetic-baseline.safetensors"
+      beside read_fresh shipped sane "$MODELS/arithmetic-sane-3.safetensors"
+      ;;
+    *)
+      echo "STAGES: expected choose, fresh, spread or shipped, found '$stage'"
+      exit 2
+      ;;
+    esac
+  done
+}
+
+[ "$limit" -gt 0 ] && make_stages
 wait
 collect
 echo "total $(($(date +%s) - BEGIN)) s"

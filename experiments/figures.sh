@@ -11,7 +11,8 @@
 #   table_cumulative_perplexity.svg  the same for the loss, each line a mean over the streams of that seed
 #   pair_streams.svg                 norm, answers and perplexity of the pair, every stream a line
 #
-# A stream that overflowed counts as 0 right. MODELS are those of the table that are drawn along the streams.
+# A stream that overflowed counts as 0 right, where other streams of its corpus were read. MODELS are those of the
+# table that are drawn along the streams, and only streams of a corpus that was read to the farthest position.
 set -eu
 results=$1/table pair=$1/pair folder=$2
 MODELS=${MODELS:-"alpha-0 run-time-adaptive-1000 alpha-10 alpha-3 alpha-1"}
@@ -42,11 +43,20 @@ over_seeds() {
       }
     }' | sort -n
 }
-after() {  # position: "model,seed,share" of each stream
+after() {  # position: "model,seed,share" of each stream; a stream is named corpus.number
   awk -F, -v OFS=, -v position="$1" '
     FNR == 1 { file++; next }
-    file == 1 && $4 == position { print $1, $2, $5 }
-    file == 2 && $4 + 0 < position { print $1, $2, 0 }' "$results/streams.csv" "$results/overflows.csv"
+    { corpus = $3; sub(/\..*/, "", corpus) }
+    file == 1 && $4 == position { read[corpus]; print $1, $2, $5 }
+    file == 2 && $4 + 0 < position && corpus in read { print $1, $2, 0 }' "$results/streams.csv" "$results/overflows.csv"
+}
+# Rows of segments.csv of the corpora that were read to the farthest position.
+farthest() {
+  awk -F, -v far="$far" '
+    FNR == 1 { file++; next }
+    { corpus = $3; sub(/\..*/, "", corpus) }
+    file == 1 && $4 == far { read[corpus] }
+    file == 2 && corpus in read' "$results/streams.csv" "$results/segments.csv"
 }
 with_commas() { echo "$1" | sed -e ':a' -e 's/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/' -e 'ta'; }
 look() {  # width, height, file
@@ -60,12 +70,12 @@ GNUPLOT
 }
 
 draw_alphas() {
-  local position i=0 plot=""
+  local position i=0 plot="" count=$((${#positions[@]} - 1))
   tail -n +2 "$results/families.csv" | cut -d, -f1,2,4 | over_seeds >"$scratch/families"
   for position in "${positions[@]}"; do
     [ "$position" = 0 ] && continue
     after "$position" | over_seeds >"$scratch/after$position"
-    plot+="${plot:+, }'$scratch/after$position' using (\$1 + 0.12 * $i - 0.06):2:3 with yerrorbars pt 7 ps 0.6 lw 1.5 lc rgb '${colours[i + 2]}' title 'after $(with_commas "$position") tokens'"
+    plot+="${plot:+, }'$scratch/after$position' using (\$1 + 0.14 * ($i - ($count - 1) / 2.0)):2:3 with yerrorbars pt 7 ps 0.6 lw 1.5 lc rgb '${colours[i + 2]}' title 'after $(with_commas "$position") tokens'"
     i=$((i + 1))
   done
   {
@@ -99,8 +109,8 @@ panels() {
   local seed i plot
   {
     look 1080 430 "$1"
-    printf "set xlabel 'thousand tokens'\nset xrange [0:%d]\n%s\n" $((far / 1000 + 1)) "$4"
-    echo "set multiplot layout 1,${#seeds[@]} title '$2' margins screen 0.07,0.985,0.15,0.9 spacing screen 0.05,0.1"
+    printf "set xlabel 'thousand tokens'\nset logscale x\nset xrange [60:%d]\n%s\n" $((far / 1000 + 1)) "$4"
+    echo "set multiplot layout 1,${#seeds[@]} title '$2' margins screen 0.07,0.97,0.15,0.9 spacing screen 0.05,0.1"
     for seed in "${seeds[@]}"; do
       plot=""
       for i in "${!models[@]}"; do
@@ -118,7 +128,7 @@ draw_norms() {
   local model seed
   for model in "${models[@]}"; do
     for seed in "${seeds[@]}"; do
-      sort -t, -k3,3 -k4,4n "$results/segments.csv" | awk -F, -v m="$model" -v s="$seed" -v far="$far" '
+      sort -t, -k3,3 -k4,4n "$scratch/segments" | awk -F, -v m="$model" -v s="$seed" -v far="$far" '
         $1 == m && $2 == s && $4 + 0 <= far { if ($3 != stream && stream != "") print ""; stream = $3; print $4, $5 }' \
         >"$scratch/$model-$seed"
     done
@@ -137,7 +147,7 @@ draw_perplexities() {
     for seed in "${seeds[@]}"; do
       awk -F, -v m="$model" -v s="$seed" -v far="$far" '
         $1 == m && $2 == s && $4 + 0 <= far { n[$4]++; sum[$4] += $7; if (n[$4] > most) most = n[$4] }
-        END { for (p in n) if (n[p] == most) print p, exp(sum[p] / n[p]) }' "$results/segments.csv" |
+        END { for (p in n) if (n[p] == most) print p, exp(sum[p] / n[p]) }' "$scratch/segments" |
         sort -n >"$scratch/$model-$seed"
     done
   done
@@ -183,6 +193,7 @@ GNUPLOT
   } | gnuplot
 }
 
+farthest >"$scratch/segments"
 draw_alphas
 draw_norms
 draw_perplexities

@@ -10,7 +10,8 @@
 #
 # The work is done in $WORK, by default /tmp/deltasane-experiments. A second start with the same one
 # goes on where the first was stopped, by the limit or by anything else. JOBS processes share the GPU;
-# in training each takes about 6 GB of its memory. The last 40 seconds are kept for packing.
+# in training each takes about 6 GB of its memory. The last 40 seconds are kept for packing; with 40 or less
+# nothing else is done, also beside a run that goes on: so one can look at what that has found so far.
 set -u
 program=$(realpath "$1") folder=$2 limit=${3:-330}
 here=$(dirname "$(realpath "$0")") work=${WORK:-/tmp/deltasane-experiments}
@@ -38,7 +39,7 @@ share_gpu() {
   end_sharing >/dev/null 2>&1 && sleep 2  # one that a start before this has left
   printf '[model]\nlayers = 1\nchannels = 64\n[corpus]\nsource = "math-chat:"\n[optimizer]\nkind = "adamw"\nsteps = 1\nsequences = 1\ncontext = 64\nrate = 1e-3\n[run]\nfolder = "%s/mps/trial"\n' "$work" >"$work/mps/trial.toml"
   rm -rf "$work/mps/trial"
-  if nvidia-cuda-mps-control -d && timeout 20 "$program" train "$work/mps/trial.toml" --device cuda; then
+  if nvidia-cuda-mps-control -d && timeout --foreground 20 "$program" train "$work/mps/trial.toml" --device cuda; then
     echo "MPS is on"
   else
     echo "MPS does not work here; processes take turns"
@@ -47,7 +48,7 @@ share_gpu() {
   fi
 }
 end_sharing() {
-  [ -n "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && echo quit | timeout 5 nvidia-cuda-mps-control
+  [ -n "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && echo quit | timeout --foreground 5 nvidia-cuda-mps-control
 }
 
 # pack_files NAME WHERE...: what find finds there
@@ -73,7 +74,7 @@ pack() {
 }
 
 {
-  share_gpu
+  [ "$limit" -gt 40 ] && share_gpu
   for part in $PARTS; do
     if [ "$part" = pair ]; then
       "$here/embedded_pair.sh" "$program" "$work/pair" $((limit - 40)) &
@@ -82,7 +83,7 @@ pack() {
     fi
   done
   wait
-  end_sharing
+  [ "$limit" -gt 40 ] && end_sharing
   pack
   ls -la "$folder"
   echo "total $(($(date +%s) - BEGIN)) s"

@@ -11,7 +11,9 @@
 # and its seconds in $out/seconds.csv. A step that would not fit into the time left is not begun,
 # and one that runs when the time is over is stopped: training and streams go on from there when
 # the script is started again. So they do when everything was killed: training from its last
-# checkpoint, of which one is made half way; a stream from its own.
+# checkpoint, of which one is made half way; a stream from its own. All processes of a script are in its
+# process group, so that kill -STOP and kill -CONT of the group pause it; the time limit is by the clock on
+# the wall and goes on meanwhile.
 
 DEVICE=${DEVICE:-cuda} JOBS=${JOBS:-4} THREADS=${THREADS:-0} SCALE=${SCALE:-full}
 export BEGIN=${BEGIN:-$(date +%s)}
@@ -29,7 +31,7 @@ step() {
     return 1
   fi
   begun=$(date +%s.%N)
-  timeout -s TERM -k 15 "$(seconds_left)" "$@" >>"$out/logs/$name.log" 2>&1
+  timeout --foreground -s TERM -k 15 "$(seconds_left)" "$@" >>"$out/logs/$name.log" 2>&1
   status=$?
   local took
   took=$(echo "$(date +%s.%N) $begun" | awk '{printf "%.1f", $1 - $2}')

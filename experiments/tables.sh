@@ -9,7 +9,9 @@
 # give. Tests are paired t-tests by `deltasane compare`, over pairs (seed, stream) or (seed, family), and over
 # the means of seeds, against alpha 0. A stream that overflowed answers nothing from there on and counts
 # as 0 right, in means and pairs: without it only those that were lucky would be compared. Beside it
-# stands the mean of the streams that did not overflow.
+# stands the mean of the streams that did not overflow. It counts at the positions that other streams of its
+# corpus were read to, so that a corpus that nobody read so far does not add zeros alone. Not all streams
+# are read as far as the farthest: every mean says how many there are.
 set -u
 program=$1 results=$2
 scratch=$(mktemp -d)
@@ -23,12 +25,14 @@ models_in() {
 }
 
 # One table of all that is tested: kind of pair's score, seed, what (stream or family), model, per cent.
+# A stream is named corpus.number.
 scores() {
   awk -F, -v OFS=, '
     FNR == 1 { file++; next }
-    file == 1 { print "families", $2, $3, $1, 100 * $4 }
-    file == 2 && $4 > 0 { asked[$4]; print $4, $2, $3, $1, 100 * $5 }
-    file == 3 { for (position in asked) if (position + 0 > $4) print position, $2, $3, $1, 0 }' \
+    file == 1 { print "families", $2, $3, $1, 100 * $4; next }
+    { corpus = $3; sub(/\..*/, "", corpus) }
+    file == 2 && $4 > 0 { asked[$4 " " corpus]; print $4, $2, $3, $1, 100 * $5 }
+    file == 3 { for (key in asked) { split(key, at, " "); if (at[2] == corpus && at[1] + 0 > $4) print at[1], $2, $3, $1, 0 } }' \
     "$results/families.csv" "$results/streams.csv" "$results/overflows.csv"
 }
 
@@ -127,8 +131,11 @@ scores_of() {  # model, position: "seed per cent"
 }
 mean_alone() { sed 's/ .*//'; }
 norm_text() { awk '{ printf $1 < 1e5 ? "%.0f" : "%.1e", $1 }'; }
-overflowed() {  # model, position: streams that broke before it
-  awk -F, -v model="$1" -v position="$2" 'FNR > 1 && $1 == model && $4 < position { n++ } END { print n + 0 }' "$results/overflows.csv"
+overflowed() {  # model, position: streams that broke before it, of those that count there
+  awk -F, -v model="$1" -v position="$2" '
+    NR == FNR { if ($1 == position && $4 == model) counts[$2, $3]; next }
+    FNR > 1 && $1 == model && $4 < position && ($2, $3) in counts { n++ }
+    END { print n + 0 }' "$scratch/scores.csv" "$results/overflows.csv"
 }
 
 family_table() {

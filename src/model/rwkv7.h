@@ -14,6 +14,7 @@
 #include "format/rwkv7_checkpoint.h"
 #include "kernel/matmul/matmul.h"
 #include "kernel/sampler/cuda.h"
+#include "model/adaptive_sane.h"
 #include "model/device.h"
 #include "model/recurrent_state.h"
 #include "model/sane.h"
@@ -75,6 +76,7 @@ class Rwkv7 {
     RecurrentState* state;
     std::span<double> losses;
     TauRecord* taus = nullptr;
+    AdaptiveSane* adaptive = nullptr;  // sets the state's alphas on the way; for all or for none
   };
   // Several sequences side by side: all are at one position and have as many tokens. A GPU rounds
   // products of more rows differently; on the CPU each sequence is read as if it were alone.

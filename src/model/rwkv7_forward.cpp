@@ -287,7 +287,9 @@ void Rwkv7::score_on_cpu(const Scored& sequence, const Cpu& cpu) const {
   const auto count = int64_t(sequence.tokens.size());
   Tensor<float> kept({std::min(count, scored_tokens), shape_.vocabulary});
   for (int64_t from = 0; from < count;) {
-    const int64_t some = std::min(count - from, scored_tokens - sequence.state->position % 16);
+    int64_t some = std::min(count - from, scored_tokens - sequence.state->position % 16);
+    if (sequence.adaptive)
+      some = std::min(some, AdaptiveSane::until_next(sequence.state->position));
     const View<float> logits = kept.view().part(0, 0, some);
     forward(sequence.tokens.subspan(size_t(from), size_t(some)), *sequence.state, Logits::all,
             logits, cpu, sequence.taus);
@@ -295,6 +297,7 @@ void Rwkv7::score_on_cpu(const Scored& sequence, const Cpu& cpu) const {
       sequence.losses[size_t(from + t)] = -log_probability(
           {logits.at(t), size_t(shape_.vocabulary)}, sequence.targets[size_t(from + t)]);
     });
+    if (sequence.adaptive) sequence.adaptive->follow(*sequence.state, sane_.alpha);
     from += some;
   }
 }

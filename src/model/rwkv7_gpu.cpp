@@ -6,6 +6,7 @@
 
 #include "kernel/cross_entropy/cuda.h"
 #include "kernel/delta_rule/delta_rule.h"
+#include "model/rwkv7_gpu_alphas.h"
 #include "model/rwkv7_gpu_decode.h"
 #include "model/rwkv7_gpu_lane.h"
 #include "model/rwkv7_gpu_state.h"
@@ -124,7 +125,8 @@ class Model : public Rwkv7OnGpu {
         gpu_(std::make_shared<const Gpu>(index)),
         weights_(checkpoint, shape, sane.kind, *gpu_),
         states_(std::make_shared<GpuStates>(
-            gpu_, StateShape{shape.layers, shape.channels, shape.heads, shape.head_size})) {}
+            gpu_, StateShape{shape.layers, shape.channels, shape.heads, shape.head_size})),
+        alphas_(gpu_, shape.layers, shape.heads, sane.alpha) {}
 
   void forward(std::span<const int32_t> tokens, RecurrentState& state, Rwkv7::Logits wanted,
                View<float> logits, TauRecord* taus) override {
@@ -222,28 +224,9 @@ class Model : public Rwkv7OnGpu {
     }
   }
 
-  // (sequences, layer, head), or null where no state has alphas of its own.
-  const float* alphas_of(std::span<const RecurrentState* const> states) {
-    const auto has_none = [](const RecurrentState* state) { return state->alphas.empty(); };
-    if (std::ranges::all_of(states, has_none)) return nullptr;
-    const auto heads = size_t(shape_.layers * shape_.heads);
-    std::vector<float> all;
-    for (const RecurrentState* const state : states) {
-      if (has_none(state)) all.insert(all.end(), heads, float(sane_.alpha));
-      all.insert(all.end(), state->alphas.begin(), state->alphas.end());
-    }
-    require(all.size() == heads * states.size(), "an alpha for each head");
-    if (alphas_.elements() < int64_t(all.size()))
-      alphas_ = GpuTensor<float>(*gpu_, {int64_t(all.size())}, "alphas of heads");
-    copy_to_gpu(alphas_.data(), all.data(), all.size() * sizeof(float), *gpu_);
-    gpu_->wait();
-    return alphas_.data();
-  }
-
   // Where the states of a reading's sequences lie side by side, as a block has them.
   struct Memory {
     float *shifts, *memory;
-    const float* alphas;
   };
   enum class Direction { gather, scatter };
 
@@ -257,9 +240,7 @@ class Model : public Rwkv7OnGpu {
         beside_ = GpuTensor<float>(*gpu_, {room}, "the states of sequences side by side");
       numbers = beside_.data();
     }
-    std::vector<const RecurrentState*> states;
-    for (const Rwkv7::Scored& one : sequences) states.push_back(one.state);
-    return {numbers, numbers + count * states_->shift_floats(), alphas_of(states)};
+    return {numbers, numbers + count * states_->shift_floats()};
   }
   void move(std::span<const Rwkv7::Scored> sequences, const Memory& memory, Direction direction) {
     const auto count = uint64_t(sequences.size());
@@ -286,9 +267,11 @@ class Model : public Rwkv7OnGpu {
     const int64_t count = reading.time(), begun = reading.sequences[0].state->position;
     if (count == 0) return;
     for (const Rwkv7::Scored& one : reading.sequences) one.state->changed_on_device();
+    alphas_.begin(reading.sequences);
     int64_t from = 0;
     for (size_t block = 0; from < count; ++block) {
-      const int64_t some = tokens_at_once(begun + from, count - from, reading.count());
+      const int64_t some = std::min(tokens_at_once(begun + from, count - from, reading.count()),
+                                    alphas_.until_next_look(begun + from));
       Queue<Real>& mine = queue(block % 2);
       const Queue<Real>* const before = block > 0 ? &queue((block + 1) % 2) : nullptr;
       hand_over(mine, reading);
@@ -299,6 +282,7 @@ class Model : public Rwkv7OnGpu {
     for (size_t i = 0; i < queues_.size(); ++i)
       for (const std::unique_ptr<Queue<Real>>& q : queues_)
         if (q->block && is_oldest(*q)) hand_over(*q, reading);
+    alphas_.end(reading.sequences);
     for (const Rwkv7::Scored& one : reading.sequences) one.state->position += count;
     if (reading.count() == 1) return;
     move(reading.sequences, memory, Direction::scatter);
@@ -315,7 +299,9 @@ class Model : public Rwkv7OnGpu {
     GpuBlock block;
     block.rows = RowBlock{reading.count(), some, shape_.channels};
     block.position = reading.sequences[0].state->position + from;
-    block.shifts = memory.shifts, block.memory = memory.memory, block.alphas = memory.alphas;
+    block.shifts = memory.shifts, block.memory = memory.memory;
+    block.alphas = alphas_.now();
+    block.follow = alphas_.look_after(block.position + some);
     if (sane_.kind != SaneKind::none)
       block.chunks = kernel::chunks_ending(block.position, some, sane_.chunk);
     for (int64_t i = 0; i < reading.count(); ++i) {
@@ -428,8 +414,9 @@ class Model : public Rwkv7OnGpu {
     gpu_->wait();
     block.rows = RowBlock{count, 1, shape_.channels};
     block.shifts = lane.ws.shifts.data();
-    const RecurrentState* const first[] = {states[0]};
-    block.alphas = alphas_of(first);  // all have the same
+    const Rwkv7::Scored first[] = {{{}, {}, states[0], {}}};
+    alphas_.begin(first);  // all have the same
+    block.alphas = alphas_.now();
     block.states = reinterpret_cast<float* const*>(many_states_.data());
     block.positions = many_positions_.data();
     const kernel::cuda::Shifts shifts{block.states, count, shape_.layers, shape_.channels,
@@ -469,7 +456,7 @@ class Model : public Rwkv7OnGpu {
   GpuBuffer many_states_;
   GpuTensor<int64_t> many_positions_;
   GpuPicks picks_;
-  GpuTensor<float> alphas_;  // (sequences, layer, head), of what is read
+  GpuAlphas alphas_;         // of what is read
   GpuTensor<float> beside_;  // states of several sequences that are read
   std::mutex mutex_;
 };

@@ -134,6 +134,10 @@ void GpuLane<Real>::recur(int64_t index, const GpuBlock& block) {
       block.memory + (s.memory_at(index) - s.memory_at(0)) * block.rows.sequences;
   op.y = ws.y.data();
   delta_rule(op, scratch_, *gpu);
+  if (!block.follow) return;
+  FollowHeads follow = *block.follow;
+  follow.layer = index, follow.memory = op.final_state;
+  follow_heads(follow, *gpu);
 }
 
 template <class Real>

@@ -26,6 +26,8 @@ struct GpuBlock {
   const int64_t* positions = nullptr;  // many, on the GPU
   // On the GPU; null: GpuSane's. Few: (sequences, layer, head). Many: (layer, head), for all.
   const float* alphas = nullptr;
+  // Few, where the alphas follow the heads and are to be set after this block.
+  std::optional<kernel::cuda::FollowHeads> follow;
   bool many() const { return states != nullptr; }
 };
 

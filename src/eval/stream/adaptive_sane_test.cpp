@@ -1,4 +1,4 @@
-#include "eval/stream/adaptive_sane.h"
+#include "model/adaptive_sane.h"
 
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ struct GrowingHead {
   Rwkv7 model;
   ByteTokenizer tokenizer;
   test::AlternatingSource source;
-  ThreadPool threads{2};
+  mutable ThreadPool threads{2};
 
   explicit GrowingHead(const fs::path& folder, std::optional<double> alpha = 10)
       : path(written(folder)), model(Rwkv7Checkpoint(path), {.weights = {}, .sane_alpha = alpha}) {}
@@ -94,6 +94,36 @@ TEST(AdaptiveSane, HoldsTheGrowingHeadOfAStreamAndLeavesTheRestAlone) {
   EXPECT_EQ(heads.reals("tau_mean")[last], whole);
   EXPECT_LT(heads.reals("tau_mean")[last + 6], whole / 1.5);
   EXPECT_NE(heads.setting("sane_adaptive").find("every 512 tokens"), std::string::npos);
+}
+
+TEST(AdaptiveSane, IsFollowedInsideALongReading) {
+  const test::Scratch scratch;
+  const GrowingHead growing(scratch.path());
+  constexpr int64_t count = 12 * AdaptiveSane::every + 100;
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i <= count; ++i) tokens.push_back(int32_t('a' + i % 2));
+  RecurrentState whole = growing.model.fresh_state(), parts = growing.model.fresh_state();
+  AdaptiveSane of_whole, of_parts;
+  std::vector<double> losses(count), losses_of_parts(count);
+  const auto read = [&](RecurrentState& state, std::vector<double>& costs, int64_t some,
+                        AdaptiveSane* adaptive) {
+    const auto from = size_t(state.position), length = size_t(some);
+    const Rwkv7::Scored alone[] = {{std::span(tokens).subspan(from, length),
+                                    std::span(tokens).subspan(from + 1, length), &state,
+                                    std::span(costs).subspan(from, length), nullptr, adaptive}};
+    growing.model.read_and_score(alone, {growing.threads});
+  };
+  read(whole, losses, count, &of_whole);
+  while (parts.position < count) {
+    const int64_t next = AdaptiveSane::until_next(parts.position);
+    read(parts, losses_of_parts, std::min(count - parts.position, next), nullptr);
+    of_parts.follow(parts, growing.model.sane().alpha);
+  }
+  EXPECT_EQ(whole.alphas, parts.alphas);
+  EXPECT_EQ(of_whole.references, of_parts.references);
+  EXPECT_EQ(losses, losses_of_parts);
+  ASSERT_EQ(whole.alphas.size(), 8u);
+  EXPECT_LT(whole.alphas[6], 10) << "no head grew";
 }
 
 TEST(AdaptiveSane, IsTheSameAfterAResume) {

@@ -1,6 +1,7 @@
 #include "eval/stream/problem_probe.h"
 
 #include <algorithm>
+#include <map>
 
 #include "corpus/math_answer.h"
 
@@ -10,10 +11,39 @@ namespace {
 struct Conversation {
   RecurrentState state;
   AskedProblem problem;
+  std::vector<int32_t> prompt;
   std::string answer;
   int32_t next = 0;
   bool ended = false;
 };
+
+// logits: (talks, vocabulary), after each prompt.
+void read_prompts(std::span<Conversation> talks, View<float> logits, const Rwkv7& model,
+                  const kernel::Cpu& cpu) {
+  if (!model.on_gpu()) {
+    for (size_t i = 0; i < talks.size(); ++i)
+      model.forward(talks[i].prompt, talks[i].state, Rwkv7::Logits::last,
+                    logits.part(0, int64_t(i), 1), cpu);
+    return;
+  }
+  // Few passes, not one per prompt: prompts of one length side by side, then the last token of all.
+  std::map<size_t, std::vector<Conversation*>> of_length;
+  for (Conversation& one : talks) of_length[one.prompt.size()].push_back(&one);
+  for (const auto& [length, group] : of_length) {
+    if (length < 2) continue;
+    std::vector<double> losses(length - 1);  // nobody asks for them
+    std::vector<Rwkv7::Scored> sequences;
+    for (Conversation* const one : group) {
+      const std::span<const int32_t> prompt = one->prompt;
+      sequences.push_back({prompt.first(length - 1), prompt.last(length - 1), &one->state, losses});
+    }
+    model.read_and_score(sequences, cpu);
+  }
+  std::vector<int32_t> last;
+  std::vector<RecurrentState*> states;
+  for (Conversation& one : talks) last.push_back(one.prompt.back()), states.push_back(&one.state);
+  model.step(last, states, logits, cpu);
+}
 
 }  // namespace
 
@@ -43,12 +73,12 @@ std::vector<AskedProblem> ProblemProbe::ask(const RecurrentState& state, int64_t
       const corpus::Problem problem = corpus::math_problem(problems, uint64_t(from) + i);
       talks[i].problem = {problem.question, "", problem.answer};
       talks[i].state = state.clone();
-      Tensor<float> logits({1, vocabulary});
       // The empty line ends what the stream was in the middle of.
-      const auto prompt = tokenizer.encode("\n\n" + corpus::chat_prompt(problem.question));
-      model.forward(prompt, talks[i].state, Rwkv7::Logits::last, logits.view(), cpu);
-      hear(talks[i], logits.data());
+      talks[i].prompt = tokenizer.encode("\n\n" + corpus::chat_prompt(problem.question));
     }
+    Tensor<float> first({int64_t(talks.size()), vocabulary});
+    read_prompts(talks, first.view(), model, cpu);
+    for (size_t i = 0; i < talks.size(); ++i) hear(talks[i], first.view().at(int64_t(i)));
     for (int64_t written = 1; written < answer_tokens; ++written) {
       std::vector<int32_t> tokens;
       std::vector<RecurrentState*> states;

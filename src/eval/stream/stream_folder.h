@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "eval/stream/adaptive_sane.h"
+#include "model/adaptive_sane.h"
 #include "eval/stream/stream_run.h"
 #include "infer/state_file.h"
 #include "probe/record_file.h"

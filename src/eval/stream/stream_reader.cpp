@@ -52,9 +52,8 @@ void StreamReader::begin_segment() {
 }
 
 int64_t StreamReader::block_until(int64_t position) const {
-  int64_t until = parts_.model.reading_block() - state_.position % tile;
-  if (is_adaptive_) until = std::min(until, AdaptiveSane::until_next(state_.position));
-  return std::min(position - state_.position, until);
+  return std::min(position - state_.position,
+                  parts_.model.reading_block() - state_.position % tile);
 }
 
 void StreamReader::read_to(int64_t position, std::span<StreamReader> readers) {
@@ -88,7 +87,7 @@ void StreamReader::read_to(int64_t position, std::span<StreamReader> readers) {
 
 StreamReader::Block StreamReader::begin_block(int64_t tokens) {
   Block block{std::vector<int32_t>(size_t(tokens) + 1), std::vector<double>(size_t(tokens)),
-              state_.clone(), taus_};
+              state_.clone(), taus_, place_.adaptive};
   block.tokens[0] = place_.pending;
   source_.read(std::span(block.tokens).subspan(1));
   return block;
@@ -97,17 +96,22 @@ StreamReader::Block StreamReader::begin_block(int64_t tokens) {
 void StreamReader::end_block(const Block& block) {
   count(block.losses);
   place_.pending = block.tokens.back();
-  if (is_adaptive_) place_.adaptive.follow(state_, parts_.model.sane().alpha);
 }
 
 void StreamReader::go_back(const Block& block) {
   state_ = block.state.clone();
   taus_ = block.taus;
+  place_.adaptive = block.adaptive;
 }
 
 Rwkv7::Scored StreamReader::scored(std::span<const int32_t> tokens, std::span<double> losses) {
   const size_t some = tokens.size() - 1;
-  return {tokens.first(some), tokens.last(some), &state_, losses, has_sane_ ? &taus_ : nullptr};
+  return {tokens.first(some),
+          tokens.last(some),
+          &state_,
+          losses,
+          has_sane_ ? &taus_ : nullptr,
+          is_adaptive_ ? &place_.adaptive : nullptr};
 }
 
 bool StreamReader::is_finite(std::span<const double> losses) const {
@@ -137,9 +141,11 @@ void StreamReader::find_the_break(std::span<const int32_t> tokens, std::span<dou
           std::min(tokens.size() - 1, size_t(step - (step > 1 ? state_.position % step : 0)));
       const RecurrentState before = state_.clone();
       const TauRecord taus_before = taus_;
+      const AdaptiveSane adaptive_before = place_.adaptive;
       if (!try_block(tokens.first(some + 1), losses.first(some))) {
         state_ = before.clone();
         taus_ = taus_before;
+        place_.adaptive = adaptive_before;
         break;
       }
       count(losses.first(some));

@@ -42,6 +42,7 @@ class StreamReader {
     std::vector<double> losses;
     RecurrentState state;
     TauRecord taus;
+    AdaptiveSane adaptive;
   };
   int64_t block_until(int64_t position) const;
   Block begin_block(int64_t tokens);

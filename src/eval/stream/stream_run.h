@@ -29,7 +29,7 @@ struct StreamSettings {
   int64_t probe_every = 0, probe_problems = 0;  // 0: no questions
   std::vector<int64_t> probe_at;                // or also at these positions, 0 among them or not
   std::string probe_source;                     // which questions, in full
-  bool adaptive = false;                        // see adaptive_sane.h
+  bool adaptive = false;                        // see model/adaptive_sane.h
 
   bool probes() const { return probe_every > 0 || !probe_at.empty(); }
   bool probes_at(int64_t position) const;

@@ -57,20 +57,45 @@ __global__ void largest_kernel(const float* values, int64_t count, int32_t* larg
 
 constexpr int square_threads = 256;
 
-// A block per sum.
-__global__ void __launch_bounds__(square_threads)
-    squares_kernel(const float* values, int64_t size, double* squares) {
+// By a block; its first thread gets the sum, the others 0.
+__device__ double sum_of_squares(const float* values, int64_t size) {
   __shared__ double sums[square_threads];
-  const float* const mine = values + int64_t(blockIdx.x) * size;
   double sum = 0;
   for (int64_t i = threadIdx.x; i < size; i += square_threads)
-    sum += double(mine[i]) * double(mine[i]);
+    sum += double(values[i]) * double(values[i]);
   sums[threadIdx.x] = sum;
   for (int half = square_threads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (int(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
   }
-  if (threadIdx.x == 0) squares[blockIdx.x] = sums[0];
+  return threadIdx.x == 0 ? sums[0] : 0.0;
+}
+
+// A block per sum.
+__global__ void __launch_bounds__(square_threads)
+    squares_kernel(const float* values, int64_t size, double* squares) {
+  const double sum = sum_of_squares(values + int64_t(blockIdx.x) * size, size);
+  if (threadIdx.x == 0) squares[blockIdx.x] = sum;
+}
+
+// A block per (head, sequence).
+__global__ void __launch_bounds__(square_threads) follow_heads_kernel(FollowHeads op) {
+  constexpr int64_t matrix = head_size * head_size;
+  const int64_t head = blockIdx.x, sequence = blockIdx.y;
+  const double norm =
+      sqrt(sum_of_squares(op.memory + (sequence * op.heads + head) * matrix, matrix));
+  if (threadIdx.x != 0) return;
+  const int64_t at = (sequence * op.layers + op.layer) * op.heads + head;
+  if (op.look == FollowHeads::Look::first) {
+    op.references[at] = norm;
+    op.alphas[at] = float(op.highest);
+    return;
+  }
+  const double now = op.alphas[at], reference = op.references[at];
+  if (norm > op.too_large * reference)
+    op.alphas[at] = float(fmax(op.lowest, now * op.factor));
+  else if (norm < op.small_again * reference)
+    op.alphas[at] = float(fmin(op.highest, now / op.factor));
 }
 
 __global__ void fill_kernel(float* values, int64_t count, float value) {
@@ -109,6 +134,10 @@ void sums_of_squares(const float* values, int64_t count, int64_t size, double* s
                      const Gpu& gpu) {
   if (count == 0) return;
   launch(squares_kernel, {dim3(unsigned(count)), square_threads}, gpu, values, size, squares);
+}
+
+void follow_heads(const FollowHeads& op, const Gpu& gpu) {
+  launch(follow_heads_kernel, {grid_of(op.heads, op.sequences), square_threads}, gpu, op);
 }
 
 void fill(float* values, int64_t count, float value, const Gpu& gpu) {

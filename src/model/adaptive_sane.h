@@ -10,6 +10,9 @@
 // tau = alpha softplus(x_tau w_tau) + 1 as ever, with the head's own alpha from there on. The
 // alphas are part of the state that questions are asked from, and of the stream's checkpoint; a
 // snapshot does not have them.
+//
+// `follow` is the definition, and what a processor does. A GPU does the same between the blocks of a
+// long reading, without asking the host (kernel/rwkv7/cuda_states.h).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "eval/stream/adaptive_sane.h"
+#include "model/adaptive_sane.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+
+#include "eval/stream/problem_probe.h"
+#include "format/rwkv7_write.h"
+#include "model/fixture_shape.h"
+#include "model/random_rwkv7.h"
+#include "support/scratch.h"
+#include "tensor/cuda/gpu.h"
+#include "text/byte_tokenizer.h"
+
+namespace deltasane {
+namespace {
+
+// On a GPU prompts of one length are read side by side, and their last tokens together.
+TEST(ProblemProbeOnGpu, WritesWhatAProcessorWrites) {
+  if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no GPU";
+  const test::Scratch scratch;
+  const fs::path path = scratch.path() / "model.safetensors";
+  Rwkv7Shape shape = test::small_gpu_rwkv7();
+  shape.vocabulary = 256;
+  write_rwkv7_safetensors(path, RandomRwkv7(shape, 1), StoredType::f32, {});
+  const ByteTokenizer tokenizer;
+  ThreadPool threads(2);
+  const auto asked = [&](const Rwkv7& model, bool has_own_alphas) {
+    const ProblemProbe probe{model, tokenizer, {threads}, {}, 12};
+    RecurrentState state = model.fresh_state();
+    model.forward(tokenizer.encode("User: 2 + 2 = "), state, Rwkv7::Logits::none, {}, {threads});
+    if (has_own_alphas) state.alphas.assign(size_t(shape.layers * shape.heads), 0.5f);
+    std::vector<std::string> written;
+    for (const AskedProblem& one : probe.ask(state, 70)) written.push_back(one.written);
+    EXPECT_EQ(state.position, 14);
+    return written;
+  };
+  const auto open = [&](std::optional<Device> device) {
+    Rwkv7Options options;
+    if (device) options.device = *device;
+    options.weights = kernel::WeightType::f32, options.sane_alpha = 2;
+    return Rwkv7(Rwkv7Checkpoint(path), options);
+  };
+  const Rwkv7 on_gpu = open(Device{0}), on_cpu = open(std::nullopt);
+  const auto fixed = asked(on_gpu, false);
+  EXPECT_EQ(fixed.size(), 70u);
+  EXPECT_EQ(fixed, asked(on_cpu, false));
+  EXPECT_EQ(asked(on_gpu, true), asked(on_cpu, true));
+}
+
+}  // namespace
+}  // namespace deltasane
