@@ -32,7 +32,6 @@ struct TokenStep {
   DecodeActivations activations;
   uint64_t *x, *y, *in, *hidden;  // tagged
   float* logits;
-  int depth;         // pieces of weights on their way
   int64_t area;      // floats
   int64_t own_rows;  // of x, in a block
 
@@ -46,11 +45,12 @@ struct TokenStep {
   }
 };
 
-// Shared memory: pieces, norm, area, own rows of x, the layers' pointers.
+// Shared memory: pieces, norm, area, own rows of x, the layers' pointers, the products.
 template <class Weight>
 int64_t bytes_beside_pieces(const TokenStep<Weight>& p) {
   return (p.sizes.channels + p.area + p.own_rows) * int64_t(sizeof(float)) +
-         p.sizes.layers * int64_t(sizeof(LayerWeights<Weight>));
+         p.sizes.layers * int64_t(sizeof(LayerWeights<Weight>)) +
+         (p.sizes.layers * matrices + 1) * int64_t(sizeof(TokenProduct<Weight>));
 }
 
 // Some seconds: then a kernel that waits for what does not come is an error, not a GPU that hangs.
@@ -87,11 +87,15 @@ __device__ void each_tagged(int count, uint32_t tag, Place place, Use use) {
 __device__ inline float2& two(float* at) { return *reinterpret_cast<float2*>(at); }
 // In the GPU's memory, where nothing changes it.
 __device__ inline float2 weight_at(const float* at) {
-  return __ldg(reinterpret_cast<const float2*>(at));
+  float2 both;  // volatile: not to be moved behind what is waited for
+  asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(both.x), "=f"(both.y) : "l"(at));
+  return both;
 }
 // Of a state, which other blocks write.
 __device__ inline float2 shift_at(const float* at) {
-  return __ldcg(reinterpret_cast<const float2*>(at));
+  float2 both;
+  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(both.x), "=f"(both.y) : "l"(at));
+  return both;
 }
 
 // Of a row each thread has the channels 2 (t + 512 i) and the next ones: 64 of a warp lie together,
@@ -119,7 +123,7 @@ struct TokenInputs {
   int channels;
   float* u;         // (C), the layer norm that was made last
   float* area;      // the mixes (C) each; or the input of a product
-  float2* moments;  // of the warps: sum, and squares about the warp's mean
+  float4* moments;  // of the warps: mean, squares about it, how many
 
   __device__ float* mix(int i) const { return area + i * channels; }
 
@@ -147,28 +151,27 @@ struct TokenInputs {
       sum += value[i].x + value[i].y;
       count += 64;
     });
-    sum = warp_sum(sum);
-    const float own_mean = count ? sum / float(count) : 0.0f;
+    // Mean and squares about it of each warp, then of all: no digits are lost.
+    const float own_mean = warp_sum(sum) * (count ? __frcp_rn(float(count)) : 0.0f);
     float squares = 0;
     each_pair<pairs>(channels, [&](int i, int) {
       const float a = value[i].x - own_mean, b = value[i].y - own_mean;
       squares += a * a + b * b;
     });
     squares = warp_sum(squares);
-    if (threadIdx.x % 32 == 0) moments[threadIdx.x / 32] = {sum, squares};
+    if (threadIdx.x % 32 == 0) moments[threadIdx.x / 32] = {own_mean, squares, float(count), 0.0f};
     __syncthreads();
-    float all = 0;
+    const float share = __frcp_rn(float(channels));
+    float all = 0, about = 0;
 #pragma unroll
-    for (int w = 0; w < token_warps; ++w) all += moments[w].x;
-    const float mean = all / float(channels);
-    float about = 0;
+    for (int w = 0; w < token_warps; ++w) all += moments[w].x * moments[w].z;
+    const float mean = all * share;
 #pragma unroll
     for (int w = 0; w < token_warps; ++w) {
-      const int has = (channels - 64 * w + 64 * token_warps - 1) / (64 * token_warps) * 64;
-      const float off = has > 0 ? moments[w].x - float(has) * mean : 0.0f;
-      about += has > 0 ? moments[w].y + off * off / float(has) : 0.0f;
+      const float off = moments[w].x - mean;
+      about += moments[w].y + off * off * moments[w].z;
     }
-    const float scale = 1.0f / sqrtf(about / float(channels) + few_norm_eps);
+    const float scale = 1.0f / sqrtf(about * share + few_norm_eps);
     each_pair<pairs>(channels, [&](int i, int c) {
       const float2 n{(value[i].x - mean) * scale * of.gain[i].x + of.bias[i].x,
                      (value[i].y - mean) * scale * of.gain[i].y + of.bias[i].y};
@@ -239,127 +242,156 @@ __device__ float tau_of(const TokenStep<Weight>& p, const LayerWeights<Weight>& 
   return trained_tau(p.sane, z[0]);
 }
 
+// Pieces of weights on their way: as many as shared memory holds beside the vectors of a 0.4B, a
+// 2.9B, a 14B.
+template <int pairs>
+constexpr int depth_of = pairs == 1   ? 11
+                         : pairs == 3 ? 9
+                                      : 7;
+
 template <class Weight, int pairs>
 __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weight> p) {
+  constexpr int depth = depth_of<pairs>;
   extern __shared__ __align__(16) uint4 ring[];
   __shared__ __align__(16) HeadPlace place;
   __shared__ float sums[2][32];
-  __shared__ float2 moments[token_warps];
+  __shared__ float4 moments[token_warps];
   __shared__ RunSums run_sums;
-  __shared__ TokenProducts<Weight> products;
+  __shared__ InRows segments[2];  // of the first layer, of the others
   const LayerSizes& s = p.sizes;
   const DecodeActivations& act = p.activations;
   const int block = int(blockIdx.x), blocks = int(gridDim.x), channels = int(s.channels);
-  float* const u = reinterpret_cast<float*>(ring + p.depth * (piece_bytes / 16));
+  float* const u = reinterpret_cast<float*>(ring + depth * (piece_bytes / 16));
   float* const own = u + channels + p.area;
   auto* const layers = reinterpret_cast<LayerWeights<Weight>*>(own + p.own_rows);
+  auto* const products = reinterpret_cast<TokenProduct<Weight>*>(layers + s.layers);
+  const int count = int(s.layers) * matrices + 1;
   const RowRange own_rows = range_of(s.channels, block, blocks);
 
   const int words = int(s.layers * int64_t(sizeof(LayerWeights<Weight>)) / 8);
+#pragma unroll 1
   for (int i = threadIdx.x; i < words; i += token_threads)
     reinterpret_cast<uint64_t*>(layers)[i] = reinterpret_cast<const uint64_t*>(p.weights.layers)[i];
+#pragma unroll 1
   for (int i = threadIdx.x; i < own_rows.end - own_rows.begin; i += token_threads)
     own[i] = act.x[own_rows.begin + i];
-  if (threadIdx.x == 0) {
-    products.layers = layers, products.head = p.weights.head;
-    products.count = int(s.layers) * matrices + 1;
-    products.channels = channels, products.feed_forward = int(s.feed_forward);
-    products.first_segments = InRows(s, true), products.segments = InRows(s, false);
-    products.first_in = range_of(products.first_segments.rows(), block, blocks);
-    products.in = range_of(products.segments.rows(), block, blocks);
-    products.channel = own_rows;
-    products.hidden = range_of(s.feed_forward, block, blocks);
-    products.vocabulary = range_of(p.weights.vocabulary, block, blocks);
+  if (threadIdx.x < 2) segments[threadIdx.x] = InRows(s, threadIdx.x == 0);
+  __syncthreads();
+#pragma unroll 1
+  for (int i = threadIdx.x; i < count; i += token_threads) {
+    const LayerWeights<Weight>& w = layers[i + 1 < count ? i / matrices : 0];
+    TokenProduct<Weight>& product = products[i];
+    product = {w.ffn_value, nullptr, own_rows, int(s.feed_forward)};
+    if (i + 1 == count) {
+      product = {p.weights.head, nullptr, range_of(p.weights.vocabulary, block, blocks), channels};
+    } else if (i % matrices == matrix_in) {
+      const InRows* const in = &segments[i > 0];
+      product = {w.in, in, range_of(in->rows(), block, blocks), channels};
+    } else if (i % matrices == matrix_output) {
+      product = {w.output, nullptr, own_rows, channels};
+    } else if (i % matrices == matrix_key) {
+      product = {w.ffn_key, nullptr, range_of(s.feed_forward, block, blocks), channels};
+    }
   }
   __syncthreads();
-  WeightStream<Weight> stream(products, run_sums, ring, p.depth);
+  WeightStream<Weight, depth> stream(products, count, run_sums, ring);
   const TokenInputs<Weight, pairs> inputs{channels, u, u + channels, moments};
   float* const state = p.inputs->state[0];
   const bool chunk_ends = ends_chunk(p.sane, p.inputs->position[0]);
   uint32_t tag = p.inputs->tag;
   ask_for_layer(p, layers[0], 0, state);
+#pragma unroll 1
   for (int i = threadIdx.x; i < own_rows.end - own_rows.begin; i += token_threads)
     write_tagged(p.x + own_rows.begin + i, own[i], tag);
 
-  // A half of a layer: a norm, its mixes and the product that reads them; in the time mix the
-  // heads; a product that is added to x. After the last layer there is the first product only.
-  const int halves = 2 * int(s.layers);
-  for (int half = 0; half <= halves; ++half) {
-    const bool at_end = half == halves, time_mix = !at_end && half % 2 == 0;
-    const int layer = half / 2;
+    // Every other product reads a norm of x and its mixes; those between read what the heads or the
+    // product before have left, and are added to x. The head is the last.
+#pragma unroll 1
+  for (int number = 0; number < count; ++number, ++tag) {
+    const bool at_end = number + 1 == count;
+    const int layer = number / matrices, kind = at_end ? int(matrices) : number % matrices;
     const LayerWeights<Weight>& w = layers[at_end ? 0 : layer];
-    const InRows& in = layer == 0 ? products.first_segments : products.segments;
-    const RowRange rows = layer == 0 ? products.first_in : products.in;
-    const int from = in.segment_of(rows.begin), mixes = time_mix ? in.segments_of(rows) : 1;
-    float* const shift = at_end ? nullptr : p.shift(state, layer, half % 2);
-    inputs.norm(
-        at_end     ? p.weights.norm_weight
-        : time_mix ? w.ln1_weight
-                   : w.ln2_weight,
-        at_end     ? p.weights.norm_bias
-        : time_mix ? w.ln1_bias
-                   : w.ln2_bias,
-        shift, mixes, [&](int i) { return time_mix ? in.mu(w, from + i) : w.ffn_x_k; }, p.x, tag);
-    ++tag;
-    const bool has_head = time_mix && block < int(s.heads);
-    const HeadRanks ranks(s, layer == 0);
-    HeadEarly<Weight, lanes, kept<pairs>> early;
-    stream.multiply(
-        2 * half, [&](int row) { return inputs.mix(time_mix ? in.segment_of(row) - from : 0); },
-        [&](int row, float sum) {
-          if (at_end)
-            p.logits[row] = sum;
-          else if (time_mix)
-            write_tagged(p.in + row, finished(sum, in.then(in.segment_of(row))), tag);
-          else
-            write_tagged(p.hidden + row, finished(sum, Then::squared_relu), tag);
-        },
-        [&] {
-          if (pairs == 1 && has_head) early.load(w, ranks, block, p.memory(state, layer, block));
-        });
-    if (at_end) break;
-    if (!time_mix && layer + 1 < int(s.layers))
-      ask_for_layer(p, layers[layer + 1], layer + 1, state);
-
-    if (has_head) {
-      if (pairs > 1) early.load(w, ranks, block, p.memory(state, layer, block));
-      const int first = block * head_size;
-      const float tau = chunk_ends ? tau_of(p, w, inputs, shift, sums) : 0.0f;
-      // The low vector, then the head's r, k and v.
-      const auto place_of_raw = [&](int i) {
-        const int raw = i - ranks.low;
-        return p.in +
-               (raw < 0 ? 3 * channels + i : raw / head_size * channels + first + raw % head_size);
-      };
-      each_tagged(ranks.low + 3 * head_size, tag, place_of_raw,
-                  [&](int i, float2 both) { two(inputs.area + i) = both; });
-      __syncthreads();
-      const float* const own_raw = inputs.area + ranks.low + threadIdx.x / lanes;
-      const HeadRaw raw{own_raw[0], own_raw[head_size], own_raw[2 * head_size]};
-      make_inputs(early, w, ranks, block, raw, inputs.area, act.v_first + first, place);
-      const float y = finish_head(early, tau, place);
-      if (threadIdx.x < head_size) write_tagged(p.y + first + threadIdx.x, y, tag);
-      early.s.store(p.memory(state, layer, block));
+    const InRows& in = segments[layer > 0];
+    const int from = in.segment_of(products[number].rows.begin);
+    float* const shift = at_end ? nullptr : p.shift(state, layer, kind / 2);
+    if (kind % 2 == 0) {
+      const bool time_mix = kind == matrix_in;
+      inputs.norm(
+          at_end     ? p.weights.norm_weight
+          : time_mix ? w.ln1_weight
+                     : w.ln2_weight,
+          at_end     ? p.weights.norm_bias
+          : time_mix ? w.ln1_bias
+                     : w.ln2_bias,
+          shift, time_mix ? in.segments_of(products[number].rows) : 1,
+          [&](int i) { return time_mix ? in.mu(w, from + i) : w.ffn_x_k; }, p.x, tag);
+    } else {
+      if (kind == matrix_value && layer + 1 < int(s.layers))
+        ask_for_layer(p, layers[layer + 1], layer + 1, state);
+      if (kind == matrix_output && block < int(s.heads)) {
+        const HeadRanks ranks(s, layer == 0);
+        const int first = block * head_size;
+        HeadEarly<Weight, lanes, kept<pairs>> early;
+        early.load(w, ranks, block, p.memory(state, layer, block));
+        const float tau = chunk_ends ? tau_of(p, w, inputs, shift, sums) : 0.0f;
+        // The low vector, then the head's r, k and v.
+        const auto place_of_raw = [&](int i) {
+          const int raw = i - ranks.low;
+          return p.in + (raw < 0 ? 3 * channels + i
+                                 : raw / head_size * channels + first + raw % head_size);
+        };
+        each_tagged(ranks.low + 3 * head_size, tag, place_of_raw,
+                    [&](int i, float2 both) { two(inputs.area + i) = both; });
+        __syncthreads();
+        const float* const own_raw = inputs.area + ranks.low + threadIdx.x / lanes;
+        const HeadRaw raw{own_raw[0], own_raw[head_size], own_raw[2 * head_size]};
+        make_inputs(early, w, ranks, block, raw, inputs.area, act.v_first + first, place);
+        const float y = finish_head(early, tau, place);
+        if (threadIdx.x < head_size) write_tagged(p.y + first + threadIdx.x, y, tag);
+        early.s.store(p.memory(state, layer, block));
+      }
+      if (kind == matrix_output)
+        inputs.stage(p.y, channels, tag);
+      else
+        inputs.stage(p.hidden, int(s.feed_forward), tag);
+#pragma unroll 1
+      for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
+        shift[row] = u[row];
     }
-
-    inputs.stage(time_mix ? p.y : p.hidden, time_mix ? channels : int(s.feed_forward), tag);
-    ++tag;
-    for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
-      shift[row] = u[row];
     stream.multiply(
-        2 * half + 1, [&](int) { return inputs.area; },
-        [&](int row, float sum) { write_tagged(p.x + row, own[row - own_rows.begin] += sum, tag); },
-        [] {});
+        number,
+        [&](int row) { return inputs.mix(kind == matrix_in ? in.segment_of(row) - from : 0); },
+        [&](int row, float sum) {
+          switch (kind) {
+            case matrix_in:
+              return write_tagged(p.in + row, finished(sum, in.then(in.segment_of(row))), tag + 1);
+            case matrix_key:
+              return write_tagged(p.hidden + row, finished(sum, Then::squared_relu), tag + 1);
+            case matrices:
+              p.logits[row] = sum;
+              return;
+            default:
+              return write_tagged(p.x + row, own[row - own_rows.begin] += sum, tag + 1);
+          }
+        });
   }
 }
 
-// The sizes of shared memory; a depth of 0 where there is not enough, or not as many blocks as the
-// order of writes needs.
+template <class Weight>
+struct Variant {
+  void (*kernel)(TokenStep<Weight>);
+  int64_t pieces;
+};
+template <class Weight>
+Variant<Weight> variant_for(const LayerSizes& s) {
+  const int64_t pairs = (s.channels + 2 * token_threads - 1) / (2 * token_threads);
+  if (pairs == 1) return {token_kernel<Weight, 1>, depth_of<1>};
+  if (pairs <= 3) return {token_kernel<Weight, 3>, depth_of<3>};
+  return {token_kernel<Weight, most_pairs>, depth_of<most_pairs>};
+}
+
 template <class Weight>
 TokenStep<Weight> plan(const LayerSizes& s, const Gpu& gpu) {
-  constexpr int64_t declared = 9 << 10;  // room for the kernel's own variables
-  static_assert(sizeof(HeadPlace) + sizeof(TokenProducts<Weight>) + sizeof(RunSums) + 1024 <=
-                declared);
   const int blocks = gpu.facts().multiprocessors;
   TokenStep<Weight> p{};
   p.sizes = s;
@@ -372,19 +404,23 @@ TokenStep<Weight> plan(const LayerSizes& s, const Gpu& gpu) {
   p.area = std::max<int64_t>(
       {mixes * s.channels, filled_columns<Weight>(s.feed_forward), s.low(false) + 3 * head_size});
   p.own_rows = (s.channels / blocks + 4) / 4 * 4;
-  const int64_t left = int64_t(gpu.facts().shared_bytes) - declared - bytes_beside_pieces(p);
-  p.depth = int(std::clamp<int64_t>(left / piece_bytes, 0, most_groups));
-  if (p.depth < 2 || s.heads > blocks || s.channels < blocks || s.feed_forward < blocks ||
-      s.channels > 2 * token_threads * most_pairs)
-    p.depth = 0;
   return p;
+}
+template <class Weight>
+int64_t shared_bytes(const TokenStep<Weight>& p) {
+  return variant_for<Weight>(p.sizes).pieces * piece_bytes + bytes_beside_pieces(p);
 }
 
 }  // namespace
 
 template <class Weight>
-bool can_decode_token(const LayerSizes& sizes, const Gpu& gpu) {
-  return plan<Weight>(sizes, gpu).depth > 0;
+bool can_decode_token(const LayerSizes& s, const Gpu& gpu) {
+  constexpr int64_t declared = 9 << 10;  // room for the kernel's own variables
+  static_assert(sizeof(HeadPlace) + sizeof(RunSums) + 1024 <= declared);
+  const int blocks = gpu.facts().multiprocessors;  // the order of writes needs as many
+  return s.channels <= 2 * token_threads * most_pairs && s.heads <= blocks &&
+         s.channels >= blocks && s.feed_forward >= blocks &&
+         shared_bytes(plan<Weight>(s, gpu)) + declared <= int64_t(gpu.facts().shared_bytes);
 }
 
 template <class Weight>
@@ -392,18 +428,15 @@ void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
                   const DecodeSane& sane, const DecodeInputs* inputs,
                   const DecodeActivations& activations, uint64_t* words, float* logits,
                   const Gpu& gpu) {
+  require(can_decode_token<Weight>(sizes, gpu),
+          "a token in one kernel: asked for where the GPU cannot");
   TokenStep<Weight> p = plan<Weight>(sizes, gpu);
-  require(p.depth > 0, "a token in one kernel: asked for where the GPU has not the memory for it");
   p.weights = weights, p.sane = sane, p.inputs = inputs;
   p.activations = activations, p.logits = logits;
   p.x = words, p.y = p.x + sizes.channels, p.in = p.y + sizes.channels;
   p.hidden = p.in + sizes.rows_of_in(false);
-  const int64_t shared = p.depth * int64_t(piece_bytes) + bytes_beside_pieces(p);
-  const int64_t pairs = (sizes.channels + 2 * token_threads - 1) / (2 * token_threads);
-  const auto kernel = pairs == 1   ? token_kernel<Weight, 1>
-                      : pairs <= 3 ? token_kernel<Weight, 3>
-                                   : token_kernel<Weight, most_pairs>;
-  launch_together(kernel, {unsigned(gpu.facts().multiprocessors), token_threads, size_t(shared)},
+  launch_together(variant_for<Weight>(sizes).kernel,
+                  {unsigned(gpu.facts().multiprocessors), token_threads, size_t(shared_bytes(p))},
                   gpu, p);
 }
 
