@@ -11,14 +11,20 @@ void forward(const ForwardHead* heads, int64_t count, Rows rows, float* scratch)
     const Rows some{begin, rows.end < begin + most ? rows.end : begin + most};
     for (int64_t h = 0; h < count; ++h)
       states[h].begin(heads[h].state, some, scratch + h * most * N);
-    const int64_t steps = heads[0].head.run_count * count;
-    for (int64_t step = 0; step < steps; ++step) {
-      const ForwardHead& now = heads[step % count];
-      const int64_t after = step + 1 < steps ? step + 1 : step;
-      const ForwardHead& next = heads[after % count];
-      Ahead<isa, N> ahead(next.head, next.head.runs[after / count], some, next.y);
-      states[step % count].take(now.head, now.head.runs[step / count], now.y, ahead);
-    }
+    constexpr int64_t team = Ahead<isa, N>::heads_together;
+    Ahead<isa, N> ahead;
+    for (int64_t run = 0; run < heads[0].head.run_count; ++run)
+      for (int64_t h = 0; h < count; ++h) {
+        if (h % team == 0) {
+          const int64_t first = h + team < count ? h + team : 0, then = first ? run : run + 1;
+          const ForwardHead& next = heads[first];
+          ahead = then < next.head.run_count
+                      ? Ahead<isa, N>(next.head, count - first < team ? count - first : team,
+                                      next.head.runs[then], some, next.y)
+                      : Ahead<isa, N>();
+        }
+        states[h].take(heads[h].head, heads[h].head.runs[run], heads[h].y, ahead);
+      }
     for (int64_t h = 0; h < count; ++h) states[h].as_rows();
   }
 }

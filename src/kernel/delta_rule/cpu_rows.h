@@ -48,15 +48,21 @@ struct alignas(64) RunVectors {
   int64_t length;
   bool in_range = true;  // all W between 20^-16 and 20^16, far inside the range of float
 
+  template <class Body>
+  RunVectors(const Head& head, const Run& run, Body now_and_then)
+      : entry_decay(nullptr), length(run.end - run.begin) {
+    for (int c = 0; c < N; ++c) ar[length][0][c] = 0, last_scale[c] = 1;
+    scale_run<false>(head, run, nullptr, now_and_then);
+  }
   RunVectors(const Head& head, const Run& run, DecayOnEntry on_entry = DecayOnEntry::no,
              RunScales<N>* scales = nullptr)
       : entry_decay(on_entry == DecayOnEntry::yes ? head.w.at(run.begin) : nullptr),
         length(run.end - run.begin) {
     for (int c = 0; c < N; ++c) ar[length][0][c] = 0, last_scale[c] = 1;
     if (scales)
-      scale_run<true>(head, run, scales);
+      scale_run<true>(head, run, scales, [] {});
     else
-      scale_run<false>(head, run, nullptr);
+      scale_run<false>(head, run, nullptr, [] {});
   }
 
   // Zeros for the tokens that a run of 16 would have after these.
@@ -70,13 +76,16 @@ struct alignas(64) RunVectors {
   using V = Simd<lanes>;
   using Vec = typename V::Vec;
 
-  template <bool keep>
-  void scale_run(const Head& head, const Run& run, RunScales<N>* scales) {
+  template <bool keep, class Body>
+  void scale_run(const Head& head, const Run& run, RunScales<N>* scales, Body now_and_then) {
     Vec least = V::splat(1.0f), most = least;
-    if (entry_decay) return scale_tokens<1, false, keep>(head, run, 0, scales, least, most);
+    if (entry_decay)
+      return scale_tokens<1, false, keep>(head, run, 0, scales, least, most, now_and_then);
     int64_t n = 0;
-    for (; n + 4 <= length; n += 4) scale_tokens<4, true, keep>(head, run, n, scales, least, most);
-    for (; n < length; ++n) scale_tokens<1, true, keep>(head, run, n, scales, least, most);
+    for (; n + 4 <= length; n += 4)
+      scale_tokens<4, true, keep>(head, run, n, scales, least, most, now_and_then);
+    for (; n < length; ++n)
+      scale_tokens<1, true, keep>(head, run, n, scales, least, most, now_and_then);
     typename V::Int inside = (least >= 0.05f) & (most <= 20.0f);
     for (int c = 0; c < N; c += lanes)  // a NaN among the decays has become one here
       inside &= V::load(last_scale + c) == V::load(last_scale + c);
@@ -84,9 +93,10 @@ struct alignas(64) RunVectors {
   }
 
   // `count` tokens from the n-th, with one division: 1 / W_{n-1} = w_n / W_n.
-  template <int count, bool decays, bool keep>
+  template <int count, bool decays, bool keep, class Body>
   [[gnu::always_inline]] inline void scale_tokens(const Head& head, const Run& run, int64_t n,
-                                                  RunScales<N>* scales, Vec& least, Vec& most) {
+                                                  RunScales<N>* scales, Vec& least, Vec& most,
+                                                  Body now_and_then) {
     const int64_t t = run.begin + n;
     for (int c = 0; c < N; c += lanes) {
       Vec w[count], W[count], before = V::load(last_scale + c);
@@ -101,6 +111,7 @@ struct alignas(64) RunVectors {
         before = W[j];
       }
       V::store(last_scale + c, before);
+      now_and_then();
       Vec inverse = 1.0f / before;
 #pragma GCC unroll 4
       for (int j = count - 1; j >= 0; --j) {
@@ -112,6 +123,7 @@ struct alignas(64) RunVectors {
         }
         inverse = inverse * w[j];
       }
+      now_and_then();
     }
   }
 };
