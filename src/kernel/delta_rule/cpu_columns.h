@@ -31,15 +31,16 @@ template <Isa isa, int N>
 class Ahead {
  public:
   static constexpr int64_t heads_together = 4;
-  // Columns between two calls of some(), so that a run of a square state calls it often enough.
+  // Columns that are read, and blocks that are written, between two calls of some(): a run of a
+  // square state calls it often enough, and at an even pace.
   static constexpr int interval = 1024 / (together<isa> * lanes_of(isa));
+  static constexpr int blocks = interval / 8;
 
-  Ahead() : tracks_{}, left_(0) {}
   // Of `heads` heads, of which this is the first.
   Ahead(const Head& head, int64_t heads, const Run& run, Rows rows, Track<float> y)
       : tracks_{head.w, head.a, head.r, head.k, head.b, head.v, {y.first, y.step}},
-        pieces_(int(heads * N / piece)),
-        left_(7 * (run.end - run.begin) * pieces_) {
+        tokens_(run.end - run.begin),
+        pieces_(heads * N / piece) {
     for (auto& track : tracks_) track.first = track.at(run.begin);
     tracks_[5].first += rows.begin, tracks_[6].first += rows.begin;
     next_stretch();
@@ -47,29 +48,27 @@ class Ahead {
 
   // A piece more.
   [[gnu::always_inline]] inline void some() {
-    if (left_ == 0) return;
 #pragma GCC unroll 16
     for (int line = 0; line < piece; line += 16) __builtin_prefetch(at_ + line, 0, 2);
     at_ += piece;
-    --left_;
-    if (--here_ == 0) next_stretch();
+    if (--left_ == 0) next_stretch();
   }
 
  private:
   static constexpr int piece = N < 32 ? N : 32;
 
+  // The heads' vectors of the next token, or of the next track's first; in the end the last again.
   [[gnu::always_inline]] inline void next_stretch() {
-    track_ = track_ == 6 ? 0 : track_ + 1;
-    Track<const float>& track = tracks_[track_];
-    at_ = track.first;
-    track.first += track.step;
-    here_ = pieces_;
+    if (token_ == tokens_ && track_ < 6) token_ = 0, ++track_;
+    if (token_ < tokens_) stretch_ = tracks_[track_].at(token_++);
+    at_ = stretch_;
+    left_ = pieces_;
   }
 
   Track<const float> tracks_[7];
-  const float* at_;
-  int track_ = 6, pieces_, here_;
-  int64_t left_;
+  int64_t tokens_, token_ = 0, pieces_, left_;
+  const float *stretch_ = nullptr, *at_;
+  int track_ = 0;
 };
 
 // A group of tokens of a run: products of their vectors, which all rows of the state share. Token n
@@ -78,7 +77,7 @@ class Ahead {
 template <Isa isa, int N>
 class alignas(64) GroupProducts {
  public:
-  GroupProducts(const RunVectors<isa, N>& in, int64_t t, Ahead<isa, N>& ahead) {
+  GroupProducts(const RunVectors<isa, N>& in, Ahead<isa, N>& ahead) {
     alignas(64) float parts[2 * P][lanes];
     for (int n = 0; n < P; ++n) {
       const auto meet = [&](const float* reader, int sources, float(*to)[lanes]) {
@@ -87,17 +86,17 @@ class alignas(64) GroupProducts {
 #pragma GCC unroll 16
           for (int c = 0; c < N; c += lanes) {
             const Vec x = V::load(reader + c);
-            b += x * V::load(in.bk[t + m][0] + c);
-            k += x * V::load(in.bk[t + m][1] + c);
+            b += x * V::load(in.bk[m][0] + c);
+            k += x * V::load(in.bk[m][1] + c);
           }
           V::store(to[2 * m], b);
           V::store(to[2 * m + 1], k);
         }
       };
       ahead.some();
-      meet(in.ar[t + n][1], n + 1, parts);
+      meet(in.ar[n][1], n + 1, parts);
       ahead.some();
-      meet(in.ar[t + P - 1 - n][0], P - 1 - n, parts + 2 * n + 2);
+      meet(in.ar[P - 1 - n][0], P - 1 - n, parts + 2 * n + 2);
       for (int j = 0; j < 2 * P; j += lanes)
         V::store(line_[n] + j, Turn<lanes>::sums_of_rows(parts[j]));
     }
@@ -124,12 +123,11 @@ template <Isa isa, int N>
 class SlabGroup {
  public:
   // v and y begin with the slab's first row; `some` of its rows are there.
-  SlabGroup(const RunVectors<isa, N>& in, int64_t t, const GroupProducts<isa, N>& products,
+  SlabGroup(const RunVectors<isa, N>& in, const GroupProducts<isa, N>& products,
             Ahead<isa, N>& ahead, float* slab, int64_t some)
-      : in_(in), t_(t), products_(products), ahead_(ahead), slab_(slab), some_(some) {}
+      : in_(in), products_(products), ahead_(ahead), slab_(slab), some_(some) {}
 
-  // Not inlined: the products would be spread over vectors for all slabs, and spilled.
-  [[gnu::noinline]] void read(Track<const float> v, Track<float> y) {
+  [[gnu::always_inline]] inline void read(Track<const float> v, Track<float> y) {
     gather(v);
     read_with<a>(y);
     read_with<r>(y);
@@ -141,10 +139,9 @@ class SlabGroup {
     for (int c = 0; c < N; c += together<isa>) {
       Group state;
       state.load(slab_ + c * height);
-      ahead_.some();
-      state.add_columns(sources_[0][0], height, in_.bk[t_][0] + c, N, 2 * tokens());
-      ahead_.some();
-      ahead_.some();
+      if (c / P % Ahead<isa, N>::blocks == 0) ahead_.some();
+      state.add_columns(sources_[0][0], height, in_.bk[0][0] + c, N, 2 * tokens());
+      if (Ahead<isa, N>::blocks == 1) ahead_.some(), ahead_.some();
       leave(c, state.sum);
     }
   }
@@ -157,7 +154,7 @@ class SlabGroup {
   using Vec = typename V::Vec;
   using Group = Sums<isa, P, X>;
 
-  int64_t tokens() const { return in_.length - t_ < P ? in_.length - t_ : P; }
+  int64_t tokens() const { return in_.length; }
 
   [[gnu::always_inline]] inline void gather(Track<const float> v) {
     if (tokens() == P && some_ == height) {
@@ -173,11 +170,12 @@ class SlabGroup {
     }
   }
 
-  // sa or y of the group's tokens.
+  // sa or y of the group's tokens. Not inlined: the products would be spread over vectors for all
+  // slabs before the first, and spilled.
   template <int reader>
-  [[gnu::always_inline]] inline void read_with(Track<float> y) {
+  [[gnu::noinline]] void read_with(Track<float> y) {
     Group sums;
-    sums.template add<height, 2 * N, N, Ahead<isa, N>::interval>(slab_, in_.ar[t_][reader],
+    sums.template add<height, 2 * N, N, Ahead<isa, N>::interval>(slab_, in_.ar[0][reader],
                                                                  [&] { ahead_.some(); });
 #pragma GCC unroll 16
     for (int m = 0; m < P; ++m) {
@@ -218,7 +216,6 @@ class SlabGroup {
   }
 
   const RunVectors<isa, N>& in_;
-  int64_t t_;  // the group's first token
   const GroupProducts<isa, N>& products_;
   Ahead<isa, N>& ahead_;
   float* slab_;
@@ -236,19 +233,22 @@ class TurningState {
 
   void take(const Head& head, const Run& run, Track<float> y, Ahead<isa, N>& ahead) {
     if (run.end - run.begin == 1) return take_rows(head, run, y);
-    RunVectors<isa, N> in(head, run, [&] { ahead.some(); });
-    if (!in.in_range) return take_rows(head, run, y);
-    as_slabs();
-    in.clear_rest();
-    for (int64_t t = 0; t < in.length; t += together<isa>) {
-      const GroupProducts<isa, N> products(in, t, ahead);
+    RunVectors<isa, N> in;
+    for (int64_t begin = run.begin; begin < run.end; begin += together<isa>) {
+      alignas(64) float scale[N];  // from S~ to S before the group
+      for (int c = 0; c < N; ++c) scale[c] = in.last_scale[c];
+      const bool last = run.end - begin <= together<isa>;
+      const Run part{begin, last ? run.end : begin + together<isa>, last ? run.chunk : -1};
+      in.template next<together<isa>>(head, part, [&] { ahead.some(); });
+      if (!in.in_range) return take_rows(head, {begin, run.end, run.chunk}, y, scale);
+      as_slabs();
+      const GroupProducts<isa, N> products(in, ahead);
       for (int64_t first = rows_.begin; first < rows_.end; first += height) {
         float* slab = slabs_ + (first - rows_.begin) * N;
-        SlabGroup<isa, N> group(in, t, products, ahead, slab,
+        SlabGroup<isa, N> group(in, products, ahead, slab,
                                 rows_.end - first < height ? rows_.end - first : height);
-        group.read({head.v.at(run.begin + t) + first, head.v.step},
-                   {y.at(run.begin + t) + first, y.step});
-        if (t + together<isa> < in.length)
+        group.read({head.v.at(begin) + first, head.v.step}, {y.at(begin) + first, y.step});
+        if (!last)
           group.write([&](int c, const Columns& columns) { store(columns, slab + c * height); });
         else
           leave(head, run, in, group, slab);
@@ -331,8 +331,11 @@ class TurningState {
     }
   }
 
-  void take_rows(const Head& head, const Run& run, Track<float> y) {
+  // In the middle of a run the state comes as S~.
+  void take_rows(const Head& head, const Run& run, Track<float> y, const float* scale = nullptr) {
     as_rows();
+    for (int64_t i = rows_.begin; scale && i < rows_.end; ++i)
+      for (int c = 0; c < N; ++c) state_.at(i)[c] *= scale[c];
     take_run<isa, N, ReadOut::yes>(head, run, rows_, state_, y);
   }
 

@@ -12,18 +12,16 @@ void forward(const ForwardHead* heads, int64_t count, Rows rows, float* scratch)
     for (int64_t h = 0; h < count; ++h)
       states[h].begin(heads[h].state, some, scratch + h * most * N);
     constexpr int64_t team = Ahead<isa, N>::heads_together;
-    Ahead<isa, N> ahead;
-    for (int64_t run = 0; run < heads[0].head.run_count; ++run)
-      for (int64_t h = 0; h < count; ++h) {
-        if (h % team == 0) {
-          const int64_t first = h + team < count ? h + team : 0, then = first ? run : run + 1;
-          const ForwardHead& next = heads[first];
-          ahead = then < next.head.run_count
-                      ? Ahead<isa, N>(next.head, count - first < team ? count - first : team,
-                                      next.head.runs[then], some, next.y)
-                      : Ahead<isa, N>();
-        }
-        states[h].take(heads[h].head, heads[h].head.runs[run], heads[h].y, ahead);
+    const int64_t run_count = heads[0].head.run_count;
+    for (int64_t run = 0; run < run_count; ++run)
+      for (int64_t first = 0; first < count; first += team) {
+        const int64_t end = first + team < count ? first + team : count;
+        const int64_t next = end < count ? end : 0;
+        const int64_t next_run = next == 0 && run + 1 < run_count ? run + 1 : run;
+        Ahead<isa, N> ahead(heads[next].head, count - next < team ? count - next : team,
+                            heads[next].head.runs[next_run], some, heads[next].y);
+        for (int64_t h = first; h < end; ++h)
+          states[h].take(heads[h].head, heads[h].head.runs[run], heads[h].y, ahead);
       }
     for (int64_t h = 0; h < count; ++h) states[h].as_rows();
   }

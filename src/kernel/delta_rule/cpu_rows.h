@@ -48,12 +48,6 @@ struct alignas(64) RunVectors {
   int64_t length;
   bool in_range = true;  // all W between 20^-16 and 20^16, far inside the range of float
 
-  template <class Body>
-  RunVectors(const Head& head, const Run& run, Body now_and_then)
-      : entry_decay(nullptr), length(run.end - run.begin) {
-    for (int c = 0; c < N; ++c) ar[length][0][c] = 0, last_scale[c] = 1;
-    scale_run<false>(head, run, nullptr, now_and_then);
-  }
   RunVectors(const Head& head, const Run& run, DecayOnEntry on_entry = DecayOnEntry::no,
              RunScales<N>* scales = nullptr)
       : entry_decay(on_entry == DecayOnEntry::yes ? head.w.at(run.begin) : nullptr),
@@ -65,9 +59,17 @@ struct alignas(64) RunVectors {
       scale_run<false>(head, run, nullptr, [] {});
   }
 
-  // Zeros for the tokens that a run of 16 would have after these.
-  void clear_rest() {
-    for (int64_t n = length; n < longest_run; ++n)
+  // Part of a run at a time, with W from the run's beginning: next() for each part.
+  RunVectors() : entry_decay(nullptr), length(0) {
+    for (int c = 0; c < N; ++c) last_scale[c] = 1;
+  }
+  // Up to `most` tokens, and zeros for those that are not there. now_and_then() is called twice for
+  // four tokens and a vector of channels.
+  template <int most, class Body>
+  void next(const Head& head, const Run& part, Body now_and_then) {
+    length = part.end - part.begin;
+    scale_run<false>(head, part, nullptr, now_and_then);
+    for (int64_t n = length; n < most; ++n)
       for (int c = 0; c < N; ++c) ar[n][0][c] = ar[n][1][c] = bk[n][0][c] = bk[n][1][c] = 0;
   }
 
