@@ -79,8 +79,11 @@ class alignas(64) GroupProducts {
  public:
   GroupProducts(const RunVectors<isa, N>& in, Ahead<isa, N>& ahead) {
     alignas(64) float parts[2 * P][lanes];
+    // Loops, not written out: 1.4 % of the forward's time, as so much code is read anew each time.
+#pragma GCC unroll 1
     for (int n = 0; n < P; ++n) {
       const auto meet = [&](const float* reader, int sources, float(*to)[lanes]) {
+#pragma GCC unroll 1
         for (int m = 0; m < sources; ++m) {
           Vec b = {}, k = {};
 #pragma GCC unroll 16
