@@ -23,58 +23,99 @@ constexpr int64_t slab_rows = slab_vectors<isa>* lanes_of(isa);
 template <Isa isa>
 constexpr int together = registers_of(isa) == 32 ? 8 : 4;
 
-// Brings the vectors that are needed next into the second-level cache, a few at a time while
+// Brings the vectors that are needed next into the second-level cache, a few lines at a time while
 // others are computed: the processor can wait for a dozen lines only. In the first level they would
-// drive each other out, because often they lie in the same few sets of it.
+// drive each other out, because often they lie in the same few sets of it. Those of a few heads are
+// fetched together: they lie side by side, and long stretches let the processor run ahead itself.
 template <Isa isa, int N>
 class Ahead {
  public:
-  // Columns between two calls of some(), so that a run of a square state calls it often enough.
+  static constexpr int64_t heads_together = 4;
+  // Columns that are read, and blocks that are written, between two calls of some(): a run of a
+  // square state calls it often enough, and at an even pace.
   static constexpr int interval = 1024 / (together<isa> * lanes_of(isa));
+  static constexpr int blocks = interval / 8;
 
-  Ahead(const Head& head, const Run& run, Rows rows, Track<float> y)
-      : tracks_{head.w, head.a, head.r, head.k, head.b, head.v, {y.first, y.step}} {
+  // Of `heads` heads, of which this is the first.
+  Ahead(const Head& head, int64_t heads, const Run& run, Rows rows, Track<float> y)
+      : tracks_{head.w, head.a, head.r, head.k, head.b, head.v, {y.first, y.step}},
+        tokens_(run.end - run.begin),
+        pieces_(heads * N / piece) {
     for (auto& track : tracks_) track.first = track.at(run.begin);
     tracks_[5].first += rows.begin, tracks_[6].first += rows.begin;
-    left_ = 7 * (run.end - run.begin);
+    next_stretch();
   }
 
-  // One more vector.
+  // A piece more.
   [[gnu::always_inline]] inline void some() {
-    if (left_-- <= 0) return;
-    Track<const float>& track = tracks_[next_];
 #pragma GCC unroll 16
-    for (int line = 0; line < N; line += 16) __builtin_prefetch(track.first + line, 0, 2);
-    track.first += track.step;
-    next_ = next_ == 6 ? 0 : next_ + 1;
+    for (int line = 0; line < piece; line += 16) __builtin_prefetch(at_ + line, 0, 2);
+    at_ += piece;
+    if (--left_ == 0) next_stretch();
   }
 
  private:
+  static constexpr int piece = N < 32 ? N : 32;
+
+  // The heads' vectors of the next token, or of the next track's first; in the end the last again.
+  [[gnu::always_inline]] inline void next_stretch() {
+    if (token_ == tokens_ && track_ < 6) token_ = 0, ++track_;
+    if (token_ < tokens_) stretch_ = tracks_[track_].at(token_++);
+    at_ = stretch_;
+    left_ = pieces_;
+  }
+
   Track<const float> tracks_[7];
-  int64_t left_;
-  int next_ = 0;
+  int64_t tokens_, token_ = 0, pieces_, left_;
+  const float *stretch_ = nullptr, *at_;
+  int track_ = 0;
 };
 
-// A group of tokens of a run: products of their vectors, which all rows of the state share.
+// A group of tokens of a run: products of their vectors, which all rows of the state share. Token n
+// meets b and k of the tokens before it with a, and its own too with r. So r of one token and a of
+// another fill a line of 2 P numbers.
 template <Isa isa, int N>
-struct alignas(64) GroupProducts {
-  static constexpr int lanes = lanes_of(isa), P = together<isa>;
-
-  float of[P][2][2 * P];  // a and r of a token, with b_0, k_0, b_1, k_1 .. of the group
-
-  GroupProducts(const RunVectors<isa, N>& in, int64_t t) {
-    constexpr int width = 2 * P;
-    alignas(64) float turned[N * width];  // b_0, k_0 .. by channel
-    for (int j = 0; j < width; j += lanes)
-      for (int c = 0; c < N; c += lanes)
-        Turn<lanes>::block(in.bk[t][0] + j * N + c, N, turned + c * width + j, width);
-    for (int j = 0; j < width; j += lanes) {
-      Sums<isa, 2 * P, 1> sums;
-      sums.template add<width, N, N, N>(turned + j, in.ar[t][0], [] {});
+class alignas(64) GroupProducts {
+ public:
+  GroupProducts(const RunVectors<isa, N>& in, Ahead<isa, N>& ahead) {
+    alignas(64) float parts[2 * P][lanes];
+    // Loops, not written out: 1.4 % of the forward's time, as so much code is read anew each time.
+#pragma GCC unroll 1
+    for (int n = 0; n < P; ++n) {
+      const auto meet = [&](const float* reader, int sources, float(*to)[lanes]) {
+#pragma GCC unroll 1
+        for (int m = 0; m < sources; ++m) {
+          Vec b = {}, k = {};
 #pragma GCC unroll 16
-      for (int p = 0; p < 2 * P; ++p) Simd<lanes>::store(of[p / 2][p % 2] + j, sums.sum[p][0]);
+          for (int c = 0; c < N; c += lanes) {
+            const Vec x = V::load(reader + c);
+            b += x * V::load(in.bk[m][0] + c);
+            k += x * V::load(in.bk[m][1] + c);
+          }
+          V::store(to[2 * m], b);
+          V::store(to[2 * m + 1], k);
+        }
+      };
+      ahead.some();
+      meet(in.ar[n][1], n + 1, parts);
+      ahead.some();
+      meet(in.ar[P - 1 - n][0], P - 1 - n, parts + 2 * n + 2);
+      for (int j = 0; j < 2 * P; j += lanes)
+        V::store(line_[n] + j, Turn<lanes>::sums_of_rows(parts[j]));
     }
   }
+
+  // b_0, k_0, b_1, k_1 .. of the group with a (reader = 0) or r (1) of token n.
+  [[gnu::always_inline]] inline const float* of(int n, int reader) const {
+    return reader ? line_[n] : line_[P - 1 - n] + 2 * (P - n);
+  }
+
+ private:
+  static constexpr int lanes = lanes_of(isa), P = together<isa>;
+  using V = Simd<lanes>;
+  using Vec = typename V::Vec;
+
+  float line_[P][2 * P];
 };
 
 // A slab's way through a group of tokens. With S~ the state before the group,
@@ -85,74 +126,83 @@ template <Isa isa, int N>
 class SlabGroup {
  public:
   // v and y begin with the slab's first row; `some` of its rows are there.
-  SlabGroup(const RunVectors<isa, N>& in, int64_t t, const GroupProducts<isa, N>& products,
+  SlabGroup(const RunVectors<isa, N>& in, const GroupProducts<isa, N>& products,
             Ahead<isa, N>& ahead, float* slab, int64_t some)
-      : in_(in), t_(t), products_(products), ahead_(ahead), slab_(slab), some_(some) {}
+      : in_(in), products_(products), ahead_(ahead), slab_(slab), some_(some) {}
 
   [[gnu::always_inline]] inline void read(Track<const float> v, Track<float> y) {
     gather(v);
-    Group sa;
-    sa.template add<height, 2 * N, N, interval>(slab_, in_.ar[t_][0], [&] { ahead_.some(); });
-    add_earlier<1, 1>(sa, 0);
-#pragma GCC unroll 16
-    for (int m = 0; m < P; ++m) {
-#pragma GCC unroll 4
-      for (int x = 0; x < X; ++x) V::store(sources_[m][0] + x * lanes, sa.sum[m][x]);
-#pragma GCC unroll 16
-      for (int n = m + 1; n < P; ++n) sa.add_to(n, sa.sum[m], products_.of[n][0][2 * m]);
-    }
-    Group out;
-    out.template add<height, 2 * N, N, interval>(slab_, in_.ar[t_][1], [&] { ahead_.some(); });
-    add_earlier<0, 1>(out, 1);
-    add_earlier<0, 0>(out, 1);
-    put(out, y);
+    read_with<a>(y);
+    read_with<r>(y);
   }
 
-  // `leave(c, columns)` may change P columns from c on, and stores them.
+  // `leave(c, columns)` may change a few columns from c on, and stores them.
   template <class Leave>
   [[gnu::always_inline]] inline void write(Leave leave) {
-    for (int c = 0; c < N; c += P) {
+    for (int c = 0; c < N; c += together<isa>) {
       Group state;
       state.load(slab_ + c * height);
-      if (c % turn == 0) ahead_.some();
-      state.add_columns(sources_[0][0], height, in_.bk[t_][0] + c, N, 2 * tokens());
-      if (turn < P) ahead_.some();
+      if (c / P % Ahead<isa, N>::blocks == 0) ahead_.some();
+      state.add_columns(sources_[0][0], height, in_.bk[0][0] + c, N, 2 * tokens());
+      if (Ahead<isa, N>::blocks == 1) ahead_.some(), ahead_.some();
       leave(c, state.sum);
     }
   }
 
  private:
   static constexpr int lanes = lanes_of(isa), X = slab_vectors<isa>, P = together<isa>;
-  static constexpr int height = int(slab_rows<isa>), interval = Ahead<isa, N>::interval;
-  static constexpr int turn = interval * P / 16;  // columns between two calls of Ahead::some()
+  static constexpr int height = int(slab_rows<isa>);
+  static constexpr int a = 0, r = 1;
   using V = Simd<lanes>;
   using Vec = typename V::Vec;
   using Group = Sums<isa, P, X>;
 
-  int64_t tokens() const { return in_.length - t_ < P ? in_.length - t_ : P; }
+  int64_t tokens() const { return in_.length; }
 
   [[gnu::always_inline]] inline void gather(Track<const float> v) {
-    for (int64_t n = 0; n < P; ++n) {
-      float* to = sources_[n][1];
-      if (n < tokens() && some_ == height)
-        for (int i = 0; i < height; i += lanes) V::store(to + i, V::load(v.at(n) + i));
-      else
-        for (int64_t i = 0; i < height; ++i) to[i] = n < tokens() && i < some_ ? v.at(n)[i] : 0.0f;
+    if (tokens() == P && some_ == height) {
+#pragma GCC unroll 16
+      for (int n = 0; n < P; ++n)
+#pragma GCC unroll 4
+        for (int x = 0; x < X; ++x)
+          V::store(sources_[n][1] + x * lanes, V::load(v.at(n) + x * lanes));
+    } else {
+      for (int64_t n = 0; n < P; ++n)
+        for (int64_t i = 0; i < height; ++i)
+          sources_[n][1][i] = n < tokens() && i < some_ ? v.at(n)[i] : 0.0f;
     }
   }
 
-  // What tokens get from those `least` or more before them in the group, by sa (which = 0) or v.
-  template <int least, int which>
-  [[gnu::always_inline]] inline void add_earlier(Group& group, int reader) {
+  // sa or y of the group's tokens. Not inlined: the products would be spread over vectors for all
+  // slabs before the first, and spilled.
+  template <int reader>
+  [[gnu::noinline]] void read_with(Track<float> y) {
+    Group sums;
+    sums.template add<height, 2 * N, N, Ahead<isa, N>::interval>(slab_, in_.ar[0][reader],
+                                                                 [&] { ahead_.some(); });
 #pragma GCC unroll 16
-    for (int m = 0; m + least < P; ++m) {
-      Vec source[X];
+    for (int m = 0; m < P; ++m) {
+      Vec v[X], sa[X];
 #pragma GCC unroll 4
-      for (int x = 0; x < X; ++x) source[x] = V::load(sources_[m][which] + x * lanes);
-#pragma GCC unroll 16
-      for (int n = m + least; n < P; ++n)
-        group.add_to(n, source, products_.of[n][reader][2 * m + which]);
+      for (int x = 0; x < X; ++x) v[x] = V::load(sources_[m][1] + x * lanes);
+      hand_on<reader>(sums, m, 1, v);
+#pragma GCC unroll 4
+      for (int x = 0; x < X; ++x) {
+        if (reader == a) V::store(sources_[m][0] + x * lanes, sums.sum[m][x]);
+        sa[x] = reader == a ? sums.sum[m][x] : V::load(sources_[m][0] + x * lanes);
+      }
+      hand_on<reader>(sums, m, 0, sa);
     }
+    if constexpr (reader == r) put(sums, y);
+  }
+
+  // What tokens get from sa (which = 0) or v of token m.
+  template <int reader>
+  [[gnu::always_inline]] inline void hand_on(Group& sums, int m, int which,
+                                             const Vec (&source)[X]) {
+#pragma GCC unroll 16
+    for (int n = reader == a ? m + 1 : m; n < P; ++n)
+      sums.add_to(n, source, products_.of(n, reader)[2 * m + which]);
   }
 
   [[gnu::always_inline]] inline void put(const Group& out, Track<float> y) {
@@ -169,7 +219,6 @@ class SlabGroup {
   }
 
   const RunVectors<isa, N>& in_;
-  int64_t t_;  // the group's first token
   const GroupProducts<isa, N>& products_;
   Ahead<isa, N>& ahead_;
   float* slab_;
@@ -187,19 +236,22 @@ class TurningState {
 
   void take(const Head& head, const Run& run, Track<float> y, Ahead<isa, N>& ahead) {
     if (run.end - run.begin == 1) return take_rows(head, run, y);
-    RunVectors<isa, N> in(head, run);
-    if (!in.in_range) return take_rows(head, run, y);
-    as_slabs();
-    in.clear_rest();
-    for (int64_t t = 0; t < in.length; t += together<isa>) {
-      const GroupProducts<isa, N> products(in, t);
+    RunVectors<isa, N> in;
+    for (int64_t begin = run.begin; begin < run.end; begin += together<isa>) {
+      alignas(64) float scale[N];  // from S~ to S before the group
+      for (int c = 0; c < N; ++c) scale[c] = in.last_scale[c];
+      const bool last = run.end - begin <= together<isa>;
+      const Run part{begin, last ? run.end : begin + together<isa>, last ? run.chunk : -1};
+      in.template next<together<isa>>(head, part, [&] { ahead.some(); });
+      if (!in.in_range) return take_rows(head, {begin, run.end, run.chunk}, y, scale);
+      as_slabs();
+      const GroupProducts<isa, N> products(in, ahead);
       for (int64_t first = rows_.begin; first < rows_.end; first += height) {
         float* slab = slabs_ + (first - rows_.begin) * N;
-        SlabGroup<isa, N> group(in, t, products, ahead, slab,
+        SlabGroup<isa, N> group(in, products, ahead, slab,
                                 rows_.end - first < height ? rows_.end - first : height);
-        group.read({head.v.at(run.begin + t) + first, head.v.step},
-                   {y.at(run.begin + t) + first, y.step});
-        if (t + together<isa> < in.length)
+        group.read({head.v.at(begin) + first, head.v.step}, {y.at(begin) + first, y.step});
+        if (!last)
           group.write([&](int c, const Columns& columns) { store(columns, slab + c * height); });
         else
           leave(head, run, in, group, slab);
@@ -282,8 +334,11 @@ class TurningState {
     }
   }
 
-  void take_rows(const Head& head, const Run& run, Track<float> y) {
+  // In the middle of a run the state comes as S~.
+  void take_rows(const Head& head, const Run& run, Track<float> y, const float* scale = nullptr) {
     as_rows();
+    for (int64_t i = rows_.begin; scale && i < rows_.end; ++i)
+      for (int c = 0; c < N; ++c) state_.at(i)[c] *= scale[c];
     take_run<isa, N, ReadOut::yes>(head, run, rows_, state_, y);
   }
 

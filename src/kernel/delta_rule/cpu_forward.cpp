@@ -11,14 +11,18 @@ void forward(const ForwardHead* heads, int64_t count, Rows rows, float* scratch)
     const Rows some{begin, rows.end < begin + most ? rows.end : begin + most};
     for (int64_t h = 0; h < count; ++h)
       states[h].begin(heads[h].state, some, scratch + h * most * N);
-    const int64_t steps = heads[0].head.run_count * count;
-    for (int64_t step = 0; step < steps; ++step) {
-      const ForwardHead& now = heads[step % count];
-      const int64_t after = step + 1 < steps ? step + 1 : step;
-      const ForwardHead& next = heads[after % count];
-      Ahead<isa, N> ahead(next.head, next.head.runs[after / count], some, next.y);
-      states[step % count].take(now.head, now.head.runs[step / count], now.y, ahead);
-    }
+    constexpr int64_t team = Ahead<isa, N>::heads_together;
+    const int64_t run_count = heads[0].head.run_count;
+    for (int64_t run = 0; run < run_count; ++run)
+      for (int64_t first = 0; first < count; first += team) {
+        const int64_t end = first + team < count ? first + team : count;
+        const int64_t next = end < count ? end : 0;
+        const int64_t next_run = next == 0 && run + 1 < run_count ? run + 1 : run;
+        Ahead<isa, N> ahead(heads[next].head, count - next < team ? count - next : team,
+                            heads[next].head.runs[next_run], some, heads[next].y);
+        for (int64_t h = first; h < end; ++h)
+          states[h].take(heads[h].head, heads[h].head.runs[run], heads[h].y, ahead);
+      }
     for (int64_t h = 0; h < count; ++h) states[h].as_rows();
   }
 }

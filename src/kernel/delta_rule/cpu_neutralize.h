@@ -35,15 +35,9 @@ struct Neutralize {
     small_square_in_s = tau > 1e-3f && tau < 1e4f ? small_square * tau * tau : 0.0f;
   }
 
-  // tanh(u)/u - 1 for z = u^2 <= 1/4. Products come first and nothing is added to a constant: an
-  // instruction set whose multiply-add overwrites the addend would have to copy the constant.
+  // (tanh(u)/u - 1) / z for z = u^2 <= 1/4.
   [[gnu::always_inline]] static inline Vec small_excess(Vec z, const float (&c)[4]) {
-    const Vec square = z * z;
-    Vec low = z * c[0];
-    low = low + square * c[1];
-    Vec high = z * c[2];
-    high = high + square * c[3];
-    return low + high * square;
+    return ((c[3] * z + c[2]) * z + c[1]) * z + c[0];
   }
 
   // tanh(u)
@@ -88,7 +82,8 @@ struct Neutralize {
 #pragma GCC unroll 16
       for (int i = 0; i < P * X; ++i) {
         const Vec one = s[i / X][i % X];
-        V::store(to + i * lanes, one + one * small_excess(one * one, in_s));
+        const Vec z = one * one;
+        V::store(to + i * lanes, one + one * z * small_excess(z, in_s));
       }
     } else {
 #pragma GCC unroll 16
@@ -114,7 +109,7 @@ struct Neutralize {
     const Vec share = 1.0f / (1.0f + e);
     const Vec sech2 = 4.0f * e * share * share;
     const Vec z = u * u;
-    const Vec excess = small_excess(z, p);
+    const Vec excess = z * small_excess(z, p);
     const Vec th = (1.0f - e) * share;
     const Vec signed_th = u < 0.0f ? -th : th;
     const Vec small_th = u * excess + u;

@@ -119,6 +119,15 @@ class Turn {
         swap<distance>(row[i], row[i + distance], std::make_integer_sequence<int, lanes>{});
     if constexpr (2 * distance < lanes) swap_all<2 * distance>(row);
   }
+  template <int distance>
+  [[gnu::always_inline]] static inline void add_pairs(Vec (&row)[lanes]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; i += 2 * distance) {
+      swap<distance>(row[i], row[i + distance], std::make_integer_sequence<int, lanes>{});
+      row[i] += row[i + distance];
+    }
+    if constexpr (2 * distance < lanes) add_pairs<2 * distance>(row);
+  }
 
  public:
   // to[j][i] = from[i][j] for i, j < lanes.
@@ -130,6 +139,15 @@ class Turn {
     swap_all<1>(row);
 #pragma GCC unroll 16
     for (int i = 0; i < lanes; ++i) V::store(to + i * to_step, row[i]);
+  }
+
+  // In lane i the sum of from[i], `lanes` rows of `lanes` numbers.
+  [[gnu::always_inline]] static inline Vec sums_of_rows(const float* from) {
+    Vec row[lanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i) row[i] = V::load(from + i * lanes);
+    add_pairs<1>(row);
+    return row[0];
   }
 };
 

@@ -54,14 +54,22 @@ struct alignas(64) RunVectors {
         length(run.end - run.begin) {
     for (int c = 0; c < N; ++c) ar[length][0][c] = 0, last_scale[c] = 1;
     if (scales)
-      scale_run<true>(head, run, scales);
+      scale_run<true>(head, run, scales, [] {});
     else
-      scale_run<false>(head, run, nullptr);
+      scale_run<false>(head, run, nullptr, [] {});
   }
 
-  // Zeros for the tokens that a run of 16 would have after these.
-  void clear_rest() {
-    for (int64_t n = length; n < longest_run; ++n)
+  // Part of a run at a time, with W from the run's beginning: next() for each part.
+  RunVectors() : entry_decay(nullptr), length(0) {
+    for (int c = 0; c < N; ++c) last_scale[c] = 1;
+  }
+  // Up to `most` tokens, and zeros for those that are not there. now_and_then() is called twice for
+  // four tokens and a vector of channels.
+  template <int most, class Body>
+  void next(const Head& head, const Run& part, Body now_and_then) {
+    length = part.end - part.begin;
+    scale_run<false>(head, part, nullptr, now_and_then);
+    for (int64_t n = length; n < most; ++n)
       for (int c = 0; c < N; ++c) ar[n][0][c] = ar[n][1][c] = bk[n][0][c] = bk[n][1][c] = 0;
   }
 
@@ -70,13 +78,16 @@ struct alignas(64) RunVectors {
   using V = Simd<lanes>;
   using Vec = typename V::Vec;
 
-  template <bool keep>
-  void scale_run(const Head& head, const Run& run, RunScales<N>* scales) {
+  template <bool keep, class Body>
+  void scale_run(const Head& head, const Run& run, RunScales<N>* scales, Body now_and_then) {
     Vec least = V::splat(1.0f), most = least;
-    if (entry_decay) return scale_tokens<1, false, keep>(head, run, 0, scales, least, most);
+    if (entry_decay)
+      return scale_tokens<1, false, keep>(head, run, 0, scales, least, most, now_and_then);
     int64_t n = 0;
-    for (; n + 4 <= length; n += 4) scale_tokens<4, true, keep>(head, run, n, scales, least, most);
-    for (; n < length; ++n) scale_tokens<1, true, keep>(head, run, n, scales, least, most);
+    for (; n + 4 <= length; n += 4)
+      scale_tokens<4, true, keep>(head, run, n, scales, least, most, now_and_then);
+    for (; n < length; ++n)
+      scale_tokens<1, true, keep>(head, run, n, scales, least, most, now_and_then);
     typename V::Int inside = (least >= 0.05f) & (most <= 20.0f);
     for (int c = 0; c < N; c += lanes)  // a NaN among the decays has become one here
       inside &= V::load(last_scale + c) == V::load(last_scale + c);
@@ -84,9 +95,10 @@ struct alignas(64) RunVectors {
   }
 
   // `count` tokens from the n-th, with one division: 1 / W_{n-1} = w_n / W_n.
-  template <int count, bool decays, bool keep>
+  template <int count, bool decays, bool keep, class Body>
   [[gnu::always_inline]] inline void scale_tokens(const Head& head, const Run& run, int64_t n,
-                                                  RunScales<N>* scales, Vec& least, Vec& most) {
+                                                  RunScales<N>* scales, Vec& least, Vec& most,
+                                                  Body now_and_then) {
     const int64_t t = run.begin + n;
     for (int c = 0; c < N; c += lanes) {
       Vec w[count], W[count], before = V::load(last_scale + c);
@@ -101,6 +113,7 @@ struct alignas(64) RunVectors {
         before = W[j];
       }
       V::store(last_scale + c, before);
+      now_and_then();
       Vec inverse = 1.0f / before;
 #pragma GCC unroll 4
       for (int j = count - 1; j >= 0; --j) {
@@ -112,6 +125,7 @@ struct alignas(64) RunVectors {
         }
         inverse = inverse * w[j];
       }
+      now_and_then();
     }
   }
 };

@@ -126,23 +126,26 @@ TEST_P(DeltaRuleLaw, ThreadsDoNotChangeABit) {
   }
 }
 
+// Odd decays at every token, and at tokens 11, 22 and 33 only: in the middle of a run.
 TEST_P(DeltaRuleLaw, DecaysOfAnySizeWork) {
-  for (const float smallest : {0.0f, 1e-30f, 1e-3f}) {
-    Problem<float> p({.time = 40, .heads = 2}, 8);
-    for (int64_t i = 0; i < p.w.elements(); i += 97) p.w[i] = smallest;
-    delta_rule(p.op(), cpu());
-    delta_rule_backward(p.op(), p.gradient(), cpu());
-    expect_close_to_the_definition(p);
-    Problem<float> plain = p.in<float>();
-    Problem<double> truth = p.in<double>();
-    reference::delta_rule_backward(plain.op(), plain.gradient());
-    reference::delta_rule_backward(truth.op(), truth.gradient());
-    const Closeness dw = closeness(p.dw.span(), plain.dw.span(), truth.dw.span());
-    const Closeness dk = closeness(p.dk.span(), plain.dk.span(), truth.dk.span());
-    const Closeness di = closeness(p.dinitial.span(), plain.dinitial.span(), truth.dinitial.span());
-    EXPECT_TRUE(dw.close && dk.close && di.close)
-        << dw.explanation() << "; " << dk.explanation() << "; " << di.explanation();
-  }
+  for (const int64_t apart : {97, 11 * 2 * 64 + 1})
+    for (const float smallest : {0.0f, 1e-30f, 1e-3f}) {
+      Problem<float> p({.time = 40, .heads = 2}, 8);
+      for (int64_t i = apart - 1; i < p.w.elements(); i += apart) p.w[i] = smallest;
+      delta_rule(p.op(), cpu());
+      delta_rule_backward(p.op(), p.gradient(), cpu());
+      expect_close_to_the_definition(p);
+      Problem<float> plain = p.in<float>();
+      Problem<double> truth = p.in<double>();
+      reference::delta_rule_backward(plain.op(), plain.gradient());
+      reference::delta_rule_backward(truth.op(), truth.gradient());
+      const Closeness dw = closeness(p.dw.span(), plain.dw.span(), truth.dw.span());
+      const Closeness dk = closeness(p.dk.span(), plain.dk.span(), truth.dk.span());
+      const Closeness di =
+          closeness(p.dinitial.span(), plain.dinitial.span(), truth.dinitial.span());
+      EXPECT_TRUE(dw.close && dk.close && di.close)
+          << dw.explanation() << "; " << dk.explanation() << "; " << di.explanation();
+    }
 }
 
 TEST_P(DeltaRuleLaw, WhatIsNotANumberStaysVisible) {
