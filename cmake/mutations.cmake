@@ -23,7 +23,7 @@ function(deltasane_mutations)
     set_target_properties(mutant_${name} PROPERTIES UNITY_BUILD OFF)
     target_include_directories(mutant_${name} BEFORE PRIVATE ${folder}/src)
     target_compile_definitions(mutant_${name} PRIVATE DELTASANE_ISA=portable)
-    target_compile_options(mutant_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    deltasane_optimise_little(mutant_${name})
     target_link_libraries(mutant_${name} PRIVATE deltasane_${arg_LAYER} deltasane_test_support
       deltasane_headers deltasane_gtest)
     set(filter "*")
