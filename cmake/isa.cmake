@@ -38,6 +38,7 @@ function(deltasane_sources_for isas target)
     set(objects ${target}_isa_${isa})
     if(NOT TARGET ${objects})
       add_library(${objects} OBJECT)
+      set_target_properties(${objects} PROPERTIES UNITY_BUILD OFF)  # their headers are small
       target_link_libraries(${objects} PRIVATE deltasane_compiler)
       separate_arguments(flags UNIX_COMMAND "${isa_flags_${isa}}")
       target_compile_options(${objects} PRIVATE ${flags})

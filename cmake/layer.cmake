@@ -1,18 +1,29 @@
-# deltasane_layer(NAME [COLD] USES lower layers... SOURCES files... [LINKS other targets...])
+# deltasane_layer(NAME [COLD] USES lower layers... SOURCES files... [COLD_SOURCES files...]
+#   [LINKS other targets...])
 #
 # One static library per folder of src/. What may use what is checked by the test `house`. COLD: nothing
-# in it takes time when it runs, so little is spent on optimising it.
+# in it takes time when it runs, so little is spent on optimising it. COLD_SOURCES: nothing in these.
 function(deltasane_layer name)
-  cmake_parse_arguments(arg "COLD" "" "USES;SOURCES;LINKS" ${ARGN})
-  add_library(deltasane_${name} STATIC ${arg_SOURCES})
-  target_link_libraries(deltasane_${name} PUBLIC deltasane_compiler ${arg_LINKS})
-  target_link_libraries(deltasane_${name} PRIVATE deltasane_headers)
-  foreach(used IN LISTS arg_USES)
-    target_link_libraries(deltasane_${name} PUBLIC deltasane_${used})
+  cmake_parse_arguments(arg "COLD" "" "USES;SOURCES;COLD_SOURCES;LINKS" ${ARGN})
+  set(used deltasane_compiler ${arg_LINKS})
+  foreach(layer IN LISTS arg_USES)
+    list(APPEND used deltasane_${layer})
   endforeach()
+  add_library(deltasane_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(deltasane_${name} PUBLIC ${used} PRIVATE deltasane_headers)
   if(arg_COLD)
-    target_compile_options(deltasane_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    deltasane_optimise_little(deltasane_${name})
   endif()
+  if(arg_COLD_SOURCES)
+    add_library(deltasane_${name}_cold OBJECT ${arg_COLD_SOURCES})
+    target_link_libraries(deltasane_${name}_cold PRIVATE ${used} deltasane_headers)
+    deltasane_optimise_little(deltasane_${name}_cold)
+    target_sources(deltasane_${name} PRIVATE $<TARGET_OBJECTS:deltasane_${name}_cold>)
+  endif()
+endfunction()
+
+function(deltasane_optimise_little target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
 # deltasane_cuda_sources(NAME SOURCES files... [LINKS other targets...]): what a layer has more of in

@@ -21,11 +21,11 @@ set(DELTASANE_SHARED ${CMAKE_SOURCE_DIR}/../shared CACHE PATH "Folder of optiona
 # Test code is compiled for its author's time, not for its own speed: little optimisation, and
 # GoogleTest's header compiled once. What is tested is optimised as users get it.
 function(deltasane_compile_tests target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  deltasane_optimise_little(${target})
   if(NOT TARGET deltasane_test_headers)
     file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cpp "")
     add_library(deltasane_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cpp)
-    target_compile_options(deltasane_test_headers PRIVATE $<$<CONFIG:Release>:-O1>)
+    deltasane_optimise_little(deltasane_test_headers)
     target_link_libraries(deltasane_test_headers PRIVATE deltasane_compiler deltasane_gtest)
     target_precompile_headers(deltasane_test_headers PRIVATE <gtest/gtest.h>)
   endif()
