@@ -79,15 +79,16 @@ KernelBench bench_on_gpu(int index) {
   }
 }
 
-// What was reached, against the limits.
+// What was reached, against the limits. Times are of the median repeat; rates are of the fastest
+// one, as the limits are.
 struct Rates {
   Timing timing;
   double bytes, flops;
   const DeviceLimits& limits;
 
   double seconds() const { return timing.median; }
-  double bytes_per_second() const { return bytes / seconds(); }
-  double flops_per_second() const { return flops / seconds(); }
+  double bytes_per_second() const { return bytes / timing.low; }
+  double flops_per_second() const { return flops / timing.low; }
   double of_bytes() const { return bytes_per_second() / limits.bytes_per_second; }
   double of_flops() const { return flops_per_second() / limits.flops_per_second; }
   double spread() const { return (timing.high - timing.low) / timing.median; }
@@ -99,6 +100,9 @@ struct BenchRow : Rates {
   BenchRow(const kernel::DeltaRuleMeasurement& m, const DeviceLimits& of_device)
       : Rates{m.timing, m.bytes, m.flops, of_device}, measured(m) {}
   double tokens_per_second() const { return measured.tokens() / seconds(); }
+  double of_flops() const {
+    return measured.share_of_limit > 0 ? measured.share_of_limit : Rates::of_flops();
+  }
   double microseconds_per_head() const {
     return seconds() * 1e6 / (measured.tokens() * double(measured.heads));
   }
@@ -114,8 +118,10 @@ nlohmann::ordered_json as_json(const BenchRow& row) {
           {"heads", m.heads},
           {"head_size", m.channels},
           {"seconds", row.seconds()},
+          {"fastest_seconds", row.timing.low},
           {"spread", row.spread()},
           {"repeats", m.timing.repeats},
+          {"left_out", m.left_out},
           {"tokens_per_s", row.tokens_per_second()},
           {"us_per_head_and_token", row.microseconds_per_head()},
           {"gb_per_s", row.bytes_per_second() / 1e9},
@@ -133,6 +139,7 @@ nlohmann::ordered_json as_json(const kernel::GpuOperatorMeasurement& measured,
   const Rates rates = rates_of(measured, limits);
   nlohmann::ordered_json json{{"operator", measured.operation},
                               {"seconds", rates.seconds()},
+                              {"fastest_seconds", rates.timing.low},
                               {"spread", rates.spread()},
                               {"repeats", measured.timing.repeats},
                               {"bytes", measured.bytes},
@@ -196,8 +203,12 @@ int bench_kernel(const BenchKernelOptions& options) {
         100 * row.of_flops(), 100 * row.spread());
   }
   fmt::print(
-      "\nBytes and operations are the least the maths needs: inputs read once, outputs "
-      "written once,\n9 operations per state entry and token forward, 19 backward.\n");
+      "\ntokens/s, ms and us are of the median repeat, GB/s and GFLOP/s of the fastest one.{}\n"
+      "Bytes and operations are the least the maths needs: inputs read once, outputs "
+      "written once,\n9 operations per state entry and token forward, 19 backward.\n",
+      device.gpu ? ""
+                 : " % flops is the median of each\nrepeat against the limit just before and after "
+                   "it; repeats around which that was far from its best are left out.");
   if (!bench.operators.empty()) print_operators(bench);
   return 0;
 }

@@ -1,13 +1,30 @@
 #include "kernel/limits.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/timing.h"
-#include "kernel/limits_loops.h"
 #include "kernel/isa_dispatch.h"
+#include "kernel/limits_loops.h"
 #include "tensor/tensor.h"
 
 namespace deltasane::kernel {
+
+double multiply_add_flops_per_second_now(ThreadPool& threads, Isa isa) {
+  constexpr int64_t rounds = 200000;
+  static const std::vector<float> operands(1024, 1.0f);
+  const int64_t pieces = threads.size();
+  std::vector<float> kept(size_t(pieces) * 16);  // so that no loop can be dropped
+  double flops = 0;
+  const double begin = seconds_now();
+  with_float_isa(isa, [&]<Isa I>() {
+    threads.parallel(pieces, [&](int64_t i) {
+      kept[size_t(i) * 16] = cpu::multiply_add<I>(rounds, operands.data());
+    });
+    flops = double(pieces * rounds) * 2 * lanes_of(I) * double(cpu::multiply_adds_per_round(I));
+  });
+  return flops / (seconds_now() - begin);
+}
 
 MachineLimits measure_limits(ThreadPool& threads, Isa isa) {
   MachineLimits limits;
@@ -24,16 +41,11 @@ MachineLimits measure_limits(ThreadPool& threads, Isa isa) {
       });
     });
     limits.read_bytes_per_second = double(pieces * piece) * sizeof(float) / read.low;
-
-    constexpr int64_t rounds = 200000;
-    const Timing multiply = time_repeated([&] {
-      threads.parallel(pieces, [&](int64_t i) {
-        kept[size_t(i) * 16] = cpu::multiply_add<I>(rounds, memory.data());
-      });
-    });
-    limits.multiply_add_flops_per_second = double(pieces * rounds) * 2 * lanes_of(I) *
-                                           double(cpu::multiply_adds_per_round(I)) / multiply.low;
   });
+  const double begin = seconds_now();
+  while (seconds_now() - begin < 0.3)
+    limits.multiply_add_flops_per_second = std::max(
+        limits.multiply_add_flops_per_second, multiply_add_flops_per_second_now(threads, isa));
   return limits;
 }
 

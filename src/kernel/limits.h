@@ -13,5 +13,8 @@ struct MachineLimits {
 };
 
 MachineLimits measure_limits(ThreadPool& threads, Isa isa);
+// Of one stretch of about a millisecond. Where others use the machine too, a limit that was
+// measured just before and just after something says more than one of a minute ago.
+double multiply_add_flops_per_second_now(ThreadPool& threads, Isa isa);
 
 }  // namespace deltasane::kernel

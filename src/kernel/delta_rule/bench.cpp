@@ -1,28 +1,67 @@
 #include "kernel/delta_rule/bench.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "kernel/delta_rule/problem.h"
+#include "kernel/limits.h"
 
 namespace deltasane::kernel {
 namespace {
 
-// Both bodies in turns.
-std::pair<Timing, Timing> time_in_turns(const std::function<void()>& a,
-                                        const std::function<void()>& b) {
-  a(), b();
-  std::vector<double> seconds_a, seconds_b;
-  const double begin = seconds_now();
-  while (seconds_a.size() < 5 || seconds_now() - begin < 1.0) {
-    const double t0 = seconds_now();
-    a();
-    const double t1 = seconds_now();
-    b();
-    seconds_a.push_back(t1 - t0);
-    seconds_b.push_back(seconds_now() - t1);
+// A run of a body, and the multiply-add limit just before and just after it.
+struct Turn {
+  double seconds, limit_before, limit_after;
+  bool quiet(double best) const { return std::min(limit_before, limit_after) >= 0.97 * best; }
+};
+
+// Both bodies in turns, the limit between them; until there are enough quiet turns, or too much
+// time is spent. Left in are the quiet turns, or all where there are hardly any.
+struct Turns {
+  std::vector<Turn> of[2];
+  int left_out[2] = {};
+
+  Turns(const std::function<void()> (&bodies)[2], const Cpu& cpu) {
+    constexpr int64_t enough = 7, too_few = 3;
+    constexpr double least_seconds = 1, most_seconds = 4;
+    for (const auto& body : bodies) body();
+    double limit = multiply_add_flops_per_second_now(cpu.threads, cpu.isa), best = limit;
+    const auto quiet_turns = [&] {
+      int64_t fewest = enough;
+      for (const auto& turns : of)
+        fewest = std::min<int64_t>(
+            fewest, std::ranges::count_if(turns, [&](const Turn& t) { return t.quiet(best); }));
+      return fewest;
+    };
+    const double begin = seconds_now();
+    for (double spent = 0; of[1].size() < enough || spent < least_seconds ||
+                           (spent < most_seconds && quiet_turns() < enough);
+         spent = seconds_now() - begin)
+      for (int i = 0; i < 2; ++i) {
+        const double start = seconds_now();
+        bodies[i]();
+        Turn turn{seconds_now() - start, limit, 0};
+        turn.limit_after = limit = multiply_add_flops_per_second_now(cpu.threads, cpu.isa);
+        best = std::max(best, limit);
+        of[i].push_back(turn);
+      }
+    if (quiet_turns() < too_few) return;
+    for (int i = 0; i < 2; ++i)
+      left_out[i] = int(std::erase_if(of[i], [&](const Turn& turn) { return !turn.quiet(best); }));
   }
-  return {timing_of(seconds_a), timing_of(seconds_b)};
-}
+
+  Timing timing(int body) const {
+    std::vector<double> seconds;
+    for (const Turn& turn : of[body]) seconds.push_back(turn.seconds);
+    return timing_of(std::move(seconds));
+  }
+  double share_of_limit(int body, double flops) const {
+    std::vector<double> shares;
+    for (const Turn& turn : of[body])
+      shares.push_back(2 * flops / turn.seconds / (turn.limit_before + turn.limit_after));
+    return timing_of(std::move(shares)).median;
+  }
+};
 
 // A problem like a trained model's: slow decays, small keys, and a state of order one.
 Problem<float> realistic(int64_t batch, int64_t time, int64_t heads, bool sane) {
@@ -49,10 +88,11 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Cpu& cpu) {
     const double N = 64, heads = double(size.batch * size.heads);
     const double head_tokens = heads * double(size.time), state_bytes = heads * N * N * 4;
     const auto add = [&](const char* pass, int64_t time, double bytes, double flops, auto run) {
-      const auto [without, with] = time_in_turns([&] { run(plain); }, [&] { run(sane); });
-      rows.push_back(
-          {pass, false, size.batch, time, size.heads, int64_t(N), bytes, flops, without});
-      rows.push_back({pass, true, size.batch, time, size.heads, int64_t(N), bytes, flops, with});
+      const Turns turns({[&] { run(plain); }, [&] { run(sane); }}, cpu);
+      for (int with_sane = 0; with_sane < 2; ++with_sane)
+        rows.push_back({pass, with_sane == 1, size.batch, time, size.heads, int64_t(N), bytes,
+                        flops, turns.timing(with_sane), turns.share_of_limit(with_sane, flops),
+                        turns.left_out[with_sane]});
     };
     add("forward", size.time, head_tokens * 7 * N * 4 + 2 * state_bytes,
         head_tokens * forward_flops * N * N,

@@ -20,12 +20,17 @@ struct DeltaRuleMeasurement {
   int64_t batch, time, heads, channels;
   double bytes, flops;  // the least the maths needs: inputs read once, outputs written once
   Timing timing;
+  // On a CPU: the median share of the multiply-add limit measured just before and just after each
+  // repeat; and how many repeats were left out because it was far from its best there.
+  double share_of_limit = 0;
+  int left_out = 0;
 
   double tokens() const { return double(batch * time); }
 };
 
 // Forward, backward and step of rwkv7 at the shapes everyone compares, without and with SANE. The
-// two of a pair are measured in turns, so that a change of the machine's pace meets both.
+// two of a pair are measured in turns, with the multiply-add limit between them, so that a change
+// of the machine's pace meets all of them.
 std::vector<DeltaRuleMeasurement> bench_delta_rule(const Cpu& cpu);
 
 }  // namespace deltasane::kernel
