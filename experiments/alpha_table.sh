@@ -159,8 +159,9 @@ collect() {
         "$folder/segments.csv" >>"$results/overflows.csv"
       awk -F, -v OFS=, -v name="$name,$seed" -v corpus="${stream%:*}" -v dense="${FAR%% *}" -v checkpoint="$checkpoint" '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
-        $at["position"] <= dense || $at["position"] % checkpoint == 0 || $at["overflow"] == 1 { print name, corpus "." $at["stream"], $at["position"], $at["norm"] + 0, $at["largest"] + 0,
-          $at["cumulative_loss"] + 0 }' "$folder/segments.csv" >>"$results/segments.csv"
+        $at["position"] <= dense || $at["position"] % checkpoint == 0 || $at["overflow"] == 1 { print name, corpus "." $at["stream"], $at["position"],
+          sprintf("%.6g", $at["norm"]), sprintf("%.6g", $at["largest"]), sprintf("%.6g", $at["cumulative_loss"]) }' \
+        "$folder/segments.csv" >>"$results/segments.csv"
     done
   done
   cp "$out/seconds.csv" "$results"

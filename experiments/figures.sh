@@ -133,7 +133,7 @@ draw_norms() {
         >"$scratch/$model-$seed"
     done
   done
-  panels table_state_norm.svg "Norm of the state" "Frobenius norm" "set key at graph 0.99, graph 0.33 right center Left reverse samplen 1.2
+  panels table_state_norm.svg "Norm of the state" "Frobenius norm" "set key at graph 0.99, graph 0.27 right center Left reverse samplen 1.2
 set logscale y
 set format y '1e%T'
 set yrange [100:1e39]

@@ -138,6 +138,36 @@ overflowed() {  # model, position: streams that broke before it, of those that c
     END { print n + 0 }' "$scratch/scores.csv" "$results/overflows.csv"
 }
 
+# The streams that count at a position, at it and at those before: what changed along the same ones.
+same_streams_table() {  # positions, the farthest last
+  local far=${!#} cells=(model streams) position model
+  for position in "$@"; do cells+=("right after $(with_commas "$position")"); done
+  for position in "$@"; do cells+=("norm after $(with_commas "$position")"); done
+  header "${cells[@]}"
+  for model in $(models_in "$results/streams.csv"); do
+    awk -F, -v model="$model" -v far="$far" -v positions="$*" '
+      NR == FNR { if ($4 == model) { right[$1, $2, $3] = $5 / 100; if ($1 == far) { row[++n] = $2 SUBSEP $3 } } next }
+      $1 == model && $6 != "" { norm[$4, $2, $3] = $6 }
+      END {
+        if (!n) exit
+        printf "|%s|%d", model, n
+        m = split(positions, at, " ")
+        for (i = 1; i <= m; i++) {
+          s = 0
+          for (j = 1; j <= n; j++) s += right[at[i], row[j]]
+          printf "|%.3f", s / n
+        }
+        for (i = 1; i <= m; i++) {
+          s = k = 0
+          for (j = 1; j <= n; j++) if ((at[i], row[j]) in norm) { s += norm[at[i], row[j]]; k++ }
+          if (k) printf(s / k < 1e5 ? "|%.0f" : "|%.1e", s / k)
+          else printf "|-"
+        }
+        print "|"
+      }' "$scratch/scores.csv" "$results/streams.csv"
+  done
+}
+
 family_table() {
   local models family model
   mapfile -t models < <(models_in "$results/families.csv")
@@ -187,13 +217,19 @@ test_all >"$results/tests.csv"
 echo "Inside the training length (± error over seeds):"
 echo
 short_table
-for position in $(tail -n +2 "$results/streams.csv" | cut -d, -f4 | sort -nu); do
-  [ "$position" = 0 ] && continue
+mapfile -t far < <(tail -n +2 "$results/streams.csv" | cut -d, -f4 | sort -nu | grep -vx 0)
+for position in "${far[@]}"; do
   echo
   echo "After $(with_commas "$position") tokens, a stream that overflowed counted as 0 right (± error over all streams, in brackets over seeds):"
   echo
   far_table "$position"
 done
+if [ ${#far[@]} -gt 1 ]; then
+  echo
+  echo "Only the streams that the table after $(with_commas "${far[-1]}") tokens is made of, after each length, overflowed as 0 right (norms of those alive):"
+  echo
+  same_streams_table "${far[@]}"
+fi
 echo
 echo "By family, per cent right without a prefix, mean over seeds:"
 echo
