@@ -4,16 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
 
 #include "comm/single_group.h"
 #include "model/random_rwkv7.h"
 #include "support/errors.h"
-#include "tensor/pooled_closeness.h"
 #include "train/gpu/gpu_refusals.h"
 #include "train/gpu/gpu_training_device.h"
 #include "train/gpu/gpu_training_fixture.h"
-#include "train/gradient_reference.h"
+#include "train/pooled_gradients.h"
 
 namespace deltasane::train {
 namespace {
@@ -45,33 +43,19 @@ std::span<const double> part(const std::vector<double>& all, const ParameterSlot
   return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
 }
 
-// Four models of a case are judged together: over one, the yardstick may be lucky.
 TEST_F(GpuTrainingTest, LossAndGradientAreTheDefinition) {
   for (const TrainingCase& one : training_cases) {
+    SCOPED_TRACE(one.time);
     const Rwkv7Shape shape = gpu_shape(one.sane.has_value(), one.layers);
     const Batch batch = test::random_batch(shape, one.sequences, one.time);
     const LossSettings settings{batch.weight_total(), 1e-2};
-    PooledCloseness losses;
-    std::map<std::string, PooledCloseness> gradients;
+    test::PooledGradients pool;
     for (const uint64_t seed : {5, 6, 7, 8}) {
       const Parameters model(RandomRwkv7(shape, seed), one.sane);
       const GpuResult found = gradient_on_gpu<float>(model, batch, settings, Activations::keep);
-      std::vector<float> plain(found.gradient.size());
-      std::vector<double> exact(model.all().begin(), model.all().end()), truth(plain.size());
-      const auto plain_loss = reference::training_loss<float>(model.layout(), one.sane, model.all(),
-                                                              batch, settings, plain);
-      const auto true_loss =
-          reference::training_loss<double>(model.layout(), one.sane, exact, batch, settings, truth);
-      const float found_loss = float(found.loss);
-      losses.add({&found_loss, 1}, {&plain_loss.cross_entropy, 1}, {&true_loss.cross_entropy, 1});
-      for (const ParameterSlot& slot : model.layout().slots())
-        gradients[slot.name].add(part(found.gradient, slot), part(plain, slot), part(truth, slot));
+      pool.add(model, batch, settings, found.loss, found.gradient);
     }
-    EXPECT_TRUE(losses.judged().close) << losses.judged().explanation();
-    for (const auto& [name, gradient] : gradients) {
-      const Closeness judged = gradient.judged(Judged::as_model);
-      EXPECT_TRUE(judged.close) << one.time << ": " << name << " is " << judged.explanation();
-    }
+    pool.expect_close();
   }
 }
 
