@@ -25,47 +25,10 @@ __device__ inline void copy_async(uint4* shared, const void* from, bool wanted, 
 // What the thread has asked for since the last call is a group.
 __device__ inline void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
+// Until all groups of the thread but the `younger` last ones are there, for this thread to read.
 template <int younger>
 __device__ inline void wait_for_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(younger) : "memory");
-}
-// Until all groups of the thread but the `younger` last ones are there, for this thread to read.
-inline constexpr int most_groups = 16;
-__device__ inline void wait_for_groups_before(int younger) {
-  switch (younger) {
-    case 15:
-      return wait_for_groups<15>();
-    case 14:
-      return wait_for_groups<14>();
-    case 13:
-      return wait_for_groups<13>();
-    case 12:
-      return wait_for_groups<12>();
-    case 11:
-      return wait_for_groups<11>();
-    case 10:
-      return wait_for_groups<10>();
-    case 9:
-      return wait_for_groups<9>();
-    case 8:
-      return wait_for_groups<8>();
-    case 7:
-      return wait_for_groups<7>();
-    case 6:
-      return wait_for_groups<6>();
-    case 5:
-      return wait_for_groups<5>();
-    case 4:
-      return wait_for_groups<4>();
-    case 3:
-      return wait_for_groups<3>();
-    case 2:
-      return wait_for_groups<2>();
-    case 1:
-      return wait_for_groups<1>();
-    default:
-      return wait_for_groups<0>();
-  }
 }
 
 // Numbers that blocks of one kernel hand to each other, each in one word with a tag that says which

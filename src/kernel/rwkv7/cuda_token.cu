@@ -100,7 +100,6 @@ __device__ inline float2 shift_at(const float* at) {
 
 // Of a row each thread has the channels 2 (t + 512 i) and the next ones: 64 of a warp lie together,
 // and are all there or not at all.
-// So many at most:
 constexpr int most_pairs = 4;
 template <int pairs, class Use>  // use(i, channel)
 __device__ void each_pair(int channels, Use use) {
@@ -112,8 +111,8 @@ __device__ void each_pair(int channels, Use use) {
 // What a norm needs beside x, asked for before x is waited for.
 template <int pairs>
 struct NormVectors {
-  static constexpr int mixes =
-      pairs == 1 ? 2 : 1;  // the rest is asked for late: few blocks have it
+  // The rest is asked for late: few blocks have it.
+  static constexpr int mixes = pairs == 1 ? 2 : 1;
   float2 gain[pairs], bias[pairs], before[pairs], mu[mixes][pairs];
 };
 
