@@ -55,7 +55,7 @@ struct GradientMemory {
     LogDecayExchange log_w[warps / 2];           // when S0 is not needed any more
   };
   Matrix<planes, head_size, head_size> last;   // D
-  Matrix<planes, pair_rows, pair_rows> lower;  // AB AK over RB RK
+  Matrix<planes, pair_rows, pair_rows> lower;  // AB AK over RB RK, transposed
   union {
     Matrix<planes, pair_rows, pair_rows> pairs;          // (Z, dY) (SA, V)', lower
     struct {                                             // before there are pairs
@@ -244,14 +244,9 @@ struct TileGradients {
     (reader ? memory.dy : memory.v).set(token, part, x);
   }
 
-  // Of a reader's square, what tokens meet of those before them.
-  template <class Keep>
-  __device__ void each_lower(const Products& square, Keep&& keep) const {
-    square.total().each([&](int t, int s, float x, float y) {
-      const int met = square_top ? t : t - 1;  // the last token that this one meets
-      const float kept[2] = {s <= met ? x : 0.0f, s + 1 <= met ? y : 0.0f};
-      keep(t, s, kept);
-    });
+  // Of a reader's square, what token t meets of s: those before it only.
+  __device__ float lower_part(int t, int s, float x) const {
+    return s <= (square_top ? t : t - 1) ? x : 0.0f;
   }
   __device__ void keep_inverse() {
     float x[tile_tokens];
@@ -260,22 +255,24 @@ struct TileGradients {
     for (int t = 0; t < tile_tokens / 2; ++t)
       memory.early.inverse.set(lane < 16 ? t : t + 8, lane % 16, lane < 16 ? x[t] : x[t + 8]);
   }
-  // sa: S0 A~'; and a square of what tokens meet. The first reader goes on to the inverse at once.
+  // sa: S0 A~'; and a square of what tokens meet, transposed, so that A~ is the right factor of
+  // both. The first reader goes on to the inverse at once.
   __device__ void read_state(const StateFactors& first, Products& sa) {
     Products square;
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
-      Left<planes> asked;
-      Right<planes> met;
-      asked.template load<Lies::straight>(memory.reads, 0, k);
-      sa.add(first[k / 16], Right<planes>(asked));
-      if (square_top) asked.template load<Lies::straight>(memory.reads, tile_tokens, k);
-      met.template load<Lies::transposed>(memory.writes, k, square_left);
-      square.add(asked, met);
+      Right<planes> asked;
+      Left<planes> met;
+      asked.template load<Lies::transposed>(memory.reads, k, 0);
+      sa.add(first[k / 16], asked);
+      if (square_top) asked.template load<Lies::transposed>(memory.reads, k, tile_tokens);
+      met.template load<Lies::straight>(memory.writes, square_left, k);
+      square.add(met, asked);
     }
-    each_lower(square, [&](int t, int s, const float(&kept)[2]) {
-      memory.lower.set(square_top + t, square_left + s, kept);
-      if (warp == 0) *reinterpret_cast<float2*>(&memory.early.ab[t][s]) = {kept[0], kept[1]};
+    square.total().each([&](int s, int t, float x, float next) {
+      const float kept[2] = {lower_part(t, s, x), lower_part(t + 1, s, next)};
+      memory.lower.set(square_left + s, square_top + t, kept);
+      if (warp == 0) memory.early.ab[t][s] = kept[0], memory.early.ab[t + 1][s] = kept[1];
     });
     if (warp == 0) {
       __syncwarp();
@@ -316,7 +313,7 @@ struct TileGradients {
     Left<exact> v;
     Right<planes> ak;
     v.template load<Lies::transposed>(memory.v, column, 0);
-    ak.template load<Lies::transposed>(memory.lower, tile_tokens, 0);
+    ak.template load<Lies::straight>(memory.lower, tile_tokens, 0);
     sa.add(v, ak);
     solve<Lies::transposed>(sa, memory.sa);
   }
@@ -325,12 +322,12 @@ struct TileGradients {
     Left<exact> dy;
     Right<planes> met;
     dy.template load<Lies::transposed>(memory.dy, column, 0);
-    met.template load<Lies::straight>(memory.lower, tile_tokens, 0);
+    met.template load<Lies::transposed>(memory.lower, tile_tokens, 0);
     z.add(dy, met);
     const Left<planes> solved = solve<Lies::straight>(z, memory.z);
-    met.template load<Lies::straight>(memory.lower, 0, tile_tokens);
+    met.template load<Lies::transposed>(memory.lower, 0, tile_tokens);
     dv.add(solved, met);
-    met.template load<Lies::straight>(memory.lower, tile_tokens, tile_tokens);
+    met.template load<Lies::transposed>(memory.lower, tile_tokens, tile_tokens);
     dv.add(dy, met);
   }
 
@@ -363,7 +360,8 @@ struct TileGradients {
       else
         meet(dy, k);
     }
-    each_lower(square, [&](int t, int s, const float(&kept)[2]) {
+    square.total().each([&](int t, int s, float x, float next) {
+      const float kept[2] = {lower_part(t, s, x), lower_part(t, s + 1, next)};
       memory.pairs.set(square_top + t, square_left + s, kept);
     });
   }
@@ -549,9 +547,10 @@ struct TileGradients {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = 2 * half;
-      const float2 dw = {__fdividef(later[i] - a[i], w[half].x),
-                         __fdividef(later[i + 1] - a[i + 1], w[half].y)};
-      if (lane / 4 + 8 * half < count) *reinterpret_cast<float2*>(to + half * 8 * step) = dw;
+      if (lane / 4 + 8 * half < count)
+        __stcs(reinterpret_cast<float2*>(to + half * 8 * step),  // two stores, if assigned
+               make_float2(__fdividef(later[i] - a[i], w[half].x),
+                           __fdividef(later[i + 1] - a[i + 1], w[half].y)));
     }
   }
 

@@ -169,13 +169,6 @@ struct Left {
 template <int planes>
 struct Right {
   uint32_t of[planes][4];
-  Right() = default;
-  // The transpose of a left factor: the same numbers in the same lanes.
-  __device__ explicit Right(const Left<planes>& x) {
-#pragma unroll
-    for (int p = 0; p < planes; ++p)
-      of[p][0] = x.of[p][0], of[p][1] = x.of[p][2], of[p][2] = x.of[p][1], of[p][3] = x.of[p][3];
-  }
   template <Lies lies, class Matrix>
   __device__ void load(const Matrix& matrix, int row, int column) {
     const int lane = threadIdx.x % 32, piece = lane / 8, line = lane % 8;
