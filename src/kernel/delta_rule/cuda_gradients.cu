@@ -32,8 +32,14 @@ namespace {
 constexpr int threads = 256, warps = threads / 32, pair_rows = 2 * tile_tokens;
 constexpr int warp_channels = 16;
 static_assert(warps / 2 * warp_channels == head_size);
-// Rows of floats, so that tokens four apart lie in different banks.
-constexpr int padded = head_size + 4;
+
+// Decays by token and channel. 8 channels of 4 tokens, two at a time, lie in different banks; so do
+// every other four channels of a token.
+struct DecayMatrix {
+  alignas(16) float x[tile_tokens][head_size + 8];
+  __device__ float* at(int t, int channel) { return &x[t][channel ^ channel / 32 * 4]; }
+  __device__ const float* at(int t, int channel) const { return &x[t][channel ^ channel / 32 * 4]; }
+};
 
 // What the two warps of the same key channels say to each other: of each 8 of their channels, one
 // of them adds up dlog w.
@@ -63,7 +69,7 @@ struct GradientMemory {
       float ab[tile_tokens][tile_tokens + 4];
     } early;
   };
-  alignas(16) float decays[tile_tokens][padded];  // W
+  DecayMatrix decays;  // W
 };
 
 __device__ uint32_t packed(float x, float y) {
@@ -197,7 +203,7 @@ struct TileGradients {
     const float before = __shfl_up_sync(~0u, so_far, 8);
 #pragma unroll
     for (int t = 0; t < 4; ++t)
-      memory.decays[first + t][channel] = first ? before * decay[t] : decay[t];
+      *memory.decays.at(first + t, channel) = first ? before * decay[t] : decay[t];
   }
 
   // Of the vectors each thread has one token and 8 channels; readers a, r, dy, others b, k, v.
@@ -212,8 +218,8 @@ struct TileGradients {
     x[2].load((reader ? pass.gradient.dy : pass.op.v) + place);
   }
   __device__ void read_decays(int t, float (&factor)[8]) const {
-    const float4 low = *reinterpret_cast<const float4*>(&memory.decays[t][own_part()]);
-    const float4 high = *reinterpret_cast<const float4*>(&memory.decays[t][own_part() + 4]);
+    const float4 low = *reinterpret_cast<const float4*>(memory.decays.at(t, own_part()));
+    const float4 high = *reinterpret_cast<const float4*>(memory.decays.at(t, own_part() + 4));
     factor[0] = low.x, factor[1] = low.y, factor[2] = low.z, factor[3] = low.w;
     factor[4] = high.x, factor[5] = high.y, factor[6] = high.z, factor[7] = high.w;
   }
@@ -437,7 +443,7 @@ struct TileGradients {
   }
 
   __device__ float2 decay_at(int t, int i) const {
-    return t < 0 ? make_float2(1, 1) : *reinterpret_cast<const float2*>(&memory.decays[t][i]);
+    return t < 0 ? make_float2(1, 1) : *reinterpret_cast<const float2*>(memory.decays.at(t, i));
   }
   // Stores the gradient of a vector, given that of the one with the decay taken out.
   template <class Factor>
