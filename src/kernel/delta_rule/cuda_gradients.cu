@@ -16,9 +16,12 @@
 //              + sum_s>=t dr~_s r~_s - dB~_s b~_s - dK~_s k~_s + sum_s>t da~_s a~_s
 //
 // all per key channel.
+//
+// Half of the warps ("readers") have S0, half ("writers") have D. As long as value channels do not
+// meet, a warp has 16 of them and makes transposes, SA' = (S0 A~' + V' AK') M' or Z' = (D B~' + dY'
+// RB) M with M = (I - AB)^-1: there what a product leaves in the lanes is the left factor of the
+// next one. Then it has 16 key channels.
 #include <cuda_pipeline.h>
-
-#include <type_traits>
 
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
@@ -27,60 +30,117 @@ namespace deltasane::kernel::cuda {
 namespace {
 
 constexpr int threads = 256, warps = threads / 32, pair_rows = 2 * tile_tokens;
-// Rows of floats, so that tokens four apart lie in different banks.
-constexpr int padded = head_size + 4;
+constexpr int warp_channels = 16;
+static_assert(warps / 2 * warp_channels == head_size);
+
+// Decays by token and channel. 8 channels of 4 tokens, two at a time, lie in different banks; so do
+// every other four channels of a token.
+struct DecayMatrix {
+  alignas(16) float x[tile_tokens][head_size + 8];
+  __device__ float* at(int t, int channel) { return &x[t][channel ^ channel / 32 * 4]; }
+  __device__ const float* at(int t, int channel) const { return &x[t][channel ^ channel / 32 * 4]; }
+};
+
+// What the two warps of the same key channels say to each other: of each 8 of their channels, one
+// of them adds up dlog w.
+struct LogDecayExchange {
+  float4 of_r[32], of_a[32];  // for the writer
+  float4 of_writes[32];       // for the reader
+};
 
 template <int planes, int exact>
 struct GradientMemory {
-  template <int of_planes, int rows>
-  using Vectors = SplitMatrix<of_planes, rows, head_size, Rows::woven>;
-  Vectors<planes, pair_rows> reads;   // A~ over R~
-  Vectors<planes, pair_rows> writes;  // B~ over K~
-  Vectors<planes, tile_tokens> sa, z;
-  Vectors<exact, tile_tokens> v, dy;
+  template <int of_planes, int rows, int columns>
+  using Matrix = SplitMatrix<of_planes, rows, columns, Rows::woven>;
+  Matrix<planes, pair_rows, head_size> reads;    // A~ over R~
+  Matrix<planes, pair_rows, head_size> writes;   // B~ over K~
+  Matrix<planes, head_size, tile_tokens> sa, z;  // transposed
+  Matrix<exact, tile_tokens, head_size> v, dy;
   union {
-    Vectors<planes, head_size> first;  // S0
-    struct {                           // when S0 is not needed any more: what dlog w is added up of
-      float of_a[tile_tokens][padded], of_r[tile_tokens][padded], of_writes[tile_tokens][padded];
-    } log_w;
+    Matrix<planes, head_size, head_size> first;  // S0
+    LogDecayExchange log_w[warps / 2];           // when S0 is not needed any more
   };
-  Vectors<planes, head_size> last;                  // D
-  SplitMatrix<planes, pair_rows, pair_rows> lower;  // AB AK over RB RK
+  Matrix<planes, head_size, head_size> last;   // D
+  Matrix<planes, pair_rows, pair_rows> lower;  // AB AK over RB RK, transposed
   union {
-    SplitMatrix<planes, pair_rows, pair_rows> pairs;          // (Z, dY) (SA, V)', lower
-    struct {                                                  // before there are pairs
-      SplitMatrix<planes, tile_tokens, tile_tokens> inverse;  // (I - AB)^-1
+    Matrix<planes, pair_rows, pair_rows> pairs;          // (Z, dY) (SA, V)', lower
+    struct {                                             // before there are pairs
+      Matrix<planes, tile_tokens, tile_tokens> inverse;  // (I - AB)^-1
       float ab[tile_tokens][tile_tokens + 4];
-      float state_sums[warps][head_size];  // of D S0, in parts
     } early;
   };
-  float decays[tile_tokens][padded];  // W
-  float write_sums[head_size];        // of SA D b~ and V D k~
+  DecayMatrix decays;  // W
 };
 
-__device__ void store_two(float* to, float x, float y) { *reinterpret_cast<float2*>(to) = {x, y}; }
-__device__ void store_two(bf16* to, float x, float y) {
-  *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(x, y);
+__device__ uint32_t packed(float x, float y) {
+  const __nv_bfloat162 two = __floats2bfloat162_rn(x, y);
+  return reinterpret_cast<const uint32_t&>(two);
+}
+
+// Stores of a row of Sums: a lane has the numbers x of the first piece and y of the second, and
+// `to` is where the row begins. bf16: of two neighbours each takes one piece, so that a warp writes
+// whole sectors.
+__device__ void store_packed(bf16* to, uint32_t x, uint32_t y, bool wanted) {
+  const int lane = threadIdx.x % 32;
+  const bool second = lane % 2;
+  const uint32_t other = __shfl_xor_sync(~0u, second ? x : y, 1);
+  if (wanted)
+    *reinterpret_cast<uint2*>(to + (second ? 8 : 0) + lane % 4 / 2 * 4) =
+        second ? make_uint2(other, y) : make_uint2(x, other);
+}
+__device__ void store_row(bf16* to, float2 x, float2 y, bool wanted) {
+  store_packed(to, packed(x.x, x.y), packed(y.x, y.y), wanted);
+}
+__device__ void store_row(float* to, float2 x, float2 y, bool wanted) {
+  const int column = threadIdx.x % 4 * 2;
+  if (!wanted) return;
+  *reinterpret_cast<float2*>(to + column) = x, *reinterpret_cast<float2*>(to + 8 + column) = y;
+}
+// Stores of the transpose of Sums: token t's row begins at to + t * step.
+__device__ void store_transposed(bf16* to, int64_t step, int count, const Sums& sums) {
+  const int line = threadIdx.x % 32 / 4;
+#pragma unroll
+  for (int p = 0; p < 2; ++p) {
+    const int t = 8 * p + line;
+    const float(&c)[4] = sums.c[p];
+    store_packed(to + t * step, transpose(packed(c[0], c[1])), transpose(packed(c[2], c[3])),
+                 t < count);
+  }
+}
+__device__ void store_transposed(float* to, int64_t step, int count, const Sums& sums) {
+  sums.each([&](int i, int t, float x, float next) {
+    if (t < count) to[t * step + i] = x;
+    if (t + 1 < count) to[(t + 1) * step + i] = next;
+  });
 }
 
 template <class Real>
-__global__ __launch_bounds__(threads, exact_planes<Real> == 1
-                                          ? 3
-                                          : 1) void gradients_kernel(ReversePass<Real> pass) {
-  constexpr int planes = result_planes<Real>, exact = exact_planes<Real>;
-  extern __shared__ float4 raw_memory[];
-  auto& memory = *reinterpret_cast<GradientMemory<planes, exact>*>(raw_memory);
-  const DeltaRule<Real>& op = pass.op;
-  const DeltaRuleGradient<Real>& out = pass.gradient;
-  const int64_t tiles = gridDim.x, index = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z;
-  const int64_t of_head = sequence * op.heads + head;
-  const int count = int(min(op.time - index * tile_tokens, int64_t(tile_tokens)));
-  const int64_t step = op.heads * head_size;
-  const int64_t origin = ((sequence * op.time + index * tile_tokens) * op.heads + head) * head_size;
+struct TileGradients {
+  static constexpr int planes = result_planes<Real>, exact = exact_planes<Real>;
+  // Two planes leave out 2^-16 of a product.
+  using Products = SplitSums<planes == 2 ? 0 : 1>;
+  GradientMemory<planes, exact>& memory;
+  const ReversePass<Real>& pass;
+  const int64_t tiles, index, of_head, step, origin;
+  const int count;  // of tokens
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const bool reader = warp < warps / 2;
+  const int own = warp % (warps / 2), column = own * warp_channels;  // first of the channels
+  const int square_top = own / 2 * 16, square_left = own % 2 * 16;   // a reader's, of 32 x 32
 
-  // D comes as it is needed; S0 is asked for first, 4 rows and 4 columns each.
-  {
+  __device__ TileGradients(GradientMemory<planes, exact>& memory, const ReversePass<Real>& pass,
+                           int64_t tiles, int64_t index, int64_t head, int64_t sequence)
+      : memory(memory),
+        pass(pass),
+        tiles(tiles),
+        index(index),
+        of_head(sequence * pass.op.heads + head),
+        step(pass.op.heads * head_size),
+        origin(((sequence * pass.op.time + index * tile_tokens) * pass.op.heads + head) *
+               head_size),
+        count(int(min(pass.op.time - index * tile_tokens, int64_t(tile_tokens)))) {}
+
+  __device__ void ask_for_last() {
     constexpr int pieces = head_size / 8, at_once = threads / pieces;
     const int row = threadIdx.x / pieces, piece = threadIdx.x % pieces * 8;
     const bf16* const from =
@@ -93,34 +153,45 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1
                                 from + p * state_entries + i * head_size, 16);
     __pipeline_commit();
   }
-  constexpr int state_rows = 4;
-  const int state_column = threadIdx.x % 16 * 4, state_row = threadIdx.x / 16;
-  float4 first[state_rows];
-  {
+
+  // A reader's rows of S0, as Sums have theirs: x[n] of the columns 8 n to 8 n + 7.
+  static constexpr int state_pieces = head_size / 8;
+  using StateRows = float[state_pieces][4];
+  using StateFactors = Left<planes>[state_pieces / 2];
+  __device__ void ask_for_first(StateRows& x) const {
     const float* const from = pass.states + (of_head * (tiles + 1) + index) * state_entries +
-                              state_row * head_size + state_column;
+                              (column + lane / 4) * head_size + lane % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < state_rows; ++i)
-      first[i] = __ldg(reinterpret_cast<const float4*>(from + i * 16 * head_size));
+    for (int n = 0; n < state_pieces; ++n) {
+      const float2 upper = __ldg(reinterpret_cast<const float2*>(from + 8 * n));
+      const float2 lower = __ldg(reinterpret_cast<const float2*>(from + 8 * head_size + 8 * n));
+      x[n][0] = upper.x, x[n][1] = upper.y, x[n][2] = lower.x, x[n][3] = lower.y;
+    }
   }
+  __device__ void keep_first(const StateRows& x, StateFactors& factors) {
+#pragma unroll
+    for (int n = 0; n < state_pieces; n += 2) {
+      const Left<planes> part(x[n], x[n + 1]);
+      factors[n / 2] = part;
+#pragma unroll
+      for (int p = 0; p < planes; ++p)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)  // the second row, then the second piece
+          *reinterpret_cast<uint32_t*>(memory.first.at(
+              p, column + lane / 4 + i % 2 * 8, (n + i / 2) * 8 + lane % 4 * 2)) = part.of[p][i];
+    }
+  }
+
   // Of the decay each thread has a channel and four tokens.
-  const int channel = warp * 8 + lane % 8, quarter = lane / 8;
-  float w[4];
+  using Decays = float[4];
+  __device__ void ask_for_decays(Decays& w) const {
+    const int channel = warp * 8 + lane % 8, first = lane / 8 * 4;
 #pragma unroll
-  for (int t = 0; t < 4; ++t)
-    w[t] = quarter * 4 + t < count ? __ldg(op.w + origin + (quarter * 4 + t) * step + channel) : 1;
-  // Of the vectors half of the threads have what reads the state, half what is written to it; each
-  // one token and 8 channels.
-  const bool reads = threadIdx.x < threads / 2;
-  const int mine = threadIdx.x % (threads / 2) / 8, part = threadIdx.x % 8 * 8;
-  Eight<Real> own[3];  // a, r, dy or b, k, v
-  if (mine < count) {
-    const int64_t place = origin + mine * step + part;
-    own[0].load((reads ? op.a : op.b) + place);
-    own[1].load((reads ? op.r : op.k) + place);
-    own[2].load((reads ? out.dy : op.v) + place);
+    for (int t = 0; t < 4; ++t)
+      w[t] = first + t < count ? __ldg(pass.op.w + origin + (first + t) * step + channel) : 1;
   }
-  {
+  __device__ void keep_decays(const Decays& w) {
+    const int channel = warp * 8 + lane % 8, first = lane / 8 * 4;
     float decay[4] = {w[0], w[0] * w[1]};
     decay[2] = decay[1] * w[2], decay[3] = decay[2] * w[3];
     float so_far = decay[3];
@@ -132,277 +203,436 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1
     const float before = __shfl_up_sync(~0u, so_far, 8);
 #pragma unroll
     for (int t = 0; t < 4; ++t)
-      memory.decays[quarter * 4 + t][channel] = quarter ? before * decay[t] : decay[t];
+      *memory.decays.at(first + t, channel) = first ? before * decay[t] : decay[t];
   }
-  __pipeline_wait_prior(0);
-  __syncthreads();
-  {
+
+  // Of the vectors each thread has one token and 8 channels; readers a, r, dy, others b, k, v.
+  using OwnVectors = Eight<Real>[3];
+  __device__ int own_token() const { return threadIdx.x % (threads / 2) / 8; }
+  __device__ int own_part() const { return threadIdx.x % 8 * 8; }
+  __device__ void ask_for_vectors(OwnVectors& x) const {
+    if (own_token() >= count) return;
+    const int64_t place = origin + own_token() * step + own_part();
+    x[0].load((reader ? pass.op.a : pass.op.b) + place);
+    x[1].load((reader ? pass.op.r : pass.op.k) + place);
+    x[2].load((reader ? pass.gradient.dy : pass.op.v) + place);
+  }
+  __device__ void read_decays(int t, float (&factor)[8]) const {
+    const float4 low = *reinterpret_cast<const float4*>(memory.decays.at(t, own_part()));
+    const float4 high = *reinterpret_cast<const float4*>(memory.decays.at(t, own_part() + 4));
+    factor[0] = low.x, factor[1] = low.y, factor[2] = low.z, factor[3] = low.w;
+    factor[4] = high.x, factor[5] = high.y, factor[6] = high.z, factor[7] = high.w;
+  }
+  __device__ void keep_vectors(const OwnVectors& own_vectors) {
+    const int token = own_token(), part = own_part();
+    auto& to = reader ? memory.reads : memory.writes;
     float factor[8], x[8];
-    const auto read = [&](int t) {
-      const float4 low = *reinterpret_cast<const float4*>(&memory.decays[t][part]);
-      const float4 high = *reinterpret_cast<const float4*>(&memory.decays[t][part + 4]);
-      factor[0] = low.x, factor[1] = low.y, factor[2] = low.z, factor[3] = low.w;
-      factor[4] = high.x, factor[5] = high.y, factor[6] = high.z, factor[7] = high.w;
+    const auto keep = [&](int row, const Eight<Real>& from) {
+      from.unpack(x);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x[i] *= factor[i];
+      to.set(row, part, x);
     };
-    auto& to = reads ? memory.reads : memory.writes;
-    read(mine);
-    if (!reads)
+    read_decays(token, factor);
+    if (!reader)
 #pragma unroll
       for (int i = 0; i < 8; ++i) factor[i] = reciprocal(factor[i]);
-    own[1].unpack(x);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] *= factor[i];
-    to.set(tile_tokens + mine, part, x);
-    if (reads) {
-      if (mine)
-        read(mine - 1);
+    keep(tile_tokens + token, own_vectors[1]);
+    if (reader) {
+      if (token)
+        read_decays(token - 1, factor);
       else
 #pragma unroll
         for (int i = 0; i < 8; ++i) factor[i] = 1;
     }
-    own[0].unpack(x);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] *= factor[i];
-    to.set(mine, part, x);
-    own[2].unpack(x);
-    (reads ? memory.dy : memory.v).set(mine, part, x);
+    keep(token, own_vectors[0]);
+    own_vectors[2].unpack(x);
+    (reader ? memory.dy : memory.v).set(token, part, x);
   }
-  {
-    float sum[4] = {};
-#pragma unroll
-    for (int i = 0; i < state_rows; ++i) {
-      const float S[4] = {first[i].x, first[i].y, first[i].z, first[i].w};
-      float D[4];
-      memory.first.set(state_row + 16 * i, state_column, S);
-      memory.last.get(state_row + 16 * i, state_column, D);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) sum[j] = fmaf(D[j], S[j], sum[j]);
-    }
-#pragma unroll
-    for (int j = 0; j < 4; ++j) sum[j] += __shfl_xor_sync(~0u, sum[j], 16);
-    if (lane < 16)
-      *reinterpret_cast<float4*>(&memory.early.state_sums[warp][state_column]) =
-          make_float4(sum[0], sum[1], sum[2], sum[3]);
+
+  // Of a reader's square, what token t meets of s: those before it only.
+  __device__ float lower_part(int t, int s, float x) const {
+    return s <= (square_top ? t : t - 1) ? x : 0.0f;
   }
-  __syncthreads();
-  float all = 0;  // of D S0 in this thread's channel
-#pragma unroll
-  for (int n = 0; n < warps; ++n) all += memory.early.state_sums[n][channel];
-  if (op.tau && threadIdx.x == 0 && count == tile_tokens) {
-    const int64_t chunks = op.time / tile_tokens;
-    const float4* const parts =
-        reinterpret_cast<const float4*>(pass.dtau_parts + (of_head * chunks + index) * owner_warps);
-    const float4 x = __ldg(parts), y = __ldg(parts + 1);
-    out.dtau[(sequence * chunks + index) * op.heads + head] =
-        ((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w));
-  }
-  // Half of the warps have what reads the state, half what is written to it, 16 channels each.
-  const bool reader = warp < warps / 2;
-  const int column = warp % (warps / 2) * 16;
-  const int square_top = warp % 2 * 16, square_left = warp / 2 * 16;  // a reader's, of 32 x 32
-  const auto keep_lower = [&](const SplitSums<1>& sums, auto& matrix) {
-    sums.total().each([&](int t, int s, float x, float y) {
-      const int met = square_top ? t : t - 1;  // the last token that this one meets
-      const float kept[2] = {s <= met ? x : 0.0f, s + 1 <= met ? y : 0.0f};
-      matrix.set(square_top + t, square_left + s, kept);
-      if (&matrix == &memory.lower && warp == 0)
-        *reinterpret_cast<float2*>(&memory.early.ab[t][s]) = {kept[0], kept[1]};
-    });
-  };
-  const auto keep = [&](const SplitSums<1>& sums, auto& matrix) {
-    sums.total().each([&](int t, int i, float x, float y) {
-      const float both[2] = {x, y};
-      matrix.set(t, column + i, both);
-    });
-  };
-  Left<planes> left;
-  Right<planes> right;
-  Right<exact> exactly;
-  // Two products with the same right factor.
-  const auto multiply_both = [&](SplitSums<1>(&sums)[2], const auto& a, const auto& c, int second,
-                                 const auto& b, auto lies) {
-#pragma unroll
-    for (int k = 0; k < head_size; k += 16) {
-      Left<std::remove_reference_t<decltype(a)>::planes> x;
-      Left<std::remove_reference_t<decltype(c)>::planes> y;
-      x.template load<Lies::straight>(a, 0, k);
-      y.template load<Lies::straight>(c, second, k);
-      right.template load<decltype(lies)::value>(b, k, column);
-      sums[0].add(x, right);
-      sums[1].add(y, right);
-    }
-  };
-  using Straight = std::integral_constant<Lies, Lies::straight>;
-  using Transposed = std::integral_constant<Lies, Lies::transposed>;
-  SplitSums<1> both[2];
-  if (reader) {  // both[0]: A~ S0'
-    SplitSums<1> sums;
-    multiply<Lies::straight, Lies::transposed, head_size>(sums, memory.reads, square_top,
-                                                          memory.writes, square_left);
-    keep_lower(sums, memory.lower);
-    multiply<Lies::straight, Lies::transposed, head_size>(both[0], memory.reads, 0, memory.first,
-                                                          column);
-  } else {  // B~ D' and K~ D'
-    multiply_both(both, memory.writes, memory.writes, tile_tokens, memory.last, Transposed());
-  }
-  __syncthreads();
-  if (warp == warps - 1) {
+  __device__ void keep_inverse() {
     float x[tile_tokens];
     invert_column(memory.early.ab, lane % 16, x);
 #pragma unroll
     for (int t = 0; t < tile_tokens / 2; ++t)
       memory.early.inverse.set(lane < 16 ? t : t + 8, lane % 16, lane < 16 ? x[t] : x[t + 8]);
   }
-  if (reader) {  // A~ S0' + AK V
-    left.template load<Lies::straight>(memory.lower, 0, tile_tokens);
-    exactly.template load<Lies::straight>(memory.v, 0, column);
-    both[0].add(left, exactly);
-    keep(both[0], memory.sa);
-  } else {  // RB' dY + B~ D'
-    left.template load<Lies::transposed>(memory.lower, 0, tile_tokens);
-    exactly.template load<Lies::straight>(memory.dy, 0, column);
-    both[0].add(left, exactly);
-    keep(both[0], memory.z);
-  }
-  __syncthreads();
-  {
-    SplitSums<1> sums;
-    if (reader) {
-      left.template load<Lies::straight>(memory.early.inverse, 0, 0);
-      right.template load<Lies::straight>(memory.sa, 0, column);
-      sums.add(left, right);
-      keep(sums, memory.sa);
-    } else {
-      left.template load<Lies::transposed>(memory.early.inverse, 0, 0);
-      right.template load<Lies::straight>(memory.z, 0, column);
-      sums.add(left, right);
-      keep(sums, memory.z);
-    }
-  }
-  __syncthreads();
-  if (reader) {  // Z S0 and dY S0
-    both[0] = both[1] = SplitSums<1>();
-    multiply_both(both, memory.z, memory.dy, 0, memory.first, Straight());
-    SplitSums<1> sums;
-    const auto meet = [&](const auto& asked) {
-      if (square_left == 0)
-        multiply<Lies::straight, Lies::transposed, head_size>(sums, asked, 0, memory.sa, 0);
-      else
-        multiply<Lies::straight, Lies::transposed, head_size>(sums, asked, 0, memory.v, 0);
-    };
-    if (square_top == 0)
-      meet(memory.z);
-    else
-      meet(memory.dy);
-    keep_lower(sums, memory.pairs);
-  } else {  // dV = AK' Z + RK' dY + K~ D'; SA D and V D
-    left.template load<Lies::transposed>(memory.lower, tile_tokens, 0);
-    right.template load<Lies::straight>(memory.z, 0, column);
-    both[1].add(left, right);
-    left.template load<Lies::transposed>(memory.lower, tile_tokens, tile_tokens);
-    exactly.template load<Lies::straight>(memory.dy, 0, column);
-    both[1].add(left, exactly);
-    both[1].total().each([&](int t, int i, float x, float y) {
-      if (t < count) store_two(out.dv + origin + t * step + column + i, x, y);
-    });
-    both[0] = both[1] = SplitSums<1>();
-    multiply_both(both, memory.sa, memory.v, 0, memory.last, Straight());
-    float sum[2][2] = {};
+  // sa: S0 A~'; and a square of what tokens meet, transposed, so that A~ is the right factor of
+  // both. The first reader goes on to the inverse at once.
+  __device__ void read_state(const StateFactors& first, Products& sa) {
+    Products square;
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      int piece = 0;
-      both[n].total().each([&](int t, int i, float x, float y) {
-        float written[2];
-        memory.writes.get(n * tile_tokens + t, column + i, written);
-        sum[piece / 2][0] = fmaf(x, written[0], sum[piece / 2][0]);
-        sum[piece / 2][1] = fmaf(y, written[1], sum[piece / 2][1]);
-        ++piece;
-      });
+    for (int k = 0; k < head_size; k += 16) {
+      Right<planes> asked;
+      Left<planes> met;
+      asked.template load<Lies::transposed>(memory.reads, k, 0);
+      sa.add(first[k / 16], asked);
+      if (square_top) asked.template load<Lies::transposed>(memory.reads, k, tile_tokens);
+      met.template load<Lies::straight>(memory.writes, square_left, k);
+      square.add(met, asked);
     }
+    square.total().each([&](int s, int t, float x, float next) {
+      const float kept[2] = {lower_part(t, s, x), lower_part(t + 1, s, next)};
+      memory.lower.set(square_left + s, square_top + t, kept);
+      if (warp == 0) memory.early.ab[t][s] = kept[0], memory.early.ab[t + 1][s] = kept[1];
+    });
+    if (warp == 0) {
+      __syncwarp();
+      keep_inverse();
+    }
+  }
+  // z: D B~', dv: D K~'.
+  __device__ void meet_writes(Products& z, Products& dv) const {
+#pragma unroll
+    for (int k = 0; k < head_size; k += 16) {
+      Left<planes> D;
+      Right<planes> written;
+      D.template load<Lies::straight>(memory.last, column, k);
+      written.template load<Lies::transposed>(memory.writes, k, 0);
+      z.add(D, written);
+      written.template load<Lies::transposed>(memory.writes, k, tile_tokens);
+      dv.add(D, written);
+    }
+  }
+  // sums times M or its transpose, kept in `to` and returned as it lies in the lanes.
+  template <Lies lies, class Matrix>
+  __device__ Left<planes> solve(const Products& sums, Matrix& to) {
+    Right<planes> inverse;
+    inverse.template load<lies>(memory.early.inverse, 0, 0);
+    Products solved;
+    solved.add(Left<planes>(sums.total()), inverse);
+    const Left<planes> result(solved.total());
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        *reinterpret_cast<uint32_t*>(
+            to.at(p, column + lane / 4 + i % 2 * 8, i / 2 * 8 + lane % 4 * 2)) = result.of[p][i];
+    return result;
+  }
+  // SA' = (S0 A~' + V' AK') M'
+  __device__ void solve_sa(Products& sa) {
+    Left<exact> v;
+    Right<planes> ak;
+    v.template load<Lies::transposed>(memory.v, column, 0);
+    ak.template load<Lies::straight>(memory.lower, tile_tokens, 0);
+    sa.add(v, ak);
+    solve<Lies::transposed>(sa, memory.sa);
+  }
+  // Z' = (D B~' + dY' RB) M and dV' = D K~' + Z' AK + dY' RK
+  __device__ void solve_z(Products& z, Products& dv) {
+    Left<exact> dy;
+    Right<planes> met;
+    dy.template load<Lies::transposed>(memory.dy, column, 0);
+    met.template load<Lies::transposed>(memory.lower, tile_tokens, 0);
+    z.add(dy, met);
+    const Left<planes> solved = solve<Lies::straight>(z, memory.z);
+    met.template load<Lies::transposed>(memory.lower, 0, tile_tokens);
+    dv.add(solved, met);
+    met.template load<Lies::transposed>(memory.lower, tile_tokens, tile_tokens);
+    dv.add(dy, met);
+  }
+
+  // Z S0 and dY S0; and a square of the pairs.
+  __device__ void give_reads(Products (&both)[2]) {
+    Products square;
+    const auto meet = [&](const auto& asked, int k) {
+      if (square_left == 0) {
+        Right<planes> sa;
+        sa.template load<Lies::straight>(memory.sa, k, 0);
+        square.add(asked, sa);
+      } else {
+        Right<exact> v;
+        v.template load<Lies::transposed>(memory.v, k, 0);
+        square.add(asked, v);
+      }
+    };
+#pragma unroll
+    for (int k = 0; k < head_size; k += 16) {
+      Left<planes> z;
+      Left<exact> dy;
+      Right<planes> S;
+      z.template load<Lies::transposed>(memory.z, 0, k);
+      dy.template load<Lies::straight>(memory.dy, 0, k);
+      S.template load<Lies::straight>(memory.first, k, column);
+      both[0].add(z, S);
+      both[1].add(dy, S);
+      if (square_top == 0)
+        meet(z, k);
+      else
+        meet(dy, k);
+    }
+    square.total().each([&](int t, int s, float x, float next) {
+      const float kept[2] = {lower_part(t, s, x), lower_part(t, s + 1, next)};
+      memory.pairs.set(square_top + t, square_left + s, kept);
+    });
+  }
+  // SA D and V D; and the sums of D S0 in a key channel, which are the diagonal of S0' D.
+  __device__ void give_writes(Products (&both)[2], float (&state_sums)[2][2]) const {
+    Products states;
+#pragma unroll
+    for (int k = 0; k < head_size; k += 16) {
+      Left<planes> x;
+      Left<exact> v;
+      Right<planes> D;
+      D.template load<Lies::straight>(memory.last, k, column);
+      x.template load<Lies::transposed>(memory.sa, 0, k);
+      v.template load<Lies::straight>(memory.v, 0, k);
+      both[0].add(x, D);
+      both[1].add(v, D);
+      x.template load<Lies::transposed>(memory.first, column, k);
+      states.add(x, D);
+    }
+    const Sums sums = states.total();
 #pragma unroll
     for (int p = 0; p < 2; ++p) {
+      const float diagonal = lane / 4 % 2 ? sums.c[p][2 * p + 1] : sums.c[p][2 * p];
 #pragma unroll
-      for (int away = 4; away < 32; away *= 2) {
-        sum[p][0] += __shfl_xor_sync(~0u, sum[p][0], away);
-        sum[p][1] += __shfl_xor_sync(~0u, sum[p][1], away);
-      }
-      if (lane < 4)
-        *reinterpret_cast<float2*>(&memory.write_sums[column + 8 * p + lane * 2]) = {sum[p][0],
-                                                                                     sum[p][1]};
+      for (int i = 0; i < 2; ++i)  // of channel c, lane 4 c + c / 2 has it
+        state_sums[p][i] = __shfl_sync(~0u, diagonal, lane % 4 * 9 + 4 * i);
     }
   }
-  __syncthreads();
-  // The rest of both, from the pairs of tokens.
-#pragma unroll
-  for (int k = 0; k < pair_rows; k += 16) {
-    right.template load<Lies::straight>(reader ? memory.writes : memory.reads, k, column);
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      if (reader)
-        left.template load<Lies::straight>(memory.pairs, n * tile_tokens, k);
-      else
-        left.template load<Lies::transposed>(memory.pairs, n * tile_tokens, k);
-      both[n].add(left, right);
-    }
-  }
-  if (reader) {
+  // What reads (A~ and R~) or writes (B~ and K~) as Sums have them.
+  template <class Matrix>
+  __device__ void get_both(const Matrix& vectors, Sums (&both)[2]) const {
 #pragma unroll
     for (int n = 0; n < 2; ++n)
-      both[n].total().each([&](int t, int i, float x, float y) {
-        i += column;
-        float2 decay{1, 1};
-        if (n == 1 || t > 0)
-          decay = *reinterpret_cast<const float2*>(&memory.decays[n == 1 ? t : t - 1][i]);
-        if (t < count)
-          store_two((n == 0 ? out.da : out.dr) + origin + t * step + i, x * decay.x, y * decay.y);
-        float read[2];
-        memory.reads.get(n * tile_tokens + t, i, read);
-        *reinterpret_cast<float2*>(n == 0 ? &memory.log_w.of_a[t][i] : &memory.log_w.of_r[t][i]) = {
-            x * read[0], y * read[1]};
-      });
-  } else {
-    const Sums db = both[0].total(), dk = both[1].total();
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      const int t = lane / 4 + n % 2 * 8, i = column + n / 2 * 8 + lane % 4 * 2;
-      const float2 x{db.c[n / 2][n % 2 * 2], db.c[n / 2][n % 2 * 2 + 1]};
-      const float2 y{dk.c[n / 2][n % 2 * 2], dk.c[n / 2][n % 2 * 2 + 1]};
-      float2 decay = *reinterpret_cast<const float2*>(&memory.decays[t][i]);
-      decay = {reciprocal(decay.x), reciprocal(decay.y)};
-      if (t < count) {
-        store_two(out.db + origin + t * step + i, x.x * decay.x, x.y * decay.y);
-        store_two(out.dk + origin + t * step + i, y.x * decay.x, y.y * decay.y);
+      for (int i = 0; i < 4; ++i) {  // the second row, then the second piece
+        float two[2];
+        vectors.get(n * tile_tokens + lane / 4 + i % 2 * 8, column + i / 2 * 8 + lane % 4 * 2, two);
+        both[n].c[i / 2][i % 2 * 2] = two[0], both[n].c[i / 2][i % 2 * 2 + 1] = two[1];
       }
-      float b[2], k[2];
-      memory.writes.get(t, i, b), memory.writes.get(tile_tokens + t, i, k);
-      *reinterpret_cast<float2*>(&memory.log_w.of_writes[t][i]) = {fmaf(x.x, b[0], y.x * k[0]),
-                                                                   fmaf(x.y, b[1], y.y * k[1])};
+  }
+  // state_sums becomes that of D (S0 + SA' B~ + V' K~).
+  __device__ void add_write_sums(const Products (&both)[2], const Sums (&writes)[2],
+                                 float (&state_sums)[2][2]) const {
+    const Sums b = both[0].total(), k = both[1].total();
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float sum = 0;
+#pragma unroll
+        for (int row = 0; row < 4; row += 2)
+          sum = fmaf(b.c[p][row + i], writes[0].c[p][row + i],
+                     fmaf(k.c[p][row + i], writes[1].c[p][row + i], sum));
+#pragma unroll
+        for (int away = 4; away < 32; away *= 2) sum += __shfl_xor_sync(~0u, sum, away);
+        state_sums[p][i] += sum;
+      }
+  }
+  // The rest of both, from the pairs of tokens.
+  template <Lies lies, class Matrix>
+  __device__ void add_pairs(Products (&both)[2], const Matrix& others) const {
+#pragma unroll
+    for (int k = 0; k < pair_rows; k += 16) {
+      Right<planes> other;
+      other.template load<Lies::straight>(others, k, column);
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        Left<planes> met;
+        met.template load<lies>(memory.pairs, n * tile_tokens, k);
+        both[n].add(met, other);
+      }
     }
+  }
+
+  __device__ float2 decay_at(int t, int i) const {
+    return t < 0 ? make_float2(1, 1) : *reinterpret_cast<const float2*>(memory.decays.at(t, i));
+  }
+  // Stores the gradient of a vector, given that of the one with the decay taken out.
+  template <class Factor>
+  __device__ void store(Real* to, const Sums& sums, Factor&& factor) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int t = lane / 4 + 8 * half;
+      float2 x[2];
+#pragma unroll
+      for (int p = 0; p < 2; ++p) {
+        const float2 f = factor(t, p);
+        x[p] = {sums.c[p][2 * half] * f.x, sums.c[p][2 * half + 1] * f.y};
+      }
+      store_row(to + origin + t * step + column, x[0], x[1], t < count);
+    }
+  }
+  // Barriers with a number known to the compiler: otherwise it takes all that a block may have.
+  template <int number>
+  __device__ static void meet() {
+    asm volatile("bar.sync %0, 64;" ::"n"(number) : "memory");
+  }
+  __device__ void meet_other_warp() const {
+    static_assert(warps / 2 == 4);
+    if (own == 0) meet<1>();
+    if (own == 1) meet<2>();
+    if (own == 2) meet<3>();
+    if (own == 3) meet<4>();
+  }
+  __device__ static float4 four(const float (&x)[4]) { return {x[0], x[1], x[2], x[3]}; }
+
+  __device__ void finish_reads(const Sums (&gradients)[2], float2 (&w)[2]) {
+    store(pass.gradient.da, gradients[0],
+          [&](int t, int p) { return decay_at(t - 1, column + 8 * p + lane % 4 * 2); });
+    store(pass.gradient.dr, gradients[1],
+          [&](int t, int p) { return decay_at(t, column + 8 * p + lane % 4 * 2); });
+    Sums of[2];
+    get_both(memory.reads, of);
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) of[n].c[i / 4][i % 4] *= gradients[n].c[i / 4][i % 4];
+    LogDecayExchange& exchange = memory.log_w[own];
+    exchange.of_a[lane] = four(of[0].c[1]), exchange.of_r[lane] = four(of[1].c[1]);
+    meet_other_warp();
+    const float4 writes = exchange.of_writes[lane];
+    store_log_decay<0>(four(of[0].c[0]), four(of[1].c[0]), writes, w);
+  }
+  __device__ void finish_writes(const Sums (&gradients)[2], const Sums (&writes)[2],
+                                const float (&state_sums)[2][2], float2 (&w)[2]) {
+    float2 inverse[2][2];  // of the decays
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int p = 0; p < 2; ++p) {
+        const float2 decay = decay_at(lane / 4 + 8 * half, column + 8 * p + lane % 4 * 2);
+        inverse[half][p] = {reciprocal(decay.x), reciprocal(decay.y)};
+      }
+    const auto factor = [&](int t, int p) { return inverse[t / 8][p]; };
+    store(pass.gradient.db, gradients[0], factor);
+    store(pass.gradient.dk, gradients[1], factor);
+    Sums of;
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        of.c[p][i] =
+            fmaf(gradients[0].c[p][i], writes[0].c[p][i], gradients[1].c[p][i] * writes[1].c[p][i]);
+        // What all tokens have is added to the last one's.
+        if (i >= 2 && lane / 4 == 7) of.c[p][i] -= state_sums[p][i % 2];
+      }
+    LogDecayExchange& exchange = memory.log_w[own];
+    exchange.of_writes[lane] = four(of.c[0]);
+    meet_other_warp();
+    store_log_decay<1>(exchange.of_a[lane], exchange.of_r[lane], four(of.c[1]), w);
+  }
+
+  // Of a piece of the warp's channels, 2 channels a lane.
+  __device__ void ask_for_decays_of_piece(float2 (&w)[2]) const {
+    const float* const from =
+        pass.op.w + origin + column + (reader ? 0 : 8) + lane % 4 * 2 + lane / 4 * step;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      if (lane / 4 + 8 * half < count)
+        w[half] = __ldg(reinterpret_cast<const float2*>(from + half * 8 * step));
+  }
+  // Each of them of the rows lane / 4 and lane / 4 + 8, two channels.
+  template <int piece>
+  __device__ void store_log_decay(float4 of_a, float4 of_r, float4 of_writes,
+                                  const float2 (&w)[2]) const {
+    const float a[4] = {of_a.x, of_a.y, of_a.z, of_a.w};
+    const float here[4] = {of_r.x - of_writes.x, of_r.y - of_writes.y, of_r.z - of_writes.z,
+                           of_r.w - of_writes.w};
+    float later[4];  // this token and those after it
+#pragma unroll
+    for (int i = 3; i >= 0; --i) {
+      float sum = a[i] + here[i];
+#pragma unroll
+      for (int away = 4; away < 32; away *= 2) {
+        const float after = __shfl_down_sync(~0u, sum, away);
+        if (lane + away < 32) sum += after;
+      }
+      if (i < 2) sum += __shfl_sync(~0u, later[i + 2], lane % 4);
+      later[i] = sum;
+    }
+    float* const to =
+        pass.gradient.dw + origin + column + 8 * piece + lane % 4 * 2 + lane / 4 * step;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = 2 * half;
+      if (lane / 4 + 8 * half < count)
+        __stcs(reinterpret_cast<float2*>(to + half * 8 * step),  // two stores, if assigned
+               make_float2(__fdividef(later[i] - a[i], w[half].x),
+                           __fdividef(later[i + 1] - a[i + 1], w[half].y)));
+    }
+  }
+
+  __device__ void store_dtau(int64_t sequence, int64_t head) const {
+    const int64_t chunks = pass.op.time / tile_tokens;
+    const float4* const parts =
+        reinterpret_cast<const float4*>(pass.dtau_parts + (of_head * chunks + index) * owner_warps);
+    const float4 x = __ldg(parts), y = __ldg(parts + 1);
+    pass.gradient.dtau[(sequence * chunks + index) * pass.op.heads + head] =
+        ((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w));
+  }
+};
+
+template <class Real>
+__global__ __launch_bounds__(threads, exact_planes<Real> == 1
+                                          ? 3
+                                          : 1) void gradients_kernel(ReversePass<Real> pass) {
+  using Tile = TileGradients<Real>;
+  using Products = typename Tile::Products;
+  extern __shared__ float4 raw_memory[];
+  auto& memory = *reinterpret_cast<GradientMemory<Tile::planes, Tile::exact>*>(raw_memory);
+  Tile tile(memory, pass, gridDim.x, blockIdx.x, blockIdx.y, blockIdx.z);
+  Products both[2];  // S0 A~', or D B~' and D K~'
+  {
+    typename Tile::StateFactors first;
+    {
+      typename Tile::Decays w;
+      typename Tile::StateRows first_rows;
+      typename Tile::OwnVectors vectors;
+      tile.ask_for_last();
+      tile.ask_for_decays(w);
+      tile.ask_for_vectors(vectors);
+      if (tile.reader) tile.ask_for_first(first_rows);
+      tile.keep_decays(w);
+      __syncthreads();
+      tile.keep_vectors(vectors);
+      if (tile.reader) tile.keep_first(first_rows, first);
+    }
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    if (tile.reader)
+      tile.read_state(first, both[0]);
+    else
+      tile.meet_writes(both[0], both[1]);
   }
   __syncthreads();
-  {
-    float later[4];  // from this token on
-    float sum = 0;
-#pragma unroll
-    for (int n = 3; n >= 0; --n) {
-      const int t = quarter * 4 + n;
-      if (t + 1 < tile_tokens) sum += memory.log_w.of_a[t + 1][channel];
-      later[n] = sum += memory.log_w.of_r[t][channel] - memory.log_w.of_writes[t][channel];
-    }
-    all += memory.write_sums[channel];
-#pragma unroll
-    for (int away = 8; away < 32; away *= 2) {
-      const float after = __shfl_down_sync(~0u, sum, away);
-      if (lane + away < 32) sum += after;
-    }
-    const float after = __shfl_down_sync(~0u, sum, 8);
-    if (quarter < 3) all += after;
-#pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      const int t = quarter * 4 + n;
-      if (t < count) out.dw[origin + t * step + channel] = __fdividef(all + later[n], w[n]);
-    }
+  if (tile.reader)
+    tile.solve_sa(both[0]);
+  else
+    tile.solve_z(both[0], both[1]);
+  __syncthreads();
+  float2 w[2];
+  tile.ask_for_decays_of_piece(w);
+  Sums writes[2];          // a writer's
+  float state_sums[2][2];  // likewise
+  if (tile.reader) {
+    both[0] = both[1] = Products();
+    tile.give_reads(both);
+  } else {
+    store_transposed(pass.gradient.dv + tile.origin + tile.column, tile.step, tile.count,
+                     both[1].total());
+    both[0] = both[1] = Products();
+    tile.give_writes(both, state_sums);
+    tile.get_both(memory.writes, writes);
+    tile.add_write_sums(both, writes, state_sums);
   }
+  __syncthreads();
+  if (tile.reader) {
+    tile.template add_pairs<Lies::straight>(both, memory.writes);
+    tile.finish_reads({both[0].total(), both[1].total()}, w);
+  } else {
+    tile.template add_pairs<Lies::transposed>(both, memory.reads);
+    tile.finish_writes({both[0].total(), both[1].total()}, writes, state_sums, w);
+  }
+  if (pass.op.tau && threadIdx.x == threads - 1 && tile.count == tile_tokens)
+    tile.store_dtau(blockIdx.z, blockIdx.y);
 }
 
 }  // namespace

@@ -27,11 +27,16 @@ struct SplitMatrix {
   static constexpr int planes = planes_, stride = lie == Rows::woven ? columns : columns + 8;
   alignas(16) __nv_bfloat16 plane[planes][rows][stride];
 
+  // Where a column lies in its row. Woven: as many rows as all banks hold keep the same order.
+  __device__ static int place(int row, int column) {
+    constexpr int pieces = columns / 8, rows_in_banks = 8 / pieces;
+    return lie == Rows::woven ? column ^ row / rows_in_banks % pieces * 8 : column;
+  }
   __device__ __nv_bfloat16* at(int p, int row, int column) {
-    return &plane[p][row][lie == Rows::woven ? column ^ row % 8 * 8 : column];
+    return &plane[p][row][place(row, column)];
   }
   __device__ const __nv_bfloat16* at(int p, int row, int column) const {
-    return &plane[p][row][lie == Rows::woven ? column ^ row % 8 * 8 : column];
+    return &plane[p][row][place(row, column)];
   }
   __device__ void set(int row, int column, float x) {
 #pragma unroll
@@ -64,8 +69,6 @@ struct SplitMatrix {
   template <int count>
   __device__ void get(int row, int column, float (&x)[count]) const {
 #pragma unroll
-    for (int i = 0; i < count; ++i) x[i] = 0;
-#pragma unroll
     for (int p = planes - 1; p >= 0; --p) {
       uint32_t pair[count / 2];
       const __nv_bfloat16* const from = at(p, row, column);
@@ -77,8 +80,10 @@ struct SplitMatrix {
       }
 #pragma unroll
       for (int i = 0; i < count; i += 2) {
-        x[i] += __uint_as_float(pair[i / 2] << 16);
-        x[i + 1] += __uint_as_float(pair[i / 2] & 0xffff0000u);
+        const float low = __uint_as_float(pair[i / 2] << 16);
+        const float high = __uint_as_float(pair[i / 2] & 0xffff0000u);
+        x[i] = p == planes - 1 ? low : x[i] + low;
+        x[i + 1] = p == planes - 1 ? high : x[i + 1] + high;
       }
     }
   }
@@ -102,6 +107,13 @@ __device__ void load_matrices(uint32_t (&x)[4], const __nv_bfloat16* at) {
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                  : "r"(shared_address(at))
                  : "memory");
+}
+
+// Of 8 x 8 numbers of a warp, as load_matrices leaves them, the transpose.
+__device__ inline uint32_t transpose(uint32_t x) {
+  uint32_t y;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
 }
 
 __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -170,10 +182,11 @@ struct Right {
 };
 
 // Sums of products. Large and small products are added up apart: shorter chains, and small ones are
-// not lost. `apart`: so many chains of small ones, 1 or 2.
+// not lost. `apart`: so many chains of small ones, 1 or 2; or 0, which takes half of the registers,
+// where the planes leave more out than that loses.
 template <int apart>
 struct SplitSums {
-  Sums large, small[apart];
+  Sums large, small[apart ? apart : 1];
   // kept: of the factors' planes p and q, those with p + q < kept.
   template <int kept, int left_planes, int right_planes>
   __device__ void add_main(const Left<left_planes>& x, const Right<right_planes>& y) {
@@ -182,7 +195,7 @@ struct SplitSums {
 #pragma unroll
       for (int q = 0; q < right_planes; ++q)
         if (p + q < kept) {
-          Sums& to = p + q == 0 ? large : small[p > q && apart > 1];
+          Sums& to = p + q == 0 || apart == 0 ? large : small[p > q && apart > 1];
           multiply_add(to.c[0], x.of[p], y.of[q][0], y.of[q][1]);
           multiply_add(to.c[1], x.of[p], y.of[q][2], y.of[q][3]);
         }
@@ -192,6 +205,7 @@ struct SplitSums {
     add_main<(left_planes > right_planes ? left_planes : right_planes)>(x, y);
   }
   __device__ Sums total() const {
+    if constexpr (apart == 0) return large;
     Sums sums;
 #pragma unroll
     for (int p = 0; p < 2; ++p)
