@@ -1,5 +1,6 @@
 // One block per head, tile after tile, on the tensor cores: eight warps own the state, four more
 // make the factors of the next tile (cuda_operands.cuh).
+#include "kernel/cuda_lanes.cuh"
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -21,15 +22,19 @@ struct ReverseMemory {
   SplitMatrix<result_planes<Real>, head_size, head_size> dstates[2];
   MakerMemory making;
   Exchange z;
+  float4 dtau[2][owners / 4];  // the owners' parts of it
 };
 
-__device__ void neutralize(OwnPart& S, const Threshold& threshold) {
-  float largest = 0;
-  S.each([&](float& x) { largest = fmaxf(largest, fabsf(x)); });
-  if (__all_sync(~0u, threshold.small(largest)))
-    S.each([&](float& x) { x = threshold.of_small(x); });
-  else
-    S.each([&](float& x) { x = threshold(x); });
+// Of a warp's 16 rows and a tile's tokens, the results: into rows of tokens.
+using TokenRow = bf16[head_size + 8];
+__device__ void put_results(TokenRow* to, int row, const Sums& y) {
+  const int piece = threadIdx.x % 32 / 8, line = threadIdx.x % 8;
+  store_matrices<Lies::transposed>(&to[piece / 2 * 8 + line][row + piece % 2 * 8],
+                                   {packed(y.c[0][0], y.c[0][1]), packed(y.c[0][2], y.c[0][3]),
+                                    packed(y.c[1][0], y.c[1][1]), packed(y.c[1][2], y.c[1][3])});
+}
+__device__ void put_results(float (*to)[head_size + 8], int row, const Sums& y) {
+  y.each([&](int i, int t, float x, float next) { to[t][row + i] = x, to[t + 1][row + i] = next; });
 }
 
 template <class Real>
@@ -122,6 +127,7 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
       sums.add(left, right);
       left = Left<state_planes>(sums.total());
     }
+    float largest = 0;
 #pragma unroll
     for (int n = 0; n < OwnPart::pieces; n += 2) {
       SplitSums<1> more;
@@ -131,8 +137,10 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
       more.add(v, right);
       S.add(n, more.total());
       S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
+      largest = fmaxf(largest, fmaxf(S.largest(n), S.largest(n + 1)));
     }
-    if (tau && tile < chunks) neutralize(S, threshold);
+    if (tau && tile < chunks)
+      threshold.choose(largest, [&](auto&& of) { S.each([&](float& x) { x = of(x); }); });
     if (!left_half && op.y) {
       memory.read.add_other(y);
       SplitSums<1> sums;
@@ -140,11 +148,7 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
       Right<result> rb;
       rb.template load<Lies::transposed>(factors.rb, 0, 0);
       sums.template add_main<result>(left, rb);
-      Real(*const to)[head_size + 8] = memory.y[tile % 2];
-      sums.total().each([&](int i, int t, float x, float next) {
-        store_one(&to[t][row + i], x);
-        store_one(&to[t + 1][row + i], next);
-      });
+      put_results(memory.y[tile % 2], row, sums.total());
     }
   }
   __syncthreads();
@@ -152,53 +156,57 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
   if (op.final_state) S.store(op.final_state + int64_t(blockIdx.x) * state_entries);
 }
 
-// tanh u - u sech^2 u for x = tanh u, q = x^2. Small: atanh x = x (1 + q/3 + q^2/5 + ...), so it is
-// x q (2/3 + 2/15 q + 2/35 q^2 + ...).
+// (tanh u - u sech^2 u) / q for x = tanh u, q = x^2. Small, |x| < 0.6: atanh x = x (1 + q/3 + q^2/5
+// + ...), so it is x (2/3 + 2/15 q + 2/35 q^2 + ...), here within 3e-8 before rounding.
+constexpr float small_tanh = 0.6f;
 __device__ float less_slope_of_small(float x, float q) {
-  float p = fmaf(q, 2.0f / 99, 2.0f / 63);
-  p = fmaf(q, p, 2.0f / 35);
-  p = fmaf(q, p, 2.0f / 15);
-  p = fmaf(q, p, 2.0f / 3);
-  return x * q * p;
+  float p = fmaf(q, 0.031457461f, 0.000996863f);
+  p = fmaf(q, p, 0.023760039f);
+  p = fmaf(q, p, 0.031265177f);
+  p = fmaf(q, p, 0.057173215f);
+  p = fmaf(q, p, 0.133332625f);
+  p = fmaf(q, p, 0.666666687f);
+  return x * p;
 }
 __device__ float log2_of(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// u = atanh x by two logarithms, each within 2^-22, of numbers that are not quite 0.
+// tanh u - u sech^2 u: u = atanh x by two logarithms, each within 2^-22, of numbers that are not
+// quite 0.
 __device__ float less_slope(float x, float q) {
   constexpr float almost = 0.99999994f, half_log_of_2 = 0.34657359f;
   const float u = log2_of(fmaf(x, almost, 1.0f)) - log2_of(fmaf(x, -almost, 1.0f));
   return fmaf(u, fmaf(q, half_log_of_2, -half_log_of_2), x);
 }
 
-// Through a neutralization: `after` is what it left. G becomes the gradient of what it was given.
-// Returns this thread's part of dtau = sum G (tanh u - u sech^2 u).
-__device__ float neutralize_back(OwnPart& G, OwnPart& after, float inverse_of_tau) {
-  float largest = 0;
-  after.each([&](float& x) {
-    x *= inverse_of_tau;  // tanh u
-    largest = fmaxf(largest, fabsf(x));
-  });
-  float dtau[2] = {};
-  const auto all = [&](auto&& rest) {
+// Through a neutralization, piece by piece: `after` is what it left. D becomes the gradient of what
+// it was given, and this thread's part of dtau = sum D (tanh u - u sech^2 u) is added up.
+struct Back {
+  OwnPart &D, &after;
+  float inverse_of_tau, dtau[2] = {};
+
+  __device__ void of_small(int n) {
 #pragma unroll
-    for (int n = 0; n < OwnPart::pieces; ++n)
+    for (int i = 0; i < 4; ++i) {
+      const float x = after.x[n][i] * inverse_of_tau, q = x * x;
+      float& d = D.x[n][i];
+      const float less = d * q;
+      dtau[i % 2] = fmaf(less, less_slope_of_small(x, q), dtau[i % 2]);
+      d -= less;
+    }
+  }
+  __device__ void of_any(int n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float x = after.x[n][i], q = x * x;
-        float& g = G.x[n][i];
-        dtau[i % 2] = fmaf(g, rest(x, q), dtau[i % 2]);
-        g = fmaf(-q, g, g);
-      }
-  };
-  if (__all_sync(~0u, largest < 0.2f))
-    all([](float x, float q) { return less_slope_of_small(x, q); });
-  else
-    all([](float x, float q) { return less_slope(x, q); });
-  return dtau[0] + dtau[1];
-}
+    for (int i = 0; i < 4; ++i) {
+      const float x = after.x[n][i] * inverse_of_tau, q = x * x;
+      float& d = D.x[n][i];
+      dtau[i % 2] = fmaf(d, less_slope(x, q), dtau[i % 2]);
+      d = fmaf(-q, d, d);
+    }
+  }
+};
 
 template <class Real>
 __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> pass) {
@@ -211,6 +219,14 @@ __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> p
   if (threadIdx.x >= owners) {
     FactorMaker<Real, ReverseFactors<Real>> maker(memory.making, op, pass.gradient.dy, sequence,
                                                   head);
+    const int64_t chunks = op.time / tile_tokens;
+    const auto write_dtau = [&](int tile) {  // by the last warp, which makes no products
+      if (!op.tau || tile >= chunks || maker.thread < makers - 32) return;
+      const int lane = maker.thread % 32;
+      const float4 x = memory.dtau[tile % 2][lane], y = memory.dtau[tile % 2][lane + 32];
+      const float sum = warp_sum(((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w)));
+      if (lane == 0) pass.gradient.dtau[(sequence * chunks + tile) * op.heads + head] = sum;
+    };
     const auto write_dstates = [&](int tile) {
       if (tile >= tiles) return;
       constexpr int pieces = head_size / 8;
@@ -232,9 +248,11 @@ __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> p
       maker.make_products(factors);
       __syncthreads();
       write_dstates(tile + 1);
+      write_dtau(tile + 1);
     }
     __syncthreads();
     write_dstates(0);
+    write_dtau(0);
     return;
   }
   const int chunks = int(op.time / tile_tokens);
@@ -242,8 +260,6 @@ __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> p
   const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
   float next_tau = tau && chunks ? __ldg(tau + (chunks - 1) * op.heads) : 1;
   const int row = OwnPart::first_row(), first_column = OwnPart::first_column();
-  const int lane = threadIdx.x % 32;
-  float* const dtaus = pass.dtau_parts + int64_t(blockIdx.x) * chunks * owner_warps;
   OwnPart D, after;
   if (pass.gradient.dfinal)
     D.load(pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries);
@@ -251,37 +267,39 @@ __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> p
     D.clear();
   if (tau) after.load(states + tiles * int64_t(state_entries));
   for (int tile = tiles - 1; tile >= 0; --tile) {
-    if (tau && tile < chunks) {
-      float dtau = neutralize_back(D, after, reciprocal(next_tau));
-      if (tile > 0) next_tau = __ldg(tau + (tile - 1) * op.heads);
+    // The way back through the tanh is found beside products.
+    const bool neutralized = tau && tile < chunks;
+    Back back{D, after, reciprocal(next_tau)};
+    float largest = 0;
+    if (neutralized)
 #pragma unroll
-      for (int away = 16; away > 0; away /= 2) dtau += __shfl_xor_sync(~0u, dtau, away);
-      if (lane == 0) dtaus[tile * owner_warps + threadIdx.x / 32] = dtau;
-    }
+      for (int n = 0; n < OwnPart::pieces; ++n) largest = fmaxf(largest, after.largest(n));
+    const bool small = __all_sync(~0u, largest < small_tanh * next_tau);
     __syncthreads();
     const ReverseFactors<Real>& factors = memory.tiles[tile % 2];
-    if (tau) after.load(states + tile * int64_t(state_entries));  // for the tile before
     Left<exact> dy;
     dy.template load<Lies::transposed>(factors.given, row, 0);
     Right<state_planes> right;
     Sums z;
     {
       SplitSums<2> sums;
-      auto& planes = memory.dstates[tile % 2];
+      const auto read_gradient = [&](auto&& finish) {
 #pragma unroll
-      for (int n = 0; n < OwnPart::pieces; n += 2) {
-        D.scale(n, factors.decay), D.scale(n + 1, factors.decay);
-        const Left<state_planes> part(D.x[n], D.x[n + 1]);
-#pragma unroll
-        for (int p = 0; p < kept; ++p)
-#pragma unroll
-          for (int i = 0; i < 4; ++i)  // the second row, then the second piece
-            *reinterpret_cast<uint32_t*>(planes.at(p, row + lane / 4 + i % 2 * 8,
-                                                   first_column + (n + i / 2) * 8 + lane % 4 * 2)) =
-                part.of[p][i];
-        right.template load<Lies::transposed>(factors.b, first_column + 8 * n, 0);
-        sums.add(part, right);
-      }
+        for (int n = 0; n < OwnPart::pieces; n += 2) {
+          finish(n), finish(n + 1);
+          D.scale(n, factors.decay), D.scale(n + 1, factors.decay);
+          const Left<state_planes> part(D.x[n], D.x[n + 1]);
+          part.store(memory.dstates[tile % 2], row, first_column + 8 * n);
+          right.template load<Lies::transposed>(factors.b, first_column + 8 * n, 0);
+          sums.add(part, right);
+        }
+      };
+      if (!neutralized)
+        read_gradient([](int) {});
+      else if (small)
+        read_gradient([&](int n) { back.of_small(n); });
+      else
+        read_gradient([&](int n) { back.of_any(n); });
       if (OwnPart::half() == 0) {
         right.template load<Lies::straight>(factors.rb, 0, 0);
         sums.add(dy, right);
@@ -289,7 +307,13 @@ __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> p
       z = sums.total();
     }
     memory.z.say(z);
+    if (neutralized)
+      reinterpret_cast<float*>(memory.dtau[tile % 2])[threadIdx.x] = back.dtau[0] + back.dtau[1];
     Exchange::meet();
+    if (tau && tile > 0) {  // for the tile before
+      after.load(states + tile * int64_t(state_entries));
+      next_tau = __ldg(tau + (tile - 1) * op.heads);
+    }
     memory.z.add_other(z);
     Left<state_planes> left(z);
     {

@@ -284,6 +284,7 @@ __global__ __launch_bounds__(carry_warps * 32) void carry_kernel(DeltaRule<Real>
     __syncthreads();  // this stage has come for all, and the one before it has been read by all
     fetch(index + stages - 1);
     const Rows next = rows_of(index + 1);
+    const Threshold threshold(op.tau ? rows.tau : 1.0f);
     const Stage& stage = memory.stage[index % stages];
     float x[32], y[32];
 #pragma unroll
@@ -317,16 +318,10 @@ __global__ __launch_bounds__(carry_warps * 32) void carry_kernel(DeltaRule<Real>
     }
     S0.x += T0.x, S0.y += T0.y, S1.x += T1.x, S1.y += T1.y;
     if (op.tau) {
-      const Threshold threshold(rows.tau);
-      const bool small = threshold.small(S0.x) && threshold.small(S0.y) && threshold.small(S1.x) &&
-                         threshold.small(S1.y);
-      if (__all_sync(~0u, small)) {
-        S0.x = threshold.of_small(S0.x), S0.y = threshold.of_small(S0.y);
-        S1.x = threshold.of_small(S1.x), S1.y = threshold.of_small(S1.y);
-      } else {
-        S0.x = threshold(S0.x), S0.y = threshold(S0.y);
-        S1.x = threshold(S1.x), S1.y = threshold(S1.y);
-      }
+      const float largest = fmaxf(fmaxf(fabsf(S0.x), fabsf(S0.y)), fmaxf(fabsf(S1.x), fabsf(S1.y)));
+      threshold.choose(largest, [&](auto&& of) {
+        S0.x = of(S0.x), S0.y = of(S0.y), S1.x = of(S1.x), S1.y = of(S1.y);
+      });
     }
     __syncwarp();  // sa_v has been read
     rows = next;

@@ -72,11 +72,6 @@ struct GradientMemory {
   DecayMatrix decays;  // W
 };
 
-__device__ uint32_t packed(float x, float y) {
-  const __nv_bfloat162 two = __floats2bfloat162_rn(x, y);
-  return reinterpret_cast<const uint32_t&>(two);
-}
-
 // Stores of a row of Sums: a lane has the numbers x of the first piece and y of the second, and
 // `to` is where the row begins. bf16: of two neighbours each takes one piece, so that a warp writes
 // whole sectors.
@@ -559,15 +554,6 @@ struct TileGradients {
                            __fdividef(later[i + 1] - a[i + 1], w[half].y)));
     }
   }
-
-  __device__ void store_dtau(int64_t sequence, int64_t head) const {
-    const int64_t chunks = pass.op.time / tile_tokens;
-    const float4* const parts =
-        reinterpret_cast<const float4*>(pass.dtau_parts + (of_head * chunks + index) * owner_warps);
-    const float4 x = __ldg(parts), y = __ldg(parts + 1);
-    pass.gradient.dtau[(sequence * chunks + index) * pass.op.heads + head] =
-        ((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w));
-  }
 };
 
 template <class Real>
@@ -631,8 +617,6 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1
     tile.template add_pairs<Lies::transposed>(both, memory.reads);
     tile.finish_writes({both[0].total(), both[1].total()}, writes, state_sums, w);
   }
-  if (pass.op.tau && threadIdx.x == threads - 1 && tile.count == tile_tokens)
-    tile.store_dtau(blockIdx.z, blockIdx.y);
 }
 
 }  // namespace

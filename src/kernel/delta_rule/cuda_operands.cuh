@@ -24,8 +24,7 @@ namespace deltasane::kernel::cuda {
 
 constexpr int shared_rows = 16, own_columns = head_size / 2;
 constexpr int owner_warps = 2 * head_size / shared_rows, owners = 32 * owner_warps;  // of the state
-static_assert(owner_warps == dtau_parts_of_chunk);  // a warp has a part
-constexpr int makers = 128;                         // threads that make the next tile's factors
+constexpr int makers = 128;  // threads that make the next tile's factors
 
 // Planes that hold a Real as it is.
 template <class Real>
@@ -231,11 +230,18 @@ struct OwnPart {
     each([](float& entry) { entry = 0; });
   }
   template <class Map>  // map(entry)
+  __device__ void each_of(int n, Map&& map) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) map(x[n][i]);
+  }
+  template <class Map>
   __device__ void each(Map&& map) {
 #pragma unroll
-    for (int n = 0; n < pieces; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) map(x[n][i]);
+    for (int n = 0; n < pieces; ++n) each_of(n, map);
+  }
+  __device__ float largest(int n) const {
+    const auto& p = x[n];
+    return fmaxf(fmaxf(fabsf(p[0]), fabsf(p[1])), fmaxf(fabsf(p[2]), fabsf(p[3])));
   }
   __device__ void scale(int n, const float* factors) {  // of all columns
     const float2 f =

@@ -35,15 +35,13 @@ void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu);
 
 // The way back through the states alone, from the last token to the first: given all of `states`,
 // finds, for every tile, D of cuda_gradients.cu as bf16 planes (batch, head, tile, plane, value,
-// key), and what the gradients of tau are added up of.
-constexpr int dtau_parts_of_chunk = 8;
+// key), and the gradients of tau.
 template <class Real>
 struct ReversePass {
   DeltaRule<Real> op;
   DeltaRuleGradient<Real> gradient;
   const float* states;
   bf16* dstates;
-  float* dtau_parts;  // (batch, head, chunks, dtau_parts_of_chunk)
 };
 template <class Real>
 constexpr int result_planes = 2;  // of what only results of type Real are made of
@@ -52,7 +50,7 @@ constexpr int result_planes<float> = 3;
 template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu);
 
-// With `states` and `dstates`, all tiles at once: the gradients of r, w, k, v, a, b and tau.
+// With `states` and `dstates`, all tiles at once: the gradients of r, w, k, v, a and b.
 template <class Real>
 void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu);
 

@@ -9,11 +9,14 @@
 
 namespace deltasane::kernel::cuda {
 
-// The bf16 numbers nearest to x and y, x in the lower half; what they leave of both stays in x and
-// y.
-__device__ inline uint32_t split_off(float& x, float& y) {
+// The bf16 numbers nearest to x and y, x in the lower half.
+__device__ inline uint32_t packed(float x, float y) {
   const __nv_bfloat162 near = __floats2bfloat162_rn(x, y);
-  const uint32_t bits = reinterpret_cast<const uint32_t&>(near);
+  return reinterpret_cast<const uint32_t&>(near);
+}
+// Likewise; what they leave of both stays in x and y.
+__device__ inline uint32_t split_off(float& x, float& y) {
+  const uint32_t bits = packed(x, y);
   x -= __uint_as_float(bits << 16), y -= __uint_as_float(bits & 0xffff0000u);
   return bits;
 }
@@ -116,6 +119,32 @@ __device__ inline uint32_t transpose(uint32_t x) {
   return y;
 }
 
+// Four times 8 x 8 numbers of a warp into shared memory, where load_matrices would find them: lane
+// l says where row l % 8 of matrix l / 8 goes.
+template <Lies lies>
+__device__ void store_matrices(void* at, const uint32_t (&x)[4]) {
+  const uint32_t own = shared_address(at);
+#if __CUDA_ARCH__ >= 900
+  if constexpr (lies == Lies::straight)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(own),
+                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+  else
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(own),
+                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+#else
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t row = __shfl_sync(~0u, own, 8 * i + lane / 4);
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(row + lane % 4 * 4),
+                 "r"(lies == Lies::straight ? x[i] : transpose(x[i]))
+                 : "memory");
+  }
+#endif
+}
+
 __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                     uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
@@ -164,6 +193,14 @@ struct Left {
                           lies == Lies::straight
                               ? matrix.at(p, row + lane % 16, column + lane / 16 * 8)
                               : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
+  }
+  // As many planes as the matrix has.
+  template <class Matrix>
+  __device__ void store(Matrix& matrix, int row, int column) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int p = 0; p < Matrix::planes; ++p)
+      store_matrices<Lies::straight>(matrix.at(p, row + lane % 16, column + lane / 16 * 8), of[p]);
   }
 };
 template <int planes>

@@ -76,43 +76,62 @@ __device__ inline void store_one(bf16* to, float x) {
   *reinterpret_cast<__nv_bfloat16*>(to) = __float2bfloat16_rn(x);
 }
 
-// 1 / x within an ulp or two, for x that is neither tiny nor huge; without the branches of a
+// 1 / x within an ulp, and nearer, for x that is neither tiny nor huge; without the branches of a
 // division.
-__device__ inline float reciprocal(float x) {
+__device__ inline float about_reciprocal(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float reciprocal(float x) {
+  const float y = about_reciprocal(x);
   return fmaf(fmaf(-x, y, 1.0f), y, y);
 }
 
-// The tau at a chunk's end: x -> tau tanh(x / tau), an odd polynomial where |x| / tau is below 1/4
-// or 1/2 (within 5e-9 and 2.8e-8 before rounding), as x (1 + c1 x^2 + c2 x^4 + ...).
+// The tau at a chunk's end: x -> tau tanh(x / tau), by odd polynomials where |x| / tau is below 1/4
+// or 0.9 (within 5e-9 and 1.8e-8 before rounding).
 struct Threshold {
-  float tau, twice, tiny_c[3], small_c[4];  // twice: 2 log2(e) / tau
-  __device__ explicit Threshold(float t) : tau(t), twice(2.885390082f / t) {
-    const float q = 1.0f / (t * t);
+  float tau, inverse;  // 1 / tau within an ulp, which moves tanh by less than half of one
+  float tiny_below, tiny_c[3];
+  __device__ explicit Threshold(float t) : tau(t), inverse(about_reciprocal(t)) {
+    const float q = inverse * inverse;
+    tiny_below = t > 1e-4f ? 0.25f * t : 0.0f;  // where all three are finite
     tiny_c[0] = q * -0.333332777f, tiny_c[1] = q * q * 0.133261727f;
     tiny_c[2] = q * q * q * -0.051651978f;
-    small_c[0] = q * -0.333332374f, small_c[1] = q * q * 0.133281393f;
-    small_c[2] = q * q * q * -0.053201098f, small_c[3] = q * q * q * q * 0.017565032f;
   }
-  __device__ bool tiny(float x) const { return fabsf(x) < 0.25f * tau; }
-  __device__ bool small(float x) const { return fabsf(x) < 0.5f * tau; }
+  __device__ bool tiny(float x) const { return fabsf(x) < tiny_below; }
+  __device__ bool small(float x) const { return fabsf(x) < 0.9f * tau; }
   __device__ float of_tiny(float x) const {
     const float q = x * x;
     return x * fmaf(q, fmaf(q, fmaf(q, tiny_c[2], tiny_c[1]), tiny_c[0]), 1.0f);
   }
   __device__ float of_small(float x) const {
-    const float q = x * x;
-    return x *
-           fmaf(q, fmaf(q, fmaf(q, fmaf(q, small_c[3], small_c[2]), small_c[1]), small_c[0]), 1.0f);
+    const float u = x * inverse, q = u * u;
+    float p = fmaf(q, 0.001303960f, -0.006860055f);
+    p = fmaf(q, p, 0.020904126f);
+    p = fmaf(q, p, -0.053721491f);
+    p = fmaf(q, p, 0.133303598f);
+    p = fmaf(q, p, -0.333332121f);
+    return x * fmaf(q, p, 1.0f);
   }
-  // Above 1/2: tau (1 - 2 / (exp(2 |x| / tau) + 1)), the exponential within 2^-22.
+  // Above: tau (1 - 2 / (exp(2 |x| / tau) + 1)), the exponential within 2^-22.
   __device__ float operator()(float x) const {
-    const float power = power_of_two(fabsf(x) * twice);
-    float rest;  // of a power beyond all numbers: 0
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(rest) : "f"(power + 1));
+    constexpr float twice_in_powers = 2.885390082f;  // 2 log2(e)
+    const float power = power_of_two(fabsf(x) * inverse * twice_in_powers);
+    const float rest = about_reciprocal(power + 1);  // of a power beyond all numbers: 0
     const float large = fmaf(-2 * tau, rest, tau);
     return small(x) ? of_small(x) : copysignf(large, x);
+  }
+  // Calls use(x -> tau tanh(x / tau)) with the shortest way there is if no |x| of this thread, and
+  // of the others of its warp, is above `largest`.
+  template <class Use>
+  __device__ void choose(float largest, Use&& use) const {
+    if (__all_sync(~0u, tiny(largest)))
+      use([&](float x) { return of_tiny(x); });
+    else if (__all_sync(~0u, small(largest)))
+      use([&](float x) { return of_small(x); });
+    else
+      use([&](float x) { return (*this)(x); });
   }
   __device__ static float power_of_two(float x) {
     float y;
