@@ -63,5 +63,36 @@ TEST(PooledCloseness, HasTheYardstickOfTheUnluckiestCase) {
   EXPECT_FALSE(pool.judged().close);
 }
 
+// One case that magnifies errors a thousandfold says nothing about the others.
+TEST(PooledCloseness, OnAverageEachCaseHasItsOwnYardstick) {
+  const float eps = 1.1920929e-7f;
+  const std::vector<double> truth{1};
+  const auto off_by = [&](float units) { return std::vector<float>{1 + units * eps}; };
+  const auto mean = [&](float others, float last) {
+    PooledCloseness pool;
+    pool.add(off_by(50000), off_by(48000), truth);
+    for (int i = 0; i < 14; ++i) pool.add(off_by(others), off_by(48), truth);
+    pool.add(off_by(last), off_by(48), truth);
+    return pool.mean_share();  // of 100 units allowed, but for the first
+  };
+  EXPECT_NEAR(mean(60, 60), 0.595, 1e-3);
+  EXPECT_GT(mean(104, 104), 1) << "an error of every case but one";
+  EXPECT_LT(mean(40, 3600), 1) << "one case may have a lucky yardstick";
+  EXPECT_GT(mean(40, 4400), 1) << "an error of one case";
+  EXPECT_EQ(mean(40, NAN), INFINITY);
+}
+
+TEST(PooledCloseness, OnAverageTooABrokenYardstickMeasuresNothing) {
+  PooledCloseness nothing, broken, needless;
+  const std::vector<double> zero{0};
+  const std::vector<float> right{0}, not_a_number{NAN}, wrong{1e-30f};
+  nothing.add(right, right, zero);
+  EXPECT_EQ(nothing.mean_share(), 0);
+  broken.add(right, not_a_number, zero);
+  EXPECT_EQ(broken.mean_share(), INFINITY);
+  needless.add(wrong, right, zero);
+  EXPECT_EQ(needless.mean_share(), INFINITY) << "plain arithmetic makes no error here";
+}
+
 }  // namespace
 }  // namespace deltasane

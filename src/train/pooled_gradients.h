@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "base/cat.h"
 #include "tensor/pooled_closeness.h"
 #include "train/gradient_reference.h"
 
@@ -30,6 +31,16 @@ class PooledGradients {
       gradients_[slot.name].add(part(gradient), part(plain), part(truth));
     }
   }
+  // As operators, on average over the models: what is not close, or nothing.
+  std::string too_far_on_average() const {
+    std::string all;
+    if (!losses_.judged().close) all = cat("losses: ", losses_.judged().explanation(), '\n');
+    for (const auto& [name, gradient] : gradients_)
+      if (const double share = gradient.mean_share(); !(share <= 1))
+        all += cat(name, " is off by ", share, " times what is allowed\n");
+    return all;
+  }
+  // As models.
   void expect_close() const {
     EXPECT_TRUE(losses_.judged().close) << losses_.judged().explanation();
     for (const auto& [name, gradient] : gradients_)

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernel/simd.h"
+#include "kernel/small_tanh.h"
 
 namespace deltasane::kernel::cpu {
 namespace {
@@ -20,9 +21,7 @@ struct Neutralize {
   using Vec = typename V::Vec;
   using Int = typename V::Int;
 
-  static constexpr float p[4] = {-0.333331438964f, 0.133258789614f, -0.0530454945345f,
-                                 0.0172414920355f};
-  static constexpr float small_square = 0.25f;  // |u| <= 1/2
+  using Small = SmallTanh<lanes>;
 
   float tau, inverse;
   float in_s[4];            // p for z = S^2 instead of u^2
@@ -31,13 +30,8 @@ struct Neutralize {
   explicit Neutralize(float threshold) : tau(threshold), inverse(1.0f / threshold) {
     const float inverse_square = inverse * inverse;
     float power = inverse_square;
-    for (int i = 0; i < 4; ++i, power *= inverse_square) in_s[i] = p[i] * power;
-    small_square_in_s = tau > 1e-3f && tau < 1e4f ? small_square * tau * tau : 0.0f;
-  }
-
-  // (tanh(u)/u - 1) / z for z = u^2 <= 1/4.
-  [[gnu::always_inline]] static inline Vec small_excess(Vec z, const float (&c)[4]) {
-    return ((c[3] * z + c[2]) * z + c[1]) * z + c[0];
+    for (int i = 0; i < 4; ++i, power *= inverse_square) in_s[i] = Small::p[i] * power;
+    small_square_in_s = tau > 1e-3f && tau < 1e4f ? Small::largest_square * tau * tau : 0.0f;
   }
 
   // tanh(u)
@@ -83,7 +77,7 @@ struct Neutralize {
       for (int i = 0; i < P * X; ++i) {
         const Vec one = s[i / X][i % X];
         const Vec z = one * one;
-        V::store(to + i * lanes, one + one * z * small_excess(z, in_s));
+        V::store(to + i * lanes, one + one * z * Small::excess(z, in_s));
       }
     } else {
 #pragma GCC unroll 16
@@ -109,12 +103,13 @@ struct Neutralize {
     const Vec share = 1.0f / (1.0f + e);
     const Vec sech2 = 4.0f * e * share * share;
     const Vec z = u * u;
-    const Vec excess = z * small_excess(z, p);
+    const Vec excess = z * Small::excess(z);
     const Vec th = (1.0f - e) * share;
     const Vec signed_th = u < 0.0f ? -th : th;
     const Vec small_th = u * excess + u;
     // for small u: u (tanh^2 u + tanh(u)/u - 1), which does not cancel
-    const Vec dtau = z <= small_square ? u * (small_th * small_th + excess) : signed_th - u * sech2;
+    const Vec dtau =
+        z <= Small::largest_square ? u * (small_th * small_th + excess) : signed_th - u * sech2;
     const Vec part = ds * dtau;
     ds = ds * sech2;
     return part;

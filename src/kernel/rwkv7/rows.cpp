@@ -1,6 +1,7 @@
 #include "kernel/rwkv7/rows.h"
 
 #include "kernel/rwkv7/row_vectors.h"
+#include "kernel/small_tanh.h"
 
 namespace deltasane::kernel::cpu {
 template <Isa isa>
@@ -98,7 +99,10 @@ void tanh_row(float* x, int64_t count) {
     const auto value = V::load_some(x + c, some);
     const auto e = V::exp_of_negative(value < 0.0f ? 2.0f * value : -2.0f * value);
     const auto th = (1.0f - e) / (1.0f + e);
-    V::store_some(x + c, value < 0.0f ? -th : th, some);
+    const auto large = value < 0.0f ? -th : th;
+    const auto z = value * value;
+    const auto small = value + value * z * SmallTanh<lanes>::excess(z);
+    V::store_some(x + c, z <= SmallTanh<lanes>::largest_square ? small : large, some);
   });
 }
 

@@ -183,6 +183,20 @@ TEST_P(Rwkv7Rows, ActivationsAreTheDefinition) {
       Activation::squared_relu, [](auto v) { return v > 0 ? v * v : decltype(v)(0); }, "relu^2");
 }
 
+// A model in the beginning of its training has low ranks near zero.
+TEST_P(Rwkv7Rows, TanhKeepsTheDigitsOfSmallNumbers) {
+  Numbers x(4096), found;
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = float((i % 2 ? -1 : 1) * std::pow(10, -8 + 9 * double(i) / double(x.size())));
+  found = x;
+  activate(Activation::tanh, {found.data(), {1, int64_t(x.size())}}, cpu());
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i)
+    worst = std::max(worst, std::abs(double(found[i]) / std::tanh(double(x[i])) - 1));
+  RecordProperty("worst", cat(worst));
+  EXPECT_LT(worst, 4e-7);  // docs/numerics.md
+}
+
 TEST_P(Rwkv7Rows, WrongShapesAreNamed) {
   Numbers x(20);
   EXPECT_FAULT(layer_norm({x.data(), {4, 5}}, x.data(), x.data(), 1e-5f, {x.data(), {5, 4}}, cpu()),
