@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <nv/target>
 
 #include <cstdint>
 
@@ -121,28 +122,35 @@ __device__ inline uint32_t transpose(uint32_t x) {
 
 // Four times 8 x 8 numbers of a warp into shared memory, where load_matrices would find them: lane
 // l says where row l % 8 of matrix l / 8 goes.
-template <Lies lies>
-__device__ void store_matrices(void* at, const uint32_t (&x)[4]) {
-  const uint32_t own = shared_address(at);
-#if __CUDA_ARCH__ >= 900
-  if constexpr (lies == Lies::straight)
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(own),
-                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-                 : "memory");
-  else
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(own),
-                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-                 : "memory");
-#else
+__device__ inline void store_matrices_at_once(uint32_t at, const uint32_t (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(x[0]),
+               "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+__device__ inline void store_transposes_at_once(uint32_t at, const uint32_t (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+__device__ inline void store_matrices_by_words(uint32_t at, const uint32_t (&x)[4]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const uint32_t row = __shfl_sync(~0u, own, 8 * i + lane / 4);
-    asm volatile("st.shared.b32 [%0], %1;" ::"r"(row + lane % 4 * 4),
-                 "r"(lies == Lies::straight ? x[i] : transpose(x[i]))
-                 : "memory");
+    const uint32_t row = __shfl_sync(~0u, at, 8 * i + lane / 4);
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(row + lane % 4 * 4), "r"(x[i]) : "memory");
   }
-#endif
+}
+template <Lies lies>
+__device__ void store_matrices(void* at, const uint32_t (&x)[4]) {
+  const uint32_t own = shared_address(at);
+  if constexpr (lies == Lies::straight) {
+    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_matrices_at_once(own, x);),
+                      (store_matrices_by_words(own, x);))
+  } else {
+    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_transposes_at_once(own, x);),
+                      (store_matrices_by_words(own, {transpose(x[0]), transpose(x[1]),
+                                                     transpose(x[2]), transpose(x[3])});))
+  }
 }
 
 __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
