@@ -166,14 +166,8 @@ struct TileGradients {
   __device__ void keep_first(const StateRows& x, StateFactors& factors) {
 #pragma unroll
     for (int n = 0; n < state_pieces; n += 2) {
-      const Left<planes> part(x[n], x[n + 1]);
-      factors[n / 2] = part;
-#pragma unroll
-      for (int p = 0; p < planes; ++p)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)  // the second row, then the second piece
-          *reinterpret_cast<uint32_t*>(memory.first.at(
-              p, column + lane / 4 + i % 2 * 8, (n + i / 2) * 8 + lane % 4 * 2)) = part.of[p][i];
+      factors[n / 2] = Left<planes>(x[n], x[n + 1]);
+      factors[n / 2].store(memory.first, column, 8 * n);
     }
   }
 
@@ -301,12 +295,7 @@ struct TileGradients {
     Products solved;
     solved.add(Left<planes>(sums.total()), inverse);
     const Left<planes> result(solved.total());
-#pragma unroll
-    for (int p = 0; p < planes; ++p)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        *reinterpret_cast<uint32_t*>(
-            to.at(p, column + lane / 4 + i % 2 * 8, i / 2 * 8 + lane % 4 * 2)) = result.of[p][i];
+    result.store(to, column, 0);
     return result;
   }
   // SA' = (S0 A~' + V' AK') M'
