@@ -2,11 +2,11 @@
 // definition: over one model, the yardstick may be lucky. For tests.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <map>
+#include <optional>
 
 #include "base/cat.h"
+#include "model/random_rwkv7.h"
 #include "tensor/pooled_closeness.h"
 #include "train/gradient_reference.h"
 
@@ -40,17 +40,40 @@ class PooledGradients {
         all += cat(name, " is off by ", share, " times what is allowed\n");
     return all;
   }
-  // As models.
-  void expect_close() const {
-    EXPECT_TRUE(losses_.judged().close) << losses_.judged().explanation();
-    for (const auto& [name, gradient] : gradients_)
-      EXPECT_TRUE(gradient.judged(Judged::as_model).close)
-          << name << " is " << gradient.judged(Judged::as_model).explanation();
-  }
 
  private:
   PooledCloseness losses_;
   std::map<std::string, PooledCloseness> gradients_;
 };
+
+// A model's parameters with what the recurrence reads out off by `error`, up or down by channel:
+// the weights that it is multiplied with are.
+inline Parameters with_reading_off(const Parameters& model, double error) {
+  Parameters off(model, model.sane());
+  for (int64_t layer = 0; layer < model.layout().shape().layers; ++layer) {
+    const std::span<float> weight = off.of(cat("blocks.", layer, ".att.ln_x.weight"));
+    for (size_t i = 0; i < weight.size(); ++i)
+      weight[i] = float(weight[i] * (1 + (i % 2 ? error : -error)));
+  }
+  return off;
+}
+
+// What is too far from the definition over so many random models that luck evens out
+// (docs/numerics.md). gradient(model, to) gives a loss and its gradient, of models that are off by
+// `error`.
+template <class Gradient>
+std::string too_far_from_definition(const Rwkv7Shape& shape,
+                                    const std::optional<SaneSettings>& sane, const Batch& batch,
+                                    double error, Gradient&& gradient) {
+  const LossSettings settings{batch.weight_total(), 1e-2};
+  PooledGradients pool;
+  for (uint64_t seed = 5; seed < 5 + 16; ++seed) {
+    const Parameters model(RandomRwkv7(shape, seed), sane);
+    std::vector<float> found(model.all().size());
+    const double loss = gradient(with_reading_off(model, error), settings, found);
+    pool.add(model, batch, settings, loss, found);
+  }
+  return pool.too_far_on_average();
+}
 
 }  // namespace deltasane::train::test

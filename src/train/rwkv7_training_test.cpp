@@ -27,37 +27,20 @@ const TrainingCase training_cases[] = {
     {SaneSettings{0.7, 16}, 1, 3, 16}, {SaneSettings{1.0, 16}, 2, 1, 5},
     {std::nullopt, 2, 3, 20, true},    {SaneSettings{0.4, 16}, 3, 2, 37, true}};
 
-// A model's parameters with what the recurrence reads out off by `error`, up or down by channel:
-// the weights that it is multiplied with are.
-Parameters with_reading_off(const Parameters& model, double error) {
-  Parameters off(model, model.sane());
-  for (int64_t layer = 0; layer < model.layout().shape().layers; ++layer) {
-    const std::span<float> weight = off.of(cat("blocks.", layer, ".att.ln_x.weight"));
-    for (size_t i = 0; i < weight.size(); ++i)
-      weight[i] = float(weight[i] * (1 + (i % 2 ? error : -error)));
-  }
-  return off;
-}
-
-// What of a case is too far from its definition over so many models that luck evens out
-// (docs/numerics.md).
 std::string too_far(const TrainingCase& one, double error = 0) {
   ThreadPool threads(2);
   const Rwkv7Shape shape = small_heads_shape(one.sane.has_value(), one.layers);
   Batch batch = random_batch(shape, one.sequences, one.time);
   if (one.padding) batch = test::padded(std::move(batch));
-  const LossSettings settings{batch.weight_total(), 1e-2};
-  test::PooledGradients pool;
-  for (uint64_t seed = 5; seed < 5 + 16; ++seed) {
-    const Parameters model(RandomRwkv7(shape, seed), one.sane);
-    const Parameters taken = with_reading_off(model, error);
-    std::vector<float> found(model.all().size());
-    Rwkv7Training training(model.layout(), one.sane, one.sequences, one.time, Activations::keep);
-    const double loss = training.gradient(taken.all(), batch, settings, found, {threads});
-    EXPECT_EQ(training.loss(taken.all(), batch, settings, {threads}), loss);
-    pool.add(model, batch, settings, loss, found);
-  }
-  return pool.too_far_on_average();
+  return test::too_far_from_definition(
+      shape, one.sane, batch, error,
+      [&](const Parameters& model, const LossSettings& settings, std::vector<float>& found) {
+        Rwkv7Training training(model.layout(), one.sane, one.sequences, one.time,
+                               Activations::keep);
+        const double loss = training.gradient(model.all(), batch, settings, found, {threads});
+        EXPECT_EQ(training.loss(model.all(), batch, settings, {threads}), loss);
+        return loss;
+      });
 }
 
 TEST(Rwkv7Training, LossAndGradientAreTheDefinition) {

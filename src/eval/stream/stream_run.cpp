@@ -241,6 +241,7 @@ class Laboratory {
   }
 
   void report(const std::function<void(const StreamProgress&)>& progress, int64_t began_at) const {
+    if (last_.tokens == 0) return;  // the first segment's figures are still being made
     StreamProgress now = last_;
     now.position = position_, now.began_at = began_at;
     progress(now);

@@ -96,6 +96,22 @@ StreamSettings small_settings() {
   return settings;
 }
 
+TEST(Stream, ReportsNoProgressWithoutFigures) {
+  const test::Scratch scratch;
+  Bench bench(random_model(scratch.path()));
+  StreamSettings settings = small_settings();
+  settings.streams = 1;
+  int64_t reached = 0;
+  run_stream(bench.parts(bench.letters), settings, scratch.path() / "run", OnExisting::refuse,
+             [&](const StreamProgress& now) {
+               EXPECT_EQ(now.tokens, settings.tokens);
+               EXPECT_GT(now.loss, 0) << "at " << now.position;
+               EXPECT_GT(now.norm, 0) << "at " << now.position;
+               reached = now.position;
+             });
+  EXPECT_EQ(reached, settings.tokens);
+}
+
 TEST(Stream, RecordsEverySegmentOfEveryStream) {
   const test::Scratch scratch;
   Bench bench(random_model(scratch.path()), {.weights = {}, .sane_alpha = 3.0});
