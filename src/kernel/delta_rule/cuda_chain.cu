@@ -168,11 +168,6 @@ __device__ float less_slope_of_small(float x, float q) {
   p = fmaf(q, p, 0.666666687f);
   return x * p;
 }
-__device__ float log2_of(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 // tanh u - u sech^2 u: u = atanh x by two logarithms, each within 2^-22, of numbers that are not
 // quite 0.
 __device__ float less_slope(float x, float q) {

@@ -444,17 +444,12 @@ struct TileGradients {
       store_row(to + origin + t * step + column, x[0], x[1], t < count);
     }
   }
-  // Barriers with a number known to the compiler: otherwise it takes all that a block may have.
-  template <int number>
-  __device__ static void meet() {
-    asm volatile("bar.sync %0, 64;" ::"n"(number) : "memory");
-  }
   __device__ void meet_other_warp() const {
     static_assert(warps / 2 == 4);
-    if (own == 0) meet<1>();
-    if (own == 1) meet<2>();
-    if (own == 2) meet<3>();
-    if (own == 3) meet<4>();
+    if (own == 0) meet_at<1, 64>();
+    if (own == 1) meet_at<2, 64>();
+    if (own == 2) meet_at<3, 64>();
+    if (own == 3) meet_at<4, 64>();
   }
   __device__ static float4 four(const float (&x)[4]) { return {x[0], x[1], x[2], x[3]}; }
 

@@ -114,7 +114,7 @@ struct FactorMaker {
     for (int t = 0; t < 8; ++t) next_w[t] = first_token + t < count ? __ldg(w + at + t * step) : 1;
   }
 
-  __device__ static void meet() { asm volatile("bar.sync 1, %0;" ::"n"(makers) : "memory"); }
+  __device__ static void meet() { meet_at<1, makers>(); }
 
   // The vectors of what has come, with the decay taken out.
   __device__ void make_vectors(Factors& to) {
@@ -269,9 +269,7 @@ struct Exchange {
   }
   __device__ void say(const Sums& x) { say(0, x.c[0]), say(1, x.c[1]); }
   __device__ void add_other(Sums& x) const { add_other(0, x.c[0]), add_other(1, x.c[1]); }
-  __device__ static void meet() {
-    asm volatile("bar.sync %0, 64;" ::"r"(2 + threadIdx.x / 64) : "memory");
-  }
+  __device__ static void meet() { meet_at<64>(2 + threadIdx.x / 64); }
 };
 
 }  // namespace deltasane::kernel::cuda

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "kernel/delta_rule/cuda_ptx.cuh"
+
 namespace deltasane::kernel::cuda {
 
 // The bf16 numbers nearest to x and y, x in the lower half.
@@ -95,49 +97,22 @@ struct SplitMatrix {
 
 enum class Lies { straight, transposed };
 
-__device__ inline uint32_t shared_address(const void* at) {
-  return uint32_t(__cvta_generic_to_shared(at));
-}
-
 template <Lies lies>
 __device__ void load_matrices(uint32_t (&x)[4], const __nv_bfloat16* at) {
   if constexpr (lies == Lies::straight)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(shared_address(at))
-                 : "memory");
+    load_matrices_at_once(x, shared_address(at));
   else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(shared_address(at))
-                 : "memory");
-}
-
-// Of 8 x 8 numbers of a warp, as load_matrices leaves them, the transpose.
-__device__ inline uint32_t transpose(uint32_t x) {
-  uint32_t y;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-  return y;
+    load_transposes_at_once(x, shared_address(at));
 }
 
 // Four times 8 x 8 numbers of a warp into shared memory, where load_matrices would find them: lane
 // l says where row l % 8 of matrix l / 8 goes.
-__device__ inline void store_matrices_at_once(uint32_t at, const uint32_t (&x)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(x[0]),
-               "r"(x[1]), "r"(x[2]), "r"(x[3])
-               : "memory");
-}
-__device__ inline void store_transposes_at_once(uint32_t at, const uint32_t (&x)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
-               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-               : "memory");
-}
 __device__ inline void store_matrices_by_words(uint32_t at, const uint32_t (&x)[4]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const uint32_t row = __shfl_sync(~0u, at, 8 * i + lane / 4);
-    asm volatile("st.shared.b32 [%0], %1;" ::"r"(row + lane % 4 * 4), "r"(x[i]) : "memory");
+    store_word(row + lane % 4 * 4, x[i]);
   }
 }
 template <Lies lies>
@@ -151,14 +126,6 @@ __device__ void store_matrices(void* at, const uint32_t (&x)[4]) {
                       (store_matrices_by_words(own, {transpose(x[0]), transpose(x[1]),
                                                      transpose(x[2]), transpose(x[3])});))
   }
-}
-
-__device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                    uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-      "{%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // 16 x 16 sums of one warp: two 16 x 8 pieces side by side. Lane l has, of piece p, the rows l / 4

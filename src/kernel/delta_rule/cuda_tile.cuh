@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "kernel/delta_rule/cuda_ptx.cuh"
 
 namespace deltasane::kernel::cuda {
 
@@ -78,11 +79,6 @@ __device__ inline void store_one(bf16* to, float x) {
 
 // 1 / x within an ulp, and nearer, for x that is neither tiny nor huge; without the branches of a
 // division.
-__device__ inline float about_reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 __device__ inline float reciprocal(float x) {
   const float y = about_reciprocal(x);
   return fmaf(fmaf(-x, y, 1.0f), y, y);
@@ -132,11 +128,6 @@ struct Threshold {
       use([&](float x) { return of_small(x); });
     else
       use([&](float x) { return (*this)(x); });
-  }
-  __device__ static float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
   }
 };
 
