@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "emulation/block.h"
 #include "emulation/warp.h"
@@ -45,6 +46,12 @@ using std::max;
 using std::min;
 
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+inline int __clz(int x) { return std::countl_zero(unsigned(x)); }
+inline unsigned __brev(unsigned x) {
+  unsigned y = 0;
+  for (int i = 0; i < 32; ++i) y = y << 1 | (x >> i & 1);
+  return y;
+}
 inline float __fdividef(float x, float y) { return x / y; }
 
 template <class T>
@@ -57,9 +64,11 @@ void __stcs(T* at, T x) {
   deltasane::emulation::fail_unless_aligned(at, sizeof(T));
   *at = x;
 }
+inline unsigned atomicAdd(unsigned* at, unsigned x) { return std::exchange(*at, *at + x); }
 
 inline void __syncthreads() { deltasane::emulation::meet_threads(0, 0); }
 inline void __syncwarp(unsigned = ~0u) { deltasane::emulation::meet_warp(); }
+inline unsigned __ballot_sync(unsigned, int x) { return deltasane::emulation::vote(x); }
 inline int __all_sync(unsigned, int x) { return deltasane::emulation::vote(x) == ~0u; }
 
 namespace deltasane::emulation {
