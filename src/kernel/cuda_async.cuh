@@ -22,6 +22,12 @@ __device__ inline void copy_async(uint4* shared, const void* from, bool wanted, 
                "l"(from), "r"(wanted ? 16 : 0), "l"(policy)
                : "memory");
 }
+__device__ inline void copy_async(uint4* shared, const uint4* from) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(uint32_t(__cvta_generic_to_shared(shared))),
+      "l"(from)
+      : "memory");
+}
 // What the thread has asked for since the last call is a group.
 __device__ inline void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

@@ -46,7 +46,7 @@ void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu&
   if (starts_tiles(op) && !few) return chain_pass(ChainPass<Real>{op, op.states}, gpu);
   TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state};
   if (starts_tiles(op)) {
-    const int64_t terms = chunk_pass_floats(op.batch, op.heads, tiles);
+    const int64_t terms = chunk_pass_floats<Real>(op.batch, op.heads, tiles);
     float* const memory = scratch.floats(gpu, terms + heads * state_entries);
     float* const between = op.time % tile ? memory + terms : op.final_state;
     chunk_pass(op, tiles, memory, between, gpu);

@@ -59,6 +59,7 @@ void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu);
 template <class Real>
 void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* final_state,
                 const Gpu& gpu);
+template <class Real>
 int64_t chunk_pass_floats(int64_t batch, int64_t heads, int64_t tiles);
 
 }  // namespace deltasane::kernel::cuda
