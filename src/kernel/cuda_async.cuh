@@ -37,6 +37,17 @@ __device__ inline void wait_for_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(younger) : "memory");
 }
 
+// A word that says something of other memory: who reads it with read_acquired sees all that was
+// written before write_released, by its thread and by those that it had met at a barrier.
+__device__ inline void write_released(uint32_t* at, uint32_t value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+__device__ inline uint32_t read_acquired(const uint32_t* at) {
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+
 // Numbers that blocks of one kernel hand to each other, each in one word with a tag that says which
 // one it is: who sees the tag has the number, and nobody waits for anything else.
 __device__ inline void write_tagged(uint64_t* at, float value, uint32_t tag) {

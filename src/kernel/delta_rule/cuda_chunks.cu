@@ -1,4 +1,5 @@
-// Few heads: what does not depend on the state for all tiles at once, then a short sequential pass.
+// Few heads: what does not depend on the state for many tiles at once, and beside that a short
+// sequential pass.
 //
 // With the rows of A~ R~ B~ K~ V the a~ r~ b~ k~ v of a tile's 16 tokens (cuda_tile.cuh), its first
 // state S0, SA the rows T_t-1 a~_t, and AB AK RB RK the lower parts of A~ B~' and so on (AB and AK
@@ -10,6 +11,12 @@
 //
 // A' R' B^ K^ U Y0 do not depend on S0. Rows of S0 do not meet, so 16 of them are a block of the
 // sequential pass, which is on the tensor cores; each of its warps has 16 columns.
+//
+// The sequential pass is the second of two kernels and may start when every block of the first has
+// started: so it waits for terms only that running blocks make, and they wait for nobody.
+#include <algorithm>
+
+#include "base/error.h"
 #include "kernel/cuda_async.cuh"
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
@@ -38,6 +45,9 @@ struct TileTerms {
 };
 
 constexpr int term_threads = 128;
+// Blocks that make terms on each multiprocessor, so that one of the sequential pass fits beside
+// them; their registers are bounded for that as if there were more.
+constexpr int terms_beside = 3, terms_resident = 5;
 constexpr int padded = head_size + 4;  // 16-byte reads of neighbouring rows in different banks
 constexpr int square = 2 * tile_tokens + 4;
 
@@ -47,34 +57,40 @@ struct TermsMemory {
   float v[tile_tokens][padded], w[tile_tokens][padded];
   float decay[head_size];
   float products[2 * tile_tokens][square];  // reads writes': AB AK over RB RK
+  int next;                                 // the tile that the block has taken
+};
+
+// How far the terms are, so that the sequential pass need not wait for all of them. Zeros at first.
+struct Progress {
+  uint32_t* taken;  // tiles that blocks have taken beyond the first that each begins with
+  uint32_t* made;   // (head, tile): whether its terms are there
+};
+
+// Eight channels of a token of a tile, as they lie in memory.
+template <class Real>
+struct TileInputs {
+  Eight<Real> a, r, b, k, v;
+  Eight<float> w;
+  __device__ void load(const DeltaRule<Real>& op, int64_t at) {
+    a.load(op.a + at), r.load(op.r + at), b.load(op.b + at);
+    k.load(op.k + at), v.load(op.v + at), w.load(op.w + at);
+  }
 };
 
 template <class Real>
-__device__ void place_row(float (&to)[8], const Real* from) {
-  Eight<Real> eight;
-  eight.load(from);
-  eight.unpack(to);
+__device__ void place(float* to, const Eight<Real>& from) {
+  float x[8];
+  from.unpack(x);
+  store_floats(to, x);
 }
 
+// Vectors with the decay taken out, and their products.
 template <class Real>
-__global__ __launch_bounds__(term_threads) void terms_kernel(DeltaRule<Real> op, int64_t tiles,
-                                                             TileTerms<Real>* all) {
-  extern __shared__ float4 raw_memory[];
-  TermsMemory& memory = *reinterpret_cast<TermsMemory*>(raw_memory);
-  const int64_t index = blockIdx.x % tiles, of_head = blockIdx.x / tiles;
-  const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
+__device__ void make_products(TermsMemory& memory, const TileInputs<Real>& in) {
   const int token = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-  {
-    const int64_t at =
-        ((sequence * op.time + index * tile_tokens + token) * op.heads + head) * head_size + part;
-    float x[8];
-    place_row(x, op.a + at), store_floats(&memory.reads[token][part], x);
-    place_row(x, op.r + at), store_floats(&memory.reads[tile_tokens + token][part], x);
-    place_row(x, op.b + at), store_floats(&memory.writes[token][part], x);
-    place_row(x, op.k + at), store_floats(&memory.writes[tile_tokens + token][part], x);
-    place_row(x, op.v + at), store_floats(&memory.v[token][part], x);
-    place_row(x, op.w + at), store_floats(&memory.w[token][part], x);
-  }
+  place(&memory.reads[token][part], in.a), place(&memory.reads[tile_tokens + token][part], in.r);
+  place(&memory.writes[token][part], in.b), place(&memory.writes[tile_tokens + token][part], in.k);
+  place(&memory.v[token][part], in.v), place(&memory.w[token][part], in.w);
   __syncthreads();
   const int channel = threadIdx.x % head_size;
   const bool lower_half = threadIdx.x < head_size;
@@ -97,7 +113,6 @@ __global__ __launch_bounds__(term_threads) void terms_kernel(DeltaRule<Real> op,
     if (lower_half) memory.decay[channel] = decay;
   }
   __syncthreads();
-  TileTerms<Real>& out = all[blockIdx.x];
   {  // 2 rows and 4 columns of the products each
     const int row = threadIdx.x / 8 * 2, column = threadIdx.x % 8;
     float sum[2][4] = {};
@@ -122,7 +137,12 @@ __global__ __launch_bounds__(term_threads) void terms_kernel(DeltaRule<Real> op,
 #pragma unroll
       for (int n = 0; n < 4; ++n) memory.products[row + i][column + 8 * n] = sum[i][n];
   }
-  __syncthreads();
+}
+
+template <class Real>
+__device__ void make_terms(TermsMemory& memory, TileTerms<Real>& out) {
+  const int channel = threadIdx.x % head_size;
+  const bool lower_half = threadIdx.x < head_size;
   // One column each: the first 64 threads of A' and R', the others of U and Y0.
   float x[tile_tokens], v[tile_tokens];
   const auto read_row = [&](int row, int first, float(&to)[tile_tokens]) {
@@ -183,6 +203,7 @@ __global__ __launch_bounds__(term_threads) void terms_kernel(DeltaRule<Real> op,
     store_row(rows.u[channel % shared_rows], x), store_row(rows.y[channel % shared_rows], y);
   }
   __syncthreads();
+  const int token = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
   Eight<float> eight;
   float factor[8], whole[8];
   const auto read = [&](const float* from, float(&to)[8]) { eight.read(from), eight.unpack(to); };
@@ -200,6 +221,43 @@ __global__ __launch_bounds__(term_threads) void terms_kernel(DeltaRule<Real> op,
   read(&memory.v[token][part], factor);
   out.rows[part / shared_rows].v.set(token, part % shared_rows, factor);
   if (lower_half) out.factors.decay[channel] = memory.decay[channel];
+}
+
+// A block makes the terms of one tile after the other: each time the first that no other has taken,
+// tiles of all heads in the order of their tokens.
+template <class Real>
+__global__ __launch_bounds__(term_threads, terms_resident) void terms_kernel(DeltaRule<Real> op,
+                                                                             int tiles,
+                                                                             TileTerms<Real>* all,
+                                                                             Progress progress) {
+  let_next_kernel_start();
+  extern __shared__ float4 raw_memory[];
+  TermsMemory& memory = *reinterpret_cast<TermsMemory*>(raw_memory);
+  const int heads = int(op.batch * op.heads), count = heads * tiles;
+  const bool first = threadIdx.x == 0;
+  TileInputs<Real> in;
+  const auto ask_for = [&](int which) {
+    if (which >= count) return;
+    const int64_t index = which / heads, of_head = which % heads;
+    const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
+    const int64_t token = sequence * op.time + index * tile_tokens + threadIdx.x / 8;
+    in.load(op, (token * op.heads + head) * head_size + threadIdx.x % 8 * 8);
+  };
+  int which = blockIdx.x;
+  ask_for(which);
+  while (which < count) {
+    const uint32_t taken = first ? atomicAdd(progress.taken, 1u) : 0;
+    make_products(memory, in);
+    if (first) memory.next = int(gridDim.x + taken);
+    __syncthreads();
+    const int next = memory.next;
+    ask_for(next);
+    const int64_t place = int64_t(which % heads) * tiles + which / heads;
+    make_terms(memory, all[place]);
+    __syncthreads();  // all of them are written, and the memory is free
+    if (first) write_released(progress.made + place, 1);
+    which = next;
+  }
 }
 
 constexpr int carry_warps = head_size / 16, carriers = 32 * carry_warps;
@@ -260,11 +318,24 @@ struct CarryMemory {
 template <class Real>
 struct TileBringer {
   const TileTerms<Real>* terms;  // of a head
+  const uint32_t* made;          // likewise
   Stage<Real>* stage;
   int tiles, rows;  // rows: which of a tile's
+  int there = 0;    // so many tiles' terms
 
-  __device__ void ask_for(int tile) const {
+  // Each lane looks for a tile. What another block wrote before it said so is seen by the lane that
+  // was told, and by the others of its warp when they have met.
+  __device__ void wait_for(int tile) {
+    while (there <= tile) {
+      const int mine = there + threadIdx.x % 32;
+      const bool told = mine < tiles && read_acquired(made + mine);
+      there += __clz(__brev(~__ballot_sync(~0u, told)));  // all before the first that is not there
+    }
+    __syncwarp();
+  }
+  __device__ void ask_for(int tile) {
     if (tile < tiles) {
+      wait_for(tile);
       copy(&stage[tile % stages].factors, &terms[tile].factors);
       copy(&stage[tile % stages].rows, &terms[tile].rows[rows]);
     }
@@ -281,7 +352,7 @@ struct TileBringer {
         copy_async(reinterpret_cast<uint4*>(to) + i + lane,
                    reinterpret_cast<const uint4*>(from) + i + lane);
   }
-  __device__ void bring() const {
+  __device__ void bring() {
     for (int i = 0; i < stages - 1; ++i) ask_for(i);
     wait_for_groups<stages - 2>();
     __syncthreads();
@@ -297,13 +368,18 @@ struct TileBringer {
 template <class Real>
 __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op, int tiles,
                                                               const TileTerms<Real>* all,
+                                                              const uint32_t* made,
                                                               float* final_state) {
   extern __shared__ float4 raw_memory[];
   CarryMemory<Real>& memory = *reinterpret_cast<CarryMemory<Real>*>(raw_memory);
   const int64_t of_head = blockIdx.x / row_blocks;
   const int row_block = blockIdx.x % row_blocks;
-  if (threadIdx.x >= carriers)
-    return TileBringer<Real>{all + of_head * tiles, memory.stage, tiles, row_block}.bring();
+  if (threadIdx.x >= carriers) {
+    TileBringer<Real>{all + of_head * tiles, made + of_head * tiles, memory.stage, tiles, row_block}
+        .bring();
+    // The next kernel in the queue starts when this one has ended, so the terms' must have too.
+    return wait_for_kernel_before();
+  }
   const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
   const int lane = threadIdx.x % 32, column = threadIdx.x / 32 * 16;
   const int64_t place =  // of this thread's first two entries of the state
@@ -406,24 +482,35 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
     }
 }
 
+constexpr int64_t most_tiles = int64_t{1} << 30;
+
+int64_t progress_words(int64_t count) { return (count + 1 + 3) / 4 * 4; }
+
 }  // namespace
 
 template <class Real>
 int64_t chunk_pass_floats(int64_t batch, int64_t heads, int64_t tiles) {
-  return batch * heads * tiles * int64_t(sizeof(TileTerms<Real>) / sizeof(float));
+  const int64_t count = batch * heads * tiles;
+  return count * int64_t(sizeof(TileTerms<Real>) / sizeof(float)) + progress_words(count);
 }
 
 template <class Real>
 void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* final_state,
                 const Gpu& gpu) {
+  const int64_t heads = op.batch * op.heads, count = heads * tiles;
+  require(count <= most_tiles, "a sequential pass has at most 2^30 tiles");
   auto* const all = reinterpret_cast<TileTerms<Real>*>(terms);
-  const int64_t heads = op.batch * op.heads;
-  launch(terms_kernel<Real>,
-         Grid{dim3(unsigned(heads * tiles)), dim3(term_threads), sizeof(TermsMemory)}, gpu, op,
-         tiles, all);
-  launch(carry_kernel<Real>,
-         Grid{dim3(unsigned(heads * row_blocks)), dim3(carry_threads), sizeof(CarryMemory<Real>)},
-         gpu, op, int(tiles), all, final_state);
+  auto* const words = reinterpret_cast<uint32_t*>(all + count);
+  zero_on_gpu(words, uint64_t(progress_words(count)) * sizeof(uint32_t), gpu);
+  const Progress progress{words, words + 1};
+  const int64_t makers = std::min(count, int64_t{terms_beside} * gpu.facts().multiprocessors);
+  keep_shared(terms_kernel<Real>);
+  launch(terms_kernel<Real>, Grid{dim3(unsigned(makers)), dim3(term_threads), sizeof(TermsMemory)},
+         gpu, op, int(tiles), all, progress);
+  launch_early(
+      carry_kernel<Real>,
+      Grid{dim3(unsigned(heads * row_blocks)), dim3(carry_threads), sizeof(CarryMemory<Real>)}, gpu,
+      op, int(tiles), all, progress.made, final_state);
 }
 
 template int64_t chunk_pass_floats<float>(int64_t, int64_t, int64_t);
