@@ -25,17 +25,38 @@ struct ReverseMemory {
   float4 dtau[2][owners / 4];  // the owners' parts of it
 };
 
-// Of a warp's 16 rows and a tile's tokens, the results: into rows of tokens.
-using TokenRow = bf16[head_size + 8];
-__device__ void put_results(TokenRow* to, int row, const Sums& y) {
-  const int piece = threadIdx.x % 32 / 8, line = threadIdx.x % 8;
-  store_matrices<Lies::transposed>(&to[piece / 2 * 8 + line][row + piece % 2 * 8],
-                                   {packed(y.c[0][0], y.c[0][1]), packed(y.c[0][2], y.c[0][3]),
-                                    packed(y.c[1][0], y.c[1][1]), packed(y.c[1][2], y.c[1][3])});
-}
-__device__ void put_results(float (*to)[head_size + 8], int row, const Sums& y) {
-  y.each([&](int i, int t, float x, float next) { to[t][row + i] = x, to[t + 1][row + i] = next; });
-}
+// What a tile's tokens read, of 16 rows: a warp finishes the results of 8 tokens, and its partner,
+// which has the other columns of these rows, those of the other 8.
+struct OwnResults {
+  float large[4], small[4] = {};
+
+  __device__ static int first_token() { return OwnPart::half() * 8; }
+  __device__ OwnResults(const Sums& y, Exchange& exchange) {
+    float others[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      large[i] = first_token() ? y.c[1][i] : y.c[0][i];
+      others[i] = first_token() ? y.c[0][i] : y.c[1][i];
+    }
+    exchange.say(0, others);
+  }
+  template <int kept, int left_planes, int right_planes>
+  __device__ void add_main(const Left<left_planes>& x, const HalfRight<right_planes>& y) {
+#pragma unroll
+    for (int p = 0; p < left_planes; ++p)
+#pragma unroll
+      for (int q = 0; q < right_planes; ++q)
+        if (p + q < kept) multiply_add(p + q == 0 ? large : small, x.of[p], y.of[q][0], y.of[q][1]);
+  }
+  template <class Real>
+  __device__ void put(Real (*tokens)[head_size + 8]) const {
+    const int row = OwnPart::first_row() + threadIdx.x % 32 / 4;
+    const int token = first_token() + threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      store_one(&tokens[token + i % 2][row + i / 2 * 8], large[i] + small[i]);
+  }
+};
 
 template <class Real>
 __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pass) {
@@ -116,7 +137,7 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
       sa = sa_sums.total(), y = y_sums.total();
     }
     memory.sa.say(sa);
-    if (left_half) memory.read.say(y);
+    OwnResults results(y, memory.read);
     Exchange::meet();
     memory.sa.add_other(sa);
     Right<state_planes> right;
@@ -139,17 +160,13 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
       S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
       largest = fmaxf(largest, fmaxf(S.largest(n), S.largest(n + 1)));
     }
+    memory.read.add_other(0, results.large);
+    HalfRight<result> rb;
+    rb.load(factors.rb, 0, OwnResults::first_token());
+    results.template add_main<result>(left, rb);  // done when the tanh is
     if (tau && tile < chunks)
       threshold.choose(largest, [&](auto&& of) { S.each([&](float& x) { x = of(x); }); });
-    if (!left_half && op.y) {
-      memory.read.add_other(y);
-      SplitSums<1> sums;
-      sums.large = y;
-      Right<result> rb;
-      rb.template load<Lies::transposed>(factors.rb, 0, 0);
-      sums.template add_main<result>(left, rb);
-      put_results(memory.y[tile % 2], row, sums.total());
-    }
+    if (op.y) results.put(memory.y[tile % 2]);
   }
   __syncthreads();
   if (states) S.store(states);

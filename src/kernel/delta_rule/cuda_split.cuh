@@ -113,6 +113,13 @@ __device__ void load_matrices(uint32_t (&x)[4], const __nv_bfloat16* at) {
                  : "memory");
 }
 
+__device__ inline void load_two_matrices(uint32_t (&x)[2], const __nv_bfloat16* at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+               : "=r"(x[0]), "=r"(x[1])
+               : "r"(shared_address(at))
+               : "memory");
+}
+
 // Of 8 x 8 numbers of a warp, as load_matrices leaves them, the transpose.
 __device__ inline uint32_t transpose(uint32_t x) {
   uint32_t y;
@@ -127,11 +134,6 @@ __device__ inline void store_matrices_at_once(uint32_t at, const uint32_t (&x)[4
                "r"(x[1]), "r"(x[2]), "r"(x[3])
                : "memory");
 }
-__device__ inline void store_transposes_at_once(uint32_t at, const uint32_t (&x)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
-               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-               : "memory");
-}
 __device__ inline void store_matrices_by_words(uint32_t at, const uint32_t (&x)[4]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -140,17 +142,10 @@ __device__ inline void store_matrices_by_words(uint32_t at, const uint32_t (&x)[
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(row + lane % 4 * 4), "r"(x[i]) : "memory");
   }
 }
-template <Lies lies>
-__device__ void store_matrices(void* at, const uint32_t (&x)[4]) {
+__device__ inline void store_matrices(void* at, const uint32_t (&x)[4]) {
   const uint32_t own = shared_address(at);
-  if constexpr (lies == Lies::straight) {
-    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_matrices_at_once(own, x);),
-                      (store_matrices_by_words(own, x);))
-  } else {
-    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_transposes_at_once(own, x);),
-                      (store_matrices_by_words(own, {transpose(x[0]), transpose(x[1]),
-                                                     transpose(x[2]), transpose(x[3])});))
-  }
+  NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_matrices_at_once(own, x);),
+                    (store_matrices_by_words(own, x);))
 }
 
 __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -208,7 +203,7 @@ struct Left {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int p = 0; p < Matrix::planes; ++p)
-      store_matrices<Lies::straight>(matrix.at(p, row + lane % 16, column + lane / 16 * 8), of[p]);
+      store_matrices(matrix.at(p, row + lane % 16, column + lane / 16 * 8), of[p]);
   }
 };
 template <int planes>
@@ -223,6 +218,19 @@ struct Right {
           of[p], lies == Lies::straight
                      ? matrix.at(p, row + piece % 2 * 8 + line, column + piece / 2 * 8)
                      : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
+  }
+};
+
+// 16 x 8 numbers likewise, of the transpose of what lies in memory: half of a right factor.
+template <int planes>
+struct HalfRight {
+  uint32_t of[planes][2];
+  template <class Matrix>
+  __device__ void load(const Matrix& matrix, int row, int column) {
+    const int piece = threadIdx.x % 16 / 8 * 8, line = threadIdx.x % 8;
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+      load_two_matrices(of[p], matrix.at(p, column + line, row + piece));
   }
 };
 
