@@ -111,10 +111,20 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     const ForwardFactors<Real>& factors = memory.tiles[tile % 2];
     Left<exact> v;
     v.template load<Lies::transposed>(factors.given, row, 0);
+    // Products without the state come first: they are there when a sum that waits for it begins.
     Sums sa, y;  // rows of the state, columns of tokens
     {
       SplitSums<2> sa_sums;
       SplitSums<1> y_sums;
+      if (left_half) {
+        Right<state_planes> ak;
+        ak.template load<Lies::transposed>(factors.ak, 0, 0);
+        sa_sums.add(v, ak);
+      } else {
+        Right<result> rk;
+        rk.template load<Lies::transposed>(factors.rk, 0, 0);
+        y_sums.template add_main<result>(v, rk);
+      }
 #pragma unroll
       for (int n = 0; n < OwnPart::pieces; n += 2) {
         const Left<state_planes> part(S.x[n], S.x[n + 1]);
@@ -125,15 +135,6 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
         r.template load<Lies::transposed>(factors.r, first_column + 8 * n, 0);
         y_sums.template add_main<result>(part, r);
       }
-      if (left_half) {
-        Right<state_planes> ak;
-        ak.template load<Lies::transposed>(factors.ak, 0, 0);
-        sa_sums.add(v, ak);
-      } else {
-        Right<result> rk;
-        rk.template load<Lies::transposed>(factors.rk, 0, 0);
-        y_sums.template add_main<result>(v, rk);
-      }
       sa = sa_sums.total(), y = y_sums.total();
     }
     memory.sa.say(sa);
@@ -141,6 +142,12 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     Exchange::meet();
     memory.sa.add_other(sa);
     Right<state_planes> right;
+    SplitSums<1> more[OwnPart::pieces / 2];  // what comes to the state
+#pragma unroll
+    for (int n = 0; n < OwnPart::pieces; n += 2) {
+      right.template load<Lies::straight>(factors.k, 0, first_column + 8 * n);
+      more[n / 2].add(v, right);
+    }
     Left<state_planes> left(sa);
     {
       SplitSums<2> sums;
@@ -151,12 +158,9 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     float largest = 0;
 #pragma unroll
     for (int n = 0; n < OwnPart::pieces; n += 2) {
-      SplitSums<1> more;
       right.template load<Lies::straight>(factors.b, 0, first_column + 8 * n);
-      more.add(left, right);
-      right.template load<Lies::straight>(factors.k, 0, first_column + 8 * n);
-      more.add(v, right);
-      S.add(n, more.total());
+      more[n / 2].add(left, right);
+      S.add(n, more[n / 2].total());
       S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
       largest = fmaxf(largest, fmaxf(S.largest(n), S.largest(n + 1)));
     }
