@@ -5,12 +5,12 @@
 // state S0, SA the rows T_t-1 a~_t, and AB AK RB RK the lower parts of A~ B~' and so on (AB and AK
 // without the diagonal):
 //
-//     SA = A' S0' + U                       A' = (I - AB)^-1 A~      U = (I - AB)^-1 AK V
-//     Y  = R' S0' + Y0                      R' = R~ + RB A'         Y0 = RB U + RK V
-//     S  = S0 diag(W) + SA' B^ + V' K^      B^ = B~ diag(W)         K^ = K~ diag(W)
+//     SA = A' S0' + U                        A' = M A~        U  = M AK V        M = (I - AB)^-1
+//     Y  = R' S0' + Y0                       R' = R~ + RB A'  Y0 = RB U + RK V
+//     S  = (S0 + SA' B~ + V' K~) diag(W)
 //
-// A' R' B^ K^ U Y0 do not depend on S0. Rows of S0 do not meet, so 16 of them are a block of the
-// sequential pass, which is on the tensor cores; each of its warps has 16 columns.
+// All but SA, Y and S do not depend on S0. Rows of S0 do not meet, so 16 of them are a block of the
+// sequential pass; each of its warps has 16 columns.
 //
 // The sequential pass is the second of two kernels and may start when every block of the first has
 // started: so it waits for terms only that running blocks make, and they wait for nobody.
@@ -27,8 +27,9 @@ namespace {
 // What is known of a tile before its first state is: what all rows of the state need,
 template <class Real>
 struct CarryFactors {
-  SplitMatrix<state_planes, tile_tokens, head_size, Rows::woven> a, b, k;
-  SplitMatrix<result_planes<Real>, tile_tokens, head_size, Rows::woven> r;
+  SplitMatrix<state_planes, head_size, tile_tokens, Rows::woven> a;         // A'
+  SplitMatrix<result_planes<Real>, head_size, tile_tokens, Rows::woven> r;  // R'
+  SplitMatrix<state_planes, tile_tokens, head_size, Rows::woven> b, k;      // B~ K~
   alignas(16) float decay[head_size];
 };
 // and what 16 of them need.
@@ -44,219 +45,123 @@ struct TileTerms {
   CarryRows<Real> rows[row_blocks];
 };
 
-constexpr int term_threads = 128;
 // Blocks that make terms on each multiprocessor, so that one of the sequential pass fits beside
 // them; their registers are bounded for that as if there were more.
-constexpr int terms_beside = 3, terms_resident = 5;
-constexpr int padded = head_size + 4;  // 16-byte reads of neighbouring rows in different banks
-constexpr int square = 2 * tile_tokens + 4;
+constexpr int terms_beside = 2, terms_resident = 4;
 
+template <class Real>
 struct TermsMemory {
-  float reads[2 * tile_tokens][padded];   // A~, then R~; at the end A' and R'
-  float writes[2 * tile_tokens][padded];  // B~, then K~
-  float v[tile_tokens][padded], w[tile_tokens][padded];
-  float decay[head_size];
-  float products[2 * tile_tokens][square];  // reads writes': AB AK over RB RK
-  int next;                                 // the tile that the block has taken
+  ForwardFactors<Real> factors;
+  MakerMemory making;
+  int taken;  // the tile after the next one
 };
 
 // How far the terms are, so that the sequential pass need not wait for all of them. Zeros at first.
 struct Progress {
-  uint32_t* taken;  // tiles that blocks have taken beyond the first that each begins with
+  uint32_t* taken;  // tiles that blocks have taken beyond the first two of each
   uint32_t* made;   // (head, tile): whether its terms are there
 };
 
-// Eight channels of a token of a tile, as they lie in memory.
+// Of a tile's factors, the terms: each warp makes those of 16 channels and of 16 rows of the state.
 template <class Real>
-struct TileInputs {
-  Eight<Real> a, r, b, k, v;
-  Eight<float> w;
-  __device__ void load(const DeltaRule<Real>& op, int64_t at) {
-    a.load(op.a + at), r.load(op.r + at), b.load(op.b + at);
-    k.load(op.k + at), v.load(op.v + at), w.load(op.w + at);
-  }
-};
-
-template <class Real>
-__device__ void place(float* to, const Eight<Real>& from) {
-  float x[8];
-  from.unpack(x);
-  store_floats(to, x);
-}
-
-// Vectors with the decay taken out, and their products.
-template <class Real>
-__device__ void make_products(TermsMemory& memory, const TileInputs<Real>& in) {
-  const int token = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-  place(&memory.reads[token][part], in.a), place(&memory.reads[tile_tokens + token][part], in.r);
-  place(&memory.writes[token][part], in.b), place(&memory.writes[tile_tokens + token][part], in.k);
-  place(&memory.v[token][part], in.v), place(&memory.w[token][part], in.w);
-  __syncthreads();
-  const int channel = threadIdx.x % head_size;
-  const bool lower_half = threadIdx.x < head_size;
-  {
-    float decay = 1;
-#pragma unroll 4
-    for (int t = 0; t < tile_tokens; ++t) {
-      const float w = memory.w[t][channel];
-      if (lower_half) {
-        memory.reads[t][channel] *= decay;
-        decay *= w;
-        memory.reads[tile_tokens + t][channel] *= decay;
-      } else {
-        decay *= w;
-        const float inverse = reciprocal(decay);
-        memory.writes[t][channel] *= inverse;
-        memory.writes[tile_tokens + t][channel] *= inverse;
-      }
-    }
-    if (lower_half) memory.decay[channel] = decay;
-  }
-  __syncthreads();
-  {  // 2 rows and 4 columns of the products each
-    const int row = threadIdx.x / 8 * 2, column = threadIdx.x % 8;
-    float sum[2][4] = {};
-#pragma unroll 4
-    for (int j = 0; j < head_size; j += 4) {
-      float4 x[2], y[4];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) x[i] = *reinterpret_cast<float4*>(&memory.reads[row + i][j]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        y[i] = *reinterpret_cast<float4*>(&memory.writes[column + 8 * i][j]);
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          sum[i][n] = fmaf(x[i].x, y[n].x, sum[i][n]), sum[i][n] = fmaf(x[i].y, y[n].y, sum[i][n]);
-          sum[i][n] = fmaf(x[i].z, y[n].z, sum[i][n]), sum[i][n] = fmaf(x[i].w, y[n].w, sum[i][n]);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int n = 0; n < 4; ++n) memory.products[row + i][column + 8 * n] = sum[i][n];
-  }
-}
-
-template <class Real>
-__device__ void make_terms(TermsMemory& memory, TileTerms<Real>& out) {
-  const int channel = threadIdx.x % head_size;
-  const bool lower_half = threadIdx.x < head_size;
-  // One column each: the first 64 threads of A' and R', the others of U and Y0.
-  float x[tile_tokens], v[tile_tokens];
-  const auto read_row = [&](int row, int first, float(&to)[tile_tokens]) {
-#pragma unroll
-    for (int i = 0; i < tile_tokens; i += 4) {
-      const float4 four = *reinterpret_cast<float4*>(&memory.products[row][first + i]);
-      to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
-    }
-  };
-  if (lower_half) {
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) x[t] = memory.reads[t][channel];
-  } else {
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) v[t] = memory.v[t][channel];
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) {
-      float ak[tile_tokens];
-      read_row(t, tile_tokens, ak);
-      x[t] = 0;
-#pragma unroll
-      for (int s = 0; s < t; ++s) x[t] = fmaf(ak[s], v[s], x[t]);
-    }
-  }
-#pragma unroll
-  for (int t = 1; t < tile_tokens; ++t) {
-    float ab[tile_tokens];
-    read_row(t, 0, ab);
-#pragma unroll
-    for (int s = 0; s < t; ++s) x[t] = fmaf(ab[s], x[s], x[t]);
-  }
-  float y[tile_tokens];
-#pragma unroll
-  for (int t = 0; t < tile_tokens; ++t) {
-    float rb[tile_tokens];
-    y[t] = lower_half ? memory.reads[tile_tokens + t][channel] : 0.0f;
-    read_row(tile_tokens + t, 0, rb);
-#pragma unroll
-    for (int s = 0; s <= t; ++s) y[t] = fmaf(rb[s], x[s], y[t]);
-    if (!lower_half) {
-      read_row(tile_tokens + t, tile_tokens, rb);
-#pragma unroll
-      for (int s = 0; s <= t; ++s) y[t] = fmaf(rb[s], v[s], y[t]);
-    }
-  }
-  if (lower_half) {
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t)
-      memory.reads[t][channel] = x[t], memory.reads[tile_tokens + t][channel] = y[t];
-  } else {
-    CarryRows<Real>& rows = out.rows[channel / shared_rows];
-    const auto store_row = [](float(&to)[tile_tokens], const float(&row)[tile_tokens]) {
-#pragma unroll
-      for (int t = 0; t < tile_tokens; t += 4)
-        *reinterpret_cast<float4*>(&to[t]) =
-            make_float4(row[t], row[t + 1], row[t + 2], row[t + 3]);
+__device__ void make_terms(const ForwardFactors<Real>& factors, TileTerms<Real>& out) {
+  constexpr int result = result_planes<Real>;
+  const int warp = threadIdx.x / 32, first = warp * 16;
+  Right<state_planes> inverse;
+  Right<result> rb;
+  inverse.template load<Lies::transposed>(factors.inverse, 0, 0);
+  rb.template load<Lies::transposed>(factors.rb, 0, 0);
+  {  // A' and R', transposed
+    Left<state_planes> a;
+    a.template load<Lies::transposed>(factors.a, first, 0);
+    SplitSums<2> sums;
+    sums.add(a, inverse);
+    const Sums whole = sums.total();
+    const auto into = [&](auto& matrix) {
+      return [&matrix, first](int i, int t, float x, float next) {
+        matrix.set(first + i, t, {x, next});
+      };
     };
-    store_row(rows.u[channel % shared_rows], x), store_row(rows.y[channel % shared_rows], y);
+    whole.each(into(out.factors.a));
+    Left<result> r;
+    r.template load<Lies::transposed>(factors.r, first, 0);
+    SplitSums<1> more;
+    more.template add_main<result>(Left<state_planes>(whole), rb);
+    Sums reads = r.sums();
+    reads.add(more.total());
+    reads.each(into(out.factors.r));
   }
-  __syncthreads();
+  {  // U and Y0, transposed
+    Left<exact_planes<Real>> v;
+    Right<state_planes> ak;
+    Right<result> rk;
+    v.template load<Lies::transposed>(factors.given, first, 0);
+    ak.template load<Lies::transposed>(factors.ak, 0, 0);
+    rk.template load<Lies::transposed>(factors.rk, 0, 0);
+    SplitSums<2> sums, u_sums;
+    SplitSums<1> y_sums;
+    sums.add(v, ak);
+    u_sums.add(Left<state_planes>(sums.total()), inverse);
+    const Sums u = u_sums.total();
+    y_sums.template add_main<result>(v, rk);
+    y_sums.template add_main<result>(Left<state_planes>(u), rb);
+    const auto into = [](float(&rows)[shared_rows][tile_tokens]) {
+      return [&rows](int i, int t, float x, float next) {
+        *reinterpret_cast<float2*>(&rows[i][t]) = {x, next};
+      };
+    };
+    u.each(into(out.rows[warp].u)), y_sums.total().each(into(out.rows[warp].y));
+  }
   const int token = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-  Eight<float> eight;
-  float factor[8], whole[8];
-  const auto read = [&](const float* from, float(&to)[8]) { eight.read(from), eight.unpack(to); };
-  read(&memory.reads[token][part], factor), out.factors.a.set(token, part, factor);
-  read(&memory.reads[tile_tokens + token][part], factor), out.factors.r.set(token, part, factor);
-  read(&memory.decay[part], whole);
-  const auto set_decayed = [&](auto& to, const float* from) {
-    read(from, factor);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) factor[i] *= whole[i];
-    to.set(token, part, factor);
+  const auto copy = [](__nv_bfloat16* to, const __nv_bfloat16* from) {
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
   };
-  set_decayed(out.factors.b, &memory.writes[token][part]);
-  set_decayed(out.factors.k, &memory.writes[tile_tokens + token][part]);
-  read(&memory.v[token][part], factor);
-  out.rows[part / shared_rows].v.set(token, part % shared_rows, factor);
-  if (lower_half) out.factors.decay[channel] = memory.decay[channel];
+#pragma unroll
+  for (int p = 0; p < state_planes; ++p) {
+    copy(out.factors.b.at(p, token, part), factors.b.at(p, token, part));
+    copy(out.factors.k.at(p, token, part), factors.k.at(p, token, part));
+  }
+#pragma unroll
+  for (int p = 0; p < exact_planes<Real>; ++p)
+    copy(out.rows[part / shared_rows].v.at(p, token, part % shared_rows),
+         factors.given.at(p, token, part));
+  if (threadIdx.x < head_size) out.factors.decay[threadIdx.x] = factors.decay[threadIdx.x];
 }
 
 // A block makes the terms of one tile after the other: each time the first that no other has taken,
 // tiles of all heads in the order of their tokens.
 template <class Real>
-__global__ __launch_bounds__(term_threads, terms_resident) void terms_kernel(DeltaRule<Real> op,
-                                                                             int tiles,
-                                                                             TileTerms<Real>* all,
-                                                                             Progress progress) {
+__global__ __launch_bounds__(makers, terms_resident) void terms_kernel(DeltaRule<Real> op,
+                                                                       int tiles,
+                                                                       TileTerms<Real>* all,
+                                                                       Progress progress) {
   let_next_kernel_start();
   extern __shared__ float4 raw_memory[];
-  TermsMemory& memory = *reinterpret_cast<TermsMemory*>(raw_memory);
+  auto& memory = *reinterpret_cast<TermsMemory<Real>*>(raw_memory);
   const int heads = int(op.batch * op.heads), count = heads * tiles;
   const bool first = threadIdx.x == 0;
-  TileInputs<Real> in;
+  FactorMaker<Real, ForwardFactors<Real>> maker(memory.making, op, 0);
   const auto ask_for = [&](int which) {
     if (which >= count) return;
-    const int64_t index = which / heads, of_head = which % heads;
-    const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
-    const int64_t token = sequence * op.time + index * tile_tokens + threadIdx.x / 8;
-    in.load(op, (token * op.heads + head) * head_size + threadIdx.x % 8 * 8);
+    const int64_t of_head = which % heads;
+    maker.turn_to(op, op.v, of_head / op.heads, of_head % op.heads);
+    maker.ask_for(which / heads, tile_tokens);
   };
-  int which = blockIdx.x;
+  int which = blockIdx.x, next = which + gridDim.x;
   ask_for(which);
   while (which < count) {
     const uint32_t taken = first ? atomicAdd(progress.taken, 1u) : 0;
-    make_products(memory, in);
-    if (first) memory.next = int(gridDim.x + taken);
-    __syncthreads();
-    const int next = memory.next;
+    maker.make_vectors(memory.factors);
     ask_for(next);
+    maker.make_products(memory.factors);
+    if (first) memory.taken = int(2 * gridDim.x + taken);
+    __syncthreads();
+    const int after = memory.taken;
     const int64_t place = int64_t(which % heads) * tiles + which / heads;
-    make_terms(memory, all[place]);
+    make_terms(memory.factors, all[place]);
     __syncthreads();  // all of them are written, and the memory is free
     if (first) write_released(progress.made + place, 1);
-    which = next;
+    which = next, next = after;
   }
 }
 
@@ -416,8 +321,8 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
   Right<state_planes> a;
   Right<result> r;
   const auto read_first = [&](const Stage<Real>& stage) {
-    a.template load<Lies::transposed>(stage.factors.a, column, 0);
-    r.template load<Lies::transposed>(stage.factors.r, column, 0);
+    a.template load<Lies::straight>(stage.factors.a, column, 0);
+    r.template load<Lies::straight>(stage.factors.r, column, 0);
   };
   __syncthreads();
   read_first(memory.stage[0]);
@@ -456,7 +361,7 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
       const float2 decay = two(&stage.factors.decay[column + 8 * p + lane % 4 * 2]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        S.c[p][i] = fmaf(S.c[p][i], i % 2 ? decay.y : decay.x, added.c[p][i]);
+        S.c[p][i] = (S.c[p][i] + added.c[p][i]) * (i % 2 ? decay.y : decay.x);
         largest = fmaxf(largest, fabsf(S.c[p][i]));
       }
     }
@@ -503,9 +408,9 @@ void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* f
   auto* const words = reinterpret_cast<uint32_t*>(all + count);
   zero_on_gpu(words, uint64_t(progress_words(count)) * sizeof(uint32_t), gpu);
   const Progress progress{words, words + 1};
-  const int64_t makers = std::min(count, int64_t{terms_beside} * gpu.facts().multiprocessors);
+  const int64_t blocks = std::min(count, int64_t{terms_beside} * gpu.facts().multiprocessors);
   keep_shared(terms_kernel<Real>);
-  launch(terms_kernel<Real>, Grid{dim3(unsigned(makers)), dim3(term_threads), sizeof(TermsMemory)},
+  launch(terms_kernel<Real>, Grid{dim3(unsigned(blocks)), dim3(makers), sizeof(TermsMemory<Real>)},
          gpu, op, int(tiles), all, progress);
   launch_early(
       carry_kernel<Real>,

@@ -91,12 +91,19 @@ struct FactorMaker {
   Eight<Real> next_a, next_r, next_b, next_k, next_given;
   float next_w[8];
 
-  __device__ FactorMaker(MakerMemory& memory, const DeltaRule<Real>& op, const Real* all_given,
-                         int64_t sequence, int64_t head)
-      : memory(memory), thread(threadIdx.x - owners) {
+  __device__ FactorMaker(MakerMemory& memory, const DeltaRule<Real>& op, int first_thread)
+      : memory(memory), thread(threadIdx.x - first_thread) {
     token = thread / 8, part = thread % 8 * 8;
     channel = thread / 32 * 16 + thread % 16, first_token = thread % 32 / 16 * 8;
     step = op.heads * head_size;
+  }
+  __device__ FactorMaker(MakerMemory& memory, const DeltaRule<Real>& op, const Real* all_given,
+                         int64_t sequence, int64_t head)
+      : FactorMaker(memory, op, owners) {
+    turn_to(op, all_given, sequence, head);
+  }
+  __device__ void turn_to(const DeltaRule<Real>& op, const Real* all_given, int64_t sequence,
+                          int64_t head) {
     const int64_t first = (sequence * op.time * op.heads + head) * head_size;
     const int64_t mine = first + token * step + part;
     a = op.a + mine, r = op.r + mine, b = op.b + mine, k = op.k + mine, given = all_given + mine;

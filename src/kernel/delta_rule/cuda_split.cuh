@@ -169,6 +169,12 @@ struct Sums {
       use(row + 8, 8 * p + column, c[p][2], c[p][3]);
     }
   }
+  __device__ void add(const Sums& other) {
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[p][i] += other.c[p][i];
+  }
 };
 
 // 16 x 16 numbers of a warp on their way into a product: its left factor, or its right one.
@@ -196,6 +202,18 @@ struct Left {
                           lies == Lies::straight
                               ? matrix.at(p, row + lane % 16, column + lane / 16 * 8)
                               : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
+  }
+  // As they were.
+  __device__ Sums sums() const {
+    Sums x;
+#pragma unroll
+    for (int p = planes - 1; p >= 0; --p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        x.c[i / 2][i % 2 * 2] += __uint_as_float(of[p][i] << 16);
+        x.c[i / 2][i % 2 * 2 + 1] += __uint_as_float(of[p][i] & 0xffff0000u);
+      }
+    return x;
   }
   // As many planes as the matrix has.
   template <class Matrix>
