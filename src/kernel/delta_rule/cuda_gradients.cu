@@ -21,8 +21,6 @@
 // meet, a warp has 16 of them and makes transposes, SA' = (S0 A~' + V' AK') M' or Z' = (D B~' + dY'
 // RB) M with M = (I - AB)^-1: there what a product leaves in the lanes is the left factor of the
 // next one. Then it has 16 key channels.
-#include <cuda_pipeline.h>
-
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -135,39 +133,40 @@ struct TileGradients {
                head_size),
         count(int(min(pass.op.time - index * tile_tokens, int64_t(tile_tokens)))) {}
 
-  __device__ void ask_for_last() {
-    constexpr int pieces = head_size / 8, at_once = threads / pieces;
-    const int row = threadIdx.x / pieces, piece = threadIdx.x % pieces * 8;
-    const bf16* const from =
-        pass.dstates + (of_head * tiles + index) * planes * state_entries + row * head_size + piece;
+  // A reader's rows of S0, or a writer's of D: as they come, in the same registers, and as factors.
+  using RawRows = uint4[4 * (planes > 2 ? planes : 2)];
+  using StateFactors = Left<planes>[head_size / 16];
+  __device__ void ask_for_rows(RawRows& raw) const {
+    if (reader) {
+      const auto& state =
+          reinterpret_cast<const KeptState*>(pass.states)[of_head * (tiles + 1) + index];
 #pragma unroll
-    for (int p = 0; p < planes; ++p)
+      for (int n = 0; n < head_size / 8; ++n)
+        raw[n] = __ldg(reinterpret_cast<const uint4*>(&state.of[own][n][lane]));
+    } else {
+      const auto& D =
+          reinterpret_cast<const KeptGradient<Real>*>(pass.dstates)[of_head * tiles + index];
 #pragma unroll
-      for (int i = 0; i < head_size; i += at_once)
-        __pipeline_memcpy_async(memory.last.at(p, row + i, piece),
-                                from + p * state_entries + i * head_size, 16);
-    __pipeline_commit();
-  }
-
-  // A reader's rows of S0, as Sums have theirs: x[n] of the columns 8 n to 8 n + 7.
-  static constexpr int state_pieces = head_size / 8;
-  using StateRows = float[state_pieces][4];
-  using StateFactors = Left<planes>[state_pieces / 2];
-  __device__ void ask_for_first(StateRows& x) const {
-    const float* const from = pass.states + (of_head * (tiles + 1) + index) * state_entries +
-                              (column + lane / 4) * head_size + lane % 4 * 2;
+      for (int n = 0; n < head_size / 16; ++n)
 #pragma unroll
-    for (int n = 0; n < state_pieces; ++n) {
-      const float2 upper = __ldg(reinterpret_cast<const float2*>(from + 8 * n));
-      const float2 lower = __ldg(reinterpret_cast<const float2*>(from + 8 * head_size + 8 * n));
-      x[n][0] = upper.x, x[n][1] = upper.y, x[n][2] = lower.x, x[n][3] = lower.y;
+        for (int p = 0; p < planes; ++p) raw[planes * n + p] = __ldg(&D.of[p][own][n][lane]);
     }
   }
-  __device__ void keep_first(const StateRows& x, StateFactors& factors) {
+  __device__ void keep_rows(const RawRows& raw, StateFactors& rows) {
+    const auto numbers = [](uint4 x) {
+      return make_float4(__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z),
+                         __uint_as_float(x.w));
+    };
 #pragma unroll
-    for (int n = 0; n < state_pieces; n += 2) {
-      factors[n / 2] = Left<planes>(x[n], x[n + 1]);
-      factors[n / 2].store(memory.first, column, 8 * n);
+    for (int n = 0; n < head_size / 16; ++n) {
+      if (reader) {
+        const float4 x = numbers(raw[2 * n]), y = numbers(raw[2 * n + 1]);
+        rows[n] = Left<planes>({x.x, x.y, x.z, x.w}, {y.x, y.y, y.z, y.w});
+      } else {
+#pragma unroll
+        for (int p = 0; p < planes; ++p) rows[n].set(p, raw[planes * n + p]);
+      }
+      rows[n].store(reader ? memory.first : memory.last, column, 16 * n);
     }
   }
 
@@ -275,16 +274,14 @@ struct TileGradients {
     }
   }
   // z: D B~', dv: D K~'.
-  __device__ void meet_writes(Products& z, Products& dv) const {
+  __device__ void meet_writes(const StateFactors& last, Products& z, Products& dv) const {
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
-      Left<planes> D;
       Right<planes> written;
-      D.template load<Lies::straight>(memory.last, column, k);
       written.template load<Lies::transposed>(memory.writes, k, 0);
-      z.add(D, written);
+      z.add(last[k / 16], written);
       written.template load<Lies::transposed>(memory.writes, k, tile_tokens);
-      dv.add(D, written);
+      dv.add(last[k / 16], written);
     }
   }
   // sums times M or its transpose, kept in `to` and returned as it lies in the lanes.
@@ -556,26 +553,24 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1
   Tile tile(memory, pass, gridDim.x, blockIdx.x, blockIdx.y, blockIdx.z);
   Products both[2];  // S0 A~', or D B~' and D K~'
   {
-    typename Tile::StateFactors first;
+    typename Tile::StateFactors rows;
     {
       typename Tile::Decays w;
-      typename Tile::StateRows first_rows;
+      typename Tile::RawRows raw;
       typename Tile::OwnVectors vectors;
-      tile.ask_for_last();
       tile.ask_for_decays(w);
       tile.ask_for_vectors(vectors);
-      if (tile.reader) tile.ask_for_first(first_rows);
+      tile.ask_for_rows(raw);
       tile.keep_decays(w);
       __syncthreads();
       tile.keep_vectors(vectors);
-      if (tile.reader) tile.keep_first(first_rows, first);
+      tile.keep_rows(raw, rows);
     }
-    __pipeline_wait_prior(0);
     __syncthreads();
     if (tile.reader)
-      tile.read_state(first, both[0]);
+      tile.read_state(rows, both[0]);
     else
-      tile.meet_writes(both[0], both[1]);
+      tile.meet_writes(rows, both[0], both[1]);
   }
   __syncthreads();
   if (tile.reader)

@@ -27,15 +27,15 @@ template <class Real>
 struct ChainPass {
   DeltaRule<Real> op;
   // Where the states at the beginning of every tile are wanted, and the last one: (batch, head,
-  // tiles + 1, value, key).
+  // tiles + 1), each as a KeptState (cuda_operands.cuh).
   float* states = nullptr;
 };
 template <class Real>
 void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu);
 
 // The way back through the states alone, from the last token to the first: given all of `states`,
-// finds, for every tile, D of cuda_gradients.cu as bf16 planes (batch, head, tile, plane, value,
-// key), and the gradients of tau.
+// finds, for every tile (batch, head, tile), D of cuda_gradients.cu as a KeptGradient
+// (cuda_operands.cuh), and the gradients of tau.
 template <class Real>
 struct ReversePass {
   DeltaRule<Real> op;

@@ -191,6 +191,9 @@ struct Left {
       for (int i = 0; i < 4; ++i) of[p][i] = split_off(x[2 * i], x[2 * i + 1]);
   }
   __device__ explicit Left(const Sums& sums) : Left(sums.c[0], sums.c[1]) {}
+  __device__ void set(int p, uint4 x) {
+    of[p][0] = x.x, of[p][1] = x.y, of[p][2] = x.z, of[p][3] = x.w;
+  }
   // Rows and columns from the given ones on. Transposed: of the transpose of what lies in memory.
   template <Lies lies, class Matrix>
   __device__ void load(const Matrix& matrix, int row, int column) {
@@ -223,6 +226,20 @@ struct Right {
           of[p], lies == Lies::straight
                      ? matrix.at(p, row + piece % 2 * 8 + line, column + piece / 2 * 8)
                      : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
+  }
+};
+
+// A matrix in global memory that is read and written as left factors, 16 x 16 numbers a warp: those
+// of a lane lie side by side, so that a warp's are 512 bytes.
+template <int planes, int rows, int columns>
+struct LaneMatrix {
+  uint4 of[planes][rows / 16][columns / 16][32];
+  template <int given>  // planes, of which the first are kept
+  __device__ void set(int row, int column, const Left<given>& x) {
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+      of[p][row / 16][column / 16][threadIdx.x % 32] =
+          make_uint4(x.of[p][0], x.of[p][1], x.of[p][2], x.of[p][3]);
   }
 };
 
