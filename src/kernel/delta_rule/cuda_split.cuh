@@ -69,28 +69,6 @@ struct SplitMatrix {
         *reinterpret_cast<uint32_t*>(to) = pair[0];
     }
   }
-  // Neighbours in a row, likewise 2 or 4.
-  template <int count>
-  __device__ void get(int row, int column, float (&x)[count]) const {
-#pragma unroll
-    for (int p = planes - 1; p >= 0; --p) {
-      uint32_t pair[count / 2];
-      const __nv_bfloat16* const from = at(p, row, column);
-      if constexpr (count == 4) {
-        const uint2 both = *reinterpret_cast<const uint2*>(from);
-        pair[0] = both.x, pair[1] = both.y;
-      } else {
-        pair[0] = *reinterpret_cast<const uint32_t*>(from);
-      }
-#pragma unroll
-      for (int i = 0; i < count; i += 2) {
-        const float low = __uint_as_float(pair[i / 2] << 16);
-        const float high = __uint_as_float(pair[i / 2] & 0xffff0000u);
-        x[i] = p == planes - 1 ? low : x[i] + low;
-        x[i + 1] = p == planes - 1 ? high : x[i + 1] + high;
-      }
-    }
-  }
 };
 
 enum class Lies { straight, transposed };
@@ -193,6 +171,18 @@ struct Left {
   __device__ explicit Left(const Sums& sums) : Left(sums.c[0], sums.c[1]) {}
   __device__ void set(int p, uint4 x) {
     of[p][0] = x.x, of[p][1] = x.y, of[p][2] = x.z, of[p][3] = x.w;
+  }
+  __device__ Sums sums() const {
+    Sums x;
+#pragma unroll
+    for (int p = planes - 1; p >= 0; --p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float(&two)[4] = x.c[i / 2];
+        two[i % 2 * 2] += __uint_as_float(of[p][i] << 16);
+        two[i % 2 * 2 + 1] += __uint_as_float(of[p][i] & 0xffff0000u);
+      }
+    return x;
   }
   // Rows and columns from the given ones on. Transposed: of the transpose of what lies in memory.
   template <Lies lies, class Matrix>
