@@ -603,12 +603,22 @@ __device__ void find_gradients(GradientMemory<result_planes<Real>, exact_planes<
 }
 
 template <class Real>
+__device__ void add_dtau_parts(const ReversePass<Real>& pass) {
+  const int64_t chunks = pass.op.time / tile_tokens;
+  if (!pass.op.tau || blockIdx.x >= chunks) return;
+  const int64_t place = (blockIdx.z * chunks + blockIdx.x) * pass.op.heads + blockIdx.y;
+  const float4 parts = __ldg(reinterpret_cast<const float4*>(pass.dtau_parts) + place);
+  pass.gradient.dtau[place] = (parts.x + parts.y) + (parts.z + parts.w);
+}
+
+template <class Real>
 __global__ __launch_bounds__(threads, exact_planes<Real> == 1
                                           ? 3
                                           : 1) void gradients_kernel(ReversePass<Real> pass) {
   extern __shared__ float4 raw_memory[];
   auto& memory =
       *reinterpret_cast<GradientMemory<result_planes<Real>, exact_planes<Real>>*>(raw_memory);
+  if (pass.dtau_parts && threadIdx.x == 0) add_dtau_parts(pass);
   if (threadIdx.x < threads / 2)
     find_gradients<Real, true>(memory, pass);
   else

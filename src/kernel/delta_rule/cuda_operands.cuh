@@ -206,15 +206,16 @@ template <class Real>
 using KeptGradient = LaneMatrix<result_planes<Real>, head_size, head_size>;
 
 // 16 rows and 32 columns, or all 64, of a state in the lanes of a warp: piece n has the columns 8 n
-// to 8 n + 7 of them, each as Sums have theirs.
-template <int columns>
+// to 8 n + 7 of them, each as Sums have theirs. groups: of 16 rows, that a block has.
+template <int columns, int groups = head_size / shared_rows>
 struct OwnColumns {
   static constexpr int pieces = columns / 8, sharers = head_size / columns;
   float x[pieces][4];
 
   __device__ static int half() { return threadIdx.x / 32 % sharers; }
   __device__ static int first_row() {
-    return threadIdx.x / 32 / sharers % (head_size / shared_rows) * shared_rows;
+    const int first_group = groups < head_size / shared_rows ? blockIdx.y * groups : 0;
+    return (first_group + threadIdx.x / 32 / sharers % groups) * shared_rows;
   }
   __device__ static int first_column() { return half() * columns; }
   __device__ static const float2* place(const float* state) {

@@ -42,6 +42,9 @@ struct ReversePass {
   DeltaRuleGradient<Real> gradient;
   const float* states;
   bf16* dstates;
+  // Of few heads, four blocks share one; then parts of the gradients of tau go here, (batch, chunk,
+  // head, 4), and are added up with the other gradients. null: a block has a head
+  float* dtau_parts;
 };
 template <class Real>
 constexpr int result_planes = 2;  // of what only results of type Real are made of

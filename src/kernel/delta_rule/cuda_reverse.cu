@@ -1,6 +1,8 @@
-// The way back through the states: one block per head, from the last tile to the first, on the
-// tensor cores. Four warps own the gradient of the state, 16 rows each; for tiles to come, four
-// more make SANE's slopes, and four the factors (cuda_operands.cuh).
+// The way back through the states, from the last tile to the first, on the tensor cores: one block
+// per head. Each 16 rows of the gradient of the state have a warp that owns them and one that makes
+// SANE's slopes for it, a tile ahead; four warps more make the factors of tiles to come
+// (cuda_operands.cuh). Few heads have a block for each 16 rows, where warps are in each other's way
+// less.
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
@@ -8,26 +10,35 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-using OwnRows = OwnColumns<head_size>;
-constexpr int row_owners = 32 * head_size / shared_rows;
-constexpr int slope_makers = row_owners, vector_makers = 64, product_makers = 64;
-constexpr int first_vector_maker = row_owners + slope_makers;
-constexpr int first_product_maker = first_vector_maker + vector_makers;
-constexpr int threads = first_product_maker + product_makers;
+// The threads of a block that has so many groups of 16 rows.
+constexpr int all_groups = head_size / shared_rows;
+constexpr int vector_makers = 64, product_makers = 64;
+template <int groups>
+struct Roles {
+  static constexpr int owners = 32 * groups, slope_makers = owners;
+  static constexpr int first_vector_maker = owners;
+  static constexpr int first_product_maker = first_vector_maker + vector_makers;
+  static constexpr int first_slope_maker = first_product_maker + product_makers;
+  static constexpr int threads = first_slope_maker + slope_makers;
+};
+template <int groups>
+using OwnRows = OwnColumns<head_size, groups>;
 
 // For each owner and piece of its rows: what the gradient before a neutralization is of the one
 // after it, times the decay, and what that of tau is of it.
+template <int groups>
 struct Slopes {
-  float4 of_state[OwnRows::pieces][row_owners], of_tau[OwnRows::pieces][row_owners];
+  static constexpr int pieces = OwnRows<groups>::pieces, owners = Roles<groups>::owners;
+  float4 of_state[pieces][owners], of_tau[pieces][owners];
 };
-template <class Real>
+template <class Real, int groups>
 struct ReverseMemory {
   // While the owners are at one tile, the products and slopes of the next and the vectors of the
   // one after it are made.
   ReverseFactors<Real> tiles[3];
-  Slopes slopes[2];
+  Slopes<groups> slopes[2];
   MakerMemory making;
-  float4 dtau[2][row_owners / 4];  // the owners' parts of it
+  float dtau[2][Roles<groups>::owners];  // the owners' parts of it
 };
 
 // Makes the vectors of a tile out of what has come, and asks for what comes after.
@@ -78,11 +89,21 @@ struct VectorMaker {
     x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
     x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
   }
-  __device__ void make(ReverseFactors<Real>& to) {
+  // next_tile: the one to ask for as soon as there are registers, or -1.
+  __device__ void make(ReverseFactors<Real>& to, int next_tile) {
     float decay = 1;
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) memory.decays[t][thread] = decay *= next_w[t];
     to.decay[thread] = decay;
+    float a_here[own_tokens][8], r_here[own_tokens][8], b_here[own_tokens][8];
+#pragma unroll
+    for (int i = 0; i < own_tokens; ++i) {
+      next[i].a.unpack(a_here[i]), next[i].r.unpack(r_here[i]), next[i].b.unpack(b_here[i]);
+      float x[8];
+      next[i].dy.unpack(x);
+      to.given.set(token(i), part, x);
+    }
+    if (next_tile >= 0) ask_for(next_tile, tile_tokens);
     asm volatile("bar.sync 1, %0;" ::"n"(vector_makers) : "memory");
 #pragma unroll
     for (int i = 0; i < own_tokens; ++i) {
@@ -90,21 +111,16 @@ struct VectorMaker {
       float own[8], earlier[8] = {1, 1, 1, 1, 1, 1, 1, 1};
       read_decays(t, own);
       if (t) read_decays(t - 1, earlier);
-      const auto put = [&](auto& matrix, const Eight<Real>& from, const float(&factor)[8]) {
-        float x[8];
-        from.unpack(x);
+      const auto put = [&](auto& matrix, float(&x)[8], const float(&factor)[8]) {
 #pragma unroll
         for (int c = 0; c < 8; ++c) x[c] *= factor[c];
         matrix.set(t, part, x);
       };
-      put(to.a, next[i].a, earlier);
-      put(to.r, next[i].r, own);
+      put(to.a, a_here[i], earlier);
+      put(to.r, r_here[i], own);
 #pragma unroll
       for (int c = 0; c < 8; ++c) own[c] = reciprocal(own[c]);
-      put(to.b, next[i].b, own);
-      float x[8];
-      next[i].dy.unpack(x);
-      to.given.set(t, part, x);
+      put(to.b, b_here[i], own);
     }
   }
 };
@@ -160,8 +176,10 @@ __device__ float less_slope(float x, float q) {
 }
 
 // tanh: the state that a tile's neutralization left, by tau.
-__device__ void make_slopes(const OwnRows& tanh, const float* decay, Slopes& to) {
-  const int owner = threadIdx.x - row_owners;
+template <int groups>
+__device__ void make_slopes(const OwnRows<groups>& tanh, const float* decay, Slopes<groups>& to) {
+  using OwnRows = OwnRows<groups>;
+  const int owner = threadIdx.x - Roles<groups>::first_slope_maker;
   float largest = 0;
 #pragma unroll
   for (int n = 0; n < OwnRows::pieces; ++n) largest = fmaxf(largest, tanh.largest(n));
@@ -187,37 +205,41 @@ __device__ void make_slopes(const OwnRows& tanh, const float* decay, Slopes& to)
 }
 
 // The sum of the owners' parts, by one warp.
-__device__ void write_dtau(float* to, const float4 (&parts)[row_owners / 4]) {
-  const int lane = threadIdx.x % 32;
-  static_assert(row_owners / 4 == 32);
-  const float sum = warp_sum((parts[lane].x + parts[lane].y) + (parts[lane].z + parts[lane].w));
-  if (lane == 0) *to = sum;
+template <int owners>
+__device__ void write_dtau(float* to, const float (&parts)[owners]) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < owners; i += 32) sum += parts[i + threadIdx.x % 32];
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) *to = sum;
 }
 
 // Between one barrier of the block and the next: the vectors of a tile, the products and slopes of
 // the one after it, and the way back through the one after that.
-template <class Real>
-__device__ void make_vectors(const ReversePass<Real>& pass, ReverseMemory<Real>& memory,
+template <class Real, int groups>
+__device__ void make_vectors(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
                              int tiles) {
-  VectorMaker<Real> maker(memory.making, pass, threadIdx.x - first_vector_maker);
+  VectorMaker<Real> maker(memory.making, pass, threadIdx.x - Roles<groups>::first_vector_maker);
   maker.ask_for(tiles - 1, int(pass.op.time - (tiles - 1) * tile_tokens));
   for (int tile = tiles - 1; tile >= -2; --tile) {
-    if (tile >= 0) maker.make(memory.tiles[tile % 3]);
-    if (tile > 0) maker.ask_for(tile - 1, tile_tokens);
+    if (tile >= 0) maker.make(memory.tiles[tile % 3], tile - 1);
     __syncthreads();
   }
 }
-template <class Real>
-__device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real>& memory,
+template <class Real, int groups>
+__device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
                               int tiles) {
   const DeltaRule<Real>& op = pass.op;
   const int64_t chunks = op.time / tile_tokens;
+  constexpr int sharers = all_groups / groups;  // of a head
   float* const dtau =
-      pass.gradient.dtau + blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads;
+      (sharers > 1 ? pass.dtau_parts : pass.gradient.dtau) +
+      (blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads) * sharers + blockIdx.y;
   const auto write_dtau_of = [&](int tile) {
-    if (op.tau && tile < chunks) write_dtau(dtau + tile * op.heads, memory.dtau[tile % 2]);
+    if (op.tau && tile < chunks)
+      write_dtau(dtau + tile * op.heads * sharers, memory.dtau[tile % 2]);
   };
-  const bool first_warp = threadIdx.x < first_product_maker + 32;
+  const bool first_warp = threadIdx.x < Roles<groups>::first_product_maker + 32;
   for (int tile = tiles; tile >= -1; --tile) {
     if (tile >= 0 && tile < tiles) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 3];
@@ -233,8 +255,10 @@ __device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real>
   if (!first_warp) write_dtau_of(0);
 }
 
-template <class Real>
-__device__ void make_slopes(const ReversePass<Real>& pass, ReverseMemory<Real>& memory, int tiles) {
+template <class Real, int groups>
+__device__ void make_slopes(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
+                            int tiles) {
+  using OwnRows = OwnRows<groups>;
   const DeltaRule<Real>& op = pass.op;
   const int chunks = op.tau ? int(op.time / tile_tokens) : 0;
   const float* const tau =
@@ -260,8 +284,10 @@ __device__ void make_slopes(const ReversePass<Real>& pass, ReverseMemory<Real>& 
   }
 }
 
-template <class Real>
-__device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real>& memory, int tiles) {
+template <class Real, int groups>
+__device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
+                        int tiles) {
+  using OwnRows = OwnRows<groups>;
   const DeltaRule<Real>& op = pass.op;
   const int chunks = op.tau ? int(op.time / tile_tokens) : 0;
   const int row = OwnRows::first_row();
@@ -303,8 +329,7 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real>& memo
           dtau[2] = fmaf(d[2], of_tau.z, dtau[2]), dtau[3] = fmaf(d[3], of_tau.w, dtau[3]);
           d[0] *= slope.x, d[1] *= slope.y, d[2] *= slope.z, d[3] *= slope.w;
         });
-        reinterpret_cast<float*>(memory.dtau[tile % 2])[threadIdx.x] =
-            (dtau[0] + dtau[1]) + (dtau[2] + dtau[3]);
+        memory.dtau[tile % 2][threadIdx.x] = (dtau[0] + dtau[1]) + (dtau[2] + dtau[3]);
       } else {
         read_gradient([&](int n) { D.scale(n, factors.decay); });
       }
@@ -335,29 +360,39 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real>& memo
   if (pass.gradient.dinitial) D.store(pass.gradient.dinitial + int64_t(blockIdx.x) * state_entries);
 }
 
-template <class Real>
-__global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> pass) {
+template <class Real, int groups>
+__global__ __launch_bounds__(Roles<groups>::threads,
+                             1) void reverse_kernel(ReversePass<Real> pass) {
+  using Roles = Roles<groups>;
   extern __shared__ float4 raw_memory[];
-  auto& memory = *reinterpret_cast<ReverseMemory<Real>*>(raw_memory);
+  auto& memory = *reinterpret_cast<ReverseMemory<Real, groups>*>(raw_memory);
   const int tiles = int((pass.op.time + tile_tokens - 1) / tile_tokens);
-  if (threadIdx.x < row_owners)
+  if (threadIdx.x < Roles::owners)
     go_back(pass, memory, tiles);
-  else if (threadIdx.x < first_vector_maker)
-    make_slopes(pass, memory, tiles);
-  else if (threadIdx.x < first_product_maker)
+  else if (threadIdx.x < Roles::first_product_maker)
     make_vectors(pass, memory, tiles);
-  else
+  else if (threadIdx.x < Roles::first_slope_maker)
     make_products(pass, memory, tiles);
+  else
+    make_slopes(pass, memory, tiles);
+}
+
+template <int groups, class Real>
+void launch_reverse(const ReversePass<Real>& pass, const Gpu& gpu) {
+  launch(reverse_kernel<Real, groups>,
+         Grid{dim3(unsigned(pass.op.batch * pass.op.heads), all_groups / groups),
+              dim3(Roles<groups>::threads), sizeof(ReverseMemory<Real, groups>)},
+         gpu, pass);
 }
 
 }  // namespace
 
 template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu) {
-  launch(reverse_kernel<Real>,
-         Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(threads),
-              sizeof(ReverseMemory<Real>)},
-         gpu, pass);
+  if (pass.dtau_parts)
+    launch_reverse<1>(pass, gpu);
+  else
+    launch_reverse<all_groups>(pass, gpu);
 }
 
 template void reverse_pass(const ReversePass<float>&, const Gpu&);
