@@ -22,6 +22,12 @@ __device__ inline void copy_async(uint4* shared, const void* from, bool wanted, 
                "l"(from), "r"(wanted ? 16 : 0), "l"(policy)
                : "memory");
 }
+__device__ inline void copy_async(uint4* shared, const uint4* from) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(uint32_t(__cvta_generic_to_shared(shared))),
+      "l"(from)
+      : "memory");
+}
 // What the thread has asked for since the last call is a group.
 __device__ inline void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
@@ -29,6 +35,17 @@ __device__ inline void close_group() { asm volatile("cp.async.commit_group;" :::
 template <int younger>
 __device__ inline void wait_for_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(younger) : "memory");
+}
+
+// A word that says something of other memory: who reads it with read_acquired sees all that was
+// written before write_released, by its thread and by those that it had met at a barrier.
+__device__ inline void write_released(uint32_t* at, uint32_t value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+__device__ inline uint32_t read_acquired(const uint32_t* at) {
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
 }
 
 // Numbers that blocks of one kernel hand to each other, each in one word with a tag that says which

@@ -46,7 +46,7 @@ void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu&
   if (starts_tiles(op) && !few) return chain_pass(ChainPass<Real>{op, op.states}, gpu);
   TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state};
   if (starts_tiles(op)) {
-    const int64_t terms = chunk_pass_floats(op.batch, op.heads, tiles);
+    const int64_t terms = chunk_pass_floats<Real>(op.batch, op.heads, tiles);
     float* const memory = scratch.floats(gpu, terms + heads * state_entries);
     float* const between = op.time % tile ? memory + terms : op.final_state;
     chunk_pass(op, tiles, memory, between, gpu);
@@ -66,14 +66,16 @@ void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real
   const int64_t heads = op.batch * op.heads, tiles = (op.time + tile - 1) / tile;
   const int64_t made = op.states ? 0 : delta_rule_states(op.batch, op.time, op.heads);
   const int64_t planes = heads * tiles * result_planes<Real> * state_entries / 2;  // of 2 bytes
-  float* const memory = scratch.floats(gpu, made + planes);
+  const int64_t parts = few_heads(heads, gpu) ? heads * tiles * 4 : 0;
+  float* const memory = scratch.floats(gpu, made + planes + parts);
   if (!op.states) {
     ChainPass<Real> forward{op, memory};
     forward.op.y = nullptr, forward.op.final_state = nullptr;
     chain_pass(forward, gpu);
   }
   const ReversePass<Real> reverse{op, gradient, op.states ? op.states : memory,
-                                  reinterpret_cast<bf16*>(memory + made)};
+                                  reinterpret_cast<bf16*>(memory + made),
+                                  parts ? memory + made + planes : nullptr};
   reverse_pass(reverse, gpu);
   tile_gradients(reverse, gpu);
 }

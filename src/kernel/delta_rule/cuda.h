@@ -28,7 +28,8 @@ struct DeltaRule {
   // same, need not make them again. Positions start a chunk of 16 then. null: not kept
   float* states = nullptr;
 };
-// The states before every 16 tokens and at the end: (batch, head, tiles + 1, value, key).
+// The states before every 16 tokens and at the end, 64 x 64 each in an order of their own: (batch,
+// head, tiles + 1).
 int64_t delta_rule_states(int64_t batch, int64_t time, int64_t heads);
 
 template <class Real>

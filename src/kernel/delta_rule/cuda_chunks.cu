@@ -1,356 +1,425 @@
-// Few heads: all tiles at once, then a short sequential pass.
+// Few heads: what does not depend on the state for many tiles at once, and beside that a short
+// sequential pass.
 //
 // With the rows of A~ R~ B~ K~ V the a~ r~ b~ k~ v of a tile's 16 tokens (cuda_tile.cuh), its first
 // state S0, SA the rows T_t-1 a~_t, and AB AK RB RK the lower parts of A~ B~' and so on (AB and AK
 // without the diagonal):
 //
-//     SA = (I - AB)^-1 (A~ S0' + AK V)   = A' S0' + U        A' = (I - AB)^-1 A~, U = (I - AB)^-1
-//     AK V Y  = R~ S0' + RB SA + RK V         = R' S0' + Y0       R' = R~ + RB A',     Y0 = RB U +
-//     RK V S  = (S0 + SA' B~ + V' K~) diag(W) = S0 diag(W) + SA' B^ + V' K^      B^ = B~ diag(W),
-//     ...
+//     SA = A' S0' + U                        A' = M A~        U  = M AK V        M = (I - AB)^-1
+//     Y  = R' S0' + Y0                       R' = R~ + RB A'  Y0 = RB U + RK V
+//     S  = (S0 + SA' B~ + V' K~) diag(W)
 //
-// A' R' B^ K^ U Y0 do not depend on S0. Rows of S0 do not meet, so the sequential pass is cut into
-// warps of two rows each.
-#include <cuda_pipeline.h>
+// All but SA, Y and S do not depend on S0. Rows of S0 do not meet, so 16 of them are a block of the
+// sequential pass; each of its warps has 16 columns.
+//
+// The sequential pass is the second of two kernels and may start when every block of the first has
+// started: so it waits for terms only that running blocks make, and they wait for nobody.
+#include <algorithm>
 
-#include "kernel/delta_rule/cuda_parts.h"
-#include "kernel/delta_rule/cuda_tile.cuh"
+#include "base/error.h"
+#include "kernel/cuda_async.cuh"
+#include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int tile_entries = tile_tokens * head_size;
-
-// What is known of a tile before its first state is.
+// What is known of a tile before its first state is: what all rows of the state need,
+template <class Real>
+struct CarryFactors {
+  SplitMatrix<state_planes, head_size, tile_tokens, Rows::woven> a;         // A'
+  SplitMatrix<result_planes<Real>, head_size, tile_tokens, Rows::woven> r;  // R'
+  SplitMatrix<state_planes, tile_tokens, head_size, Rows::woven> b, k;      // B~ K~
+  alignas(16) float decay[head_size];
+};
+// and what 16 of them need.
+template <class Real>
+struct CarryRows {
+  SplitMatrix<exact_planes<Real>, tile_tokens, shared_rows, Rows::woven> v;
+  alignas(16) float u[shared_rows][tile_tokens], y[shared_rows][tile_tokens];
+};
+constexpr int row_blocks = head_size / shared_rows;
+template <class Real>
 struct TileTerms {
-  float a[tile_tokens][head_size], r[tile_tokens][head_size];
-  float b[tile_tokens][head_size], k[tile_tokens][head_size];
-  float decay[head_size];
-  float u[tile_tokens][head_size], y[tile_tokens][head_size];
+  CarryFactors<Real> factors;
+  CarryRows<Real> rows[row_blocks];
 };
-constexpr int carried_floats = 4 * tile_entries + head_size;  // a r b k decay: every row needs them
 
-constexpr int term_threads = 128;
-constexpr int padded = head_size + 4;  // 16-byte reads of neighbouring rows in different banks
-constexpr int square = 2 * tile_tokens + 4;
+// Blocks that make terms on each multiprocessor, so that one of the sequential pass fits beside
+// them; their registers are bounded for that as if there were more.
+constexpr int terms_beside = 2, terms_resident = 4;
 
+template <class Real>
 struct TermsMemory {
-  float reads[2 * tile_tokens][padded];   // A~, then R~
-  float writes[2 * tile_tokens][padded];  // B~, then K~
-  float v[tile_tokens][padded], w[tile_tokens][padded];
-  float decay[head_size];
-  float products[2 * tile_tokens][square];  // reads writes': AB AK over RB RK
+  ForwardFactors<Real> factors;
+  MakerMemory making;
+  int taken;  // the tile after the next one
 };
 
-template <class Real>
-__device__ void place_row(float (&to)[8], const Real* from) {
-  Eight<Real> eight;
-  eight.load(from);
-  eight.unpack(to);
-}
+// How far the terms are, so that the sequential pass need not wait for all of them. Zeros at first.
+struct Progress {
+  uint32_t* taken;  // tiles that blocks have taken beyond the first two of each
+  uint32_t* made;   // (head, tile): whether its terms are there
+};
 
+// Of a tile's factors, the terms: each warp makes those of 16 channels and of 16 rows of the state.
 template <class Real>
-__global__ __launch_bounds__(term_threads) void terms_kernel(DeltaRule<Real> op, int64_t tiles,
-                                                             TileTerms* all) {
-  extern __shared__ float4 raw_memory[];
-  TermsMemory& memory = *reinterpret_cast<TermsMemory*>(raw_memory);
-  const int64_t index = blockIdx.x % tiles, of_head = blockIdx.x / tiles;
-  const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
-  {
-    const int mine = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
-    const int64_t at =
-        ((sequence * op.time + index * tile_tokens + mine) * op.heads + head) * head_size + part;
-    float x[8];
-    place_row(x, op.a + at), store_floats(&memory.reads[mine][part], x);
-    place_row(x, op.r + at), store_floats(&memory.reads[tile_tokens + mine][part], x);
-    place_row(x, op.b + at), store_floats(&memory.writes[mine][part], x);
-    place_row(x, op.k + at), store_floats(&memory.writes[tile_tokens + mine][part], x);
-    place_row(x, op.v + at), store_floats(&memory.v[mine][part], x);
-    place_row(x, op.w + at), store_floats(&memory.w[mine][part], x);
+__device__ void make_terms(const ForwardFactors<Real>& factors, TileTerms<Real>& out) {
+  constexpr int result = result_planes<Real>;
+  const int warp = threadIdx.x / 32, first = warp * 16;
+  Right<state_planes> inverse;
+  Right<result> rb;
+  inverse.template load<Lies::transposed>(factors.inverse, 0, 0);
+  rb.template load<Lies::transposed>(factors.rb, 0, 0);
+  {  // A' and R', transposed
+    Left<state_planes> a;
+    a.template load<Lies::transposed>(factors.a, first, 0);
+    SplitSums<2> sums;
+    sums.add(a, inverse);
+    const Sums whole = sums.total();
+    const auto into = [&](auto& matrix) {
+      return [&matrix, first](int i, int t, float x, float next) {
+        matrix.set(first + i, t, {x, next});
+      };
+    };
+    whole.each(into(out.factors.a));
+    Left<result> r;
+    r.template load<Lies::transposed>(factors.r, first, 0);
+    SplitSums<1> more;
+    more.template add_main<result>(Left<state_planes>(whole), rb);
+    Sums reads = r.sums();
+    reads.add(more.total());
+    reads.each(into(out.factors.r));
   }
-  __syncthreads();
-  const int channel = threadIdx.x % head_size;
-  const bool lower_half = threadIdx.x < head_size;
-  {
-    float decay = 1;
-#pragma unroll 4
-    for (int t = 0; t < tile_tokens; ++t) {
-      const float w = memory.w[t][channel];
-      if (lower_half) {
-        memory.reads[t][channel] *= decay;
-        decay *= w;
-        memory.reads[tile_tokens + t][channel] *= decay;
-      } else {
-        decay *= w;
-        const float inverse = reciprocal(decay);
-        memory.writes[t][channel] *= inverse;
-        memory.writes[tile_tokens + t][channel] *= inverse;
-      }
-    }
-    if (lower_half) memory.decay[channel] = decay;
+  {  // U and Y0, transposed
+    Left<exact_planes<Real>> v;
+    Right<state_planes> ak;
+    Right<result> rk;
+    v.template load<Lies::transposed>(factors.given, first, 0);
+    ak.template load<Lies::transposed>(factors.ak, 0, 0);
+    rk.template load<Lies::transposed>(factors.rk, 0, 0);
+    SplitSums<2> sums, u_sums;
+    SplitSums<1> y_sums;
+    sums.add(v, ak);
+    u_sums.add(Left<state_planes>(sums.total()), inverse);
+    const Sums u = u_sums.total();
+    y_sums.template add_main<result>(v, rk);
+    y_sums.template add_main<result>(Left<state_planes>(u), rb);
+    const auto into = [](float(&rows)[shared_rows][tile_tokens]) {
+      return [&rows](int i, int t, float x, float next) {
+        *reinterpret_cast<float2*>(&rows[i][t]) = {x, next};
+      };
+    };
+    u.each(into(out.rows[warp].u)), y_sums.total().each(into(out.rows[warp].y));
   }
-  __syncthreads();
-  TileTerms& out = all[blockIdx.x];
-  {  // 2 rows and 4 columns of the products each
-    const int row = threadIdx.x / 8 * 2, column = threadIdx.x % 8;
-    float sum[2][4] = {};
-#pragma unroll 4
-    for (int j = 0; j < head_size; j += 4) {
-      float4 x[2], y[4];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) x[i] = *reinterpret_cast<float4*>(&memory.reads[row + i][j]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        y[i] = *reinterpret_cast<float4*>(&memory.writes[column + 8 * i][j]);
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          sum[i][n] = fmaf(x[i].x, y[n].x, sum[i][n]), sum[i][n] = fmaf(x[i].y, y[n].y, sum[i][n]);
-          sum[i][n] = fmaf(x[i].z, y[n].z, sum[i][n]), sum[i][n] = fmaf(x[i].w, y[n].w, sum[i][n]);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int n = 0; n < 4; ++n) memory.products[row + i][column + 8 * n] = sum[i][n];
-  }
-  {  // B^ and K^
-    const float decay = memory.decay[channel];
-    const int half = lower_half ? 0 : tile_tokens;
-    float(*const to)[head_size] = lower_half ? out.b : out.k;
-#pragma unroll 4
-    for (int t = 0; t < tile_tokens; ++t) to[t][channel] = memory.writes[half + t][channel] * decay;
-    if (lower_half) out.decay[channel] = decay;
-  }
-  __syncthreads();
-  // One column each: the first 64 threads of A' and R', the others of U and Y0.
-  float x[tile_tokens], v[tile_tokens];
-  const auto read_row = [&](int row, int first, float(&to)[tile_tokens]) {
-#pragma unroll
-    for (int i = 0; i < tile_tokens; i += 4) {
-      const float4 four = *reinterpret_cast<float4*>(&memory.products[row][first + i]);
-      to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
-    }
+  const int token = threadIdx.x / 8, part = threadIdx.x % 8 * 8;
+  const auto copy = [](__nv_bfloat16* to, const __nv_bfloat16* from) {
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
   };
-  if (lower_half) {
 #pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) x[t] = memory.reads[t][channel];
-  } else {
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) v[t] = memory.v[t][channel];
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) {
-      float ak[tile_tokens];
-      read_row(t, tile_tokens, ak);
-      x[t] = 0;
-#pragma unroll
-      for (int s = 0; s < t; ++s) x[t] = fmaf(ak[s], v[s], x[t]);
-    }
+  for (int p = 0; p < state_planes; ++p) {
+    copy(out.factors.b.at(p, token, part), factors.b.at(p, token, part));
+    copy(out.factors.k.at(p, token, part), factors.k.at(p, token, part));
   }
 #pragma unroll
-  for (int t = 1; t < tile_tokens; ++t) {
-    float ab[tile_tokens];
-    read_row(t, 0, ab);
-#pragma unroll
-    for (int s = 0; s < t; ++s) x[t] = fmaf(ab[s], x[s], x[t]);
-  }
-#pragma unroll
-  for (int t = 0; t < tile_tokens; ++t) (lower_half ? out.a : out.u)[t][channel] = x[t];
-#pragma unroll
-  for (int t = 0; t < tile_tokens; ++t) {
-    float rb[tile_tokens], sum = lower_half ? memory.reads[tile_tokens + t][channel] : 0.0f;
-    read_row(tile_tokens + t, 0, rb);
-#pragma unroll
-    for (int s = 0; s <= t; ++s) sum = fmaf(rb[s], x[s], sum);
-    if (!lower_half) {
-      read_row(tile_tokens + t, tile_tokens, rb);
-#pragma unroll
-      for (int s = 0; s <= t; ++s) sum = fmaf(rb[s], v[s], sum);
-    }
-    (lower_half ? out.r : out.y)[t][channel] = sum;
+  for (int p = 0; p < exact_planes<Real>; ++p)
+    copy(out.rows[part / shared_rows].v.at(p, token, part % shared_rows),
+         factors.given.at(p, token, part));
+  if (threadIdx.x < head_size) out.factors.decay[threadIdx.x] = factors.decay[threadIdx.x];
+}
+
+// A block makes the terms of one tile after the other: each time the first that no other has taken,
+// tiles of all heads in the order of their tokens.
+template <class Real>
+__global__ __launch_bounds__(makers, terms_resident) void terms_kernel(DeltaRule<Real> op,
+                                                                       int tiles,
+                                                                       TileTerms<Real>* all,
+                                                                       Progress progress) {
+  let_next_kernel_start();
+  extern __shared__ float4 raw_memory[];
+  auto& memory = *reinterpret_cast<TermsMemory<Real>*>(raw_memory);
+  const int heads = int(op.batch * op.heads), count = heads * tiles;
+  const bool first = threadIdx.x == 0;
+  FactorMaker<Real, ForwardFactors<Real>> maker(memory.making, op, 0);
+  const auto ask_for = [&](int which) {
+    if (which >= count) return;
+    const int64_t of_head = which % heads;
+    maker.turn_to(op, op.v, of_head / op.heads, of_head % op.heads);
+    maker.ask_for(which / heads, tile_tokens);
+  };
+  int which = blockIdx.x, next = which + gridDim.x;
+  ask_for(which);
+  while (which < count) {
+    const uint32_t taken = first ? atomicAdd(progress.taken, 1u) : 0;
+    maker.make_vectors(memory.factors);
+    ask_for(next);
+    maker.make_products(memory.factors);
+    if (first) memory.taken = int(2 * gridDim.x + taken);
+    __syncthreads();
+    const int after = memory.taken;
+    const int64_t place = int64_t(which % heads) * tiles + which / heads;
+    make_terms(memory.factors, all[place]);
+    __syncthreads();  // all of them are written, and the memory is free
+    if (first) write_released(progress.made + place, 1);
+    which = next, next = after;
   }
 }
 
-constexpr int carry_warps = 4, warp_rows = 2, block_rows = carry_warps * warp_rows;
-constexpr int row_blocks = head_size / block_rows;
-constexpr int stages = 3;
+constexpr int carry_warps = head_size / 16, carriers = 32 * carry_warps;
+constexpr int carry_threads = carriers + 32;  // the last warp brings tiles
+constexpr int stages = 4;
 
+template <class Real>
 struct Stage {
-  float a[tile_tokens][head_size], r[tile_tokens][head_size];
-  float b[tile_tokens][head_size], k[tile_tokens][head_size];
-  float decay[head_size];
-};
-static_assert(sizeof(Stage) == carried_floats * sizeof(float));
-
-struct CarryMemory {
-  Stage stage[stages];
-  float2 sa_v[carry_warps][2 * tile_tokens];  // SA and V of a warp's two rows
+  CarryFactors<Real> factors;
+  CarryRows<Real> rows;
 };
 
-// Adds up values over the 32 lanes, two for each of 32 vectors: lane i gets the sums of vector i.
-// At each step a lane keeps half of its vectors and hands the others to its partner.
-template <int half>
-__device__ float2 sum_of_own(float (&x)[32], float (&y)[32]) {
-  const bool upper = threadIdx.x & half;
+// Sums of which each warp has found a part.
+struct Parts {
+  float4 of[carry_warps][2][32];
+
+  __device__ void say(const Sums& x) {
 #pragma unroll
-  for (int i = 0; i < half; ++i) {
-    const float send_x = upper ? x[i] : x[i + half], send_y = upper ? y[i] : y[i + half];
-    const float keep_x = upper ? x[i + half] : x[i], keep_y = upper ? y[i + half] : y[i];
-    x[i] = keep_x + __shfl_xor_sync(~0u, send_x, half);
-    y[i] = keep_y + __shfl_xor_sync(~0u, send_y, half);
+    for (int p = 0; p < 2; ++p)
+      of[threadIdx.x / 32][p][threadIdx.x % 32] =
+          make_float4(x.c[p][0], x.c[p][1], x.c[p][2], x.c[p][3]);
   }
-  if constexpr (half > 1) return sum_of_own<half / 2>(x, y);
-  return {x[0], y[0]};
-}
+  // The same bits in every warp.
+  __device__ void add_others(Sums& x) const {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+    for (int p = 0; p < 2; ++p) {
+      const float4 near = of[warp ^ 1][p][lane], far = of[warp ^ 2][p][lane],
+                   last = of[warp ^ 3][p][lane];
+      x.c[p][0] = (x.c[p][0] + near.x) + (far.x + last.x);
+      x.c[p][1] = (x.c[p][1] + near.y) + (far.y + last.y);
+      x.c[p][2] = (x.c[p][2] + near.z) + (far.z + last.z);
+      x.c[p][3] = (x.c[p][3] + near.w) + (far.w + last.w);
+    }
+  }
+};
 
 __device__ inline float2 two(const float* from) { return *reinterpret_cast<const float2*>(from); }
 
-// Two neighbours as they lie in memory.
-template <class Real>
-struct Pair;
-template <>
-struct Pair<float> {
-  float2 raw;
-  __device__ void load(const float* from) { raw = two(from); }
-  __device__ float2 get() const { return raw; }
-};
-template <>
-struct Pair<bf16> {
-  uint32_t raw;
-  __device__ void load(const bf16* from) { raw = __ldg(reinterpret_cast<const uint32_t*>(from)); }
-  __device__ float2 get() const {
-    return {__uint_as_float(raw << 16), __uint_as_float(raw & 0xffff0000u)};
+__device__ inline void add_rows(Sums& sums, const float (&rows)[shared_rows][tile_tokens]) {
+  const int row = threadIdx.x % 32 / 4, token = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int p = 0; p < 2; ++p) {
+    const float2 upper = two(&rows[row][8 * p + token]), lower = two(&rows[row + 8][8 * p + token]);
+    sums.c[p][0] += upper.x, sums.c[p][1] += upper.y;
+    sums.c[p][2] += lower.x, sums.c[p][3] += lower.y;
   }
-};
-
-__device__ inline void store_two(float* to, float2 x) { *reinterpret_cast<float2*>(to) = x; }
-__device__ inline void store_two(bf16* to, float2 x) {
-  *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(x.x, x.y);
 }
 
 template <class Real>
-__global__ __launch_bounds__(carry_warps * 32) void carry_kernel(DeltaRule<Real> op, int64_t tiles,
-                                                                 const TileTerms* all,
-                                                                 float* final_state) {
-  extern __shared__ float4 raw_memory[];
-  CarryMemory& memory = *reinterpret_cast<CarryMemory*>(raw_memory);
-  const int64_t of_head = blockIdx.x / row_blocks;
-  const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half_lane = lane % 16;
-  const int row = int(blockIdx.x % row_blocks) * block_rows + warp * warp_rows;
-  const int64_t chunks = (op.position + op.time) / tile_tokens - op.position / tile_tokens;
-  const TileTerms* const terms = all + of_head * tiles;
-  const auto fetch = [&](int64_t index) {
-    if (index < tiles) {
-      constexpr int threads = carry_warps * 32, pieces = carried_floats / 4;
-      const float4* const from = reinterpret_cast<const float4*>(&terms[index]) + threadIdx.x;
-      float4* const to = reinterpret_cast<float4*>(&memory.stage[index % stages]) + threadIdx.x;
-#pragma unroll
-      for (int i = 0; i < pieces / threads; ++i)
-        __pipeline_memcpy_async(to + i * threads, from + i * threads, 16);
-      constexpr int rest = pieces / threads * threads;
-      if (threadIdx.x < pieces - rest) __pipeline_memcpy_async(to + rest, from + rest, 16);
-    }
-    __pipeline_commit();
-  };
-  // Of the warp's two rows: lanes 0 to 15 have U of their token, the others Y0 and V. They are
-  // asked for a tile ahead and looked at when it is there.
-  struct Rows {
-    float2 terms;
-    Pair<Real> v;
-    float tau;
-  };
-  const auto rows_of = [&](int64_t index) {
-    Rows rows{};
-    if (index >= tiles) return rows;
-    const TileTerms& tile = terms[index];
-    rows.terms = two(lane < 16 ? &tile.u[half_lane][row] : &tile.y[half_lane][row]);
-    const int64_t token = (sequence * op.time + index * tile_tokens + half_lane) * op.heads + head;
-    rows.v.load(op.v + token * head_size + row);
-    if (op.tau) rows.tau = __ldg(op.tau + (sequence * chunks + index) * op.heads + head);
-    return rows;
-  };
-  float2 S0{}, S1{};  // columns 2 lane, 2 lane + 1 of both rows
-  if (op.initial) {
-    const float* const from = op.initial + (of_head * head_size + row) * head_size + 2 * lane;
-    S0 = two(from), S1 = two(from + head_size);
-  }
-  for (int i = 0; i < stages - 1; ++i) fetch(i);
-  Rows rows = rows_of(0);
-  for (int64_t index = 0; index < tiles; ++index) {
-    __pipeline_wait_prior(stages - 2);
-    __syncthreads();  // this stage has come for all, and the one before it has been read by all
-    fetch(index + stages - 1);
-    const Rows next = rows_of(index + 1);
-    const Threshold threshold(op.tau ? rows.tau : 1.0f);
-    const Stage& stage = memory.stage[index % stages];
-    float x[32], y[32];
-#pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) {
-      const float2 a = two(&stage.a[t][2 * lane]), r = two(&stage.r[t][2 * lane]);
-      x[t] = fmaf(S0.y, a.y, S0.x * a.x), y[t] = fmaf(S1.y, a.y, S1.x * a.x);
-      x[16 + t] = fmaf(S0.y, r.y, S0.x * r.x), y[16 + t] = fmaf(S1.y, r.y, S1.x * r.x);
-    }
-    float2 sum = sum_of_own<16>(x, y);
-    sum.x += rows.terms.x, sum.y += rows.terms.y;
-    if (lane < 16) {
-      memory.sa_v[warp][lane] = sum;
-    } else {
-      memory.sa_v[warp][lane] = rows.v.get();
-      const int64_t token =
-          (sequence * op.time + index * tile_tokens + half_lane) * op.heads + head;
-      store_two(op.y + token * head_size + row, sum);
+struct CarryMemory {
+  Stage<Real> stage[stages];
+  Parts sa[2], read[2];
+};
+
+// Stages of tiles, a barrier a tile. Before barrier i the next tile has come; after it the one
+// before i has been read by all, and its stage is filled again.
+template <class Real>
+struct TileBringer {
+  const TileTerms<Real>* terms;  // of a head
+  const uint32_t* made;          // likewise
+  Stage<Real>* stage;
+  int tiles, rows;  // rows: which of a tile's
+  int there = 0;    // so many tiles' terms
+
+  // Each lane looks for a tile. What another block wrote before it said so is seen by the lane that
+  // was told, and by the others of its warp when they have met.
+  __device__ void wait_for(int tile) {
+    while (there <= tile) {
+      const int mine = there + threadIdx.x % 32;
+      const bool told = mine < tiles && read_acquired(made + mine);
+      there += __clz(__brev(~__ballot_sync(~0u, told)));  // all before the first that is not there
     }
     __syncwarp();
-    const float2 decay = two(&stage.decay[2 * lane]);
-    S0.x *= decay.x, S0.y *= decay.y, S1.x *= decay.x, S1.y *= decay.y;
-    float2 T0{}, T1{};  // a second chain of sums
+  }
+  __device__ void ask_for(int tile) {
+    if (tile < tiles) {
+      wait_for(tile);
+      copy(&stage[tile % stages].factors, &terms[tile].factors);
+      copy(&stage[tile % stages].rows, &terms[tile].rows[rows]);
+    }
+    close_group();
+  }
+  template <class Part>
+  __device__ static void copy(Part* to, const Part* from) {
+    constexpr int pieces = sizeof(Part) / sizeof(uint4);
+    static_assert(sizeof(Part) % sizeof(uint4) == 0);
+    const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) {
-      const float2 b = two(&stage.b[t][2 * lane]), k = two(&stage.k[t][2 * lane]);
-      const float2 sa = memory.sa_v[warp][t], v = memory.sa_v[warp][16 + t];
-      S0.x = fmaf(sa.x, b.x, S0.x), S0.y = fmaf(sa.x, b.y, S0.y);
-      S1.x = fmaf(sa.y, b.x, S1.x), S1.y = fmaf(sa.y, b.y, S1.y);
-      T0.x = fmaf(v.x, k.x, T0.x), T0.y = fmaf(v.x, k.y, T0.y);
-      T1.x = fmaf(v.y, k.x, T1.x), T1.y = fmaf(v.y, k.y, T1.y);
+    for (int i = 0; i < pieces; i += 32)
+      if (i + lane < pieces)
+        copy_async(reinterpret_cast<uint4*>(to) + i + lane,
+                   reinterpret_cast<const uint4*>(from) + i + lane);
+  }
+  __device__ void bring() {
+    for (int i = 0; i < stages - 1; ++i) ask_for(i);
+    wait_for_groups<stages - 2>();
+    __syncthreads();
+    for (int tile = 0; tile < tiles; ++tile) {
+      wait_for_groups<stages - 3>();
+      __syncthreads();
+      ask_for(tile + stages - 1);
     }
-    S0.x += T0.x, S0.y += T0.y, S1.x += T1.x, S1.y += T1.y;
-    if (op.tau) {
-      const float largest = fmaxf(fmaxf(fabsf(S0.x), fabsf(S0.y)), fmaxf(fabsf(S1.x), fabsf(S1.y)));
+    __syncthreads();
+  }
+};
+
+template <class Real>
+__global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op, int tiles,
+                                                              const TileTerms<Real>* all,
+                                                              const uint32_t* made,
+                                                              float* final_state) {
+  extern __shared__ float4 raw_memory[];
+  CarryMemory<Real>& memory = *reinterpret_cast<CarryMemory<Real>*>(raw_memory);
+  const int64_t of_head = blockIdx.x / row_blocks;
+  const int row_block = blockIdx.x % row_blocks;
+  if (threadIdx.x >= carriers) {
+    TileBringer<Real>{all + of_head * tiles, made + of_head * tiles, memory.stage, tiles, row_block}
+        .bring();
+    // The next kernel in the queue starts when this one has ended, so the terms' must have too.
+    return wait_for_kernel_before();
+  }
+  const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
+  const int lane = threadIdx.x % 32, column = threadIdx.x / 32 * 16;
+  const int64_t place =  // of this thread's first two entries of the state
+      (of_head * head_size + row_block * shared_rows + lane / 4) * head_size + column +
+      lane % 4 * 2;
+  Sums S;
+  if (op.initial)
+#pragma unroll
+    for (int p = 0; p < 2; ++p) {
+      const float* const from = op.initial + place + 8 * p;
+      const float2 upper = two(from), lower = two(from + 8 * head_size);
+      S.c[p][0] = upper.x, S.c[p][1] = upper.y, S.c[p][2] = lower.x, S.c[p][3] = lower.y;
+    }
+  const int64_t chunks = (op.position + op.time) / tile_tokens - op.position / tile_tokens;
+  const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
+  float next_tau = tau ? __ldg(tau) : 1;
+  // Of a tile's results this thread adds up two: of a row and two tokens.
+  const int part = threadIdx.x / 64, from_lane = threadIdx.x / 2 % 32, half = threadIdx.x % 2;
+  const int own_row = from_lane / 4 + 8 * half, own_token = 8 * part + from_lane % 4 * 2;
+  const int64_t step = op.heads * head_size;  // from token to token
+  Real* y_place = op.y + ((sequence * op.time + own_token) * op.heads + head) * head_size +
+                  row_block * shared_rows + own_row;
+  float2 own_y{};  // what does not depend on the state
+  const auto write_y = [&](const Parts& parts) {
+    float2 x[carry_warps];
+#pragma unroll
+    for (int i = 0; i < carry_warps; ++i)
+      x[i] = two(reinterpret_cast<const float*>(&parts.of[i][part][from_lane]) + 2 * half);
+    store_one(y_place, ((x[0].x + x[1].x) + (x[2].x + x[3].x)) + own_y.x);
+    store_one(y_place + step, ((x[0].y + x[1].y) + (x[2].y + x[3].y)) + own_y.y);
+    y_place += tile_tokens * step;
+  };
+  constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
+  Right<state_planes> a;
+  Right<result> r;
+  const auto read_first = [&](const Stage<Real>& stage) {
+    a.template load<Lies::straight>(stage.factors.a, column, 0);
+    r.template load<Lies::straight>(stage.factors.r, column, 0);
+  };
+  __syncthreads();
+  read_first(memory.stage[0]);
+  for (int tile = 0; tile < tiles; ++tile) {
+    const Stage<Real>& stage = memory.stage[tile % stages];
+    const Threshold threshold(next_tau);
+    if (tau && tile + 1 < tiles) next_tau = __ldg(tau + (tile + 1) * op.heads);
+    Sums sa, y;  // rows of the state, columns of tokens
+    SplitSums<2> more;
+    Right<state_planes> b;
+    {
+      const Left<state_planes> state(S.c[0], S.c[1]);
+      SplitSums<2> sa_sums;
+      SplitSums<1> y_sums;
+      sa_sums.add(state, a);
+      y_sums.template add_main<result>(state, r);
+      Left<exact> v;
+      v.template load<Lies::transposed>(stage.rows.v, 0, 0);
+      b.template load<Lies::straight>(stage.factors.k, 0, column);
+      more.add(v, b);
+      b.template load<Lies::straight>(stage.factors.b, 0, column);
+      sa = sa_sums.total();
+      if (column == 0) add_rows(sa, stage.rows.u);
+      memory.sa[tile % 2].say(sa);
+      y = y_sums.total();
+    }
+    const float2 next_y = two(&stage.rows.y[own_row][own_token]);
+    __syncthreads();  // all have said theirs, and have read the tile before; the next one has come
+    memory.sa[tile % 2].add_others(sa);
+    if (tile + 1 < tiles) read_first(memory.stage[(tile + 1) % stages]);
+    more.add(Left<state_planes>(sa), b);
+    const Sums added = more.total();
+    float largest = 0;
+#pragma unroll
+    for (int p = 0; p < 2; ++p) {
+      const float2 decay = two(&stage.factors.decay[column + 8 * p + lane % 4 * 2]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        S.c[p][i] = (S.c[p][i] + added.c[p][i]) * (i % 2 ? decay.y : decay.x);
+        largest = fmaxf(largest, fabsf(S.c[p][i]));
+      }
+    }
+    if (tau)
       threshold.choose(largest, [&](auto&& of) {
-        S0.x = of(S0.x), S0.y = of(S0.y), S1.x = of(S1.x), S1.y = of(S1.y);
+#pragma unroll
+        for (int p = 0; p < 2; ++p)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) S.c[p][i] = of(S.c[p][i]);
       });
+    memory.read[tile % 2].say(y);
+    if (tile > 0) write_y(memory.read[(tile - 1) % 2]);
+    own_y = next_y;
+  }
+  __syncthreads();
+  write_y(memory.read[(tiles - 1) % 2]);
+  if (final_state)
+#pragma unroll
+    for (int p = 0; p < 2; ++p) {
+      float* const to = final_state + place + 8 * p;
+      *reinterpret_cast<float2*>(to) = {S.c[p][0], S.c[p][1]};
+      *reinterpret_cast<float2*>(to + 8 * head_size) = {S.c[p][2], S.c[p][3]};
     }
-    __syncwarp();  // sa_v has been read
-    rows = next;
-  }
-  if (final_state) {
-    float* const to = final_state + (of_head * head_size + row) * head_size + 2 * lane;
-    store_two(to, S0), store_two(to + head_size, S1);
-  }
 }
+
+constexpr int64_t most_tiles = int64_t{1} << 30;
+
+int64_t progress_words(int64_t count) { return (count + 1 + 3) / 4 * 4; }
 
 }  // namespace
 
+template <class Real>
 int64_t chunk_pass_floats(int64_t batch, int64_t heads, int64_t tiles) {
-  return batch * heads * tiles * int64_t(sizeof(TileTerms) / sizeof(float));
+  const int64_t count = batch * heads * tiles;
+  return count * int64_t(sizeof(TileTerms<Real>) / sizeof(float)) + progress_words(count);
 }
 
 template <class Real>
 void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* final_state,
                 const Gpu& gpu) {
-  TileTerms* const all = reinterpret_cast<TileTerms*>(terms);
-  const int64_t heads = op.batch * op.heads;
-  launch(terms_kernel<Real>,
-         Grid{dim3(unsigned(heads * tiles)), dim3(term_threads), sizeof(TermsMemory)}, gpu, op,
-         tiles, all);
-  launch(carry_kernel<Real>,
-         Grid{dim3(unsigned(heads * row_blocks)), dim3(carry_warps * 32), sizeof(CarryMemory)}, gpu,
-         op, tiles, all, final_state);
+  const int64_t heads = op.batch * op.heads, count = heads * tiles;
+  require(count <= most_tiles, "a sequential pass has at most 2^30 tiles");
+  auto* const all = reinterpret_cast<TileTerms<Real>*>(terms);
+  auto* const words = reinterpret_cast<uint32_t*>(all + count);
+  zero_on_gpu(words, uint64_t(progress_words(count)) * sizeof(uint32_t), gpu);
+  const Progress progress{words, words + 1};
+  const int64_t blocks = std::min(count, int64_t{terms_beside} * gpu.facts().multiprocessors);
+  keep_shared(terms_kernel<Real>);
+  launch(terms_kernel<Real>, Grid{dim3(unsigned(blocks)), dim3(makers), sizeof(TermsMemory<Real>)},
+         gpu, op, int(tiles), all, progress);
+  launch_early(
+      carry_kernel<Real>,
+      Grid{dim3(unsigned(heads * row_blocks)), dim3(carry_threads), sizeof(CarryMemory<Real>)}, gpu,
+      op, int(tiles), all, progress.made, final_state);
 }
 
+template int64_t chunk_pass_floats<float>(int64_t, int64_t, int64_t);
+template int64_t chunk_pass_floats<bf16>(int64_t, int64_t, int64_t);
 template void chunk_pass(const DeltaRule<float>&, int64_t, float*, float*, const Gpu&);
 template void chunk_pass(const DeltaRule<bf16>&, int64_t, float*, float*, const Gpu&);
 

@@ -21,8 +21,6 @@
 // meet, a warp has 16 of them and makes transposes, SA' = (S0 A~' + V' AK') M' or Z' = (D B~' + dY'
 // RB) M with M = (I - AB)^-1: there what a product leaves in the lanes is the left factor of the
 // next one. Then it has 16 key channels.
-#include <cuda_pipeline.h>
-
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -109,7 +107,8 @@ __device__ void store_transposed(float* to, int64_t step, int count, const Sums&
   });
 }
 
-template <class Real>
+// What a warp does: a reader, or a writer.
+template <class Real, bool reader>
 struct TileGradients {
   static constexpr int planes = result_planes<Real>, exact = exact_planes<Real>;
   // Two planes leave out 2^-16 of a product.
@@ -119,7 +118,6 @@ struct TileGradients {
   const int64_t tiles, index, of_head, step, origin;
   const int count;  // of tokens
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const bool reader = warp < warps / 2;
   const int own = warp % (warps / 2), column = own * warp_channels;  // first of the channels
   const int square_top = own / 2 * 16, square_left = own % 2 * 16;   // a reader's, of 32 x 32
 
@@ -135,39 +133,39 @@ struct TileGradients {
                head_size),
         count(int(min(pass.op.time - index * tile_tokens, int64_t(tile_tokens)))) {}
 
-  __device__ void ask_for_last() {
-    constexpr int pieces = head_size / 8, at_once = threads / pieces;
-    const int row = threadIdx.x / pieces, piece = threadIdx.x % pieces * 8;
-    const bf16* const from =
-        pass.dstates + (of_head * tiles + index) * planes * state_entries + row * head_size + piece;
+  // A reader's rows of S0, or a writer's of D: as they come, and as factors.
+  static constexpr int row_pieces = reader ? head_size / 8 : planes * head_size / 16;
+  using RawRows = uint4[row_pieces];
+  using StateFactors = Left<planes>[head_size / 16];
+  __device__ void ask_for_rows(RawRows& raw) const {
+    if constexpr (reader) {
+      const auto& state =
+          reinterpret_cast<const KeptState*>(pass.states)[of_head * (tiles + 1) + index];
 #pragma unroll
-    for (int p = 0; p < planes; ++p)
+      for (int n = 0; n < row_pieces; ++n)
+        raw[n] = __ldg(reinterpret_cast<const uint4*>(&state.of[own][n][lane]));
+    } else {
+      const auto& D =
+          reinterpret_cast<const KeptGradient<Real>*>(pass.dstates)[of_head * tiles + index];
 #pragma unroll
-      for (int i = 0; i < head_size; i += at_once)
-        __pipeline_memcpy_async(memory.last.at(p, row + i, piece),
-                                from + p * state_entries + i * head_size, 16);
-    __pipeline_commit();
-  }
-
-  // A reader's rows of S0, as Sums have theirs: x[n] of the columns 8 n to 8 n + 7.
-  static constexpr int state_pieces = head_size / 8;
-  using StateRows = float[state_pieces][4];
-  using StateFactors = Left<planes>[state_pieces / 2];
-  __device__ void ask_for_first(StateRows& x) const {
-    const float* const from = pass.states + (of_head * (tiles + 1) + index) * state_entries +
-                              (column + lane / 4) * head_size + lane % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < state_pieces; ++n) {
-      const float2 upper = __ldg(reinterpret_cast<const float2*>(from + 8 * n));
-      const float2 lower = __ldg(reinterpret_cast<const float2*>(from + 8 * head_size + 8 * n));
-      x[n][0] = upper.x, x[n][1] = upper.y, x[n][2] = lower.x, x[n][3] = lower.y;
+      for (int n = 0; n < row_pieces; ++n) raw[n] = __ldg(&D.of[n % planes][own][n / planes][lane]);
     }
   }
-  __device__ void keep_first(const StateRows& x, StateFactors& factors) {
+  __device__ void keep_rows(const RawRows& raw, StateFactors& rows) {
+    const auto numbers = [](uint4 x) {
+      return make_float4(__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z),
+                         __uint_as_float(x.w));
+    };
 #pragma unroll
-    for (int n = 0; n < state_pieces; n += 2) {
-      factors[n / 2] = Left<planes>(x[n], x[n + 1]);
-      factors[n / 2].store(memory.first, column, 8 * n);
+    for (int n = 0; n < head_size / 16; ++n) {
+      if constexpr (reader) {
+        const float4 x = numbers(raw[2 * n]), y = numbers(raw[2 * n + 1]);
+        rows[n] = Left<planes>({x.x, x.y, x.z, x.w}, {y.x, y.y, y.z, y.w});
+      } else {
+#pragma unroll
+        for (int p = 0; p < planes; ++p) rows[n].set(p, raw[planes * n + p]);
+      }
+      rows[n].store(reader ? memory.first : memory.last, column, 16 * n);
     }
   }
 
@@ -239,9 +237,21 @@ struct TileGradients {
     (reader ? memory.dy : memory.v).set(token, part, x);
   }
 
-  // Of a reader's square, what token t meets of s: those before it only.
-  __device__ float lower_part(int t, int s, float x) const {
-    return s <= (square_top ? t : t - 1) ? x : 0.0f;
+  // Of a reader's square, what token t meets of s: those before it only. Rows of the sums are t, or
+  // s where transposed.
+  template <Lies lies>
+  __device__ Sums lower_part(const Sums& square) const {
+    Sums kept;
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + i / 2 * 8, column = 8 * p + lane % 4 * 2 + i % 2;
+        const int t = lies == Lies::straight ? row : column;
+        const int s = lies == Lies::straight ? column : row;
+        kept.c[p][i] = s <= (square_top ? t : t - 1) ? square.c[p][i] : 0.0f;
+      }
+    return kept;
   }
   __device__ void keep_inverse() {
     float x[tile_tokens];
@@ -251,7 +261,8 @@ struct TileGradients {
       memory.early.inverse.set(lane < 16 ? t : t + 8, lane % 16, lane < 16 ? x[t] : x[t + 8]);
   }
   // sa: S0 A~'; and a square of what tokens meet, transposed, so that A~ is the right factor of
-  // both. The first reader goes on to the inverse at once.
+  // both. The first reader goes on to the inverse at once. bottom: square_top is not 0.
+  template <bool bottom>
   __device__ void read_state(const StateFactors& first, Products& sa) {
     Products square;
 #pragma unroll
@@ -260,31 +271,29 @@ struct TileGradients {
       Left<planes> met;
       asked.template load<Lies::transposed>(memory.reads, k, 0);
       sa.add(first[k / 16], asked);
-      if (square_top) asked.template load<Lies::transposed>(memory.reads, k, tile_tokens);
+      if constexpr (bottom) asked.template load<Lies::transposed>(memory.reads, k, tile_tokens);
       met.template load<Lies::straight>(memory.writes, square_left, k);
       square.add(met, asked);
     }
-    square.total().each([&](int s, int t, float x, float next) {
-      const float kept[2] = {lower_part(t, s, x), lower_part(t + 1, s, next)};
-      memory.lower.set(square_left + s, square_top + t, kept);
-      if (warp == 0) memory.early.ab[t][s] = kept[0], memory.early.ab[t + 1][s] = kept[1];
-    });
-    if (warp == 0) {
+    const Sums kept = lower_part<Lies::transposed>(square.total());
+    Left<planes>(kept).store(memory.lower, square_left, square_top);
+    if (!bottom && warp == 0) {
+      kept.each([&](int s, int t, float x, float next) {
+        memory.early.ab[t][s] = x, memory.early.ab[t + 1][s] = next;
+      });
       __syncwarp();
       keep_inverse();
     }
   }
   // z: D B~', dv: D K~'.
-  __device__ void meet_writes(Products& z, Products& dv) const {
+  __device__ void meet_writes(const StateFactors& last, Products& z, Products& dv) const {
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
-      Left<planes> D;
       Right<planes> written;
-      D.template load<Lies::straight>(memory.last, column, k);
       written.template load<Lies::transposed>(memory.writes, k, 0);
-      z.add(D, written);
+      z.add(last[k / 16], written);
       written.template load<Lies::transposed>(memory.writes, k, tile_tokens);
-      dv.add(D, written);
+      dv.add(last[k / 16], written);
     }
   }
   // sums times M or its transpose, kept in `to` and returned as it lies in the lanes.
@@ -321,39 +330,32 @@ struct TileGradients {
     dv.add(dy, met);
   }
 
-  // Z S0 and dY S0; and a square of the pairs.
+  // Z S0 and dY S0; and a square of the pairs, of dY if at the bottom, with V if at the right.
+  template <bool bottom, bool right>
   __device__ void give_reads(Products (&both)[2]) {
     Products square;
-    const auto meet = [&](const auto& asked, int k) {
-      if (square_left == 0) {
-        Right<planes> sa;
-        sa.template load<Lies::straight>(memory.sa, k, 0);
-        square.add(asked, sa);
-      } else {
-        Right<exact> v;
-        v.template load<Lies::transposed>(memory.v, k, 0);
-        square.add(asked, v);
-      }
-    };
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
       Left<planes> z;
       Left<exact> dy;
       Right<planes> S;
+      Right<right ? exact : planes> other;
       z.template load<Lies::transposed>(memory.z, 0, k);
       dy.template load<Lies::straight>(memory.dy, 0, k);
       S.template load<Lies::straight>(memory.first, k, column);
+      if constexpr (right)
+        other.template load<Lies::transposed>(memory.v, k, 0);
+      else
+        other.template load<Lies::straight>(memory.sa, k, 0);
       both[0].add(z, S);
       both[1].add(dy, S);
-      if (square_top == 0)
-        meet(z, k);
+      if constexpr (bottom)
+        square.add(dy, other);
       else
-        meet(dy, k);
+        square.add(z, other);
     }
-    square.total().each([&](int t, int s, float x, float next) {
-      const float kept[2] = {lower_part(t, s, x), lower_part(t, s + 1, next)};
-      memory.pairs.set(square_top + t, square_left + s, kept);
-    });
+    Left<planes>(lower_part<Lies::straight>(square.total()))
+        .store(memory.pairs, square_top, square_left);
   }
   // SA D and V D; and the sums of D S0 in a key channel, which are the diagonal of S0' D.
   __device__ void give_writes(Products (&both)[2], float (&state_sums)[2][2]) const {
@@ -384,13 +386,11 @@ struct TileGradients {
   template <class Matrix>
   __device__ void get_both(const Matrix& vectors, Sums (&both)[2]) const {
 #pragma unroll
-    for (int n = 0; n < 2; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {  // the second row, then the second piece
-        float two[2];
-        vectors.get(n * tile_tokens + lane / 4 + i % 2 * 8, column + i / 2 * 8 + lane % 4 * 2, two);
-        both[n].c[i / 2][i % 2 * 2] = two[0], both[n].c[i / 2][i % 2 * 2 + 1] = two[1];
-      }
+    for (int n = 0; n < 2; ++n) {
+      Left<planes> x;
+      x.template load<Lies::straight>(vectors, n * tile_tokens, column);
+      both[n] = x.sums();
+    }
   }
   // state_sums becomes that of D (S0 + SA' B~ + V' K~).
   __device__ void add_write_sums(const Products (&both)[2], const Sums (&writes)[2],
@@ -429,40 +429,44 @@ struct TileGradients {
   __device__ float2 decay_at(int t, int i) const {
     return t < 0 ? make_float2(1, 1) : *reinterpret_cast<const float2*>(memory.decays.at(t, i));
   }
+  // Of the tokens lane / 4 and lane / 4 + 8, and of two channels of each piece.
+  using TwoDecays = float2[2][2];
   // Stores the gradient of a vector, given that of the one with the decay taken out.
-  template <class Factor>
-  __device__ void store(Real* to, const Sums& sums, Factor&& factor) const {
+  __device__ void store(Real* to, const Sums& sums, const TwoDecays& factor) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int t = lane / 4 + 8 * half;
       float2 x[2];
 #pragma unroll
       for (int p = 0; p < 2; ++p) {
-        const float2 f = factor(t, p);
+        const float2 f = factor[half][p];
         x[p] = {sums.c[p][2 * half] * f.x, sums.c[p][2 * half + 1] * f.y};
       }
       store_row(to + origin + t * step + column, x[0], x[1], t < count);
     }
   }
-  // Barriers with a number known to the compiler: otherwise it takes all that a block may have.
-  template <int number>
-  __device__ static void meet() {
-    asm volatile("bar.sync %0, 64;" ::"n"(number) : "memory");
-  }
   __device__ void meet_other_warp() const {
     static_assert(warps / 2 == 4);
-    if (own == 0) meet<1>();
-    if (own == 1) meet<2>();
-    if (own == 2) meet<3>();
-    if (own == 3) meet<4>();
+    if (own == 0) meet_at<1, 64>();
+    if (own == 1) meet_at<2, 64>();
+    if (own == 2) meet_at<3, 64>();
+    if (own == 3) meet_at<4, 64>();
   }
   __device__ static float4 four(const float (&x)[4]) { return {x[0], x[1], x[2], x[3]}; }
 
-  __device__ void finish_reads(const Sums (&gradients)[2], float2 (&w)[2]) {
-    store(pass.gradient.da, gradients[0],
-          [&](int t, int p) { return decay_at(t - 1, column + 8 * p + lane % 4 * 2); });
-    store(pass.gradient.dr, gradients[1],
-          [&](int t, int p) { return decay_at(t, column + 8 * p + lane % 4 * 2); });
+  __device__ void get_decays(int later, TwoDecays& decays) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int p = 0; p < 2; ++p)
+        decays[half][p] = decay_at(lane / 4 + 8 * half + later, column + 8 * p + lane % 4 * 2);
+  }
+  __device__ void finish_reads(const Sums (&gradients)[2]) {
+    TwoDecays here, before;
+    get_decays(0, here);
+    get_decays(-1, before);
+    store(pass.gradient.da, gradients[0], before);
+    store(pass.gradient.dr, gradients[1], here);
     Sums of[2];
     get_both(memory.reads, of);
 #pragma unroll
@@ -473,21 +477,19 @@ struct TileGradients {
     exchange.of_a[lane] = four(of[0].c[1]), exchange.of_r[lane] = four(of[1].c[1]);
     meet_other_warp();
     const float4 writes = exchange.of_writes[lane];
-    store_log_decay<0>(four(of[0].c[0]), four(of[1].c[0]), writes, w);
+    store_log_decay<0>(four(of[0].c[0]), four(of[1].c[0]), writes);
   }
   __device__ void finish_writes(const Sums (&gradients)[2], const Sums (&writes)[2],
-                                const float (&state_sums)[2][2], float2 (&w)[2]) {
-    float2 inverse[2][2];  // of the decays
+                                const float (&state_sums)[2][2]) {
+    TwoDecays inverse;
+    get_decays(0, inverse);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
-      for (int p = 0; p < 2; ++p) {
-        const float2 decay = decay_at(lane / 4 + 8 * half, column + 8 * p + lane % 4 * 2);
-        inverse[half][p] = {reciprocal(decay.x), reciprocal(decay.y)};
-      }
-    const auto factor = [&](int t, int p) { return inverse[t / 8][p]; };
-    store(pass.gradient.db, gradients[0], factor);
-    store(pass.gradient.dk, gradients[1], factor);
+      for (int p = 0; p < 2; ++p)
+        inverse[half][p] = {reciprocal(inverse[half][p].x), reciprocal(inverse[half][p].y)};
+    store(pass.gradient.db, gradients[0], inverse);
+    store(pass.gradient.dk, gradients[1], inverse);
     Sums of;
 #pragma unroll
     for (int p = 0; p < 2; ++p)
@@ -501,22 +503,12 @@ struct TileGradients {
     LogDecayExchange& exchange = memory.log_w[own];
     exchange.of_writes[lane] = four(of.c[0]);
     meet_other_warp();
-    store_log_decay<1>(exchange.of_a[lane], exchange.of_r[lane], four(of.c[1]), w);
+    store_log_decay<1>(exchange.of_a[lane], exchange.of_r[lane], four(of.c[1]));
   }
 
-  // Of a piece of the warp's channels, 2 channels a lane.
-  __device__ void ask_for_decays_of_piece(float2 (&w)[2]) const {
-    const float* const from =
-        pass.op.w + origin + column + (reader ? 0 : 8) + lane % 4 * 2 + lane / 4 * step;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      if (lane / 4 + 8 * half < count)
-        w[half] = __ldg(reinterpret_cast<const float2*>(from + half * 8 * step));
-  }
   // Each of them of the rows lane / 4 and lane / 4 + 8, two channels.
   template <int piece>
-  __device__ void store_log_decay(float4 of_a, float4 of_r, float4 of_writes,
-                                  const float2 (&w)[2]) const {
+  __device__ void store_log_decay(float4 of_a, float4 of_r, float4 of_writes) const {
     const float a[4] = {of_a.x, of_a.y, of_a.z, of_a.w};
     const float here[4] = {of_r.x - of_writes.x, of_r.y - of_writes.y, of_r.z - of_writes.z,
                            of_r.w - of_writes.w};
@@ -532,80 +524,100 @@ struct TileGradients {
       if (i < 2) sum += __shfl_sync(~0u, later[i + 2], lane % 4);
       later[i] = sum;
     }
-    float* const to =
-        pass.gradient.dw + origin + column + 8 * piece + lane % 4 * 2 + lane / 4 * step;
+    const int first = column + 8 * piece + lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = 2 * half;
-      if (lane / 4 + 8 * half < count)
-        __stcs(reinterpret_cast<float2*>(to + half * 8 * step),  // two stores, if assigned
-               make_float2(__fdividef(later[i] - a[i], w[half].x),
-                           __fdividef(later[i + 1] - a[i + 1], w[half].y)));
+      const int i = 2 * half, t = lane / 4 + 8 * half;
+      const float2 here = decay_at(t, first), before = decay_at(t - 1, first);  // w: their quotient
+      if (t < count)
+        __stcs(reinterpret_cast<float2*>(pass.gradient.dw + origin + first + t * step),
+               make_float2((later[i] - a[i]) * __fdividef(before.x, here.x),
+                           (later[i + 1] - a[i + 1]) * __fdividef(before.y, here.y)));
     }
   }
 };
+
+// Readers and writers meet at the same barriers.
+template <class Real, bool reader>
+__device__ void find_gradients(GradientMemory<result_planes<Real>, exact_planes<Real>>& memory,
+                               const ReversePass<Real>& pass) {
+  using Tile = TileGradients<Real, reader>;
+  using Products = typename Tile::Products;
+  Tile tile(memory, pass, gridDim.x, blockIdx.x, blockIdx.y, blockIdx.z);
+  Products both[2];  // S0 A~', or D B~' and D K~'
+  {
+    typename Tile::StateFactors rows;
+    {
+      typename Tile::Decays w;
+      typename Tile::RawRows raw;
+      typename Tile::OwnVectors vectors;
+      tile.ask_for_decays(w);
+      tile.ask_for_vectors(vectors);
+      tile.ask_for_rows(raw);
+      tile.keep_decays(w);
+      __syncthreads();
+      tile.keep_vectors(vectors);
+      tile.keep_rows(raw, rows);
+    }
+    __syncthreads();
+    if constexpr (!reader)
+      tile.meet_writes(rows, both[0], both[1]);
+    else if (tile.square_top)
+      tile.template read_state<true>(rows, both[0]);
+    else
+      tile.template read_state<false>(rows, both[0]);
+  }
+  __syncthreads();
+  if constexpr (reader)
+    tile.solve_sa(both[0]);
+  else
+    tile.solve_z(both[0], both[1]);
+  __syncthreads();
+  if constexpr (reader) {
+    both[0] = both[1] = Products();
+    if (tile.own == 0) tile.template give_reads<false, false>(both);
+    if (tile.own == 1) tile.template give_reads<false, true>(both);
+    if (tile.own == 2) tile.template give_reads<true, false>(both);
+    if (tile.own == 3) tile.template give_reads<true, true>(both);
+    __syncthreads();
+    tile.template add_pairs<Lies::straight>(both, memory.writes);
+    tile.finish_reads({both[0].total(), both[1].total()});
+  } else {
+    store_transposed(pass.gradient.dv + tile.origin + tile.column, tile.step, tile.count,
+                     both[1].total());
+    both[0] = both[1] = Products();
+    Sums writes[2];
+    float state_sums[2][2];
+    tile.give_writes(both, state_sums);
+    tile.get_both(memory.writes, writes);
+    tile.add_write_sums(both, writes, state_sums);
+    __syncthreads();
+    tile.template add_pairs<Lies::transposed>(both, memory.reads);
+    tile.finish_writes({both[0].total(), both[1].total()}, writes, state_sums);
+  }
+}
+
+template <class Real>
+__device__ void add_dtau_parts(const ReversePass<Real>& pass) {
+  const int64_t chunks = pass.op.time / tile_tokens;
+  if (!pass.op.tau || blockIdx.x >= chunks) return;
+  const int64_t place = (blockIdx.z * chunks + blockIdx.x) * pass.op.heads + blockIdx.y;
+  const float4 parts = __ldg(reinterpret_cast<const float4*>(pass.dtau_parts) + place);
+  pass.gradient.dtau[place] = (parts.x + parts.y) + (parts.z + parts.w);
+}
 
 template <class Real>
 __global__ __launch_bounds__(threads, exact_planes<Real> == 1
                                           ? 3
                                           : 1) void gradients_kernel(ReversePass<Real> pass) {
-  using Tile = TileGradients<Real>;
-  using Products = typename Tile::Products;
   extern __shared__ float4 raw_memory[];
-  auto& memory = *reinterpret_cast<GradientMemory<Tile::planes, Tile::exact>*>(raw_memory);
-  Tile tile(memory, pass, gridDim.x, blockIdx.x, blockIdx.y, blockIdx.z);
-  Products both[2];  // S0 A~', or D B~' and D K~'
-  {
-    typename Tile::StateFactors first;
-    {
-      typename Tile::Decays w;
-      typename Tile::StateRows first_rows;
-      typename Tile::OwnVectors vectors;
-      tile.ask_for_last();
-      tile.ask_for_decays(w);
-      tile.ask_for_vectors(vectors);
-      if (tile.reader) tile.ask_for_first(first_rows);
-      tile.keep_decays(w);
-      __syncthreads();
-      tile.keep_vectors(vectors);
-      if (tile.reader) tile.keep_first(first_rows, first);
-    }
-    __pipeline_wait_prior(0);
-    __syncthreads();
-    if (tile.reader)
-      tile.read_state(first, both[0]);
-    else
-      tile.meet_writes(both[0], both[1]);
-  }
-  __syncthreads();
-  if (tile.reader)
-    tile.solve_sa(both[0]);
+  auto& memory =
+      *reinterpret_cast<GradientMemory<result_planes<Real>, exact_planes<Real>>*>(raw_memory);
+  if (pass.dtau_parts && threadIdx.x == 0) add_dtau_parts(pass);
+  if (threadIdx.x < threads / 2)
+    find_gradients<Real, true>(memory, pass);
   else
-    tile.solve_z(both[0], both[1]);
-  __syncthreads();
-  float2 w[2];
-  tile.ask_for_decays_of_piece(w);
-  Sums writes[2];          // a writer's
-  float state_sums[2][2];  // likewise
-  if (tile.reader) {
-    both[0] = both[1] = Products();
-    tile.give_reads(both);
-  } else {
-    store_transposed(pass.gradient.dv + tile.origin + tile.column, tile.step, tile.count,
-                     both[1].total());
-    both[0] = both[1] = Products();
-    tile.give_writes(both, state_sums);
-    tile.get_both(memory.writes, writes);
-    tile.add_write_sums(both, writes, state_sums);
-  }
-  __syncthreads();
-  if (tile.reader) {
-    tile.template add_pairs<Lies::straight>(both, memory.writes);
-    tile.finish_reads({both[0].total(), both[1].total()}, w);
-  } else {
-    tile.template add_pairs<Lies::transposed>(both, memory.reads);
-    tile.finish_writes({both[0].total(), both[1].total()}, writes, state_sums, w);
-  }
+    find_gradients<Real, false>(memory, pass);
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 //     dS0 = D + Z' A~ + dY' R~
 //
 // so warps with different rows of the state need nothing of each other, but for those that make
-// these factors. Two warps share 16 rows: each has half of the columns, and they add up S0 A~' or D
-// B~'.
+// these factors. Forward two warps share 16 rows: each has half of the columns, and they add up S0
+// A~'. On the way back a warp has 16 rows.
 #pragma once
 
 #include "kernel/delta_rule/cuda_parts.h"
@@ -91,12 +91,19 @@ struct FactorMaker {
   Eight<Real> next_a, next_r, next_b, next_k, next_given;
   float next_w[8];
 
-  __device__ FactorMaker(MakerMemory& memory, const DeltaRule<Real>& op, const Real* all_given,
-                         int64_t sequence, int64_t head)
-      : memory(memory), thread(threadIdx.x - owners) {
+  __device__ FactorMaker(MakerMemory& memory, const DeltaRule<Real>& op, int first_thread)
+      : memory(memory), thread(threadIdx.x - first_thread) {
     token = thread / 8, part = thread % 8 * 8;
     channel = thread / 32 * 16 + thread % 16, first_token = thread % 32 / 16 * 8;
     step = op.heads * head_size;
+  }
+  __device__ FactorMaker(MakerMemory& memory, const DeltaRule<Real>& op, const Real* all_given,
+                         int64_t sequence, int64_t head)
+      : FactorMaker(memory, op, owners) {
+    turn_to(op, all_given, sequence, head);
+  }
+  __device__ void turn_to(const DeltaRule<Real>& op, const Real* all_given, int64_t sequence,
+                          int64_t head) {
     const int64_t first = (sequence * op.time * op.heads + head) * head_size;
     const int64_t mine = first + token * step + part;
     a = op.a + mine, r = op.r + mine, b = op.b + mine, k = op.k + mine, given = all_given + mine;
@@ -114,7 +121,7 @@ struct FactorMaker {
     for (int t = 0; t < 8; ++t) next_w[t] = first_token + t < count ? __ldg(w + at + t * step) : 1;
   }
 
-  __device__ static void meet() { asm volatile("bar.sync 1, %0;" ::"n"(makers) : "memory"); }
+  __device__ static void meet() { meet_at<1, makers>(); }
 
   // The vectors of what has come, with the decay taken out.
   __device__ void make_vectors(Factors& to) {
@@ -196,15 +203,28 @@ struct FactorMaker {
   }
 };
 
-// 16 rows and 32 columns of a state in the lanes of a warp: piece n has the columns 8 n to 8 n + 7
-// of them, each as Sums have theirs.
-struct OwnPart {
-  static constexpr int pieces = own_columns / 8;
+// A state between kernels: of 16 rows and 8 columns, what a lane has of them as Sums have theirs
+// lies side by side, so that a warp reads and writes 512 bytes.
+struct KeptState {
+  float4 of[head_size / 16][head_size / 8][32];
+};
+// And the gradient D of cuda_gradients.cu.
+template <class Real>
+using KeptGradient = LaneMatrix<result_planes<Real>, head_size, head_size>;
+
+// 16 rows and 32 columns, or all 64, of a state in the lanes of a warp: piece n has the columns 8 n
+// to 8 n + 7 of them, each as Sums have theirs. groups: of 16 rows, that a block has.
+template <int columns, int groups = head_size / shared_rows>
+struct OwnColumns {
+  static constexpr int pieces = columns / 8, sharers = head_size / columns;
   float x[pieces][4];
 
-  __device__ static int half() { return threadIdx.x / 32 % 2; }
-  __device__ static int first_row() { return threadIdx.x / 64 * shared_rows; }
-  __device__ static int first_column() { return half() * own_columns; }
+  __device__ static int half() { return threadIdx.x / 32 % sharers; }
+  __device__ static int first_row() {
+    const int first_group = groups < head_size / shared_rows ? blockIdx.y * groups : 0;
+    return (first_group + threadIdx.x / 32 / sharers % groups) * shared_rows;
+  }
+  __device__ static int first_column() { return half() * columns; }
   __device__ static const float2* place(const float* state) {
     const int lane = threadIdx.x % 32;
     return reinterpret_cast<const float2*>(state + (first_row() + lane / 4) * head_size +
@@ -226,6 +246,21 @@ struct OwnPart {
       at[4 * n + 8 * head_size / 2] = {x[n][2], x[n][3]};
     }
   }
+  // Likewise, where states are kept between kernels.
+  __device__ void load(const KeptState& state) {
+#pragma unroll
+    for (int n = 0; n < pieces; ++n) {
+      const float4 four =
+          __ldg(&state.of[first_row() / 16][first_column() / 8 + n][threadIdx.x % 32]);
+      x[n][0] = four.x, x[n][1] = four.y, x[n][2] = four.z, x[n][3] = four.w;
+    }
+  }
+  __device__ void store(KeptState& state) const {
+#pragma unroll
+    for (int n = 0; n < pieces; ++n)
+      state.of[first_row() / 16][first_column() / 8 + n][threadIdx.x % 32] =
+          make_float4(x[n][0], x[n][1], x[n][2], x[n][3]);
+  }
   __device__ void clear() {
     each([](float& entry) { entry = 0; });
   }
@@ -243,9 +278,11 @@ struct OwnPart {
     const auto& p = x[n];
     return fmaxf(fmaxf(fabsf(p[0]), fabsf(p[1])), fmaxf(fabsf(p[2]), fabsf(p[3])));
   }
+  __device__ static float2 of_columns(int n, const float* all) {
+    return *reinterpret_cast<const float2*>(all + first_column() + 8 * n + threadIdx.x % 4 * 2);
+  }
   __device__ void scale(int n, const float* factors) {  // of all columns
-    const float2 f =
-        *reinterpret_cast<const float2*>(factors + first_column() + 8 * n + threadIdx.x % 4 * 2);
+    const float2 f = of_columns(n, factors);
     x[n][0] *= f.x, x[n][1] *= f.y, x[n][2] *= f.x, x[n][3] *= f.y;
   }
   __device__ void add(int n, const Sums& sums) {  // to two pieces
@@ -255,6 +292,8 @@ struct OwnPart {
       for (int i = 0; i < 4; ++i) x[n + p][i] += sums.c[p][i];
   }
 };
+
+using OwnPart = OwnColumns<own_columns>;
 
 // What the two warps of some rows say to each other.
 struct Exchange {
@@ -269,9 +308,7 @@ struct Exchange {
   }
   __device__ void say(const Sums& x) { say(0, x.c[0]), say(1, x.c[1]); }
   __device__ void add_other(Sums& x) const { add_other(0, x.c[0]), add_other(1, x.c[1]); }
-  __device__ static void meet() {
-    asm volatile("bar.sync %0, 64;" ::"r"(2 + threadIdx.x / 64) : "memory");
-  }
+  __device__ static void meet() { meet_at<64>(2 + threadIdx.x / 64); }
 };
 
 }  // namespace deltasane::kernel::cuda

@@ -27,21 +27,24 @@ template <class Real>
 struct ChainPass {
   DeltaRule<Real> op;
   // Where the states at the beginning of every tile are wanted, and the last one: (batch, head,
-  // tiles + 1, value, key).
+  // tiles + 1), each as a KeptState (cuda_operands.cuh).
   float* states = nullptr;
 };
 template <class Real>
 void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu);
 
 // The way back through the states alone, from the last token to the first: given all of `states`,
-// finds, for every tile, D of cuda_gradients.cu as bf16 planes (batch, head, tile, plane, value,
-// key), and the gradients of tau.
+// finds, for every tile (batch, head, tile), D of cuda_gradients.cu as a KeptGradient
+// (cuda_operands.cuh), and the gradients of tau.
 template <class Real>
 struct ReversePass {
   DeltaRule<Real> op;
   DeltaRuleGradient<Real> gradient;
   const float* states;
   bf16* dstates;
+  // Of few heads, four blocks share one; then parts of the gradients of tau go here, (batch, chunk,
+  // head, 4), and are added up with the other gradients. null: a block has a head
+  float* dtau_parts;
 };
 template <class Real>
 constexpr int result_planes = 2;  // of what only results of type Real are made of
@@ -55,10 +58,11 @@ template <class Real>
 void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu);
 
 // The first `tiles` tiles of 16 tokens, from the beginning of a chunk, for few heads: what does not
-// depend on the state is computed for all tiles at once; then only a short pass is sequential.
+// depend on the state is computed for many tiles at once; beside it a short pass is sequential.
 template <class Real>
 void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* final_state,
                 const Gpu& gpu);
+template <class Real>
 int64_t chunk_pass_floats(int64_t batch, int64_t heads, int64_t tiles);
 
 }  // namespace deltasane::kernel::cuda

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "kernel/delta_rule/cuda_ptx.cuh"
+
 namespace deltasane::kernel::cuda {
 
 // The bf16 numbers nearest to x and y, x in the lower half.
@@ -69,96 +71,36 @@ struct SplitMatrix {
         *reinterpret_cast<uint32_t*>(to) = pair[0];
     }
   }
-  // Neighbours in a row, likewise 2 or 4.
-  template <int count>
-  __device__ void get(int row, int column, float (&x)[count]) const {
-#pragma unroll
-    for (int p = planes - 1; p >= 0; --p) {
-      uint32_t pair[count / 2];
-      const __nv_bfloat16* const from = at(p, row, column);
-      if constexpr (count == 4) {
-        const uint2 both = *reinterpret_cast<const uint2*>(from);
-        pair[0] = both.x, pair[1] = both.y;
-      } else {
-        pair[0] = *reinterpret_cast<const uint32_t*>(from);
-      }
-#pragma unroll
-      for (int i = 0; i < count; i += 2) {
-        const float low = __uint_as_float(pair[i / 2] << 16);
-        const float high = __uint_as_float(pair[i / 2] & 0xffff0000u);
-        x[i] = p == planes - 1 ? low : x[i] + low;
-        x[i + 1] = p == planes - 1 ? high : x[i + 1] + high;
-      }
-    }
-  }
 };
 
 enum class Lies { straight, transposed };
 
-__device__ inline uint32_t shared_address(const void* at) {
-  return uint32_t(__cvta_generic_to_shared(at));
-}
-
 template <Lies lies>
 __device__ void load_matrices(uint32_t (&x)[4], const __nv_bfloat16* at) {
   if constexpr (lies == Lies::straight)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(shared_address(at))
-                 : "memory");
+    load_matrices_at_once(x, shared_address(at));
   else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(shared_address(at))
-                 : "memory");
+    load_transposes_at_once(x, shared_address(at));
 }
 
-// Of 8 x 8 numbers of a warp, as load_matrices leaves them, the transpose.
-__device__ inline uint32_t transpose(uint32_t x) {
-  uint32_t y;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-  return y;
+__device__ inline void load_two_matrices(uint32_t (&x)[2], const __nv_bfloat16* at) {
+  load_two_matrices_at_once(x, shared_address(at));
 }
 
 // Four times 8 x 8 numbers of a warp into shared memory, where load_matrices would find them: lane
 // l says where row l % 8 of matrix l / 8 goes.
-__device__ inline void store_matrices_at_once(uint32_t at, const uint32_t (&x)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(x[0]),
-               "r"(x[1]), "r"(x[2]), "r"(x[3])
-               : "memory");
-}
-__device__ inline void store_transposes_at_once(uint32_t at, const uint32_t (&x)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
-               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-               : "memory");
-}
 __device__ inline void store_matrices_by_words(uint32_t at, const uint32_t (&x)[4]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const uint32_t row = __shfl_sync(~0u, at, 8 * i + lane / 4);
-    asm volatile("st.shared.b32 [%0], %1;" ::"r"(row + lane % 4 * 4), "r"(x[i]) : "memory");
+    store_word(row + lane % 4 * 4, x[i]);
   }
 }
-template <Lies lies>
-__device__ void store_matrices(void* at, const uint32_t (&x)[4]) {
+__device__ inline void store_matrices(void* at, const uint32_t (&x)[4]) {
   const uint32_t own = shared_address(at);
-  if constexpr (lies == Lies::straight) {
-    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_matrices_at_once(own, x);),
-                      (store_matrices_by_words(own, x);))
-  } else {
-    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_transposes_at_once(own, x);),
-                      (store_matrices_by_words(own, {transpose(x[0]), transpose(x[1]),
-                                                     transpose(x[2]), transpose(x[3])});))
-  }
-}
-
-__device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                    uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-      "{%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_matrices_at_once(own, x);),
+                    (store_matrices_by_words(own, x);))
 }
 
 // 16 x 16 sums of one warp: two 16 x 8 pieces side by side. Lane l has, of piece p, the rows l / 4
@@ -173,6 +115,12 @@ struct Sums {
       use(row, 8 * p + column, c[p][0], c[p][1]);
       use(row + 8, 8 * p + column, c[p][2], c[p][3]);
     }
+  }
+  __device__ void add(const Sums& other) {
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[p][i] += other.c[p][i];
   }
 };
 
@@ -191,6 +139,21 @@ struct Left {
       for (int i = 0; i < 4; ++i) of[p][i] = split_off(x[2 * i], x[2 * i + 1]);
   }
   __device__ explicit Left(const Sums& sums) : Left(sums.c[0], sums.c[1]) {}
+  __device__ void set(int p, uint4 x) {
+    of[p][0] = x.x, of[p][1] = x.y, of[p][2] = x.z, of[p][3] = x.w;
+  }
+  __device__ Sums sums() const {
+    Sums x;
+#pragma unroll
+    for (int p = planes - 1; p >= 0; --p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float(&two)[4] = x.c[i / 2];
+        two[i % 2 * 2] += __uint_as_float(of[p][i] << 16);
+        two[i % 2 * 2 + 1] += __uint_as_float(of[p][i] & 0xffff0000u);
+      }
+    return x;
+  }
   // Rows and columns from the given ones on. Transposed: of the transpose of what lies in memory.
   template <Lies lies, class Matrix>
   __device__ void load(const Matrix& matrix, int row, int column) {
@@ -208,7 +171,7 @@ struct Left {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int p = 0; p < Matrix::planes; ++p)
-      store_matrices<Lies::straight>(matrix.at(p, row + lane % 16, column + lane / 16 * 8), of[p]);
+      store_matrices(matrix.at(p, row + lane % 16, column + lane / 16 * 8), of[p]);
   }
 };
 template <int planes>
@@ -223,6 +186,33 @@ struct Right {
           of[p], lies == Lies::straight
                      ? matrix.at(p, row + piece % 2 * 8 + line, column + piece / 2 * 8)
                      : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
+  }
+};
+
+// 16 x 8 numbers likewise, of the transpose of what lies in memory: half of a right factor.
+template <int planes>
+struct HalfRight {
+  uint32_t of[planes][2];
+  template <class Matrix>
+  __device__ void load(const Matrix& matrix, int row, int column) {
+    const int piece = threadIdx.x % 16 / 8 * 8, line = threadIdx.x % 8;
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+      load_two_matrices(of[p], matrix.at(p, column + line, row + piece));
+  }
+};
+
+// A matrix in global memory that is read and written as left factors, 16 x 16 numbers a warp: those
+// of a lane lie side by side, so that a warp's are 512 bytes.
+template <int planes, int rows, int columns>
+struct LaneMatrix {
+  uint4 of[planes][rows / 16][columns / 16][32];
+  template <int given>  // planes, of which the first are kept
+  __device__ void set(int row, int column, const Left<given>& x) {
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+      of[p][row / 16][column / 16][threadIdx.x % 32] =
+          make_uint4(x.of[p][0], x.of[p][1], x.of[p][2], x.of[p][3]);
   }
 };
 

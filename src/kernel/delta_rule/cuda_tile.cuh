@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "kernel/delta_rule/cuda_ptx.cuh"
 
 namespace deltasane::kernel::cuda {
 
@@ -78,18 +79,13 @@ __device__ inline void store_one(bf16* to, float x) {
 
 // 1 / x within an ulp, and nearer, for x that is neither tiny nor huge; without the branches of a
 // division.
-__device__ inline float about_reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 __device__ inline float reciprocal(float x) {
   const float y = about_reciprocal(x);
   return fmaf(fmaf(-x, y, 1.0f), y, y);
 }
 
-// The tau at a chunk's end: x -> tau tanh(x / tau), by odd polynomials where |x| / tau is below 1/4
-// or 0.9 (within 5e-9 and 1.8e-8 before rounding).
+// The tau at a chunk's end: x -> tau tanh(x / tau), by odd polynomials where all |x| / tau are
+// below 1/4 or 0.9 (within 5e-9 and 1.8e-8 before rounding).
 struct Threshold {
   float tau, inverse;  // 1 / tau within an ulp, which moves tanh by less than half of one
   float tiny_below, tiny_c[3];
@@ -114,13 +110,15 @@ struct Threshold {
     p = fmaf(q, p, -0.333332121f);
     return x * fmaf(q, p, 1.0f);
   }
-  // Above: tau (1 - 2 / (exp(2 |x| / tau) + 1)), the exponential within 2^-22.
+  // Above: tau (1 - 2 / (exp(2 |x| / tau) + 1)), the exponential within 2^-22. Both are found and
+  // one is taken: where a warp has entries of both kinds, going one way after the other takes
+  // longer.
   __device__ float operator()(float x) const {
     constexpr float twice_in_powers = 2.885390082f;  // 2 log2(e)
-    const float power = power_of_two(fabsf(x) * inverse * twice_in_powers);
+    const float power = power_of_two(fabsf(x) * (inverse * twice_in_powers));
     const float rest = about_reciprocal(power + 1);  // of a power beyond all numbers: 0
-    const float large = fmaf(-2 * tau, rest, tau);
-    return small(x) ? of_small(x) : copysignf(large, x);
+    const float above = copysignf(fmaf(-2 * tau, rest, tau), x), below = of_small(x);
+    return small(x) ? below : above;
   }
   // Calls use(x -> tau tanh(x / tau)) with the shortest way there is if no |x| of this thread, and
   // of the others of its warp, is above `largest`.
@@ -132,11 +130,6 @@ struct Threshold {
       use([&](float x) { return of_small(x); });
     else
       use([&](float x) { return (*this)(x); });
-  }
-  __device__ static float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
   }
 };
 

@@ -239,21 +239,17 @@ __device__ void scale_columns(State& S, const float (&x)[columns_each]) {
 }
 
 __device__ void neutralize(State& S, const Threshold& threshold) {
-  bool tiny = true;
+  float largest = 0;
 #pragma unroll
   for (int i = 0; i < rows_each; ++i)
 #pragma unroll
-    for (int j = 0; j < columns_each; ++j) tiny = tiny && threshold.tiny(S[i][j]);
-  const auto all = [&](auto&& map) {
+    for (int j = 0; j < columns_each; ++j) largest = fmaxf(largest, fabsf(S[i][j]));
+  threshold.choose(largest, [&](auto&& map) {
 #pragma unroll
     for (int i = 0; i < rows_each; ++i)
 #pragma unroll
       for (int j = 0; j < columns_each; ++j) S[i][j] = map(S[i][j]);
-  };
-  if (__all_sync(~0u, tiny))
-    all([&](float x) { return threshold.of_tiny(x); });
-  else
-    all([&](float x) { return threshold(x); });
+  });
 }
 
 __device__ void clear_state(State& S) {

@@ -57,6 +57,15 @@ void launch_early(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Ar
   launch_with(early, kernel, grid, gpu, std::forward<Arg>(arg)...);
 }
 
+// A multiprocessor that runs the kernel has all the shared memory it can have, so that blocks of
+// the next kernel, which may need more of it, fit beside.
+template <class... Param>
+void keep_shared(void (*kernel)(Param...)) {
+  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                  cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared));
+}
+
 // All blocks of the kernel run at the same time, so that they may wait for each other. Fails where
 // the GPU has not the room.
 template <class... Param, class... Arg>

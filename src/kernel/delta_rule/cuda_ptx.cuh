@@ -1,0 +1,93 @@
+// Instructions that CUDA C++ has no words for: all of the assembly of the recurrence.
+#pragma once
+
+#include <cstdint>
+
+namespace deltasane::kernel::cuda {
+
+// Within an ulp; what is tiny counts as 0.
+__device__ inline float about_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// Both within 2^-22; likewise.
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float log2_of(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// A barrier of some of a block's threads, whole warps. The number known to the compiler: otherwise
+// it takes all barriers that a block may have.
+template <int number, int threads>
+__device__ void meet_at() {
+  asm volatile("bar.sync %0, %1;" ::"n"(number), "n"(threads) : "memory");
+}
+template <int threads>
+__device__ void meet_at(int number) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(threads) : "memory");
+}
+
+__device__ inline uint32_t shared_address(const void* at) {
+  return uint32_t(__cvta_generic_to_shared(at));
+}
+__device__ inline void store_word(uint32_t at, uint32_t x) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(x) : "memory");
+}
+
+// Four times 8 x 8 numbers of 16 bits: lane l says where in shared memory row l % 8 of matrix l / 8
+// is, and has, of each matrix, two neighbours of row l / 4, from column 2 (l % 4) on. Transposes:
+// of the transpose of what lies in memory.
+__device__ inline void load_matrices_at_once(uint32_t (&x)[4], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(at)
+               : "memory");
+}
+__device__ inline void load_transposes_at_once(uint32_t (&x)[4], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(at)
+               : "memory");
+}
+// Twice 8 x 8 numbers: the first 16 lanes say where rows are.
+__device__ inline void load_two_matrices_at_once(uint32_t (&x)[2], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+               : "=r"(x[0]), "=r"(x[1])
+               : "r"(at)
+               : "memory");
+}
+// From compute capability 9.0 on.
+__device__ inline void store_matrices_at_once(uint32_t at, const uint32_t (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(x[0]),
+               "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+__device__ inline void store_transposes_at_once(uint32_t at, const uint32_t (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+// Of one such matrix, the transpose.
+__device__ inline uint32_t transpose(uint32_t x) {
+  uint32_t y;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
+
+// c (16, 8) += a (16, 16) b (16, 8): bf16 factors, the four matrices of a column after column.
+__device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                    uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+      "{%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+}  // namespace deltasane::kernel::cuda

@@ -1,0 +1,68 @@
+// Stands for tensor/cuda/gpu.cpp: one GPU, whose memory is the host's, and work that has ended when
+// it was asked for.
+#include "tensor/cuda/gpu.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "emulation/block.h"
+
+namespace deltasane {
+
+Gpu::Gpu(int index) : index_(index) {
+  require(index == 0, "the host stands for one GPU");
+  facts_ = {.name = "the host",
+            .multiprocessors = emulation::machine().multiprocessors,
+            .capability = emulation::machine().capability,
+            .memory_bytes = uint64_t{1} << 30,
+            .cache_bytes = uint64_t{1} << 20,
+            .shared_bytes = emulation::shared_bytes};
+}
+Gpu::~Gpu() = default;
+int Gpu::count() { return 1; }
+void Gpu::wait() const {}
+
+namespace {
+
+// A page that nobody may touch lies behind a buffer, whose end is a multiple of 16 bytes.
+constexpr uint64_t page = 65536;
+uint64_t whole_pages(uint64_t bytes) { return (bytes + page - 1) / page * page; }
+uint64_t whole_pieces(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+}  // namespace
+
+GpuBuffer::GpuBuffer(const Gpu&, uint64_t bytes, std::string_view) : size_(bytes) {
+  if (bytes == 0) return;
+  const uint64_t pages = whole_pages(bytes);
+  void* const memory =
+      mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  require(memory != MAP_FAILED, "there is memory for a buffer");
+  std::byte* const end = static_cast<std::byte*>(memory) + pages;
+  mprotect(end, page, PROT_NONE);
+  data_ = end - whole_pieces(bytes);
+  std::memset(data_, 0xff, whole_pieces(bytes));
+}
+GpuBuffer::~GpuBuffer() {
+  if (data_) munmap(data_ + whole_pieces(size_) - whole_pages(size_), whole_pages(size_) + page);
+}
+GpuBuffer::GpuBuffer(GpuBuffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+GpuBuffer& GpuBuffer::operator=(GpuBuffer&& other) noexcept {
+  std::swap(data_, other.data_), std::swap(size_, other.size_);
+  return *this;
+}
+
+void copy_to_gpu(void* to, const void* from, uint64_t bytes, const Gpu&) {
+  if (bytes) std::memcpy(to, from, bytes);
+}
+void copy_to_host(void* to, const void* from, uint64_t bytes, const Gpu&) {
+  if (bytes) std::memcpy(to, from, bytes);
+}
+void zero_on_gpu(void* at, uint64_t bytes, const Gpu&) {
+  if (bytes) std::memset(at, 0, bytes);
+}
+
+}  // namespace deltasane

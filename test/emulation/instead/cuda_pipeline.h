@@ -1,0 +1,12 @@
+// Stands for CUDA's header of this name: what the kernels under test use of it, on the host.
+#pragma once
+
+#include "emulation/block.h"
+
+inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0) {
+  deltasane::emulation::copy_later(to, from, bytes, zeros);
+}
+inline void __pipeline_commit() { deltasane::emulation::close_copies(); }
+inline void __pipeline_wait_prior(size_t younger) {
+  deltasane::emulation::wait_for_copies(younger);
+}

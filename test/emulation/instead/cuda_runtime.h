@@ -1,0 +1,99 @@
+// Stands for CUDA's header of this name: what the kernels under test use of it, on the host.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "emulation/block.h"
+#include "emulation/warp.h"
+
+#define __global__
+#define __device__
+#define __shared__
+#define __launch_bounds__(...)
+
+struct uint3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+using std::max;
+using std::min;
+
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+inline int __clz(int x) { return std::countl_zero(unsigned(x)); }
+inline unsigned __brev(unsigned x) {
+  unsigned y = 0;
+  for (int i = 0; i < 32; ++i) y = y << 1 | (x >> i & 1);
+  return y;
+}
+inline float __fdividef(float x, float y) { return x / y; }
+
+template <class T>
+T __ldg(const T* at) {
+  deltasane::emulation::fail_unless_aligned(at, sizeof(T));
+  return *at;
+}
+template <class T>
+void __stcs(T* at, T x) {
+  deltasane::emulation::fail_unless_aligned(at, sizeof(T));
+  *at = x;
+}
+inline unsigned atomicAdd(unsigned* at, unsigned x) { return std::exchange(*at, *at + x); }
+
+inline void __syncthreads() { deltasane::emulation::meet_threads(0, 0); }
+inline void __syncwarp(unsigned = ~0u) { deltasane::emulation::meet_warp(); }
+inline unsigned __ballot_sync(unsigned, int x) { return deltasane::emulation::vote(x); }
+inline int __all_sync(unsigned, int x) { return deltasane::emulation::vote(x) == ~0u; }
+
+namespace deltasane::emulation {
+template <class T>
+T shuffle_of(T x, unsigned from) {
+  static_assert(sizeof(T) == 4);
+  return std::bit_cast<T>(shuffle(std::bit_cast<uint32_t>(x), from));
+}
+}  // namespace deltasane::emulation
+
+template <class T>
+T __shfl_sync(unsigned, T x, int from) {
+  return deltasane::emulation::shuffle_of(x, unsigned(from) % 32);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T x, int bits) {
+  return deltasane::emulation::shuffle_of(x, threadIdx.x % 32 ^ unsigned(bits));
+}
+template <class T>
+T __shfl_up_sync(unsigned, T x, unsigned away) {
+  const unsigned lane = threadIdx.x % 32;
+  return deltasane::emulation::shuffle_of(x, lane >= away ? lane - away : lane);
+}
+template <class T>
+T __shfl_down_sync(unsigned, T x, unsigned away) {
+  const unsigned lane = threadIdx.x % 32;
+  return deltasane::emulation::shuffle_of(x, lane + away < 32 ? lane + away : lane);
+}

@@ -1,0 +1,2 @@
+#include "emulation/raw_memory.h"
+#include "kernel/delta_rule/cuda_reverse.cu"

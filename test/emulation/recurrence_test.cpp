@@ -1,0 +1,62 @@
+// The recurrence's kernels for GPUs against the definition, on the host: by the check that judges
+// them on a GPU, with fewer and smaller cases.
+#include <gtest/gtest.h>
+
+#include "base/half.h"
+#include "emulation/block.h"
+#include "kernel/delta_rule/cuda_check.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+struct Taus {
+  double low, high;
+};
+constexpr Taus none{0, 0}, strong{1.4, 1.6}, usual{7, 9}, weak{30, 50}, weakest{150, 200};
+
+template <class Real>
+class Recurrence : public testing::Test {
+ protected:
+  void TearDown() override { emulation::machine() = {}; }
+
+  void check(ProblemShape shape, const std::vector<Taus>& all) {
+    const Gpu gpu(0);
+    for (const Taus& taus : all) {
+      shape.tau_low = taus.low, shape.tau_high = taus.high, shape.stagger = 0;
+      for (const std::string& fault : check_delta_rule<Real>(shape, ++seed_, gpu))
+        ADD_FAILURE() << fault;
+    }
+  }
+
+ private:
+  uint64_t seed_ = 0;
+};
+using Types = testing::Types<float, bf16>;
+TYPED_TEST_SUITE(Recurrence, Types);
+
+TYPED_TEST(Recurrence, TileAfterTile) {
+  emulation::machine().multiprocessors = 4;  // so many heads that they fill it
+  this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, weak, weakest});
+}
+TYPED_TEST(Recurrence, WithLargeStates) {
+  this->check({.time = 33, .state_scale = 30}, {strong, usual});
+}
+TYPED_TEST(Recurrence, FewHeads) { this->check({.time = 69}, {none, strong, usual, weakest}); }
+TYPED_TEST(Recurrence, TokenByToken) {
+  this->check({.time = 1, .heads = 2, .position = 15}, {strong});
+  this->check({.batch = 2, .time = 37, .heads = 3, .position = 11}, {none, strong, weakest});
+  this->check({.time = 50, .heads = 2, .chunk = 12}, {usual});
+}
+// Blocks that share a multiprocessor have fewer registers, and a kernel of their own.
+TYPED_TEST(Recurrence, TokenByTokenOnACrowdedGpu) {
+  emulation::machine().multiprocessors = 1;
+  this->check({.batch = 2, .time = 7, .heads = 2, .position = 11}, {strong});
+}
+// Before compute capability 9.0 matrices are stored word by word.
+TYPED_TEST(Recurrence, OnAnOlderGpu) {
+  emulation::machine().capability = 80;
+  this->check({.time = 21}, {strong});
+}
+
+}  // namespace
+}  // namespace deltasane::kernel::cuda
