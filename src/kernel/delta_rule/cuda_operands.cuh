@@ -112,11 +112,18 @@ struct FactorMaker {
 
   __device__ void ask_for(int64_t tile, int count) {
     const int64_t at = tile * tile_tokens * step;
-    next_a = next_r = next_b = next_k = next_given = Eight<Real>();
-    if (token < count) {
+    const auto load = [&] {
       next_a.load(a + at), next_r.load(r + at), next_b.load(b + at), next_given.load(given + at);
       if constexpr (Factors::forward) next_k.load(k + at);
+    };
+    if (count == tile_tokens) {  // nearly always, and a tile waits for this
+      load();
+#pragma unroll
+      for (int t = 0; t < 8; ++t) next_w[t] = __ldg(w + at + t * step);
+      return;
     }
+    next_a = next_r = next_b = next_k = next_given = Eight<Real>();
+    if (token < count) load();
 #pragma unroll
     for (int t = 0; t < 8; ++t) next_w[t] = first_token + t < count ? __ldg(w + at + t * step) : 1;
   }
