@@ -59,22 +59,22 @@ struct MakerMemory {
   alignas(16) float ab[tile_tokens][tile_tokens + 4];
 };
 
-// Column `column` of (I - N)^-1 for the strictly lower part N of `lower`.
+// Column `column` of (I - N)^-1 for the strictly lower part N of `lower`. What four entries add to
+// all later ones is added as soon as they are there, so that the way from one to the next is short.
 __device__ inline void invert_column(const float (&lower)[tile_tokens][tile_tokens + 4], int column,
                                      float (&x)[tile_tokens]) {
 #pragma unroll
-  for (int t = 0; t < tile_tokens; ++t) {
-    float sum[4] = {t == column ? 1.0f : 0.0f, 0, 0, 0};
+  for (int t = 0; t < tile_tokens; ++t) x[t] = t == column ? 1.0f : 0.0f;
 #pragma unroll
-    for (int s = 0; s < t; s += 4) {
+  for (int s = 0; s < tile_tokens; s += 4)
+#pragma unroll
+    for (int t = s + 1; t < tile_tokens; ++t) {
       const float4 n = *reinterpret_cast<const float4*>(&lower[t][s]);
-      sum[0] = fmaf(n.x, x[s], sum[0]);
-      if (s + 1 < t) sum[1] = fmaf(n.y, x[s + 1], sum[1]);
-      if (s + 2 < t) sum[2] = fmaf(n.z, x[s + 2], sum[2]);
-      if (s + 3 < t) sum[3] = fmaf(n.w, x[s + 3], sum[3]);
+      x[t] = fmaf(n.x, x[s], x[t]);
+      if (s + 1 < t) x[t] = fmaf(n.y, x[s + 1], x[t]);
+      if (s + 2 < t) x[t] = fmaf(n.z, x[s + 2], x[t]);
+      if (s + 3 < t) x[t] = fmaf(n.w, x[s + 3], x[t]);
     }
-    x[t] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-  }
 }
 
 // What `makers` threads do for the owners of the state: while those use one tile's factors, they
