@@ -148,7 +148,7 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     Left<state_planes> left(sa);
     {
       SplitSums<2> sums;
-      right.template load<Lies::transposed>(factors.inverse, 0, 0);
+      right.template load<Lies::straight>(factors.inverse, 0, 0);
       sums.add(left, right);
       left = Left<state_planes>(sums.total());
     }
@@ -338,7 +338,7 @@ __global__ __launch_bounds__(threads, 1) void reverse_kernel(ReversePass<Real> p
     Left<state_planes> left(z);
     {
       SplitSums<2> sums;
-      right.template load<Lies::straight>(factors.inverse, 0, 0);
+      right.template load<Lies::transposed>(factors.inverse, 0, 0);
       sums.add(left, right);
       left = Left<state_planes>(sums.total());
     }

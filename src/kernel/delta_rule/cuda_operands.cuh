@@ -38,7 +38,7 @@ struct TileFactors {
   SplitMatrix<state_planes, tile_tokens, head_size> a, b;
   SplitMatrix<read_planes, tile_tokens, head_size> r;
   SplitMatrix<planes, tile_tokens, head_size> given;            // v, or dy on the way back
-  SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M
+  SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M'
   SplitMatrix<read_planes, tile_tokens, tile_tokens> rb;
   alignas(16) float decay[head_size];
 };
@@ -192,14 +192,13 @@ struct FactorMaker {
           },
           1);
       __syncwarp();
-      float x[tile_tokens];
+      float x[tile_tokens], half[tile_tokens / 2];
       const int column = thread % 16;
       invert_column(memory.ab, column, x);
+      const bool second = thread >= 16;
 #pragma unroll
-      for (int t = 0; t < tile_tokens / 2; ++t) {
-        const bool second = thread >= 16;
-        to.inverse.set(second ? t + 8 : t, column, second ? x[t + 8] : x[t]);
-      }
+      for (int t = 0; t < 8; ++t) half[t] = second ? x[t + 8] : x[t];
+      to.inverse.set(column, second ? 8 : 0, half);
     } else if (warp == 1) {
       products(to.r, to.b, into(to.rb), 0);
     }
