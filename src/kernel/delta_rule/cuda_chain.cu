@@ -13,7 +13,6 @@ struct ForwardMemory {
   ForwardFactors<Real> tiles[2];
   MakerMemory making;
   Exchange sa, read;
-  alignas(16) Real y[2][tile_tokens][head_size + 8];
 };
 
 // What a tile's tokens read, of 16 rows: a warp finishes the results of 8 tokens, and its partner,
@@ -39,13 +38,18 @@ struct OwnResults {
       for (int q = 0; q < right_planes; ++q)
         if (p + q < kept) multiply_add(p + q == 0 ? large : small, x.of[p], y.of[q][0], y.of[q][1]);
   }
+  // Where this thread's go, of rows of `step` numbers, one for each token.
   template <class Real>
-  __device__ void put(Real (*tokens)[head_size + 8]) const {
-    const int row = OwnPart::first_row() + threadIdx.x % 32 / 4;
-    const int token = first_token() + threadIdx.x % 4 * 2;
+  __device__ static Real* place(Real* tile, int64_t step) {
+    return tile + own_token() * step + OwnPart::first_row() + threadIdx.x % 32 / 4;
+  }
+  __device__ static int own_token() { return first_token() + threadIdx.x % 4 * 2; }
+  template <class Real>
+  __device__ void write(Real* place, int64_t step, int tokens) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      store_one(&tokens[token + i % 2][row + i / 2 * 8], large[i] + small[i]);
+      if (own_token() + i % 2 < tokens)
+        store_one(place + i % 2 * step + i / 2 * 8, large[i] + small[i]);
   }
 };
 
@@ -61,24 +65,14 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
   };
   if (threadIdx.x >= owners) {
     FactorMaker<Real, ForwardFactors<Real>> maker(memory.making, op, op.v, sequence, head);
-    Real* const y = op.y ? op.y + (maker.given - op.v) : nullptr;
-    const auto write_y = [&](int tile) {
-      if (!y || tile < 0 || maker.token >= length(tile)) return;
-      Eight<Real> eight;
-      eight.read(&memory.y[tile % 2][maker.token][maker.part]);
-      eight.write(y + tile * tile_tokens * maker.step);
-    };
     maker.ask_for(0, length(0));
     for (int tile = 0; tile < tiles; ++tile) {
       ForwardFactors<Real>& factors = memory.tiles[tile % 2];
       maker.make_vectors(factors);
       if (tile + 1 < tiles) maker.ask_for(tile + 1, length(tile + 1));
       maker.make_products(factors);
-      __syncthreads();  // these are ready; the tile before has been read, and its y is there
-      write_y(tile - 1);
+      __syncthreads();  // these are ready, and the tile before has been read
     }
-    __syncthreads();
-    write_y(tiles - 1);
     return;
   }
   OwnPart S;
@@ -93,6 +87,9 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
   const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
   float next_tau = tau && chunks ? __ldg(tau) : 1;
   const int row = OwnPart::first_row(), first_column = OwnPart::first_column();
+  const int64_t step = op.heads * head_size;  // from token to token
+  Real* y_place =
+      op.y ? OwnResults::place(op.y + sequence * op.time * step + head * head_size, step) : nullptr;
   const bool left_half = OwnPart::half() == 0;
   constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   for (int tile = 0; tile < tiles; ++tile) {
@@ -143,7 +140,7 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     Left<state_planes> left(sa);
     {
       SplitSums<2> sums;
-      right.template load<Lies::transposed>(factors.inverse, 0, 0);
+      right.template load<Lies::straight>(factors.inverse, 0, 0);
       sums.add(left, right);
       left = Left<state_planes>(sums.total());
     }
@@ -162,9 +159,11 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     results.template add_main<result>(left, rb);  // done when the tanh is
     if (tau && tile < chunks)
       threshold.choose(largest, [&](auto&& of) { S.each([&](float& x) { x = of(x); }); });
-    if (op.y) results.put(memory.y[tile % 2]);
+    if (y_place) {
+      results.write(y_place, step, length(tile));
+      y_place += tile_tokens * step;
+    }
   }
-  __syncthreads();
   if (states) S.store(*states);
   if (op.final_state) S.store(op.final_state + int64_t(blockIdx.x) * state_entries);
 }

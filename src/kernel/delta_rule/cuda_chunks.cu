@@ -69,7 +69,7 @@ __device__ void make_terms(const ForwardFactors<Real>& factors, TileTerms<Real>&
   const int warp = threadIdx.x / 32, first = warp * 16;
   Right<state_planes> inverse;
   Right<result> rb;
-  inverse.template load<Lies::transposed>(factors.inverse, 0, 0);
+  inverse.template load<Lies::straight>(factors.inverse, 0, 0);
   rb.template load<Lies::transposed>(factors.rb, 0, 0);
   {  // A' and R', transposed
     Left<state_planes> a;

@@ -38,7 +38,7 @@ struct TileFactors {
   SplitMatrix<state_planes, tile_tokens, head_size> a, b;
   SplitMatrix<read_planes, tile_tokens, head_size> r;
   SplitMatrix<planes, tile_tokens, head_size> given;            // v, or dy on the way back
-  SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M
+  SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M'
   SplitMatrix<read_planes, tile_tokens, tile_tokens> rb;
   alignas(16) float decay[head_size];
 };
@@ -59,22 +59,22 @@ struct MakerMemory {
   alignas(16) float ab[tile_tokens][tile_tokens + 4];
 };
 
-// Column `column` of (I - N)^-1 for the strictly lower part N of `lower`.
+// Column `column` of (I - N)^-1 for the strictly lower part N of `lower`. What four entries add to
+// all later ones is added as soon as they are there, so that the way from one to the next is short.
 __device__ inline void invert_column(const float (&lower)[tile_tokens][tile_tokens + 4], int column,
                                      float (&x)[tile_tokens]) {
 #pragma unroll
-  for (int t = 0; t < tile_tokens; ++t) {
-    float sum[4] = {t == column ? 1.0f : 0.0f, 0, 0, 0};
+  for (int t = 0; t < tile_tokens; ++t) x[t] = t == column ? 1.0f : 0.0f;
 #pragma unroll
-    for (int s = 0; s < t; s += 4) {
+  for (int s = 0; s < tile_tokens; s += 4)
+#pragma unroll
+    for (int t = s + 1; t < tile_tokens; ++t) {
       const float4 n = *reinterpret_cast<const float4*>(&lower[t][s]);
-      sum[0] = fmaf(n.x, x[s], sum[0]);
-      if (s + 1 < t) sum[1] = fmaf(n.y, x[s + 1], sum[1]);
-      if (s + 2 < t) sum[2] = fmaf(n.z, x[s + 2], sum[2]);
-      if (s + 3 < t) sum[3] = fmaf(n.w, x[s + 3], sum[3]);
+      x[t] = fmaf(n.x, x[s], x[t]);
+      if (s + 1 < t) x[t] = fmaf(n.y, x[s + 1], x[t]);
+      if (s + 2 < t) x[t] = fmaf(n.z, x[s + 2], x[t]);
+      if (s + 3 < t) x[t] = fmaf(n.w, x[s + 3], x[t]);
     }
-    x[t] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-  }
 }
 
 // What `makers` threads do for the owners of the state: while those use one tile's factors, they
@@ -112,11 +112,18 @@ struct FactorMaker {
 
   __device__ void ask_for(int64_t tile, int count) {
     const int64_t at = tile * tile_tokens * step;
-    next_a = next_r = next_b = next_k = next_given = Eight<Real>();
-    if (token < count) {
+    const auto load = [&] {
       next_a.load(a + at), next_r.load(r + at), next_b.load(b + at), next_given.load(given + at);
       if constexpr (Factors::forward) next_k.load(k + at);
+    };
+    if (count == tile_tokens) {  // nearly always, and a tile waits for this
+      load();
+#pragma unroll
+      for (int t = 0; t < 8; ++t) next_w[t] = __ldg(w + at + t * step);
+      return;
     }
+    next_a = next_r = next_b = next_k = next_given = Eight<Real>();
+    if (token < count) load();
 #pragma unroll
     for (int t = 0; t < 8; ++t) next_w[t] = first_token + t < count ? __ldg(w + at + t * step) : 1;
   }
@@ -185,14 +192,13 @@ struct FactorMaker {
           },
           1);
       __syncwarp();
-      float x[tile_tokens];
+      float x[tile_tokens], half[tile_tokens / 2];
       const int column = thread % 16;
       invert_column(memory.ab, column, x);
+      const bool second = thread >= 16;
 #pragma unroll
-      for (int t = 0; t < tile_tokens / 2; ++t) {
-        const bool second = thread >= 16;
-        to.inverse.set(second ? t + 8 : t, column, second ? x[t + 8] : x[t]);
-      }
+      for (int t = 0; t < 8; ++t) half[t] = second ? x[t + 8] : x[t];
+      to.inverse.set(column, second ? 8 : 0, half);
     } else if (warp == 1) {
       products(to.r, to.b, into(to.rb), 0);
     }
