@@ -31,14 +31,6 @@ constexpr int threads = 256, warps = threads / 32, pair_rows = 2 * tile_tokens;
 constexpr int warp_channels = 16;
 static_assert(warps / 2 * warp_channels == head_size);
 
-// Decays by token and channel. 8 channels of 4 tokens, two at a time, lie in different banks; so do
-// every other four channels of a token.
-struct DecayMatrix {
-  alignas(16) float x[tile_tokens][head_size + 8];
-  __device__ float* at(int t, int channel) { return &x[t][channel ^ channel / 32 * 4]; }
-  __device__ const float* at(int t, int channel) const { return &x[t][channel ^ channel / 32 * 4]; }
-};
-
 // What the two warps of the same key channels say to each other: of each 8 of their channels, one
 // of them adds up dlog w.
 struct LogDecayExchange {

@@ -54,6 +54,14 @@ struct ReverseFactors : TileFactors<exact_planes<Real>, state_planes> {
   static constexpr bool forward = false;
 };
 
+// Decays by token and channel. 8 channels of 4 tokens, two at a time, lie in different banks; so do
+// every other four channels of a token.
+struct DecayMatrix {
+  alignas(16) float x[tile_tokens][head_size + 8];
+  __device__ float* at(int t, int channel) { return &x[t][channel ^ channel / 32 * 4]; }
+  __device__ const float* at(int t, int channel) const { return &x[t][channel ^ channel / 32 * 4]; }
+};
+
 struct MakerMemory {
   alignas(16) float decays[tile_tokens][head_size + 4];  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];
@@ -193,6 +201,20 @@ struct FactorMaker {
       if (warp == 2) products(to.a, to.k, into(to.ak), 1);
       if (warp == 3) products(to.r, to.k, into(to.rk), 0);
     }
+  }
+};
+
+// A matrix in global memory that is read and written as left factors, 16 x 16 numbers a warp: those
+// of a lane lie side by side, so that a warp's are 512 bytes.
+template <int planes, int rows, int columns>
+struct LaneMatrix {
+  uint4 of[planes][rows / 16][columns / 16][32];
+  template <int given>  // planes, of which the first are kept
+  __device__ void set(int row, int column, const Left<given>& x) {
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+      of[p][row / 16][column / 16][threadIdx.x % 32] =
+          make_uint4(x.of[p][0], x.of[p][1], x.of[p][2], x.of[p][3]);
   }
 };
 
