@@ -223,9 +223,13 @@ struct LaneMatrix {
 struct KeptState {
   float4 of[head_size / 16][head_size / 8][32];
 };
-// And the gradient D of cuda_gradients.cu.
+// And what the way back through the states leaves of a tile: D and M = (I - AB)^-1.
 template <class Real>
-using KeptGradient = LaneMatrix<result_planes<Real>, head_size, head_size>;
+struct KeptGradient {
+  LaneMatrix<result_planes<Real>, head_size, head_size> D;
+  LaneMatrix<result_planes<Real>, tile_tokens, tile_tokens> M;
+};
+static_assert(sizeof(KeptGradient<bf16>) == kept_gradient_numbers<bf16> * sizeof(bf16));
 
 // 16 rows and 32 columns, or all 64, of a state in the lanes of a warp: piece n has the columns 8 n
 // to 8 n + 7 of them, each as Sums have theirs. groups: of 16 rows, that a block has.

@@ -126,6 +126,11 @@ struct VectorMaker {
   }
 };
 
+template <class Real>
+__device__ KeptGradient<Real>& kept_gradient(const ReversePass<Real>& pass, int tiles, int tile) {
+  return reinterpret_cast<KeptGradient<Real>*>(pass.dstates)[int64_t(blockIdx.x) * tiles + tile];
+}
+
 // What tokens t of a tile read of what tokens s wrote, if s + later <= t: use(t, s, x and the
 // next).
 template <class Reads, class Writes, class Use>
@@ -138,7 +143,8 @@ __device__ void meet_earlier(const Reads& reads, const Writes& writes, int later
   });
 }
 template <class Real>
-__device__ void make_inverse(ReverseFactors<Real>& to, float (&ab)[tile_tokens][tile_tokens + 4]) {
+__device__ void make_inverse(ReverseFactors<Real>& to, float (&ab)[tile_tokens][tile_tokens + 4],
+                             KeptGradient<Real>& kept) {
   meet_earlier(to.a, to.b, 1, [&](int t, int s, const float(&x)[2]) {
     *reinterpret_cast<float2*>(&ab[t][s]) = {x[0], x[1]};
   });
@@ -150,6 +156,10 @@ __device__ void make_inverse(ReverseFactors<Real>& to, float (&ab)[tile_tokens][
 #pragma unroll
   for (int t = 0; t < tile_tokens / 2; ++t)
     to.inverse.set(second ? t + 8 : t, column, second ? x[t + 8] : x[t]);
+  __syncwarp();
+  Left<state_planes> made;
+  made.template load<Lies::straight>(to.inverse, 0, 0);
+  kept.M.set(0, 0, made);
 }
 
 // tanh u - u sech^2 u for x = tanh u, q = x^2. Small, |x| < 0.6: atanh x = x (1 + q/3 + q^2/5 +
@@ -245,7 +255,7 @@ __device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real,
     if (tile >= 0 && tile < tiles) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 3];
       if (first_warp)
-        make_inverse(factors, memory.ab);
+        make_inverse(factors, memory.ab, kept_gradient(pass, tiles, tile));
       else
         meet_earlier(factors.r, factors.b, 0,
                      [&](int t, int s, const float(&x)[2]) { factors.rb.set(t, s, x); });
@@ -301,8 +311,7 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
   for (int tile = tiles - 1; tile >= 0; --tile) {
     __syncthreads();
     const ReverseFactors<Real>& factors = memory.tiles[tile % 3];
-    KeptGradient<Real>& kept =
-        reinterpret_cast<KeptGradient<Real>*>(pass.dstates)[int64_t(blockIdx.x) * tiles + tile];
+    KeptGradient<Real>& kept = kept_gradient(pass, tiles, tile);
     Left<exact_planes<Real>> dy;
     dy.template load<Lies::transposed>(factors.given, row, 0);
     Right<state_planes> right;
@@ -315,7 +324,7 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
         for (int n = 0; n < OwnRows::pieces; n += 2) {
           scale(n), scale(n + 1);
           const Left<state_planes> part(D.x[n], D.x[n + 1]);
-          kept.set(row, 8 * n, part);
+          kept.D.set(row, 8 * n, part);
           right.template load<Lies::transposed>(factors.b, 8 * n, 0);
           sums.add(part, right);
         }
