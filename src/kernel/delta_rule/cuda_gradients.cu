@@ -31,14 +31,6 @@ constexpr int threads = 256, warps = threads / 32, pair_rows = 2 * tile_tokens;
 constexpr int warp_channels = 16;
 static_assert(warps / 2 * warp_channels == head_size);
 
-// Decays by token and channel. 8 channels of 4 tokens, two at a time, lie in different banks; so do
-// every other four channels of a token.
-struct DecayMatrix {
-  alignas(16) float x[tile_tokens][head_size + 8];
-  __device__ float* at(int t, int channel) { return &x[t][channel ^ channel / 32 * 4]; }
-  __device__ const float* at(int t, int channel) const { return &x[t][channel ^ channel / 32 * 4]; }
-};
-
 // What the two warps of the same key channels say to each other: of each 8 of their channels, one
 // of them adds up dlog w.
 struct LogDecayExchange {
@@ -59,13 +51,10 @@ struct GradientMemory {
     LogDecayExchange log_w[warps / 2];           // when S0 is not needed any more
   };
   Matrix<planes, head_size, head_size> last;   // D
-  Matrix<planes, pair_rows, pair_rows> lower;  // AB AK over RB RK, transposed
+  Matrix<planes, pair_rows, pair_rows> lower;  // nothing and AK over RB RK, transposed
   union {
-    Matrix<planes, pair_rows, pair_rows> pairs;          // (Z, dY) (SA, V)', lower
-    struct {                                             // before there are pairs
-      Matrix<planes, tile_tokens, tile_tokens> inverse;  // (I - AB)^-1
-      float ab[tile_tokens][tile_tokens + 4];
-    } early;
+    Matrix<planes, pair_rows, pair_rows> pairs;        // (Z, dY) (SA, V)', lower
+    Matrix<planes, tile_tokens, tile_tokens> inverse;  // M, before there are pairs
   };
   DecayMatrix decays;  // W
 };
@@ -136,7 +125,11 @@ struct TileGradients {
   // A reader's rows of S0, or a writer's of D: as they come, and as factors.
   static constexpr int row_pieces = reader ? head_size / 8 : planes * head_size / 16;
   using RawRows = uint4[row_pieces];
+  using RawInverse = uint4[planes];
   using StateFactors = Left<planes>[head_size / 16];
+  __device__ const KeptGradient<Real>& kept() const {
+    return reinterpret_cast<const KeptGradient<Real>*>(pass.dstates)[of_head * tiles + index];
+  }
   __device__ void ask_for_rows(RawRows& raw) const {
     if constexpr (reader) {
       const auto& state =
@@ -145,8 +138,7 @@ struct TileGradients {
       for (int n = 0; n < row_pieces; ++n)
         raw[n] = __ldg(reinterpret_cast<const uint4*>(&state.of[own][n][lane]));
     } else {
-      const auto& D =
-          reinterpret_cast<const KeptGradient<Real>*>(pass.dstates)[of_head * tiles + index];
+      const auto& D = kept().D;
 #pragma unroll
       for (int n = 0; n < row_pieces; ++n) raw[n] = __ldg(&D.of[n % planes][own][n / planes][lane]);
     }
@@ -167,6 +159,18 @@ struct TileGradients {
       }
       rows[n].store(reader ? memory.first : memory.last, column, 16 * n);
     }
+  }
+
+  // M, by one warp.
+  __device__ void ask_for_inverse(RawInverse& raw) const {
+#pragma unroll
+    for (int p = 0; p < planes; ++p) raw[p] = __ldg(&kept().M.of[p][0][0][lane]);
+  }
+  __device__ void keep_inverse(const RawInverse& raw) {
+    Left<planes> inverse;
+#pragma unroll
+    for (int p = 0; p < planes; ++p) inverse.set(p, raw[p]);
+    inverse.store(memory.inverse, 0, 0);
   }
 
   // Of the decay each thread has a channel and four tokens.
@@ -253,37 +257,26 @@ struct TileGradients {
       }
     return kept;
   }
-  __device__ void keep_inverse() {
-    float x[tile_tokens];
-    invert_column(memory.early.ab, lane % 16, x);
-#pragma unroll
-    for (int t = 0; t < tile_tokens / 2; ++t)
-      memory.early.inverse.set(lane < 16 ? t : t + 8, lane % 16, lane < 16 ? x[t] : x[t + 8]);
-  }
-  // sa: S0 A~'; and a square of what tokens meet, transposed, so that A~ is the right factor of
-  // both. The first reader goes on to the inverse at once. bottom: square_top is not 0.
-  template <bool bottom>
+  // sa: S0 A~'; and, but for the first reader, a square of what tokens meet, transposed, so that A~
+  // is the right factor of both. bottom: square_top is not 0.
+  template <bool squared, bool bottom>
   __device__ void read_state(const StateFactors& first, Products& sa) {
     Products square;
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
       Right<planes> asked;
-      Left<planes> met;
       asked.template load<Lies::transposed>(memory.reads, k, 0);
       sa.add(first[k / 16], asked);
-      if constexpr (bottom) asked.template load<Lies::transposed>(memory.reads, k, tile_tokens);
-      met.template load<Lies::straight>(memory.writes, square_left, k);
-      square.add(met, asked);
+      if constexpr (squared) {
+        Left<planes> met;
+        if constexpr (bottom) asked.template load<Lies::transposed>(memory.reads, k, tile_tokens);
+        met.template load<Lies::straight>(memory.writes, square_left, k);
+        square.add(met, asked);
+      }
     }
-    const Sums kept = lower_part<Lies::transposed>(square.total());
-    Left<planes>(kept).store(memory.lower, square_left, square_top);
-    if (!bottom && warp == 0) {
-      kept.each([&](int s, int t, float x, float next) {
-        memory.early.ab[t][s] = x, memory.early.ab[t + 1][s] = next;
-      });
-      __syncwarp();
-      keep_inverse();
-    }
+    if constexpr (squared)
+      Left<planes>(lower_part<Lies::transposed>(square.total()))
+          .store(memory.lower, square_left, square_top);
   }
   // z: D B~', dv: D K~'.
   __device__ void meet_writes(const StateFactors& last, Products& z, Products& dv) const {
@@ -300,7 +293,7 @@ struct TileGradients {
   template <Lies lies, class Matrix>
   __device__ Left<planes> solve(const Products& sums, Matrix& to) {
     Right<planes> inverse;
-    inverse.template load<lies>(memory.early.inverse, 0, 0);
+    inverse.template load<lies>(memory.inverse, 0, 0);
     Products solved;
     solved.add(Left<planes>(sums.total()), inverse);
     const Left<planes> result(solved.total());
@@ -537,6 +530,15 @@ struct TileGradients {
   }
 };
 
+template <class Real>
+__device__ void add_dtau_parts(const ReversePass<Real>& pass) {
+  const int64_t chunks = pass.op.time / tile_tokens;
+  if (!pass.op.tau || blockIdx.x >= chunks) return;
+  const int64_t place = (blockIdx.z * chunks + blockIdx.x) * pass.op.heads + blockIdx.y;
+  const float4 parts = __ldg(reinterpret_cast<const float4*>(pass.dtau_parts) + place);
+  pass.gradient.dtau[place] = (parts.x + parts.y) + (parts.z + parts.w);
+}
+
 // Readers and writers meet at the same barriers.
 template <class Real, bool reader>
 __device__ void find_gradients(GradientMemory<result_planes<Real>, exact_planes<Real>>& memory,
@@ -550,22 +552,29 @@ __device__ void find_gradients(GradientMemory<result_planes<Real>, exact_planes<
     {
       typename Tile::Decays w;
       typename Tile::RawRows raw;
+      typename Tile::RawInverse raw_inverse;
       typename Tile::OwnVectors vectors;
       tile.ask_for_decays(w);
       tile.ask_for_vectors(vectors);
       tile.ask_for_rows(raw);
+      const bool has_inverse = reader && tile.own == 0;  // it has no square
+      if (has_inverse) tile.ask_for_inverse(raw_inverse);
+      if (pass.dtau_parts && threadIdx.x == 0) add_dtau_parts(pass);  // all of that is on its way
       tile.keep_decays(w);
       __syncthreads();
       tile.keep_vectors(vectors);
       tile.keep_rows(raw, rows);
+      if (has_inverse) tile.keep_inverse(raw_inverse);
     }
     __syncthreads();
     if constexpr (!reader)
       tile.meet_writes(rows, both[0], both[1]);
-    else if (tile.square_top)
-      tile.template read_state<true>(rows, both[0]);
+    else if (tile.own == 0)
+      tile.template read_state<false, false>(rows, both[0]);
+    else if (tile.own == 1)
+      tile.template read_state<true, false>(rows, both[0]);
     else
-      tile.template read_state<false>(rows, both[0]);
+      tile.template read_state<true, true>(rows, both[0]);
   }
   __syncthreads();
   if constexpr (reader)
@@ -598,22 +607,12 @@ __device__ void find_gradients(GradientMemory<result_planes<Real>, exact_planes<
 }
 
 template <class Real>
-__device__ void add_dtau_parts(const ReversePass<Real>& pass) {
-  const int64_t chunks = pass.op.time / tile_tokens;
-  if (!pass.op.tau || blockIdx.x >= chunks) return;
-  const int64_t place = (blockIdx.z * chunks + blockIdx.x) * pass.op.heads + blockIdx.y;
-  const float4 parts = __ldg(reinterpret_cast<const float4*>(pass.dtau_parts) + place);
-  pass.gradient.dtau[place] = (parts.x + parts.y) + (parts.z + parts.w);
-}
-
-template <class Real>
 __global__ __launch_bounds__(threads, exact_planes<Real> == 1
                                           ? 3
                                           : 1) void gradients_kernel(ReversePass<Real> pass) {
   extern __shared__ float4 raw_memory[];
   auto& memory =
       *reinterpret_cast<GradientMemory<result_planes<Real>, exact_planes<Real>>*>(raw_memory);
-  if (pass.dtau_parts && threadIdx.x == 0) add_dtau_parts(pass);
   if (threadIdx.x < threads / 2)
     find_gradients<Real, true>(memory, pass);
   else

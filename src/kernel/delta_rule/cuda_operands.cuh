@@ -54,6 +54,14 @@ struct ReverseFactors : TileFactors<exact_planes<Real>, state_planes> {
   static constexpr bool forward = false;
 };
 
+// Decays by token and channel. 8 channels of 4 tokens, two at a time, lie in different banks; so do
+// every other four channels of a token.
+struct DecayMatrix {
+  alignas(16) float x[tile_tokens][head_size + 8];
+  __device__ float* at(int t, int channel) { return &x[t][channel ^ channel / 32 * 4]; }
+  __device__ const float* at(int t, int channel) const { return &x[t][channel ^ channel / 32 * 4]; }
+};
+
 struct MakerMemory {
   alignas(16) float decays[tile_tokens][head_size + 4];  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];
@@ -209,14 +217,32 @@ struct FactorMaker {
   }
 };
 
+// A matrix in global memory that is read and written as left factors, 16 x 16 numbers a warp: those
+// of a lane lie side by side, so that a warp's are 512 bytes.
+template <int planes, int rows, int columns>
+struct LaneMatrix {
+  uint4 of[planes][rows / 16][columns / 16][32];
+  template <int given>  // planes, of which the first are kept
+  __device__ void set(int row, int column, const Left<given>& x) {
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+      of[p][row / 16][column / 16][threadIdx.x % 32] =
+          make_uint4(x.of[p][0], x.of[p][1], x.of[p][2], x.of[p][3]);
+  }
+};
+
 // A state between kernels: of 16 rows and 8 columns, what a lane has of them as Sums have theirs
 // lies side by side, so that a warp reads and writes 512 bytes.
 struct KeptState {
   float4 of[head_size / 16][head_size / 8][32];
 };
-// And the gradient D of cuda_gradients.cu.
+// And what the way back through the states leaves of a tile: D and M = (I - AB)^-1.
 template <class Real>
-using KeptGradient = LaneMatrix<result_planes<Real>, head_size, head_size>;
+struct KeptGradient {
+  LaneMatrix<result_planes<Real>, head_size, head_size> D;
+  LaneMatrix<result_planes<Real>, tile_tokens, tile_tokens> M;
+};
+static_assert(sizeof(KeptGradient<bf16>) == kept_gradient_numbers<bf16> * sizeof(bf16));
 
 // 16 rows and 32 columns, or all 64, of a state in the lanes of a warp: piece n has the columns 8 n
 // to 8 n + 7 of them, each as Sums have theirs. groups: of 16 rows, that a block has.

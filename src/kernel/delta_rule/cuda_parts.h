@@ -34,7 +34,7 @@ template <class Real>
 void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu);
 
 // The way back through the states alone, from the last token to the first: given all of `states`,
-// finds, for every tile (batch, head, tile), D of cuda_gradients.cu as a KeptGradient
+// finds, for every tile (batch, head, tile), D and M of cuda_gradients.cu as a KeptGradient
 // (cuda_operands.cuh), and the gradients of tau.
 template <class Real>
 struct ReversePass {
@@ -50,6 +50,8 @@ template <class Real>
 constexpr int result_planes = 2;  // of what only results of type Real are made of
 template <>
 constexpr int result_planes<float> = 3;
+template <class Real>
+constexpr int64_t kept_gradient_numbers = result_planes<Real>*(state_entries + 16 * 16);
 template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu);
 

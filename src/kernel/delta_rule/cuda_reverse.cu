@@ -37,7 +37,8 @@ struct ReverseMemory {
   // one after it are made.
   ReverseFactors<Real> tiles[3];
   Slopes<groups> slopes[2];
-  MakerMemory making;
+  DecayMatrix decays;  // W
+  alignas(16) float ab[tile_tokens][tile_tokens + 4];
   float dtau[2][Roles<groups>::owners];  // the owners' parts of it
 };
 
@@ -49,7 +50,7 @@ struct VectorMaker {
   struct Vectors {
     Eight<Real> a, r, b, dy;
   };
-  MakerMemory& memory;
+  DecayMatrix& decays;
   int thread, part;  // of the vectors: the first of this thread's 8 channels
   int64_t step;      // from token to token
   const Real *a, *r, *b, *dy;
@@ -57,8 +58,8 @@ struct VectorMaker {
   Vectors next[own_tokens];
   float next_w[tile_tokens];
 
-  __device__ VectorMaker(MakerMemory& memory, const ReversePass<Real>& pass, int thread)
-      : memory(memory), thread(thread), part(thread % 8 * 8) {
+  __device__ VectorMaker(DecayMatrix& decays, const ReversePass<Real>& pass, int thread)
+      : decays(decays), thread(thread), part(thread % 8 * 8) {
     const DeltaRule<Real>& op = pass.op;
     step = op.heads * head_size;
     const int64_t first =
@@ -84,8 +85,8 @@ struct VectorMaker {
   }
 
   __device__ void read_decays(int t, float (&x)[8]) const {
-    const float4 low = *reinterpret_cast<const float4*>(&memory.decays[t][part]);
-    const float4 high = *reinterpret_cast<const float4*>(&memory.decays[t][part + 4]);
+    const float4 low = *reinterpret_cast<const float4*>(decays.at(t, part));
+    const float4 high = *reinterpret_cast<const float4*>(decays.at(t, part + 4));
     x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
     x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
   }
@@ -93,7 +94,7 @@ struct VectorMaker {
   __device__ void make(ReverseFactors<Real>& to, int next_tile) {
     float decay = 1;
 #pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) memory.decays[t][thread] = decay *= next_w[t];
+    for (int t = 0; t < tile_tokens; ++t) *decays.at(t, thread) = decay *= next_w[t];
     to.decay[thread] = decay;
     float a_here[own_tokens][8], r_here[own_tokens][8], b_here[own_tokens][8];
 #pragma unroll
@@ -125,6 +126,11 @@ struct VectorMaker {
   }
 };
 
+template <class Real>
+__device__ KeptGradient<Real>& kept_gradient(const ReversePass<Real>& pass, int tiles, int tile) {
+  return reinterpret_cast<KeptGradient<Real>*>(pass.dstates)[int64_t(blockIdx.x) * tiles + tile];
+}
+
 // What tokens t of a tile read of what tokens s wrote, if s + later <= t: use(t, s, x and the
 // next).
 template <class Reads, class Writes, class Use>
@@ -137,18 +143,23 @@ __device__ void meet_earlier(const Reads& reads, const Writes& writes, int later
   });
 }
 template <class Real>
-__device__ void make_inverse(ReverseFactors<Real>& to, MakerMemory& memory) {
+__device__ void make_inverse(ReverseFactors<Real>& to, float (&ab)[tile_tokens][tile_tokens + 4],
+                             KeptGradient<Real>& kept) {
   meet_earlier(to.a, to.b, 1, [&](int t, int s, const float(&x)[2]) {
-    *reinterpret_cast<float2*>(&memory.ab[t][s]) = {x[0], x[1]};
+    *reinterpret_cast<float2*>(&ab[t][s]) = {x[0], x[1]};
   });
   __syncwarp();
   float x[tile_tokens];
   const int column = threadIdx.x % 16;
   const bool second = threadIdx.x % 32 >= 16;
-  invert_column(memory.ab, column, x);
+  invert_column(ab, column, x);
 #pragma unroll
   for (int t = 0; t < tile_tokens / 2; ++t)
     to.inverse.set(second ? t + 8 : t, column, second ? x[t + 8] : x[t]);
+  __syncwarp();
+  Left<state_planes> made;
+  made.template load<Lies::straight>(to.inverse, 0, 0);
+  kept.M.set(0, 0, made);
 }
 
 // tanh u - u sech^2 u for x = tanh u, q = x^2. Small, |x| < 0.6: atanh x = x (1 + q/3 + q^2/5 +
@@ -214,7 +225,7 @@ __device__ void write_dtau(float* to, const float (&parts)[owners]) {
 template <class Real, int groups>
 __device__ void make_vectors(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
                              int tiles) {
-  VectorMaker<Real> maker(memory.making, pass, threadIdx.x - Roles<groups>::first_vector_maker);
+  VectorMaker<Real> maker(memory.decays, pass, threadIdx.x - Roles<groups>::first_vector_maker);
   maker.ask_for(tiles - 1, int(pass.op.time - (tiles - 1) * tile_tokens));
   for (int tile = tiles - 1; tile >= -2; --tile) {
     if (tile >= 0) maker.make(memory.tiles[tile % 3], tile - 1);
@@ -239,7 +250,7 @@ __device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real,
     if (tile >= 0 && tile < tiles) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 3];
       if (first_warp)
-        make_inverse(factors, memory.making);
+        make_inverse(factors, memory.ab, kept_gradient(pass, tiles, tile));
       else
         meet_earlier(factors.r, factors.b, 0,
                      [&](int t, int s, const float(&x)[2]) { factors.rb.set(t, s, x); });
@@ -295,8 +306,7 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
   for (int tile = tiles - 1; tile >= 0; --tile) {
     __syncthreads();
     const ReverseFactors<Real>& factors = memory.tiles[tile % 3];
-    KeptGradient<Real>& kept =
-        reinterpret_cast<KeptGradient<Real>*>(pass.dstates)[int64_t(blockIdx.x) * tiles + tile];
+    KeptGradient<Real>& kept = kept_gradient(pass, tiles, tile);
     Left<exact_planes<Real>> dy;
     dy.template load<Lies::transposed>(factors.given, row, 0);
     Right<state_planes> right;
@@ -309,7 +319,7 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
         for (int n = 0; n < OwnRows::pieces; n += 2) {
           scale(n), scale(n + 1);
           const Left<state_planes> part(D.x[n], D.x[n + 1]);
-          kept.set(row, 8 * n, part);
+          kept.D.set(row, 8 * n, part);
           right.template load<Lies::transposed>(factors.b, 8 * n, 0);
           sums.add(part, right);
         }

@@ -202,20 +202,6 @@ struct HalfRight {
   }
 };
 
-// A matrix in global memory that is read and written as left factors, 16 x 16 numbers a warp: those
-// of a lane lie side by side, so that a warp's are 512 bytes.
-template <int planes, int rows, int columns>
-struct LaneMatrix {
-  uint4 of[planes][rows / 16][columns / 16][32];
-  template <int given>  // planes, of which the first are kept
-  __device__ void set(int row, int column, const Left<given>& x) {
-#pragma unroll
-    for (int p = 0; p < planes; ++p)
-      of[p][row / 16][column / 16][threadIdx.x % 32] =
-          make_uint4(x.of[p][0], x.of[p][1], x.of[p][2], x.of[p][3]);
-  }
-};
-
 // Sums of products. Large and small products are added up apart: shorter chains, and small ones are
 // not lost. `apart`: so many chains of small ones, 1 or 2; or 0, which takes half of the registers,
 // where the planes leave more out than that loses.
