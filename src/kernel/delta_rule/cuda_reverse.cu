@@ -181,27 +181,26 @@ __device__ float less_slope(float x, float q) {
   return fmaf(u, fmaf(q, half_log_of_2, -half_log_of_2), x);
 }
 
-// tanh: the state that a tile's neutralization left, by tau.
-template <int groups>
-__device__ void make_slopes(const OwnRows<groups>& tanh, const float* decay, Slopes<groups>& to) {
-  using OwnRows = OwnRows<groups>;
+// The slopes of an owner's pieces from `first` on; tanh: of what a tile's neutralization left of
+// them, by tau.
+template <int groups, int count>
+__device__ void make_slopes(const float4 (&tanh)[count], int first, const float* decay,
+                            Slopes<groups>& to) {
   const int owner = threadIdx.x - Roles<groups>::first_slope_maker;
   float largest = 0;
 #pragma unroll
-  for (int n = 0; n < OwnRows::pieces; ++n) largest = fmaxf(largest, tanh.largest(n));
-  const auto make = [&](auto&& slope_of_tau) {
+  for (int n = 0; n < count; ++n)
+    largest = fmaxf(largest, fmaxf(fmaxf(fabsf(tanh[n].x), fabsf(tanh[n].y)),
+                                   fmaxf(fabsf(tanh[n].z), fabsf(tanh[n].w))));
+  const auto make = [&](auto&& of_tau) {
 #pragma unroll
-    for (int n = 0; n < OwnRows::pieces; ++n) {
-      const float2 w = OwnRows::of_columns(n, decay);
-      float of_state[4], of_tau[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float x = tanh.x[n][i], q = x * x;
-        of_state[i] = fmaf(-x, x, 1.0f) * (i % 2 ? w.y : w.x);
-        of_tau[i] = slope_of_tau(x, q);
-      }
-      to.of_state[n][owner] = {of_state[0], of_state[1], of_state[2], of_state[3]};
-      to.of_tau[n][owner] = {of_tau[0], of_tau[1], of_tau[2], of_tau[3]};
+    for (int n = 0; n < count; ++n) {
+      const float2 w = OwnRows<groups>::of_columns(first + n, decay);
+      const float4 x = tanh[n], q{x.x * x.x, x.y * x.y, x.z * x.z, x.w * x.w};
+      to.of_state[first + n][owner] = {fmaf(-x.x, x.x, 1.0f) * w.x, fmaf(-x.y, x.y, 1.0f) * w.y,
+                                       fmaf(-x.z, x.z, 1.0f) * w.x, fmaf(-x.w, x.w, 1.0f) * w.y};
+      to.of_tau[first + n][owner] = {of_tau(x.x, q.x), of_tau(x.y, q.y), of_tau(x.z, q.z),
+                                     of_tau(x.w, q.w)};
     }
   };
   if (__all_sync(~0u, largest < small_tanh))
@@ -261,31 +260,48 @@ __device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real,
   if (!first_warp) write_dtau_of(0);
 }
 
+// By rounds of a few pieces, of which those after the next are asked for: the code of all roles
+// together has to stay in the instruction cache, so the pieces of a tile are not unrolled.
 template <class Real, int groups>
 __device__ void make_slopes(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
                             int tiles) {
   using OwnRows = OwnRows<groups>;
+  constexpr int at_once = 2;
+  struct Round {
+    float4 piece[at_once] = {};
+  };
   const DeltaRule<Real>& op = pass.op;
   const int chunks = op.tau ? int(op.time / tile_tokens) : 0;
   const float* const tau =
       op.tau + blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads;
   const auto* const states =
       reinterpret_cast<const KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1);
-  OwnRows after, tanh;
-  float tau_after = 1;
-  after.clear();
+  int asked_state = chunks, asked_piece = 0;  // from the last one back
+  const auto ask = [&] {
+    Round round;
+    if (asked_state == 0) return round;
+#pragma unroll
+    for (int n = 0; n < at_once; ++n)
+      round.piece[n] = OwnRows::piece_of(states[asked_state], asked_piece + n);
+    asked_piece += at_once;
+    if (asked_piece == OwnRows::pieces) asked_piece = 0, --asked_state;
+    return round;
+  };
+  Round next = ask(), after_next = ask();
+  float tau_here = chunks ? __ldg(tau + (chunks - 1) * op.heads) : 1;
   for (int tile = tiles; tile >= -1; --tile) {
-    const float inverse = reciprocal(tau_after);
+    if (tile >= 0 && tile < chunks) {
+      const float inverse = reciprocal(tau_here);
+      if (tile > 0) tau_here = __ldg(tau + (tile - 1) * op.heads);
+#pragma unroll 1
+      for (int first = 0; first < OwnRows::pieces; first += at_once) {
+        Round now = next;
+        next = after_next, after_next = ask();
 #pragma unroll
-    for (int n = 0; n < OwnRows::pieces; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) tanh.x[n][i] = after.x[n][i] * inverse;
-    if (tile > 0 && tile <= chunks) {  // for the tile before
-      after.load(states[tile]);
-      tau_after = __ldg(tau + (tile - 1) * op.heads);
+        for (float4& x : now.piece) x.x *= inverse, x.y *= inverse, x.z *= inverse, x.w *= inverse;
+        make_slopes(now.piece, first, memory.tiles[tile % 3].decay, memory.slopes[tile % 2]);
+      }
     }
-    if (tile >= 0 && tile < chunks)
-      make_slopes(tanh, memory.tiles[tile % 3].decay, memory.slopes[tile % 2]);
     __syncthreads();
   }
 }
