@@ -409,7 +409,7 @@ void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* f
   zero_on_gpu(words, uint64_t(progress_words(count)) * sizeof(uint32_t), gpu);
   const Progress progress{words, words + 1};
   const int64_t blocks = std::min(count, int64_t{terms_beside} * gpu.facts().multiprocessors);
-  keep_shared(terms_kernel<Real>);
+  keep_shared(terms_kernel<Real>), keep_shared(carry_kernel<Real>);
   launch(terms_kernel<Real>, Grid{dim3(unsigned(blocks)), dim3(makers), sizeof(TermsMemory<Real>)},
          gpu, op, int(tiles), all, progress);
   launch_early(
