@@ -166,7 +166,7 @@ __global__ __launch_bounds__(makers, terms_resident) void terms_kernel(DeltaRule
 }
 
 constexpr int carry_warps = head_size / 16, carriers = 32 * carry_warps;
-constexpr int carry_threads = carriers + 32;  // the last warp brings tiles
+constexpr int carry_threads = carriers + 64;  // a warp brings tiles, and one writes results
 constexpr int stages = 4;
 
 template <class Real>
@@ -202,14 +202,16 @@ struct Parts {
 
 __device__ inline float2 two(const float* from) { return *reinterpret_cast<const float2*>(from); }
 
-__device__ inline void add_rows(Sums& sums, const float (&rows)[shared_rows][tile_tokens]) {
+// As sums of a warp have theirs.
+__device__ inline Sums sums_of(const float (&rows)[shared_rows][tile_tokens]) {
   const int row = threadIdx.x % 32 / 4, token = threadIdx.x % 4 * 2;
+  Sums x;
 #pragma unroll
   for (int p = 0; p < 2; ++p) {
     const float2 upper = two(&rows[row][8 * p + token]), lower = two(&rows[row + 8][8 * p + token]);
-    sums.c[p][0] += upper.x, sums.c[p][1] += upper.y;
-    sums.c[p][2] += lower.x, sums.c[p][3] += lower.y;
+    x.c[p][0] = upper.x, x.c[p][1] = upper.y, x.c[p][2] = lower.x, x.c[p][3] = lower.y;
   }
+  return x;
 }
 
 template <class Real>
@@ -270,6 +272,51 @@ struct TileBringer {
   }
 };
 
+// Adds up what the warps have found of a tile's results, a tile late, and writes them.
+template <class Real>
+struct ResultWriter {
+  const CarryMemory<Real>& memory;
+  Real* y;               // of the block's first row, the sequence's first token
+  int64_t step;          // from token to token
+  float2 known[4] = {};  // of the tile that is due: what does not depend on the state
+
+  // A lane has four times two tokens of a row: float2 number 32 i + lane of a warp's part.
+  __device__ static int row(int i) {
+    return threadIdx.x % 32 / 8 + i % 2 * 4 + threadIdx.x % 2 * 8;
+  }
+  __device__ static int token(int i) { return i / 2 * 8 + threadIdx.x / 2 % 4 * 2; }
+
+  __device__ void ask_for(int tile) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      known[i] = two(&memory.stage[tile % stages].rows.y[row(i)][token(i)]);
+  }
+  __device__ void write(int tile) const {
+    Real* const first = y + int64_t(tile) * tile_tokens * step;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float2 x[carry_warps];
+#pragma unroll
+      for (int w = 0; w < carry_warps; ++w)
+        x[w] =
+            reinterpret_cast<const float2*>(memory.read[tile % 2].of[w])[32 * i + threadIdx.x % 32];
+      Real* const to = first + token(i) * step + row(i);
+      store_one(to, ((x[0].x + x[1].x) + (x[2].x + x[3].x)) + known[i].x);
+      store_one(to + step, ((x[0].y + x[1].y) + (x[2].y + x[3].y)) + known[i].y);
+    }
+  }
+  __device__ void run(int tiles) {
+    __syncthreads();
+    for (int tile = 0; tile < tiles; ++tile) {
+      __syncthreads();
+      if (tile > 0) write(tile - 1);
+      ask_for(tile);
+    }
+    __syncthreads();
+    write(tiles - 1);
+  }
+};
+
 template <class Real>
 __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op, int tiles,
                                                               const TileTerms<Real>* all,
@@ -279,13 +326,18 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
   CarryMemory<Real>& memory = *reinterpret_cast<CarryMemory<Real>*>(raw_memory);
   const int64_t of_head = blockIdx.x / row_blocks;
   const int row_block = blockIdx.x % row_blocks;
+  const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
+  if (threadIdx.x >= carriers + 32) {
+    const int64_t first = (sequence * op.time * op.heads + head) * head_size;
+    return ResultWriter<Real>{memory, op.y + first + row_block * shared_rows, op.heads * head_size}
+        .run(tiles);
+  }
   if (threadIdx.x >= carriers) {
     TileBringer<Real>{all + of_head * tiles, made + of_head * tiles, memory.stage, tiles, row_block}
         .bring();
     // The next kernel in the queue starts when this one has ended, so the terms' must have too.
     return wait_for_kernel_before();
   }
-  const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
   const int lane = threadIdx.x % 32, column = threadIdx.x / 32 * 16;
   const int64_t place =  // of this thread's first two entries of the state
       (of_head * head_size + row_block * shared_rows + lane / 4) * head_size + column +
@@ -301,28 +353,14 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
   const int64_t chunks = (op.position + op.time) / tile_tokens - op.position / tile_tokens;
   const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
   float next_tau = tau ? __ldg(tau) : 1;
-  // Of a tile's results this thread adds up two: of a row and two tokens.
-  const int part = threadIdx.x / 64, from_lane = threadIdx.x / 2 % 32, half = threadIdx.x % 2;
-  const int own_row = from_lane / 4 + 8 * half, own_token = 8 * part + from_lane % 4 * 2;
-  const int64_t step = op.heads * head_size;  // from token to token
-  Real* y_place = op.y + ((sequence * op.time + own_token) * op.heads + head) * head_size +
-                  row_block * shared_rows + own_row;
-  float2 own_y{};  // what does not depend on the state
-  const auto write_y = [&](const Parts& parts) {
-    float2 x[carry_warps];
-#pragma unroll
-    for (int i = 0; i < carry_warps; ++i)
-      x[i] = two(reinterpret_cast<const float*>(&parts.of[i][part][from_lane]) + 2 * half);
-    store_one(y_place, ((x[0].x + x[1].x) + (x[2].x + x[3].x)) + own_y.x);
-    store_one(y_place + step, ((x[0].y + x[1].y) + (x[2].y + x[3].y)) + own_y.y);
-    y_place += tile_tokens * step;
-  };
   constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   Right<state_planes> a;
   Right<result> r;
+  Sums u;  // the first warp's, zeros for the others
   const auto read_first = [&](const Stage<Real>& stage) {
     a.template load<Lies::straight>(stage.factors.a, column, 0);
     r.template load<Lies::straight>(stage.factors.r, column, 0);
+    if (column == 0) u = sums_of(stage.rows.u);
   };
   __syncthreads();
   read_first(memory.stage[0]);
@@ -337,6 +375,7 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
       const Left<state_planes> state(S.c[0], S.c[1]);
       SplitSums<2> sa_sums;
       SplitSums<1> y_sums;
+      sa_sums.large = u;
       sa_sums.add(state, a);
       y_sums.template add_main<result>(state, r);
       Left<exact> v;
@@ -345,15 +384,14 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
       more.add(v, b);
       b.template load<Lies::straight>(stage.factors.b, 0, column);
       sa = sa_sums.total();
-      if (column == 0) add_rows(sa, stage.rows.u);
       memory.sa[tile % 2].say(sa);
       y = y_sums.total();
     }
-    const float2 next_y = two(&stage.rows.y[own_row][own_token]);
     __syncthreads();  // all have said theirs, and have read the tile before; the next one has come
     memory.sa[tile % 2].add_others(sa);
-    if (tile + 1 < tiles) read_first(memory.stage[(tile + 1) % stages]);
     more.add(Left<state_planes>(sa), b);
+    memory.read[tile % 2].say(y);
+    if (tile + 1 < tiles) read_first(memory.stage[(tile + 1) % stages]);
     const Sums added = more.total();
     float largest = 0;
 #pragma unroll
@@ -365,19 +403,23 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
         largest = fmaxf(largest, fabsf(S.c[p][i]));
       }
     }
-    if (tau)
-      threshold.choose(largest, [&](auto&& of) {
+    if (tau) {
+      const auto all_entries = [&](auto&& of) {
 #pragma unroll
         for (int p = 0; p < 2; ++p)
 #pragma unroll
           for (int i = 0; i < 4; ++i) S.c[p][i] = of(S.c[p][i]);
+      };
+      // The shortest way is gone while lanes vote whether it may be.
+      const bool tiny = __all_sync(~0u, threshold.tiny(largest));
+      all_entries([&](float x) {
+        const float y = threshold.of_tiny(x);
+        return tiny ? y : x;
       });
-    memory.read[tile % 2].say(y);
-    if (tile > 0) write_y(memory.read[(tile - 1) % 2]);
-    own_y = next_y;
+      if (!tiny) threshold.choose(largest, all_entries);
+    }
   }
   __syncthreads();
-  write_y(memory.read[(tiles - 1) % 2]);
   if (final_state)
 #pragma unroll
     for (int p = 0; p < 2; ++p) {
@@ -409,7 +451,7 @@ void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* f
   zero_on_gpu(words, uint64_t(progress_words(count)) * sizeof(uint32_t), gpu);
   const Progress progress{words, words + 1};
   const int64_t blocks = std::min(count, int64_t{terms_beside} * gpu.facts().multiprocessors);
-  keep_shared(terms_kernel<Real>);
+  keep_shared(terms_kernel<Real>), keep_shared(carry_kernel<Real>);
   launch(terms_kernel<Real>, Grid{dim3(unsigned(blocks)), dim3(makers), sizeof(TermsMemory<Real>)},
          gpu, op, int(tiles), all, progress);
   launch_early(

@@ -57,8 +57,9 @@ void launch_early(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Ar
   launch_with(early, kernel, grid, gpu, std::forward<Arg>(arg)...);
 }
 
-// A multiprocessor that runs the kernel has all the shared memory it can have, so that blocks of
-// the next kernel, which may need more of it, fit beside.
+// A multiprocessor that runs the kernel has all the shared memory it can have. Where blocks of two
+// kernels are to run beside each other, both ask for it: one with another share would wait until
+// the multiprocessor is free.
 template <class... Param>
 void keep_shared(void (*kernel)(Param...)) {
   check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
