@@ -97,10 +97,17 @@ __device__ inline void store_matrices_by_words(uint32_t at, const uint32_t (&x)[
     store_word(row + lane % 4 * 4, x[i]);
   }
 }
-__device__ inline void store_matrices(void* at, const uint32_t (&x)[4]) {
+template <Lies lies>
+__device__ void store_matrices(void* at, const uint32_t (&x)[4]) {
   const uint32_t own = shared_address(at);
-  NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_matrices_at_once(own, x);),
-                    (store_matrices_by_words(own, x);))
+  if constexpr (lies == Lies::straight) {
+    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_matrices_at_once(own, x);),
+                      (store_matrices_by_words(own, x);))
+  } else {
+    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (store_transposes_at_once(own, x);),
+                      (store_matrices_by_words(own, {transpose(x[0]), transpose(x[1]),
+                                                     transpose(x[2]), transpose(x[3])});))
+  }
 }
 
 // 16 x 16 sums of one warp: two 16 x 8 pieces side by side. Lane l has, of piece p, the rows l / 4
@@ -171,7 +178,7 @@ struct Left {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int p = 0; p < Matrix::planes; ++p)
-      store_matrices(matrix.at(p, row + lane % 16, column + lane / 16 * 8), of[p]);
+      store_matrices<Lies::straight>(matrix.at(p, row + lane % 16, column + lane / 16 * 8), of[p]);
   }
 };
 template <int planes>

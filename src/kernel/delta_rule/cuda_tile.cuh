@@ -30,6 +30,12 @@ struct Eight<float> {
     low = __ldg(reinterpret_cast<const float4*>(from));
     high = __ldg(reinterpret_cast<const float4*>(from) + 1);
   }
+  __device__ void read(const float* from) {  // of shared memory
+    low = reinterpret_cast<const float4*>(from)[0], high = reinterpret_cast<const float4*>(from)[1];
+  }
+  __device__ void write(float* to) const {
+    reinterpret_cast<float4*>(to)[0] = low, reinterpret_cast<float4*>(to)[1] = high;
+  }
   __device__ void unpack(float (&x)[8]) const {
     x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
     x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
@@ -43,6 +49,8 @@ template <>
 struct Eight<bf16> {
   uint4 bits = {};
   __device__ void load(const bf16* from) { bits = __ldg(reinterpret_cast<const uint4*>(from)); }
+  __device__ void read(const bf16* from) { bits = *reinterpret_cast<const uint4*>(from); }
+  __device__ void write(bf16* to) const { *reinterpret_cast<uint4*>(to) = bits; }
   __device__ void unpack(float (&x)[8]) const {
     const uint32_t pair[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
