@@ -84,7 +84,6 @@ __device__ void each_tagged(int count, uint32_t tag, Place place, Use use) {
   }
 }
 
-__device__ inline float2& two(float* at) { return *reinterpret_cast<float2*>(at); }
 // In the GPU's memory, where nothing changes it.
 __device__ inline float2 weight_at(const float* at) {
   float2 both;  // volatile: not to be moved behind what is waited for
@@ -125,6 +124,8 @@ struct TokenInputs {
   float4* moments;  // of the warps: mean, squares about it, how many
 
   __device__ float* mix(int i) const { return area + i * channels; }
+  // Two numbers of a product's input.
+  __device__ static void put(float* at, float2 both) { PieceInput<Weight>::put(at, both); }
 
   // Layer norm of x, and `mixes` mixes with the row before it: mu(i) of mix i. Without `shift`
   // there is one mix, the norm.
@@ -176,11 +177,10 @@ struct TokenInputs {
                      (value[i].y - mean) * scale * of.gain[i].y + of.bias[i].y};
       two(u + c) = n;
       const auto mix_with = [&](int m, float2 by) {
-        two(mix(m) + c) = {n.x + (of.before[i].x - n.x) * by.x,
-                           n.y + (of.before[i].y - n.y) * by.y};
+        put(mix(m) + c, {n.x + (of.before[i].x - n.x) * by.x, n.y + (of.before[i].y - n.y) * by.y});
       };
       if (!shift) {
-        two(mix(0) + c) = n;
+        put(mix(0) + c, n);
         return;
       }
 #pragma unroll
@@ -195,7 +195,7 @@ struct TokenInputs {
   __device__ void stage(const uint64_t* from, int count, uint32_t tag) const {
     each_tagged(
         count, tag, [&](int c) { return from + c; },
-        [&](int c, float2 both) { two(area + c) = both; });
+        [&](int c, float2 both) { put(area + c, both); });
     for (int c = count + threadIdx.x; c < filled_columns<Weight>(count); c += token_threads)
       area[c] = 0;
     __syncthreads();

@@ -3,26 +3,25 @@
 // across the ends of products and layers. For cuda_token.cu.
 //
 // A block has a range of every matrix's rows, and hands on the sums of up to 32 of them together (a
-// run). A warp has some columns of all of them: every sixteenth unit of 128 bytes, which is eight
-// threads wide, so that a load of the warp has four rows, and a piece, two loads, eight. So all
-// warps have the same work however few rows there are. Nothing is unrolled that need not be: a
-// token runs through all of this code once a layer, and it has to stay in the instruction cache.
+// run). A warp has some columns of all of them: every sixteenth unit of 128 bytes. A piece is a
+// unit of eight rows in two loads, of 64 bytes a row each (see cuda_piece_sums.cuh). So all warps
+// have the same work however few rows there are. Nothing is unrolled that need not be: a token runs
+// through all of this code once a layer, and it has to stay in the instruction cache.
 #pragma once
 
 #include "kernel/cuda_async.cuh"
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/rwkv7/cuda_in_rows.cuh"
+#include "kernel/rwkv7/cuda_piece_sums.cuh"
 
 namespace deltasane::kernel::cuda {
 
 inline constexpr int token_threads = 512, token_warps = token_threads / 32;
-inline constexpr int unit_threads = 8, load_rows = 32 / unit_threads;
-inline constexpr int piece_loads = 2, piece_rows = piece_loads * load_rows;
 inline constexpr int piece_bytes = piece_loads * 16 * token_threads;  // of a block
 inline constexpr int run_rows = 32;
 
 template <class Weight>
-inline constexpr int unit_columns = unit_threads* per_load<Weight>;
+inline constexpr int unit_columns = piece_loads* load_columns<Weight>;
 template <class Weight>
 __host__ __device__ constexpr int filled_columns(int64_t columns) {
   constexpr int unit = unit_columns<Weight>;
@@ -69,30 +68,26 @@ class WeightStream {
   }
 
   // The product with this number: finish(row, sum) by one thread for each row of the block, where
-  // input(row) is what the row is multiplied with, in shared memory, zero up to filled_columns.
-  // Called for all numbers in order, by all threads; no thread reads an input any more when it
-  // returns.
+  // input(row) is what the row is multiplied with, in shared memory as PieceInput puts it, zero up
+  // to filled_columns. Called for all numbers in order, by all threads; no thread reads an input
+  // any more when it returns.
   template <class Input, class Finish>
   __device__ void multiply(int number, Input input, Finish finish) {
     const TokenProduct<Weight>& product = products_[number];
     const int rows_end = product.rows.end, columns = product.columns;
+    PieceInput<Weight> own;
 #pragma unroll 1
     for (int run = product.rows.begin, end; run < rows_end; run = end) {
       end = product.run_end(run);
-      const float* const x = input(run) + lane() % unit_threads * V;
+      const float* const x = input(run);
       float* const part = sums_.parts[turn_][warp()];
 #pragma unroll 1
       for (int row = 0; row < end - run; row += piece_rows) {
-        float sum[piece_loads] = {};
+        PieceSums<Weight> sums;
 #pragma unroll 1
         for (int first = first_column(); first < columns; first += all_columns)
-          add_piece(x + first, sum);
-        // Eight threads have the sums of a row; the upper four take the second load's.
-        const bool upper = lane() & 4;
-        float all = (upper ? sum[1] : sum[0]) + __shfl_xor_sync(~0u, upper ? sum[0] : sum[1], 4);
-        all += __shfl_xor_sync(~0u, all, 2);
-        all += __shfl_xor_sync(~0u, all, 1);
-        if (lane() % 4 == 0) part[row + (upper ? load_rows : 0) + lane() / unit_threads] = all;
+          add_piece(x + first, own, sums);
+        sums.write(part + row, lane());
       }
       __syncthreads();
       // Sixteen threads add up what the warps have of a row.
@@ -113,25 +108,12 @@ class WeightStream {
   __device__ static int first_column() { return warp() * unit_columns<Weight>; }
 
   // The oldest piece times x; then the piece behind the youngest is asked for in its place.
-  __device__ void add_piece(const float* x, float (&sum)[piece_loads]) {
-    float own[V];
-#pragma unroll
-    for (int v = 0; v < V; v += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(x + v);
-      own[v] = four.x, own[v + 1] = four.y, own[v + 2] = four.z, own[v + 3] = four.w;
-    }
+  __device__ void add_piece(const float* x, PieceInput<Weight>& own, PieceSums<Weight>& sums) {
+    own.load(x, lane());
     const uint4* const piece = mine_ + slot_ * (piece_loads * token_threads);
     wait_for_groups<depth - 1>();
 #pragma unroll
-    for (int i = 0; i < piece_loads; ++i) {
-      float w[V];
-      unpack(piece[i * token_threads], w, Weight());
-      float even = w[0] * own[0], odd = w[1] * own[1];
-#pragma unroll
-      for (int v = 2; v < V; v += 2)
-        even = fmaf(w[v], own[v], even), odd = fmaf(w[v + 1], own[v + 1], odd);
-      sum[i] += even + odd;
-    }
+    for (int i = 0; i < piece_loads; ++i) sums.add(i, piece[i * token_threads], own);
     ask();
   }
 
@@ -139,12 +121,12 @@ class WeightStream {
     uint4* const piece = mine_ + slot_ * (piece_loads * token_threads);
     if (++slot_ == depth) slot_ = 0;
     if (number_ < count_) {
-      const int row = row_ + lane() / unit_threads, column = first_ + lane() % unit_threads * V;
+      const int row = row_ + lane() / row_lanes, column = first_ + lane() % row_lanes * V;
 #pragma unroll
       for (int i = 0; i < piece_loads; ++i) {
-        const bool wanted = column < columns_ && row + i * load_rows < run_end_;
-        copy_async(piece + i * token_threads,
-                   wanted ? at_ + int64_t(i * load_rows) * columns_ : matrix_, wanted, policy_);
+        const bool wanted = column + i * load_columns<Weight> < columns_ && row < run_end_;
+        copy_async(piece + i * token_threads, wanted ? at_ + i * load_columns<Weight> : matrix_,
+                   wanted, policy_);
       }
       first_ += all_columns, at_ += all_columns;
       if (first_ >= columns_) {
@@ -176,8 +158,7 @@ class WeightStream {
   }
   __device__ void begin_rows() {
     first_ = first_column();
-    at_ = matrix_ + int64_t(row_ + lane() / unit_threads) * columns_ + first_ +
-          lane() % unit_threads * V;
+    at_ = matrix_ + int64_t(row_ + lane() / row_lanes) * columns_ + first_ + lane() % row_lanes * V;
   }
 
   const TokenProduct<Weight>* products_;
