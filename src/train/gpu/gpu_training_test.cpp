@@ -59,8 +59,9 @@ TEST_F(GpuTrainingTest, LossAndGradientAreTheDefinition) {
   for (const TrainingCase& one : training_cases) EXPECT_EQ(too_far(one), "") << one.time;
 }
 
-TEST_F(GpuTrainingTest, AnErrorOfAMillionthIsTooFarFromTheDefinition) {
-  EXPECT_NE(too_far(training_cases[1], 1e-6), "");
+// Wider than the models of the CPU's test, where a millionth is: plain arithmetic errs more here.
+TEST_F(GpuTrainingTest, AnErrorOfFourMillionthsIsTooFarFromTheDefinition) {
+  EXPECT_NE(too_far(training_cases[1], 4e-6), "");
 }
 
 double distance(std::span<const double> a, std::span<const double> b) {
