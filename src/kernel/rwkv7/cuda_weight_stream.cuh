@@ -38,10 +38,9 @@ struct TokenProduct {
   RowRange rows;
   int columns;
 
-  // Of the run that begins with this row.
-  __device__ int run_end(int row) const {
-    const int end = min(row + run_rows, rows.end);
-    return segments ? min(end, segments->end[segments->segment_of(row)]) : end;
+  // Of the block's rows that have the same input as this one.
+  __device__ int input_end(int row) const {
+    return segments ? min(rows.end, segments->end[segments->segment_of(row)]) : rows.end;
   }
 };
 
@@ -62,7 +61,7 @@ class WeightStream {
         sums_(sums),
         mine_(ring + threadIdx.x),
         policy_(read_once()) {
-    begin_product();
+    begin_rows();
 #pragma unroll 1
     for (int i = 0; i < depth; ++i) ask();
   }
@@ -78,7 +77,7 @@ class WeightStream {
     PieceInput<Weight> own;
 #pragma unroll 1
     for (int run = product.rows.begin, end; run < rows_end; run = end) {
-      end = product.run_end(run);
+      end = min(run + run_rows, product.input_end(run));
       const float* const x = input(run);
       float* const part = sums_.parts[turn_][warp()];
 #pragma unroll 1
@@ -102,10 +101,11 @@ class WeightStream {
   }
 
  private:
-  static constexpr int V = per_load<Weight>, all_columns = token_warps * unit_columns<Weight>;
+  static constexpr int all_columns = token_warps * unit_columns<Weight>;
   __device__ static int warp() { return int(threadIdx.x) / 32; }
   __device__ static int lane() { return int(threadIdx.x) % 32; }
   __device__ static int first_column() { return warp() * unit_columns<Weight>; }
+  __device__ static int own_column() { return lane() % row_lanes * per_load<Weight>; }  // of a load
 
   // The oldest piece times x; then the piece behind the youngest is asked for in its place.
   __device__ void add_piece(const float* x, PieceInput<Weight>& own, PieceSums<Weight>& sums) {
@@ -120,45 +120,37 @@ class WeightStream {
   __device__ void ask() {
     uint4* const piece = mine_ + slot_ * (piece_loads * token_threads);
     if (++slot_ == depth) slot_ = 0;
-    if (number_ < count_) {
-      const int row = row_ + lane() / row_lanes, column = first_ + lane() % row_lanes * V;
 #pragma unroll
-      for (int i = 0; i < piece_loads; ++i) {
-        const bool wanted = column + i * load_columns<Weight> < columns_ && row < run_end_;
-        copy_async(piece + i * token_threads, wanted ? at_ + i * load_columns<Weight> : matrix_,
-                   wanted, policy_);
-      }
-      first_ += all_columns, at_ += all_columns;
-      if (first_ >= columns_) {
-        row_ += piece_rows;
-        if (row_ < run_end_)
-          begin_rows();
-        else if (run_end_ < rows_end_)
-          begin_run(run_end_);
-        else
-          begin_product();
-      }
-    }
-    close_group();  // also an empty one: groups are counted
+    for (int i = 0; i < piece_loads; ++i)
+      copy_async(piece + i * token_threads, at_ + i * load_columns<Weight>,
+                 own_column() + i * load_columns<Weight> < left_, policy_);
+    close_group();  // also where nothing is left: groups are counted
+    at_ += all_columns, left_ -= all_columns;
+    if (left_ <= 0) begin_rows();
   }
 
-  // The next product of which this warp has columns.
-  __device__ void begin_product() {
+  // The next eight rows; where fewer have the same input, the last one several times: it is read
+  // once, and sums of rows behind it are not looked at. Behind the last product left_ stays
+  // below 1.
+  __device__ void begin_rows() {
+    row_ += piece_rows;
+    if (row_ >= end_ && !begin_input()) return;
+    left_ = columns_ - first_column();
+    at_ = matrix_ + int64_t(min(row_ + lane() / row_lanes, end_ - 1)) * columns_ + first_column() +
+          own_column();
+  }
+  // The rows behind end_, in the next product of which this warp has columns if need be.
+  __device__ bool begin_input() {
+    row_ = end_;
 #pragma unroll 1
-    while (++number_ < count_) {
+    while (row_ >= rows_end_) {
+      if (++number_ >= count_) return false;
       const TokenProduct<Weight>& product = products_[number_];
       columns_ = product.columns, matrix_ = product.matrix, rows_end_ = product.rows.end;
-      if (product.rows.begin < rows_end_ && first_column() < columns_)
-        return begin_run(product.rows.begin);
+      end_ = row_ = first_column() < columns_ ? product.rows.begin : rows_end_;
     }
-  }
-  __device__ void begin_run(int row) {
-    row_ = row, run_end_ = products_[number_].run_end(row);
-    begin_rows();
-  }
-  __device__ void begin_rows() {
-    first_ = first_column();
-    at_ = matrix_ + int64_t(row_ + lane() / row_lanes) * columns_ + first_ + lane() % row_lanes * V;
+    end_ = products_[number_].input_end(row_);
+    return true;
   }
 
   const TokenProduct<Weight>* products_;
@@ -168,7 +160,7 @@ class WeightStream {
   int slot_ = 0, turn_ = 0;
   uint64_t policy_;
   // What is asked for next.
-  int number_ = -1, columns_ = 0, rows_end_ = 0, run_end_ = 0, row_ = 0, first_ = 0;
+  int number_ = -1, columns_ = 0, rows_end_ = 0, end_ = 0, row_ = 0, left_ = 0;
   const Weight *matrix_ = nullptr, *at_ = nullptr;
 };
 
