@@ -1,6 +1,6 @@
 // Single tokens of up to eight sequences: the kernels of kernel/rwkv7/cuda_decode.h for a whole
 // model, recorded once per number of sequences and then repeated. One sequence takes one kernel,
-// where the GPU can run it.
+// where the GPU can run it: a launch, and a copy of the logits where they are wanted.
 #pragma once
 
 #include <array>
@@ -25,14 +25,17 @@ class GpuDecoder {
   void step(std::span<const Sequence> sequences, float* logits);
 
  private:
-  void ask(int64_t sequences);
+  void ask(std::span<const Sequence> sequences);  // the logits stay on the GPU
+  void ask_one(const Sequence& sequence);
+  void ask_few(int64_t sequences);
 
   std::shared_ptr<const Gpu> gpu_;
   const Rwkv7GpuWeights<Real>& weights_;
   kernel::cuda::DecodeSane sane_;
   int64_t vocabulary_;
   GpuTensor<float> x_, u_, tau_, in_, v_first_, y_, hidden_, logits_;
-  GpuTensor<kernel::cuda::LayerWeights<Real>> layers_;  // empty where a token is many kernels
+  std::optional<kernel::cuda::TokenRoom> room_;  // none where a token is many kernels
+  GpuTensor<kernel::cuda::LayerWeights<Real>> layers_;
   GpuTensor<uint64_t> words_;
   uint32_t tag_ = 1;
   GpuBuffer inputs_;
