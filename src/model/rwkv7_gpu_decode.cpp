@@ -1,5 +1,6 @@
 #include "model/rwkv7_gpu_decode.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace deltasane {
@@ -14,7 +15,8 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
       vocabulary_(vocabulary),
       inputs_(*gpu_, sizeof(DecodeInputs), "single tokens"),
       inputs_here_(sizeof(DecodeInputs)),
-      logits_here_(uint64_t(most_decoded * vocabulary) * sizeof(float)) {
+      logits_here_(uint64_t(most_decoded * vocabulary) * sizeof(float)),
+      picked_here_(sizeof(Picked)) {
   const LayerSizes& s = weights.sizes;
   for (GpuTensor<float>* t : {&x_, &u_, &tau_, &v_first_, &y_})
     *t = GpuTensor<float>(*gpu_, {most_decoded, s.channels}, "single tokens");
@@ -85,6 +87,20 @@ void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) 
   if (logits) copy_to_host(logits_here_.as<float>(), logits_.data(), bytes, *gpu_);
   gpu_->wait();
   if (logits) std::memcpy(logits, logits_here_.as<float>(), bytes);
+}
+
+template <class Real>
+Picked GpuDecoder<Real>::step_and_pick(const Sequence& sequence, const Picking& how,
+                                       std::span<const TokenPenalty> penalties) {
+  if (penalties_here_.size() < penalties.size_bytes())
+    penalties_here_ = PinnedBuffer(2 * penalties.size_bytes());
+  std::ranges::copy(penalties, penalties_here_.as<TokenPenalty>());
+  ask({&sequence, 1});
+  pick_token({vocabulary_, logits_.data(), how, penalties_here_.as<TokenPenalty>(),
+              picked_here_.as<Picked>()},
+             *gpu_);
+  gpu_->wait();
+  return *picked_here_.as<Picked>();
 }
 
 template class GpuDecoder<float>;

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "kernel/sampler/cuda.h"
 #include "model/rwkv7_gpu_lane.h"
 #include "tensor/cuda/graph.h"
 
@@ -23,6 +24,9 @@ class GpuDecoder {
   };
   // logits: (sequences, vocabulary), or null: not wanted. Waits for the result.
   void step(std::span<const Sequence> sequences, float* logits);
+  // The next token of one sequence, picked on the GPU; nothing else comes from there.
+  kernel::cuda::Picked step_and_pick(const Sequence& sequence, const kernel::cuda::Picking& how,
+                                     std::span<const kernel::cuda::TokenPenalty> penalties);
 
  private:
   void ask(std::span<const Sequence> sequences);  // the logits stay on the GPU
@@ -39,7 +43,7 @@ class GpuDecoder {
   GpuTensor<uint64_t> words_;
   uint32_t tag_ = 1;
   GpuBuffer inputs_;
-  PinnedBuffer inputs_here_, logits_here_;
+  PinnedBuffer inputs_here_, logits_here_, penalties_here_, picked_here_;
   std::array<GpuGraph, kernel::cuda::most_decoded> recorded_;  // by sequences - 1
 };
 
