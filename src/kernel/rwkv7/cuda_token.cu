@@ -146,34 +146,40 @@ struct TokenInputs {
   __device__ float* mix(int i) const { return area + i * channels; }
 
   // Of a row's norm, for all threads, by one barrier. Another one comes before the next call.
+  //
+  // Means and squares about them, of threads, then of warps, then of all: no digits are lost.
   __device__ NormScale scale_of(const float2 (&value)[pairs]) const {
-    float sum = 0;
-    int count = 0;  // of the warp
+    float mean = 0, squares = 0;
+    int count = 0;  // of each thread of the warp
+    each_pair<pairs>(channels, [&](int i, int) { mean += value[i].x + value[i].y, count += 2; });
+    mean *= count ? __frcp_rn(float(count)) : 0.0f;
     each_pair<pairs>(channels, [&](int i, int) {
-      sum += value[i].x + value[i].y;
-      count += 64;
-    });
-    // Mean and squares about it of each warp, then of all: no digits are lost.
-    const float own_mean = warp_sum(sum) * (count ? __frcp_rn(float(count)) : 0.0f);
-    float squares = 0;
-    each_pair<pairs>(channels, [&](int i, int) {
-      const float a = value[i].x - own_mean, b = value[i].y - own_mean;
+      const float a = value[i].x - mean, b = value[i].y - mean;
       squares += a * a + b * b;
     });
-    squares = warp_sum(squares);
-    if (threadIdx.x % 32 == 0) moments[threadIdx.x / 32] = {own_mean, squares, float(count), 0.0f};
-    __syncthreads();
-    const float share = __frcp_rn(float(channels));
-    float all = 0, about = 0;
+    float half = 0.5f * float(count);  // of what both sides have
 #pragma unroll
-    for (int w = 0; w < token_warps; ++w) all += moments[w].x * moments[w].z;
-    const float mean = all * share;
-#pragma unroll
-    for (int w = 0; w < token_warps; ++w) {
-      const float off = moments[w].x - mean;
-      about += moments[w].y + off * off * moments[w].z;
+    for (int away = 1; away < 32; away *= 2, half *= 2) {
+      const float other = __shfl_xor_sync(~0u, mean, away);
+      squares += __shfl_xor_sync(~0u, squares, away);
+      const float off = other - mean;
+      squares = fmaf(off * off, half, squares);
+      mean = 0.5f * (mean + other);
     }
-    return {mean, 1.0f / sqrtf(about * share + few_norm_eps)};
+    if (threadIdx.x % 32 == 0)
+      moments[threadIdx.x / 32] = {mean, squares, 32.0f * float(count), 0.0f};
+    __syncthreads();
+    const float4 own = moments[threadIdx.x % token_warps];
+    const float share = __frcp_rn(float(channels));
+    const float middle = warps_sum(own.x * own.z) * share, off = own.x - middle;
+    const float about = warps_sum(fmaf(off * off, own.z, own.y));
+    return {middle, 1.0f / sqrtf(about * share + few_norm_eps)};
+  }
+  // Over the neighbouring threads that have a warp's number each.
+  __device__ static float warps_sum(float x) {
+#pragma unroll
+    for (int away = token_warps / 2; away > 0; away /= 2) x += __shfl_xor_sync(~0u, x, away);
+    return x;
   }
 
   // u becomes the token's embedding.
