@@ -103,6 +103,7 @@ struct HeadEarly {
   UpRow<Weight, lanes, kept> up;
   float w0, a0, v0, k_k, k_a, r_k;  // of the thread's channel
   float norm_weight, norm_bias;     // of channel threadIdx.x
+  float k_k_of_lane[2];             // of the channels that the thread has in its warp, 32 apart
 
   __device__ void load(const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
                        const float* memory) {
@@ -113,17 +114,18 @@ struct HeadEarly {
     k_k = w.k_k[c], k_a = w.k_a[c], r_k = w.r_k[c];
     const int64_t own = first + threadIdx.x % head_size;
     norm_weight = w.ln_x_weight[own], norm_bias = w.ln_x_bias[own];
+    const int64_t lane = first + threadIdx.x % 32;
+    k_k_of_lane[0] = w.k_k[lane], k_k_of_lane[1] = w.k_k[lane + 32];
   }
 };
 
-struct HeadRaw {  // of the thread's channel, as the products left them
-  float r, k, v;
+struct HeadRaw {  // of the head's channels, as the products left them
+  const float *r, *k, *v;
 };
 
 struct HeadPlace {  // in shared memory, 16-byte aligned
   HeadInputs in;
-  float direction[head_size], squares[head_size], rates[head_size], gate[head_size],
-      products[head_size], read[head_size], about[head_size];
+  float gate[head_size], products[head_size], read[head_size];
 };
 
 // What the recurrence reads, as kernel::time_mix_inputs. `low` is in shared memory, 16-byte aligned
@@ -133,32 +135,28 @@ __device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early,
                             const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
                             const HeadRaw& raw, const float* low, float* v_first,
                             HeadPlace& place) {
-  const int own = int(threadIdx.x) / lanes;
+  const int own = int(threadIdx.x) / lanes, lane = int(threadIdx.x) % 32;
+  // Every warp finds the length of the direction by itself.
+  const float direction[2] = {raw.k[lane] * early.k_k_of_lane[0],
+                              raw.k[lane + 32] * early.k_k_of_lane[1]};
+  const float squares = warp_sum(direction[0] * direction[0] + direction[1] * direction[1]);
   const auto up = early.up.multiply(w, ranks, head * head_size + own, low);
   if (threadIdx.x % lanes == 0) {
-    const float rate = sigmoid_of(early.a0 + up.a);
-    const float mixed_k = raw.k * (1.0f + (rate - 1.0f) * early.k_a);
-    place.in.r[own] = raw.r;
+    const float rate = sigmoid_of(early.a0 + up.a), r = raw.r[own], k = raw.k[own];
+    const float mixed_k = k * (1.0f + (rate - 1.0f) * early.k_a);
+    place.in.r[own] = r;
     place.in.w[own] = expf(-0.6065306597f * sigmoid_of(early.w0 + up.w));
     place.in.k[own] = mixed_k;
-    float v = raw.v;
+    float v = raw.v[own];
     if (ranks.has_v())
       v += (v_first[own] - v) * sigmoid_of(early.v0 + up.v);
     else
       v_first[own] = v;
     place.in.v[own] = v;
-    const float direction = raw.k * early.k_k;
-    place.direction[own] = direction, place.squares[own] = direction * direction;
-    place.rates[own] = rate;
+    const float kappa = k * early.k_k * (1.0f / fmaxf(sqrtf(squares), 1e-12f));
+    place.in.a[own] = -kappa, place.in.b[own] = kappa * rate;
     place.gate[own] = up.g;
-    place.products[own] = raw.r * mixed_k * early.r_k;
-  }
-  __syncthreads();
-  const float inverse = 1.0f / fmaxf(sqrtf(head_sum(place.squares)), 1e-12f);
-  if (threadIdx.x < head_size) {
-    const float kappa = place.direction[threadIdx.x] * inverse;
-    place.in.a[threadIdx.x] = -kappa;
-    place.in.b[threadIdx.x] = kappa * place.rates[threadIdx.x];
+    place.products[own] = r * mixed_k * early.r_k;
   }
   __syncthreads();
 }
@@ -170,14 +168,15 @@ __device__ float finish_head(HeadEarly<Weight, lanes, kept>& early, float tau, H
   const float y = step_head(early.s, place.in, tau);
   if (threadIdx.x % lanes == 0) place.read[threadIdx.x / lanes] = y;
   __syncthreads();
-  const float mean = head_sum(place.read) / head_size;
-  const int own = int(threadIdx.x) % head_size;
-  const float off = place.read[own] - mean;
-  if (threadIdx.x < head_size) place.about[own] = off * off;
-  __syncthreads();
-  const float scale = 1.0f / sqrtf(head_sum(place.about) / head_size + group_norm_eps);
+  if (threadIdx.x >= head_size) return 0;  // whole warps
+  const int own = int(threadIdx.x), lane = own % 32;
+  const float read[2] = {place.read[lane], place.read[lane + 32]};
+  const float mean = warp_sum(read[0] + read[1]) / head_size;
+  const float off[2] = {read[0] - mean, read[1] - mean};
+  const float about = warp_sum(off[0] * off[0] + off[1] * off[1]);
   const float bonus = head_sum(place.products);
-  const float normal = off * scale * early.norm_weight + early.norm_bias;
+  const float scale = 1.0f / sqrtf(about / head_size + group_norm_eps);
+  const float normal = (own < 32 ? off[0] : off[1]) * scale * early.norm_weight + early.norm_bias;
   return (normal + bonus * place.in.v[own]) * place.gate[own];
 }
 

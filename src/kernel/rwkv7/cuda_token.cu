@@ -385,8 +385,8 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
         each_tagged(ranks.low + 3 * head_size, tag, place_of_raw,
                     [&](int i, float2 both) { two(inputs.area + i) = both; });
         __syncthreads();
-        const float* const own_raw = inputs.area + ranks.low + threadIdx.x / lanes;
-        const HeadRaw raw{own_raw[0], own_raw[head_size], own_raw[2 * head_size]};
+        const float* const own_raw = inputs.area + ranks.low;
+        const HeadRaw raw{own_raw, own_raw + head_size, own_raw + 2 * head_size};
         make_inputs(early, w, ranks, block, raw, inputs.area, p.v_first + first, place);
         const float y = finish_head(early, tau, place);
         if (threadIdx.x < head_size) write_tagged(p.y + first + threadIdx.x, y, tag);
