@@ -49,7 +49,7 @@ struct UpRow {
       raw[i] = column(i) < ranks.low ? read(w, ranks, channel, column(i)) : make_uint4(0, 0, 0, 0);
   }
 
-  // The four products, for all threads of the channel.
+  // The thread's part of the four products.
   struct Products {
     float w = 0, a = 0, v = 0, g = 0;
     __device__ void add(const uint4& raw, const float* low, int factor) {
@@ -72,8 +72,6 @@ struct UpRow {
     for (int i = kept; i * lanes * V < ranks.low; ++i)
       if (const int c = column(i); c < ranks.low)
         sum.add(read(w, ranks, channel, c), low + c, factor_of(ranks, c));
-    sum.w = row_sum<lanes>(sum.w), sum.a = row_sum<lanes>(sum.a);
-    sum.v = row_sum<lanes>(sum.v), sum.g = row_sum<lanes>(sum.g);
     return sum;
   }
 };
@@ -96,21 +94,45 @@ __device__ inline float trained_tau(const DecodeSane& sane, float z) {
   return sane.alpha * (fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z)))) + 1.0f;
 }
 
+// Each of a channel's threads finishes one of its four products: w a v g.
+enum HeadRole { role_w, role_a, role_v, role_g, head_roles };
+template <int lanes>
+__device__ HeadRole role_of_thread() {
+  return HeadRole(int(threadIdx.x) % lanes * head_roles / lanes);
+}
+// The sum over the channel's threads of the one that is the thread's.
+template <int lanes, class Products>
+__device__ float sum_of_role(const Products& part) {
+  constexpr int far = lanes / 2, near = lanes / 4;
+  const bool upper = threadIdx.x & far, odd = threadIdx.x & near;
+  const float even_role =
+      (upper ? part.v : part.w) + __shfl_xor_sync(~0u, upper ? part.w : part.v, far);
+  const float odd_role =
+      (upper ? part.g : part.a) + __shfl_xor_sync(~0u, upper ? part.a : part.g, far);
+  float sum = (odd ? odd_role : even_role) + __shfl_xor_sync(~0u, odd ? even_role : odd_role, near);
+#pragma unroll
+  for (int step = near / 2; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  return sum;
+}
+
 // What a head reads that this token has not made: asked for before the token's products are there.
 template <class Weight, int lanes, int kept>
 struct HeadEarly {
   HeadRow<lanes> s;
   UpRow<Weight, lanes, kept> up;
-  float w0, a0, v0, k_k, k_a, r_k;  // of the thread's channel
-  float norm_weight, norm_bias;     // of channel threadIdx.x
-  float k_k_of_lane[2];             // of the channels that the thread has in its warp, 32 apart
+  float k_k, k_a, r_k;           // of the thread's channel
+  float added;                   // w0, a0 or v0, by the thread's role
+  float norm_weight, norm_bias;  // of channel threadIdx.x
+  float k_k_of_lane[2];          // of the channels that the thread has in its warp, 32 apart
 
   __device__ void load(const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
                        const float* memory) {
     const int64_t first = head * head_size, c = first + threadIdx.x / lanes;
     s.load(memory);
     up.load(w, ranks, c);
-    w0 = w.w0[c], a0 = w.a0[c], v0 = ranks.has_v() ? w.v0[c] : 0.0f;
+    const HeadRole role = role_of_thread<lanes>();
+    const float* const vector = role == role_w ? w.w0 : role == role_a ? w.a0 : w.v0;
+    added = role < role_v || (role == role_v && ranks.has_v()) ? vector[c] : 0.0f;
     k_k = w.k_k[c], k_a = w.k_a[c], r_k = w.r_k[c];
     const int64_t own = first + threadIdx.x % head_size;
     norm_weight = w.ln_x_weight[own], norm_bias = w.ln_x_bias[own];
@@ -140,23 +162,31 @@ __device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early,
   const float direction[2] = {raw.k[lane] * early.k_k_of_lane[0],
                               raw.k[lane + 32] * early.k_k_of_lane[1]};
   const float squares = warp_sum(direction[0] * direction[0] + direction[1] * direction[1]);
-  const auto up = early.up.multiply(w, ranks, head * head_size + own, low);
-  if (threadIdx.x % lanes == 0) {
-    const float rate = sigmoid_of(early.a0 + up.a), r = raw.r[own], k = raw.k[own];
-    const float mixed_k = k * (1.0f + (rate - 1.0f) * early.k_a);
-    place.in.r[own] = r;
-    place.in.w[own] = expf(-0.6065306597f * sigmoid_of(early.w0 + up.w));
-    place.in.k[own] = mixed_k;
-    float v = raw.v[own];
-    if (ranks.has_v())
-      v += (v_first[own] - v) * sigmoid_of(early.v0 + up.v);
-    else
-      v_first[own] = v;
-    place.in.v[own] = v;
-    const float kappa = k * early.k_k * (1.0f / fmaxf(sqrtf(squares), 1e-12f));
-    place.in.a[own] = -kappa, place.in.b[own] = kappa * rate;
-    place.gate[own] = up.g;
-    place.products[own] = r * mixed_k * early.r_k;
+  const float up = sum_of_role<lanes>(early.up.multiply(w, ranks, head * head_size + own, low));
+  if (threadIdx.x % (lanes / head_roles) == 0) {
+    const float gated = sigmoid_of(early.added + up);
+    switch (role_of_thread<lanes>()) {
+      case role_w:
+        place.in.w[own] = expf(-0.6065306597f * gated);
+        break;
+      case role_a: {
+        const float r = raw.r[own], k = raw.k[own];
+        const float mixed_k = k * (1.0f + (gated - 1.0f) * early.k_a);
+        const float kappa = k * early.k_k * (1.0f / fmaxf(sqrtf(squares), 1e-12f));
+        place.in.r[own] = r, place.in.k[own] = mixed_k;
+        place.in.a[own] = -kappa, place.in.b[own] = kappa * gated;
+        place.products[own] = r * mixed_k * early.r_k;
+        break;
+      }
+      case role_v: {
+        const float v = raw.v[own];
+        place.in.v[own] = ranks.has_v() ? v + (v_first[own] - v) * gated : v;
+        if (!ranks.has_v()) v_first[own] = v;
+        break;
+      }
+      default:
+        place.gate[own] = up;
+    }
   }
   __syncthreads();
 }
