@@ -31,22 +31,25 @@ struct UpRow {
   __device__ static int factor_of(const HeadRanks& ranks, int c) {
     return c < ranks.a ? 0 : c < ranks.v ? 1 : c < ranks.g ? 2 : 3;
   }
-  __device__ static uint4 read(const LayerWeights<Weight>& w, const HeadRanks& ranks,
-                               int64_t channel, int c) {
-    const Weight* row = w.up_w + channel * ranks.a;
-    if (c >= ranks.g)
-      row = w.up_g + channel * (ranks.low - ranks.g) - ranks.g;
-    else if (c >= ranks.v)
-      row = w.up_v + channel * (ranks.g - ranks.v) - ranks.v;
-    else if (c >= ranks.a)
-      row = w.up_a + channel * ranks.a - ranks.a;
-    return *reinterpret_cast<const uint4*>(row + c);
-  }
+  // Where the low vector's columns would begin in each factor's row of a channel.
+  struct Rows {
+    const Weight *w, *a, *v, *g;
+    __device__ Rows(const LayerWeights<Weight>& of, const HeadRanks& ranks, int64_t channel)
+        : w(of.up_w + channel * ranks.a),
+          a(of.up_a + channel * ranks.a - ranks.a),
+          v(of.up_v + channel * (ranks.g - ranks.v) - ranks.v),
+          g(of.up_g + channel * (ranks.low - ranks.g) - ranks.g) {}
+    __device__ uint4 read(const HeadRanks& ranks, int c) const {
+      const Weight* const row = c < ranks.a ? w : c < ranks.v ? a : c < ranks.g ? v : g;
+      return *reinterpret_cast<const uint4*>(row + c);
+    }
+  };
 
   __device__ void load(const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t channel) {
+    const Rows rows(w, ranks, channel);
 #pragma unroll
     for (int i = 0; i < kept; ++i)
-      raw[i] = column(i) < ranks.low ? read(w, ranks, channel, column(i)) : make_uint4(0, 0, 0, 0);
+      raw[i] = column(i) < ranks.low ? rows.read(ranks, column(i)) : make_uint4(0, 0, 0, 0);
   }
 
   // The thread's part of the four products.
@@ -71,7 +74,7 @@ struct UpRow {
       if (const int c = column(i); c < ranks.low) sum.add(raw[i], low + c, factor_of(ranks, c));
     for (int i = kept; i * lanes * V < ranks.low; ++i)
       if (const int c = column(i); c < ranks.low)
-        sum.add(read(w, ranks, channel, c), low + c, factor_of(ranks, c));
+        sum.add(Rows(w, ranks, channel).read(ranks, c), low + c, factor_of(ranks, c));
     return sum;
   }
 };
