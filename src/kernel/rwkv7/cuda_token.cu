@@ -101,9 +101,11 @@ __device__ inline float2 shift_at(const float* at) {
 constexpr int most_pairs = 4;
 template <int pairs, class Use>  // use(i, channel)
 __device__ void each_pair(int channels, Use use) {
+  int thread = int(threadIdx.x);
+  asm volatile("" : "+r"(thread));  // places are found again: kept, they would fill the registers
 #pragma unroll
   for (int i = 0; i < pairs; ++i)
-    if (const int c = 2 * (int(threadIdx.x) + i * token_threads); c < channels) use(i, c);
+    if (const int c = 2 * (thread + i * token_threads); c < channels) use(i, c);
 }
 
 // What a norm needs beside x, asked for before x is waited for.
@@ -201,7 +203,7 @@ struct TokenInputs {
   template <class Mu>
   __device__ void norm(const float* weight, const float* offset, const float* shift, int mixes,
                        Mu mu, const uint64_t* x, uint32_t tag) const {
-    NormVectors<pairs> of;
+    NormVectors<pairs> of{};  // not to be kept from one norm to the next
     each_pair<pairs>(channels, [&](int i, int c) {
       of.gain[i] = weight_at(weight + c), of.bias[i] = weight_at(offset + c);
       if (!shift) return;
@@ -212,7 +214,7 @@ struct TokenInputs {
     });
     TaggedPair pair[pairs];
     each_pair<pairs>(channels, [&](int i, int c) { pair[i] = read_tagged(x + c); });
-    float2 value[pairs];
+    float2 value[pairs] = {};
     each_pair<pairs>(channels,
                      [&](int i, int c) { value[i] = wait_for_tagged(pair[i], x + c, tag); });
     const auto [mean, scale] = scale_of(value);
