@@ -91,12 +91,14 @@ class Conversation {
     Utf8Stream characters;
     TextStop stop(rules.texts);
     std::cout << reply_beginning(mode_);
+    int32_t token = 0;
     for (int64_t i = 0; i < options_.tokens; ++i) {
-      const int32_t token = sampler_.next(session_.logits(), session_.state().position);
+      token = i > 0 ? session_.read_and_pick(token, sampler_)
+                    : sampler_.next(session_.logits(), session_.state().position);
       if (token == rules.token && tokenizer_->end_of_document() == token) break;
       std::cout << stop.feed(characters.feed(tokenizer_->bytes_of(token))) << std::flush;
       if (stop.stopped()) break;
-      session_.read({&token, 1});
+      if (i + 1 == options_.tokens) session_.read({&token, 1});
     }
     std::cout << stop.feed(characters.finish()) << stop.finish() << std::endl;
   }

@@ -70,7 +70,8 @@ int generate_text(const GenerateOptions& options) {
     if (!options.json) std::cout << piece << std::flush;
   };
   while (written < options.tokens) {
-    pending = sampler.next(session.logits(), session.state().position);
+    pending = pending ? session.read_and_pick(*pending, sampler)
+                      : sampler.next(session.logits(), session.state().position);
     ++written;
     if (pending == tokenizer->end_of_document()) {
       ended = "end of document";
@@ -81,8 +82,6 @@ int generate_text(const GenerateOptions& options) {
       ended = "stop text";
       break;
     }
-    if (written == options.tokens) break;
-    session.read({&*pending, 1});
   }
   show(stop.feed(characters.finish()));
   show(stop.finish());

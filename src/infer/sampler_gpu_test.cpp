@@ -161,7 +161,7 @@ class GpuSampler : public kernel::GpuTest {
 
 // A row of its own for each of the settings and kinds of logits; more rows than multiprocessors.
 TEST_F(GpuSampler, PicksWhatOneThreadPicks) {
-  for (const int64_t count : {1, 2, 31, 1003, 4104, 65536}) {
+  for (const int64_t count : {1, 2, 31, 1003, 4104, 9001, 65536}) {
     std::vector<float> logits;
     std::vector<Picking> picking;
     std::vector<TokenPenalty> penalties;
@@ -197,6 +197,19 @@ TEST_F(GpuSampler, PicksWhatOneThreadPicks) {
     EXPECT_EQ(found[2].broken, count / 2);
     EXPECT_TRUE(std::isnan(found[2].value));
     EXPECT_EQ(found[rows].token, -9) << "one row too many";
+
+    // Several blocks for a row: the same.
+    there = put(logits);
+    for (int64_t row = 0; row < rows; ++row)
+      kernel::cuda::pick_token({count, there.data() + row * count, picking[size_t(row)],
+                                taken.data(), picked.data() + row},
+                               gpu());
+    const Tensor<Picked> alone = picked.on_host(gpu());
+    for (int64_t row = 0; row < rows; ++row) {
+      EXPECT_EQ(alone[row].token, found[row].token) << "row " << row << " of " << count;
+      EXPECT_EQ(alone[row].broken, found[row].broken) << "row " << row << " of " << count;
+    }
+    EXPECT_TRUE(std::isnan(alone[2].value));
   }
 }
 

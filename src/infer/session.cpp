@@ -27,22 +27,46 @@ void Session::read(std::span<const int32_t> tokens) {
 }
 
 void Session::read_block(std::span<const int32_t> tokens) {
-  // A single token is scanned at boundaries only; there is nothing to look back into.
   const bool single = tokens.size() == 1;
   const RecurrentState before = single ? RecurrentState() : state_.clone();
   model_.forward(tokens, state_, Rwkv7::Logits::last, logits_.view(), cpu_);
-  const bool at_boundary = state_.position % boundary == 0;
-  if (single && !at_boundary && !scan_logits(logits_.span()).first_broken) return;
+  if (!single) {
+    if (!scan_state(state_).finite()) find_the_break(tokens, before);
+    return;
+  }
+  if (!is_whole(scan_logits(logits_.span()).first_broken.has_value()))
+    model_.forward(tokens, state_, Rwkv7::Logits::last, logits_.view(), cpu_);
+}
+
+int32_t Session::read_and_pick(int32_t token, Sampler& sampler) {
+  std::vector<kernel::cuda::TokenPenalty> penalties;
+  const kernel::cuda::Picking how[] = {sampler.picking(penalties)};
+  kernel::cuda::Picked picked[1];
+  RecurrentState* const states[] = {&state_};
+  const auto step = [&] {
+    return model_.step_and_pick({&token, 1}, states, {how, penalties, picked});
+  };
+  if (!step()) {
+    read({&token, 1});
+    return sampler.next(logits(), state_.position);
+  }
+  if (!is_whole(picked[0].broken >= 0)) step();
+  return sampler.take(picked[0], model_.shape().vocabulary, state_.position);
+}
+
+// After a single token, which is scanned at boundaries only, or when its logits are broken; there
+// is nothing to look back into. False: the state was reset, and the token is to be read again.
+bool Session::is_whole(bool broken_logits) {
+  if (state_.position % boundary != 0 && !broken_logits) return true;
   const StateScan scan = scan_state(state_);
-  if (scan.finite()) return;
-  if (!single) return find_the_break(tokens, before);
+  if (scan.finite()) return true;
   const std::string message = overflow_message(*scan.not_finite, state_.position - 1);
   if (on_overflow_ == OnOverflow::stop) fail(Fault::overflow, message);
   const int64_t position = state_.position;
   reset();
   state_.position = position - 1;
   on_reset(message);
-  model_.forward(tokens, state_, Rwkv7::Logits::last, logits_.view(), cpu_);
+  return false;
 }
 
 // Reads the block again, a chunk at a time, to name the chunk that broke.

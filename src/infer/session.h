@@ -12,6 +12,7 @@
 #include <span>
 
 #include "infer/finite.h"
+#include "infer/sampler.h"
 #include "infer/state_file.h"
 #include "model/rwkv7.h"
 
@@ -22,7 +23,9 @@ class Session {
   Session(const Rwkv7& model, const kernel::Cpu& cpu, OnOverflow on_overflow = OnOverflow::stop);
 
   void read(std::span<const int32_t> tokens);
-  std::span<const float> logits() const { return logits_.span(); }  // after the last token
+  std::span<const float> logits() const { return logits_.span(); }  // after what was read so
+  // Reads a token and picks the next one: on a GPU there, and logits() stays as it was.
+  int32_t read_and_pick(int32_t token, Sampler& sampler);
   const RecurrentState& state() const { return state_; }
   void reset() { state_ = model_.fresh_state(); }
 
@@ -35,6 +38,7 @@ class Session {
 
  private:
   void read_block(std::span<const int32_t> tokens);
+  bool is_whole(bool broken_logits);
   void find_the_break(std::span<const int32_t> tokens, const RecurrentState& before);
 
   const Rwkv7& model_;

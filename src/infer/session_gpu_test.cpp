@@ -100,6 +100,33 @@ TEST_F(SessionOnGpu, TokensArePickedFromTheLogitsOfTheirSequence) {
   EXPECT_EQ(samplers[broken].state().draws, 0u);
 }
 
+// One sequence, through all of `read_and_pick`: with penalties, so that what was picked counts.
+TEST_F(SessionOnGpu, ReadsAndPicksWhatItsLogitsSay) {
+  const Rwkv7 model = open({0});
+  for (const double temperature : {0.0, 0.9}) {
+    SamplerSettings settings{temperature, 0.9, 30, 0.4, 0.3};
+    settings.seed = 5;
+    Session session(model, {threads}), other(model, {threads});
+    Sampler sampler(settings), by_hand(settings);
+    session.read(tokens(10)), other.read(tokens(10));
+    int32_t token = sampler.next(session.logits());
+    EXPECT_EQ(by_hand.next(other.logits()), token);
+    for (int step = 0; step < 40; ++step) {
+      other.read({&token, 1});
+      std::vector<float> logits(other.logits().begin(), other.logits().end());
+      std::vector<kernel::cuda::TokenPenalty> penalties;
+      const kernel::cuda::Picking how = by_hand.picking(penalties);
+      const kernel::cuda::Picked expected =
+          kernel::cuda::pick_by_one_thread(logits, how, penalties);
+      token = session.read_and_pick(token, sampler);
+      ASSERT_EQ(token, by_hand.take(expected, small.vocabulary)) << "step " << step;
+      ASSERT_EQ(sampler.state(), by_hand.state());
+    }
+    EXPECT_EQ(session.state().position, 50);
+    EXPECT_TRUE(std::ranges::equal(session.state().memory().span(), other.state().memory().span()));
+  }
+}
+
 // A head that is about to overflow is found by the scan on the GPU and named.
 TEST_F(SessionOnGpu, OverflowIsNoticedAndNamed) {
   for (const Device& device : {Device{}, Device{0}}) {
@@ -138,6 +165,11 @@ TEST_F(SessionOnGpu, ResetGoesOn) {
   EXPECT_EQ(resets, 1);
   EXPECT_EQ(session.state().position, 40);
   EXPECT_TRUE(scan_state(session.state()).finite());
+  session.load(saved, "small", OtherSane::refuse);
+  Sampler sampler({1, 0.8, 20});
+  for (const int32_t token : tokens(40)) session.read_and_pick(token, sampler);
+  EXPECT_EQ(resets, 2);
+  EXPECT_EQ(session.state().position, 40);
 }
 
 }  // namespace

@@ -179,11 +179,18 @@ class Model : public Rwkv7OnGpu {
 
   bool step_and_pick(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
                      const Picks& picks) override {
-    if (tokens.size() <= size_t(kernel::cuda::most_decoded) ||
-        std::ranges::any_of(states, has_alphas))
-      return false;
+    const bool few = tokens.size() <= size_t(kernel::cuda::most_decoded);
+    if ((few && tokens.size() != 1) || std::ranges::any_of(states, has_alphas)) return false;
     const std::lock_guard lock(mutex_);
     gpu_->make_current();
+    if (few) {
+      RecurrentState& state = *states[0];
+      picks.picked[0] =
+          decoder().step_and_pick({tokens[0], state.position, states_->numbers_of(state)},
+                                  picks.picking[0], picks.penalties);
+      state.changed_on_device(), ++state.position;
+      return true;
+    }
     picks_.upload(picks, *gpu_);
     step_many(tokens, states, [&](int64_t from, int64_t rows, float* there) {
       picks_.pick(from, rows, shape_.vocabulary, there, *gpu_);

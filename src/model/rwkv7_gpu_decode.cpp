@@ -1,5 +1,6 @@
 #include "model/rwkv7_gpu_decode.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace deltasane {
@@ -14,7 +15,8 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
       vocabulary_(vocabulary),
       inputs_(*gpu_, sizeof(DecodeInputs), "single tokens"),
       inputs_here_(sizeof(DecodeInputs)),
-      logits_here_(uint64_t(most_decoded * vocabulary) * sizeof(float)) {
+      logits_here_(uint64_t(most_decoded * vocabulary) * sizeof(float)),
+      picked_here_(sizeof(Picked)) {
   const LayerSizes& s = weights.sizes;
   for (GpuTensor<float>* t : {&x_, &u_, &tau_, &v_first_, &y_})
     *t = GpuTensor<float>(*gpu_, {most_decoded, s.channels}, "single tokens");
@@ -24,7 +26,8 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
   if (sane.kind == SaneKind::trained) sane_.kind = DecodeSane::Kind::trained;
   if (sane.kind == SaneKind::run_time) sane_.kind = DecodeSane::Kind::constant;
   sane_.alpha = float(sane.alpha), sane_.constant = sane.constant, sane_.chunk = sane.chunk;
-  if (!can_decode_token<Real>(s, *gpu_)) return;
+  room_ = room_for_token<Real>(s, *gpu_);
+  if (!room_) return;
   layers_ = GpuTensor<LayerWeights<Real>>(*gpu_, {s.layers}, "single tokens");
   layers_.upload(weights.layers, *gpu_);
   words_ = GpuTensor<uint64_t>(*gpu_, {token_words(s)}, "single tokens");
@@ -32,7 +35,17 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
 }
 
 template <class Real>
-void GpuDecoder<Real>::ask(int64_t sequences) {
+void GpuDecoder<Real>::ask_one(const Sequence& sequence) {
+  const NextToken next{sequence.token, tag_, sequence.position, sequence.state};
+  tag_ += token_tags(weights_.sizes);
+  decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
+                      weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
+                     weights_.sizes, *room_, sane_, next, v_first_.data(), words_.data(),
+                     logits_.data(), *gpu_);
+}
+
+template <class Real>
+void GpuDecoder<Real>::ask_few(int64_t sequences) {
   const LayerSizes& s = weights_.sizes;
   const auto* const inputs = reinterpret_cast<const DecodeInputs*>(inputs_.data());
   copy_to_gpu(inputs_.data(), inputs_here_.as<DecodeInputs>(), sizeof(DecodeInputs), *gpu_);
@@ -40,28 +53,19 @@ void GpuDecoder<Real>::ask(int64_t sequences) {
         weights_.ln0_bias, 1e-5f, x_.data(), *gpu_);
   const DecodeActivations activations{x_.data(),       u_.data(), tau_.data(),   in_.data(),
                                       v_first_.data(), y_.data(), hidden_.data()};
-  if (sequences == 1 && layers_) {
-    decode_token<Real>(
-        {layers_.data(), weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
-        s, sane_, inputs, activations, words_.data(), logits_.data(), *gpu_);
-  } else {
-    for (int64_t layer = 0; layer < s.layers; ++layer)
-      decode_layer(weights_.layers[size_t(layer)], s, layer, sequences, sane_, inputs, activations,
-                   *gpu_);
-    decode_logits(weights_.head, weights_.ln_out_weight, weights_.ln_out_bias, vocabulary_,
-                  s.channels, sequences, x_.data(), logits_.data(), *gpu_);
-  }
-  copy_to_host(logits_here_.as<float>(), logits_.data(),
-               uint64_t(sequences * vocabulary_) * sizeof(float), *gpu_);
+  for (int64_t layer = 0; layer < s.layers; ++layer)
+    decode_layer(weights_.layers[size_t(layer)], s, layer, sequences, sane_, inputs, activations,
+                 *gpu_);
+  decode_logits(weights_.head, weights_.ln_out_weight, weights_.ln_out_bias, vocabulary_,
+                s.channels, sequences, x_.data(), logits_.data(), *gpu_);
 }
 
 template <class Real>
-void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) {
+void GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
   const auto count = int64_t(sequences.size());
   require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
+  if (count == 1 && room_) return ask_one(sequences[0]);
   auto& inputs = *inputs_here_.as<DecodeInputs>();
-  inputs.tag = tag_;
-  tag_ += token_tags(weights_.sizes);
   for (size_t i = 0; i < sequences.size(); ++i) {
     inputs.token[i] = sequences[i].token;
     inputs.position[i] = sequences[i].position;
@@ -69,14 +73,34 @@ void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) 
   }
   GpuGraph& recorded = recorded_[size_t(count) - 1];
   if (!recorded) {
-    ask(count);  // once as it is: kernels are loaded when they are first used
-    recorded = GpuGraph(*gpu_, [this, count] { ask(count); });
+    ask_few(count);  // once as it is: kernels are loaded when they are first used
+    recorded = GpuGraph(*gpu_, [this, count] { ask_few(count); });
   } else {
     recorded.run(*gpu_);
   }
+}
+
+template <class Real>
+void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) {
+  ask(sequences);
+  const uint64_t bytes = uint64_t(sequences.size()) * uint64_t(vocabulary_) * sizeof(float);
+  if (logits) copy_to_host(logits_here_.as<float>(), logits_.data(), bytes, *gpu_);
   gpu_->wait();
-  if (logits)
-    std::memcpy(logits, logits_here_.as<float>(), size_t(count * vocabulary_) * sizeof(float));
+  if (logits) std::memcpy(logits, logits_here_.as<float>(), bytes);
+}
+
+template <class Real>
+Picked GpuDecoder<Real>::step_and_pick(const Sequence& sequence, const Picking& how,
+                                       std::span<const TokenPenalty> penalties) {
+  if (penalties_here_.size() < penalties.size_bytes())
+    penalties_here_ = PinnedBuffer(2 * penalties.size_bytes());
+  std::ranges::copy(penalties, penalties_here_.as<TokenPenalty>());
+  ask({&sequence, 1});
+  pick_token({vocabulary_, logits_.data(), how, penalties_here_.as<TokenPenalty>(),
+              picked_here_.as<Picked>()},
+             *gpu_);
+  gpu_->wait();
+  return *picked_here_.as<Picked>();
 }
 
 template class GpuDecoder<float>;

@@ -1,10 +1,11 @@
 // Single tokens of up to eight sequences: the kernels of kernel/rwkv7/cuda_decode.h for a whole
 // model, recorded once per number of sequences and then repeated. One sequence takes one kernel,
-// where the GPU can run it.
+// where the GPU can run it: a launch, and a copy of the logits where they are wanted.
 #pragma once
 
 #include <array>
 
+#include "kernel/sampler/cuda.h"
 #include "model/rwkv7_gpu_lane.h"
 #include "tensor/cuda/graph.h"
 
@@ -23,20 +24,26 @@ class GpuDecoder {
   };
   // logits: (sequences, vocabulary), or null: not wanted. Waits for the result.
   void step(std::span<const Sequence> sequences, float* logits);
+  // The next token of one sequence, picked on the GPU; nothing else comes from there.
+  kernel::cuda::Picked step_and_pick(const Sequence& sequence, const kernel::cuda::Picking& how,
+                                     std::span<const kernel::cuda::TokenPenalty> penalties);
 
  private:
-  void ask(int64_t sequences);
+  void ask(std::span<const Sequence> sequences);  // the logits stay on the GPU
+  void ask_one(const Sequence& sequence);
+  void ask_few(int64_t sequences);
 
   std::shared_ptr<const Gpu> gpu_;
   const Rwkv7GpuWeights<Real>& weights_;
   kernel::cuda::DecodeSane sane_;
   int64_t vocabulary_;
   GpuTensor<float> x_, u_, tau_, in_, v_first_, y_, hidden_, logits_;
-  GpuTensor<kernel::cuda::LayerWeights<Real>> layers_;  // empty where a token is many kernels
+  std::optional<kernel::cuda::TokenRoom> room_;  // none where a token is many kernels
+  GpuTensor<kernel::cuda::LayerWeights<Real>> layers_;
   GpuTensor<uint64_t> words_;
   uint32_t tag_ = 1;
   GpuBuffer inputs_;
-  PinnedBuffer inputs_here_, logits_here_;
+  PinnedBuffer inputs_here_, logits_here_, penalties_here_, picked_here_;
   std::array<GpuGraph, kernel::cuda::most_decoded> recorded_;  // by sequences - 1
 };
 

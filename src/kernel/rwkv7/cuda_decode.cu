@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(step_threads) few_heads(HeadStep<Weight> p) {
   wait_for_kernel_before();
 
   const float* const in = p.activations.in + sequence * p.rows_of_in;
-  const float* const own = in + head * head_size + threadIdx.x / lanes;
-  const HeadRaw raw{own[0], own[channels], own[2 * channels]};
+  const float* const own = in + head * head_size;
+  const HeadRaw raw{own, own + channels, own + 2 * channels};
   for (int i = threadIdx.x; i < p.ranks.low; i += step_threads) low[i] = in[3 * channels + i];
   const float tau = tau_of(p, head, sequence, sums);
   __syncthreads();

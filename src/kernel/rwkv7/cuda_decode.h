@@ -14,11 +14,12 @@
 //   5  feed-forward value, added to x
 //
 // Weight is float or bf16; activations, states and sums are float. Which tokens, where each
-// sequence stands and where its state lies is read from the GPU's memory, so that the kernels can
-// be recorded once and repeated.
+// sequence stands and where its state lies is read from the GPU's memory, so that the five kernels
+// can be recorded once and repeated; the single one is told as it is launched.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/half.h"
 #include "tensor/cuda/gpu.h"
@@ -32,7 +33,6 @@ struct DecodeInputs {
   int32_t token[most_decoded];
   int64_t position[most_decoded];
   float* state[most_decoded];  // shift (layer, 2, C), then memory (layer, head, value, key)
-  uint32_t tag;                // decode_token: the first of token_tags() that no token had before
 };
 
 // Where a layer's weights lie: vectors (C), matrices (out, in).
@@ -84,28 +84,41 @@ void decode_logits(const Weight* head, const float* norm_weight, const float* no
                    int64_t vocabulary, int64_t channels, int64_t sequences, const float* x,
                    float* logits, const Gpu& gpu);
 
-// All layers and the logits of one sequence in one kernel, that has every multiprocessor for
-// itself: all of its blocks run at the same time.
+// All of a token of one sequence, from its embedding to the logits, in one kernel that has every
+// multiprocessor for itself: all of its blocks run at the same time.
 template <class Weight>
 struct TokenWeights {
-  const LayerWeights<Weight>* layers;  // on the GPU
+  const LayerWeights<Weight>* layers;            // on the GPU
+  const Weight* embedding;                       // (vocabulary, C)
+  const float *embedding_gain, *embedding_bias;  // of its norm; null: none
   const float *norm_weight, *norm_bias;
   const Weight* head;  // (vocabulary, C)
   int64_t vocabulary;
 };
-// Whether the GPU has shared memory enough, a block for each head, and work for each block.
+// What differs from token to token, as DecodeInputs; `tag`: the first of token_tags() that no token
+// had before.
+struct NextToken {
+  int32_t token;
+  uint32_t tag;
+  int64_t position;
+  float* state;
+};
+// How a block's shared memory is divided: found once, used for every token.
+struct TokenRoom {
+  int64_t area, own_rows;  // floats
+  int64_t bytes;           // of all
+};
+// None where the GPU has not shared memory enough, a block for each head, or work for each block.
 template <class Weight>
-bool can_decode_token(const LayerSizes& sizes, const Gpu& gpu);
+std::optional<TokenRoom> room_for_token(const LayerSizes& sizes, const Gpu& gpu);
 inline uint32_t token_tags(const LayerSizes& sizes) { return uint32_t(4 * sizes.layers + 1); }
 // What blocks hand to each other: 64-bit words, 0 before the first token and then left alone.
 inline int64_t token_words(const LayerSizes& s) {
   return 2 * s.channels + s.rows_of_in(false) + s.feed_forward;
 }
-// Of the activations x is read, v_first is used.
 template <class Weight>
 void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
-                  const DecodeSane& sane, const DecodeInputs* inputs,
-                  const DecodeActivations& activations, uint64_t* words, float* logits,
-                  const Gpu& gpu);
+                  const TokenRoom& room, const DecodeSane& sane, const NextToken& next,
+                  float* v_first, uint64_t* words, float* logits, const Gpu& gpu);
 
 }  // namespace deltasane::kernel::cuda

@@ -31,25 +31,28 @@ struct UpRow {
   __device__ static int factor_of(const HeadRanks& ranks, int c) {
     return c < ranks.a ? 0 : c < ranks.v ? 1 : c < ranks.g ? 2 : 3;
   }
-  __device__ static uint4 read(const LayerWeights<Weight>& w, const HeadRanks& ranks,
-                               int64_t channel, int c) {
-    const Weight* row = w.up_w + channel * ranks.a;
-    if (c >= ranks.g)
-      row = w.up_g + channel * (ranks.low - ranks.g) - ranks.g;
-    else if (c >= ranks.v)
-      row = w.up_v + channel * (ranks.g - ranks.v) - ranks.v;
-    else if (c >= ranks.a)
-      row = w.up_a + channel * ranks.a - ranks.a;
-    return *reinterpret_cast<const uint4*>(row + c);
-  }
+  // Where the low vector's columns would begin in each factor's row of a channel.
+  struct Rows {
+    const Weight *w, *a, *v, *g;
+    __device__ Rows(const LayerWeights<Weight>& of, const HeadRanks& ranks, int64_t channel)
+        : w(of.up_w + channel * ranks.a),
+          a(of.up_a + channel * ranks.a - ranks.a),
+          v(of.up_v + channel * (ranks.g - ranks.v) - ranks.v),
+          g(of.up_g + channel * (ranks.low - ranks.g) - ranks.g) {}
+    __device__ uint4 read(const HeadRanks& ranks, int c) const {
+      const Weight* const row = c < ranks.a ? w : c < ranks.v ? a : c < ranks.g ? v : g;
+      return *reinterpret_cast<const uint4*>(row + c);
+    }
+  };
 
   __device__ void load(const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t channel) {
+    const Rows rows(w, ranks, channel);
 #pragma unroll
     for (int i = 0; i < kept; ++i)
-      raw[i] = column(i) < ranks.low ? read(w, ranks, channel, column(i)) : make_uint4(0, 0, 0, 0);
+      raw[i] = column(i) < ranks.low ? rows.read(ranks, column(i)) : make_uint4(0, 0, 0, 0);
   }
 
-  // The four products, for all threads of the channel.
+  // The thread's part of the four products.
   struct Products {
     float w = 0, a = 0, v = 0, g = 0;
     __device__ void add(const uint4& raw, const float* low, int factor) {
@@ -71,9 +74,7 @@ struct UpRow {
       if (const int c = column(i); c < ranks.low) sum.add(raw[i], low + c, factor_of(ranks, c));
     for (int i = kept; i * lanes * V < ranks.low; ++i)
       if (const int c = column(i); c < ranks.low)
-        sum.add(read(w, ranks, channel, c), low + c, factor_of(ranks, c));
-    sum.w = row_sum<lanes>(sum.w), sum.a = row_sum<lanes>(sum.a);
-    sum.v = row_sum<lanes>(sum.v), sum.g = row_sum<lanes>(sum.g);
+        sum.add(Rows(w, ranks, channel).read(ranks, c), low + c, factor_of(ranks, c));
     return sum;
   }
 };
@@ -96,34 +97,60 @@ __device__ inline float trained_tau(const DecodeSane& sane, float z) {
   return sane.alpha * (fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z)))) + 1.0f;
 }
 
+// Each of a channel's threads finishes one of its four products: w a v g.
+enum HeadRole { role_w, role_a, role_v, role_g, head_roles };
+template <int lanes>
+__device__ HeadRole role_of_thread() {
+  return HeadRole(int(threadIdx.x) % lanes * head_roles / lanes);
+}
+// The sum over the channel's threads of the one that is the thread's.
+template <int lanes, class Products>
+__device__ float sum_of_role(const Products& part) {
+  constexpr int far = lanes / 2, near = lanes / 4;
+  const bool upper = threadIdx.x & far, odd = threadIdx.x & near;
+  const float even_role =
+      (upper ? part.v : part.w) + __shfl_xor_sync(~0u, upper ? part.w : part.v, far);
+  const float odd_role =
+      (upper ? part.g : part.a) + __shfl_xor_sync(~0u, upper ? part.a : part.g, far);
+  float sum = (odd ? odd_role : even_role) + __shfl_xor_sync(~0u, odd ? even_role : odd_role, near);
+#pragma unroll
+  for (int step = near / 2; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  return sum;
+}
+
 // What a head reads that this token has not made: asked for before the token's products are there.
 template <class Weight, int lanes, int kept>
 struct HeadEarly {
   HeadRow<lanes> s;
   UpRow<Weight, lanes, kept> up;
-  float w0, a0, v0, k_k, k_a, r_k;  // of the thread's channel
-  float norm_weight, norm_bias;     // of channel threadIdx.x
+  float k_k, k_a, r_k;           // of the thread's channel
+  float added;                   // w0, a0 or v0, by the thread's role
+  float norm_weight, norm_bias;  // of channel threadIdx.x
+  float k_k_of_lane[2];          // of the channels that the thread has in its warp, 32 apart
 
   __device__ void load(const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
                        const float* memory) {
     const int64_t first = head * head_size, c = first + threadIdx.x / lanes;
     s.load(memory);
     up.load(w, ranks, c);
-    w0 = w.w0[c], a0 = w.a0[c], v0 = ranks.has_v() ? w.v0[c] : 0.0f;
+    const HeadRole role = role_of_thread<lanes>();
+    const float* const vector = role == role_w ? w.w0 : role == role_a ? w.a0 : w.v0;
+    added = role < role_v || (role == role_v && ranks.has_v()) ? vector[c] : 0.0f;
     k_k = w.k_k[c], k_a = w.k_a[c], r_k = w.r_k[c];
     const int64_t own = first + threadIdx.x % head_size;
     norm_weight = w.ln_x_weight[own], norm_bias = w.ln_x_bias[own];
+    const int64_t lane = first + threadIdx.x % 32;
+    k_k_of_lane[0] = w.k_k[lane], k_k_of_lane[1] = w.k_k[lane + 32];
   }
 };
 
-struct HeadRaw {  // of the thread's channel, as the products left them
-  float r, k, v;
+struct HeadRaw {  // of the head's channels, as the products left them
+  const float *r, *k, *v;
 };
 
 struct HeadPlace {  // in shared memory, 16-byte aligned
   HeadInputs in;
-  float direction[head_size], squares[head_size], rates[head_size], gate[head_size],
-      products[head_size], read[head_size], about[head_size];
+  float gate[head_size], products[head_size], read[head_size];
 };
 
 // What the recurrence reads, as kernel::time_mix_inputs. `low` is in shared memory, 16-byte aligned
@@ -133,32 +160,36 @@ __device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early,
                             const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
                             const HeadRaw& raw, const float* low, float* v_first,
                             HeadPlace& place) {
-  const int own = int(threadIdx.x) / lanes;
-  const auto up = early.up.multiply(w, ranks, head * head_size + own, low);
-  if (threadIdx.x % lanes == 0) {
-    const float rate = sigmoid_of(early.a0 + up.a);
-    const float mixed_k = raw.k * (1.0f + (rate - 1.0f) * early.k_a);
-    place.in.r[own] = raw.r;
-    place.in.w[own] = expf(-0.6065306597f * sigmoid_of(early.w0 + up.w));
-    place.in.k[own] = mixed_k;
-    float v = raw.v;
-    if (ranks.has_v())
-      v += (v_first[own] - v) * sigmoid_of(early.v0 + up.v);
-    else
-      v_first[own] = v;
-    place.in.v[own] = v;
-    const float direction = raw.k * early.k_k;
-    place.direction[own] = direction, place.squares[own] = direction * direction;
-    place.rates[own] = rate;
-    place.gate[own] = up.g;
-    place.products[own] = raw.r * mixed_k * early.r_k;
-  }
-  __syncthreads();
-  const float inverse = 1.0f / fmaxf(sqrtf(head_sum(place.squares)), 1e-12f);
-  if (threadIdx.x < head_size) {
-    const float kappa = place.direction[threadIdx.x] * inverse;
-    place.in.a[threadIdx.x] = -kappa;
-    place.in.b[threadIdx.x] = kappa * place.rates[threadIdx.x];
+  const int own = int(threadIdx.x) / lanes, lane = int(threadIdx.x) % 32;
+  // Every warp finds the length of the direction by itself.
+  const float direction[2] = {raw.k[lane] * early.k_k_of_lane[0],
+                              raw.k[lane + 32] * early.k_k_of_lane[1]};
+  const float squares = warp_sum(direction[0] * direction[0] + direction[1] * direction[1]);
+  const float up = sum_of_role<lanes>(early.up.multiply(w, ranks, head * head_size + own, low));
+  if (threadIdx.x % (lanes / head_roles) == 0) {
+    const float gated = sigmoid_of(early.added + up);
+    switch (role_of_thread<lanes>()) {
+      case role_w:
+        place.in.w[own] = expf(-0.6065306597f * gated);
+        break;
+      case role_a: {
+        const float r = raw.r[own], k = raw.k[own];
+        const float mixed_k = k * (1.0f + (gated - 1.0f) * early.k_a);
+        const float kappa = k * early.k_k * (1.0f / fmaxf(sqrtf(squares), 1e-12f));
+        place.in.r[own] = r, place.in.k[own] = mixed_k;
+        place.in.a[own] = -kappa, place.in.b[own] = kappa * gated;
+        place.products[own] = r * mixed_k * early.r_k;
+        break;
+      }
+      case role_v: {
+        const float v = raw.v[own];
+        place.in.v[own] = ranks.has_v() ? v + (v_first[own] - v) * gated : v;
+        if (!ranks.has_v()) v_first[own] = v;
+        break;
+      }
+      default:
+        place.gate[own] = up;
+    }
   }
   __syncthreads();
 }
@@ -170,14 +201,15 @@ __device__ float finish_head(HeadEarly<Weight, lanes, kept>& early, float tau, H
   const float y = step_head(early.s, place.in, tau);
   if (threadIdx.x % lanes == 0) place.read[threadIdx.x / lanes] = y;
   __syncthreads();
-  const float mean = head_sum(place.read) / head_size;
-  const int own = int(threadIdx.x) % head_size;
-  const float off = place.read[own] - mean;
-  if (threadIdx.x < head_size) place.about[own] = off * off;
-  __syncthreads();
-  const float scale = 1.0f / sqrtf(head_sum(place.about) / head_size + group_norm_eps);
+  if (threadIdx.x >= head_size) return 0;  // whole warps
+  const int own = int(threadIdx.x), lane = own % 32;
+  const float read[2] = {place.read[lane], place.read[lane + 32]};
+  const float mean = warp_sum(read[0] + read[1]) / head_size;
+  const float off[2] = {read[0] - mean, read[1] - mean};
+  const float about = warp_sum(off[0] * off[0] + off[1] * off[1]);
   const float bonus = head_sum(place.products);
-  const float normal = off * scale * early.norm_weight + early.norm_bias;
+  const float scale = 1.0f / sqrtf(about / head_size + group_norm_eps);
+  const float normal = (own < 32 ? off[0] : off[1]) * scale * early.norm_weight + early.norm_bias;
   return (normal + bonus * place.in.v[own]) * place.gate[own];
 }
 

@@ -27,13 +27,11 @@ template <class Weight>
 struct TokenStep {
   TokenWeights<Weight> weights;
   LayerSizes sizes;
+  TokenRoom room;
   DecodeSane sane;
-  const DecodeInputs* inputs;
-  DecodeActivations activations;
+  NextToken next;
   uint64_t *x, *y, *in, *hidden;  // tagged
-  float* logits;
-  int64_t area;      // floats
-  int64_t own_rows;  // of x, in a block
+  float *v_first, *logits;
 
   // In a state, as DecodeInputs says.
   __device__ float* shift(float* state, int layer, int which) const {
@@ -47,10 +45,10 @@ struct TokenStep {
 
 // Shared memory: pieces, norm, area, own rows of x, the layers' pointers, the products.
 template <class Weight>
-int64_t bytes_beside_pieces(const TokenStep<Weight>& p) {
-  return (p.sizes.channels + p.area + p.own_rows) * int64_t(sizeof(float)) +
-         p.sizes.layers * int64_t(sizeof(LayerWeights<Weight>)) +
-         (p.sizes.layers * matrices + 1) * int64_t(sizeof(TokenProduct<Weight>));
+int64_t bytes_beside_pieces(const LayerSizes& s, const TokenRoom& room) {
+  return (s.channels + room.area + room.own_rows) * int64_t(sizeof(float)) +
+         s.layers * int64_t(sizeof(LayerWeights<Weight>)) +
+         (s.layers * matrices + 1) * int64_t(sizeof(TokenProduct<Weight>));
 }
 
 // Some seconds: then a kernel that waits for what does not come is an error, not a GPU that hangs.
@@ -102,9 +100,11 @@ __device__ inline float2 shift_at(const float* at) {
 constexpr int most_pairs = 4;
 template <int pairs, class Use>  // use(i, channel)
 __device__ void each_pair(int channels, Use use) {
+  int thread = int(threadIdx.x);
+  asm volatile("" : "+r"(thread));  // places are found again: kept, they would fill the registers
 #pragma unroll
   for (int i = 0; i < pairs; ++i)
-    if (const int c = 2 * (int(threadIdx.x) + i * token_threads); c < channels) use(i, c);
+    if (const int c = 2 * (thread + i * token_threads); c < channels) use(i, c);
 }
 
 // What a norm needs beside x, asked for before x is waited for.
@@ -113,6 +113,27 @@ struct NormVectors {
   // The rest is asked for late: few blocks have it.
   static constexpr int mixes = pairs == 1 ? 2 : 1;
   float2 gain[pairs], bias[pairs], before[pairs], mu[mixes][pairs];
+};
+
+// A token's row, asked for before the weights that would stand in its way.
+template <int pairs>
+struct Embedding {
+  float2 value[pairs], gain[pairs], bias[pairs];
+
+  template <class Weight>
+  __device__ Embedding(const TokenWeights<Weight>& weights, int channels, int32_t token) {
+    const Weight* const row = weights.embedding + int64_t(token) * channels;
+    each_pair<pairs>(channels, [&](int i, int c) {
+      value[i] = {to_float(row[c]), to_float(row[c + 1])};
+      if (!weights.embedding_gain) return;
+      gain[i] = weight_at(weights.embedding_gain + c);
+      bias[i] = weight_at(weights.embedding_bias + c);
+    });
+  }
+};
+
+struct NormScale {
+  float mean, scale;
 };
 
 // A block's vectors in shared memory.
@@ -127,12 +148,63 @@ struct TokenInputs {
   // Two numbers of a product's input.
   __device__ static void put(float* at, float2 both) { PieceInput<Weight>::put(at, both); }
 
+  // Of a row's norm, for all threads, by one barrier. Another one comes before the next call.
+  //
+  // Means and squares about them, of threads, then of warps, then of all: no digits are lost.
+  __device__ NormScale scale_of(const float2 (&value)[pairs]) const {
+    float mean = 0, squares = 0;
+    int count = 0;  // of each thread of the warp
+    each_pair<pairs>(channels, [&](int i, int) { mean += value[i].x + value[i].y, count += 2; });
+    mean *= count ? __frcp_rn(float(count)) : 0.0f;
+    each_pair<pairs>(channels, [&](int i, int) {
+      const float a = value[i].x - mean, b = value[i].y - mean;
+      squares += a * a + b * b;
+    });
+    float half = 0.5f * float(count);  // of what both sides have
+#pragma unroll
+    for (int away = 1; away < 32; away *= 2, half *= 2) {
+      const float other = __shfl_xor_sync(~0u, mean, away);
+      squares += __shfl_xor_sync(~0u, squares, away);
+      const float off = other - mean;
+      squares = fmaf(off * off, half, squares);
+      mean = 0.5f * (mean + other);
+    }
+    if (threadIdx.x % 32 == 0)
+      moments[threadIdx.x / 32] = {mean, squares, 32.0f * float(count), 0.0f};
+    __syncthreads();
+    const float4 own = moments[threadIdx.x % token_warps];
+    const float share = __frcp_rn(float(channels));
+    const float middle = warps_sum(own.x * own.z) * share, off = own.x - middle;
+    const float about = warps_sum(fmaf(off * off, own.z, own.y));
+    return {middle, 1.0f / sqrtf(about * share + few_norm_eps)};
+  }
+  // Over the neighbouring threads that have a warp's number each.
+  __device__ static float warps_sum(float x) {
+#pragma unroll
+    for (int away = token_warps / 2; away > 0; away /= 2) x += __shfl_xor_sync(~0u, x, away);
+    return x;
+  }
+
+  // u becomes the token's embedding.
+  __device__ void embed(Embedding<pairs>& token, bool has_norm) const {
+    if (has_norm) {
+      const auto [mean, scale] = scale_of(token.value);
+      each_pair<pairs>(channels, [&](int i, int) {
+        float2& x = token.value[i];
+        x = {(x.x - mean) * scale * token.gain[i].x + token.bias[i].x,
+             (x.y - mean) * scale * token.gain[i].y + token.bias[i].y};
+      });
+    }
+    each_pair<pairs>(channels, [&](int i, int c) { two(u + c) = token.value[i]; });
+    __syncthreads();
+  }
+
   // Layer norm of x, and `mixes` mixes with the row before it: mu(i) of mix i. Without `shift`
   // there is one mix, the norm.
   template <class Mu>
   __device__ void norm(const float* weight, const float* offset, const float* shift, int mixes,
                        Mu mu, const uint64_t* x, uint32_t tag) const {
-    NormVectors<pairs> of;
+    NormVectors<pairs> of{};  // not to be kept from one norm to the next
     each_pair<pairs>(channels, [&](int i, int c) {
       of.gain[i] = weight_at(weight + c), of.bias[i] = weight_at(offset + c);
       if (!shift) return;
@@ -143,35 +215,10 @@ struct TokenInputs {
     });
     TaggedPair pair[pairs];
     each_pair<pairs>(channels, [&](int i, int c) { pair[i] = read_tagged(x + c); });
-    float2 value[pairs];
-    float sum = 0;
-    int count = 0;  // of the warp
-    each_pair<pairs>(channels, [&](int i, int c) {
-      value[i] = wait_for_tagged(pair[i], x + c, tag);
-      sum += value[i].x + value[i].y;
-      count += 64;
-    });
-    // Mean and squares about it of each warp, then of all: no digits are lost.
-    const float own_mean = warp_sum(sum) * (count ? __frcp_rn(float(count)) : 0.0f);
-    float squares = 0;
-    each_pair<pairs>(channels, [&](int i, int) {
-      const float a = value[i].x - own_mean, b = value[i].y - own_mean;
-      squares += a * a + b * b;
-    });
-    squares = warp_sum(squares);
-    if (threadIdx.x % 32 == 0) moments[threadIdx.x / 32] = {own_mean, squares, float(count), 0.0f};
-    __syncthreads();
-    const float share = __frcp_rn(float(channels));
-    float all = 0, about = 0;
-#pragma unroll
-    for (int w = 0; w < token_warps; ++w) all += moments[w].x * moments[w].z;
-    const float mean = all * share;
-#pragma unroll
-    for (int w = 0; w < token_warps; ++w) {
-      const float off = moments[w].x - mean;
-      about += moments[w].y + off * off * moments[w].z;
-    }
-    const float scale = 1.0f / sqrtf(about * share + few_norm_eps);
+    float2 value[pairs] = {};
+    each_pair<pairs>(channels,
+                     [&](int i, int c) { value[i] = wait_for_tagged(pair[i], x + c, tag); });
+    const auto [mean, scale] = scale_of(value);
     each_pair<pairs>(channels, [&](int i, int c) {
       const float2 n{(value[i].x - mean) * scale * of.gain[i].x + of.bias[i].x,
                      (value[i].y - mean) * scale * of.gain[i].y + of.bias[i].y};
@@ -258,22 +305,19 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   __shared__ RunSums run_sums;
   __shared__ InRows segments[2];  // of the first layer, of the others
   const LayerSizes& s = p.sizes;
-  const DecodeActivations& act = p.activations;
   const int block = int(blockIdx.x), blocks = int(gridDim.x), channels = int(s.channels);
   float* const u = reinterpret_cast<float*>(ring + depth * (piece_bytes / 16));
-  float* const own = u + channels + p.area;
-  auto* const layers = reinterpret_cast<LayerWeights<Weight>*>(own + p.own_rows);
+  float* const own = u + channels + p.room.area;
+  auto* const layers = reinterpret_cast<LayerWeights<Weight>*>(own + p.room.own_rows);
   auto* const products = reinterpret_cast<TokenProduct<Weight>*>(layers + s.layers);
   const int count = int(s.layers) * matrices + 1;
   const RowRange own_rows = range_of(s.channels, block, blocks);
 
+  Embedding<pairs> embedding(p.weights, channels, p.next.token);
   const int words = int(s.layers * int64_t(sizeof(LayerWeights<Weight>)) / 8);
 #pragma unroll 1
   for (int i = threadIdx.x; i < words; i += token_threads)
     reinterpret_cast<uint64_t*>(layers)[i] = reinterpret_cast<const uint64_t*>(p.weights.layers)[i];
-#pragma unroll 1
-  for (int i = threadIdx.x; i < own_rows.end - own_rows.begin; i += token_threads)
-    own[i] = act.x[own_rows.begin + i];
   if (threadIdx.x < 2) segments[threadIdx.x] = InRows(s, threadIdx.x == 0);
   __syncthreads();
 #pragma unroll 1
@@ -295,13 +339,14 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   __syncthreads();
   WeightStream<Weight, depth> stream(products, count, run_sums, ring);
   const TokenInputs<Weight, pairs> inputs{channels, u, u + channels, moments};
-  float* const state = p.inputs->state[0];
-  const bool chunk_ends = ends_chunk(p.sane, p.inputs->position[0]);
-  uint32_t tag = p.inputs->tag;
+  float* const state = p.next.state;
+  const bool chunk_ends = ends_chunk(p.sane, p.next.position);
+  uint32_t tag = p.next.tag;
   ask_for_layer(p, layers[0], 0, state);
+  inputs.embed(embedding, p.weights.embedding_gain != nullptr);
 #pragma unroll 1
   for (int i = threadIdx.x; i < own_rows.end - own_rows.begin; i += token_threads)
-    write_tagged(p.x + own_rows.begin + i, own[i], tag);
+    write_tagged(p.x + own_rows.begin + i, own[i] = u[own_rows.begin + i], tag);
 
     // Every other product reads a norm of x and its mixes; those between read what the heads or the
     // product before have left, and are added to x. The head is the last.
@@ -342,9 +387,9 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
         each_tagged(ranks.low + 3 * head_size, tag, place_of_raw,
                     [&](int i, float2 both) { two(inputs.area + i) = both; });
         __syncthreads();
-        const float* const own_raw = inputs.area + ranks.low + threadIdx.x / lanes;
-        const HeadRaw raw{own_raw[0], own_raw[head_size], own_raw[2 * head_size]};
-        make_inputs(early, w, ranks, block, raw, inputs.area, act.v_first + first, place);
+        const float* const own_raw = inputs.area + ranks.low;
+        const HeadRaw raw{own_raw, own_raw + head_size, own_raw + 2 * head_size};
+        make_inputs(early, w, ranks, block, raw, inputs.area, p.v_first + first, place);
         const float y = finish_head(early, tau, place);
         if (threadIdx.x < head_size) write_tagged(p.y + first + threadIdx.x, y, tag);
         early.s.store(p.memory(state, layer, block));
@@ -389,63 +434,51 @@ Variant<Weight> variant_for(const LayerSizes& s) {
   return {token_kernel<Weight, most_pairs>, depth_of<most_pairs>};
 }
 
+}  // namespace
+
 template <class Weight>
-TokenStep<Weight> plan(const LayerSizes& s, const Gpu& gpu) {
-  const int blocks = gpu.facts().multiprocessors;
-  TokenStep<Weight> p{};
-  p.sizes = s;
+std::optional<TokenRoom> room_for_token(const LayerSizes& s, const Gpu& gpu) {
+  constexpr int64_t declared = 9 << 10;  // room for the kernel's own variables
+  static_assert(sizeof(HeadPlace) + sizeof(RunSums) + 1024 <= declared);
+  const int blocks = gpu.facts().multiprocessors;  // the order of writes needs as many
   int64_t mixes = 1;
   for (const bool first : {true, false})
     for (int block = 0; block < blocks; ++block) {
       const InRows in(s, first);
       mixes = std::max<int64_t>(mixes, in.segments_of(range_of(in.rows(), block, blocks)));
     }
-  p.area = std::max<int64_t>(
+  TokenRoom room;
+  room.area = std::max<int64_t>(
       {mixes * s.channels, filled_columns<Weight>(s.feed_forward), s.low(false) + 3 * head_size});
-  p.own_rows = (s.channels / blocks + 4) / 4 * 4;
-  return p;
-}
-template <class Weight>
-int64_t shared_bytes(const TokenStep<Weight>& p) {
-  return variant_for<Weight>(p.sizes).pieces * piece_bytes + bytes_beside_pieces(p);
-}
-
-}  // namespace
-
-template <class Weight>
-bool can_decode_token(const LayerSizes& s, const Gpu& gpu) {
-  constexpr int64_t declared = 9 << 10;  // room for the kernel's own variables
-  static_assert(sizeof(HeadPlace) + sizeof(RunSums) + 1024 <= declared);
-  const int blocks = gpu.facts().multiprocessors;  // the order of writes needs as many
-  return s.channels <= 2 * token_threads * most_pairs && s.heads <= blocks &&
-         s.channels >= blocks && s.feed_forward >= blocks &&
-         shared_bytes(plan<Weight>(s, gpu)) + declared <= int64_t(gpu.facts().shared_bytes);
+  room.own_rows = (s.channels / blocks + 4) / 4 * 4;
+  room.bytes = variant_for<Weight>(s).pieces * piece_bytes + bytes_beside_pieces<Weight>(s, room);
+  const bool can = s.channels <= 2 * token_threads * most_pairs && s.heads <= blocks &&
+                   s.channels >= blocks && s.feed_forward >= blocks &&
+                   room.bytes + declared <= int64_t(gpu.facts().shared_bytes);
+  return can ? std::optional(room) : std::nullopt;
 }
 
 template <class Weight>
 void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
-                  const DecodeSane& sane, const DecodeInputs* inputs,
-                  const DecodeActivations& activations, uint64_t* words, float* logits,
-                  const Gpu& gpu) {
-  require(can_decode_token<Weight>(sizes, gpu),
-          "a token in one kernel: asked for where the GPU cannot");
-  TokenStep<Weight> p = plan<Weight>(sizes, gpu);
-  p.weights = weights, p.sane = sane, p.inputs = inputs;
-  p.activations = activations, p.logits = logits;
+                  const TokenRoom& room, const DecodeSane& sane, const NextToken& next,
+                  float* v_first, uint64_t* words, float* logits, const Gpu& gpu) {
+  TokenStep<Weight> p{};
+  p.weights = weights, p.sizes = sizes, p.room = room, p.sane = sane, p.next = next;
+  p.v_first = v_first, p.logits = logits;
   p.x = words, p.y = p.x + sizes.channels, p.in = p.y + sizes.channels;
   p.hidden = p.in + sizes.rows_of_in(false);
   launch_together(variant_for<Weight>(sizes).kernel,
-                  {unsigned(gpu.facts().multiprocessors), token_threads, size_t(shared_bytes(p))},
-                  gpu, p);
+                  {unsigned(gpu.facts().multiprocessors), token_threads, size_t(room.bytes)}, gpu,
+                  p);
 }
 
-template bool can_decode_token<float>(const LayerSizes&, const Gpu&);
-template bool can_decode_token<bf16>(const LayerSizes&, const Gpu&);
-template void decode_token(const TokenWeights<float>&, const LayerSizes&, const DecodeSane&,
-                           const DecodeInputs*, const DecodeActivations&, uint64_t*, float*,
+template std::optional<TokenRoom> room_for_token<float>(const LayerSizes&, const Gpu&);
+template std::optional<TokenRoom> room_for_token<bf16>(const LayerSizes&, const Gpu&);
+template void decode_token(const TokenWeights<float>&, const LayerSizes&, const TokenRoom&,
+                           const DecodeSane&, const NextToken&, float*, uint64_t*, float*,
                            const Gpu&);
-template void decode_token(const TokenWeights<bf16>&, const LayerSizes&, const DecodeSane&,
-                           const DecodeInputs*, const DecodeActivations&, uint64_t*, float*,
+template void decode_token(const TokenWeights<bf16>&, const LayerSizes&, const TokenRoom&,
+                           const DecodeSane&, const NextToken&, float*, uint64_t*, float*,
                            const Gpu&);
 
 }  // namespace deltasane::kernel::cuda

@@ -1,8 +1,10 @@
-// A block has a row, which is walked some ten times and stays in the GPU's cache meanwhile. All
-// threads of a block take every decision alike: what a walk returns, it returns to all of them.
+// A block has a row, or eight blocks of a cluster have one together. It is walked some ten times
+// and stays in the GPU's cache meanwhile. All threads take every decision alike: what a walk
+// returns, it returns to all of them.
 #include "kernel/sampler/cuda.h"
 
 #include "base/error.h"
+#include "kernel/cuda_cluster.cuh"
 #include "kernel/sampler/pick_row.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -11,15 +13,32 @@ namespace {
 
 constexpr int threads = 1024, warps = threads / 32;
 constexpr int copies = 16;  // of a histogram: most tokens have the same few digits
+constexpr int most_blocks = 8;
+
+constexpr int most_candidates = 256;
 
 using Sum = unsigned long long;
 
+// A token with its logit, in the order of tokens: larger first.
+__device__ Sum entry_of(int32_t token, uint32_t key) { return Sum(key) << 32 | ~uint32_t(token); }
+__device__ int32_t token_of(Sum entry) { return int32_t(~uint32_t(entry)); }
+__device__ float logit_in(Sum entry) { return logit_of(uint32_t(entry >> 32)); }
+
+// What blocks leave for each other has two places, used in turns: one barrier of all blocks a walk
+// is enough. Who writes a place again has passed the barrier of the walk between, and so has every
+// reader of it.
 struct Shared {
   Sum of_digit[256][copies];
-  Sum of_warp[warps];
+  Sum of_warp[warps];  // reach: of the warps before
   RowScan scan_of_warp[warps];
   Digit digit;
-  int32_t token;
+  Sum digits[2][256];  // from the largest down; other blocks read them here
+  Sum of_block[2][most_blocks];
+  RowScan scan_of_block[2][most_blocks];
+  int32_t token[2];
+  int candidates;  // of the list, in the first block
+  Sum candidate[most_candidates];
+  Sum listed[most_listed];
 };
 
 __device__ Sum warp_total(Sum x) {
@@ -37,77 +56,133 @@ __device__ Sum warp_running(Sum x) {
   }
   return x;
 }
+__device__ RowScan warp_joined(RowScan mine) {
+#pragma unroll
+  for (int far = 16; far > 0; far /= 2) {
+    RowScan other;
+    other.largest = __shfl_xor_sync(~0u, mine.largest, far);
+    other.top = __shfl_xor_sync(~0u, mine.top, far);
+    other.broken = __shfl_xor_sync(~0u, mine.broken, far);
+    mine = joined(mine, other);
+  }
+  return mine;
+}
 
-// Each walk ends with a barrier after its last use of what is shared.
-struct Block {
+// Each warp has tokens that follow each other, warps and blocks in the order of ids.
+template <int blocks>
+struct Blocks {
   const float* row;
-  int32_t count;
   Shared& shared;
-  int lane, warp;
+  int rank, lane, warp;
+  int32_t begin, end, whole_begin, whole_end;  // tokens of the warp, of the block
+  int turn = 0;
 
-  __device__ Block(const float* logits, int32_t vocabulary, Shared& place)
+  __device__ Blocks(const float* logits, int32_t vocabulary, int rank_here, Shared& place)
       : row(logits),
-        count(vocabulary),
         shared(place),
+        rank(rank_here),
         lane(int(threadIdx.x) % 32),
-        warp(int(threadIdx.x) / 32) {}
+        warp(int(threadIdx.x) / 32) {
+    const int32_t step = (vocabulary - 1) / (blocks * threads) * 32 + 32;  // of a warp
+    whole_begin = min(vocabulary, rank * warps * step);
+    whole_end = min(vocabulary, (rank + 1) * warps * step);
+    begin = min(whole_end, whole_begin + warp * step);
+    end = min(whole_end, begin + step);
+  }
 
   __device__ float logit(int32_t token) const { return row[token]; }
 
+  // All threads of all blocks.
+  __device__ void meet() const {
+    if constexpr (blocks == 1)
+      __syncthreads();
+    else
+      cluster_barrier();
+  }
+  template <class T>
+  __device__ T& in_block(T& own, int of) const {
+    if constexpr (blocks == 1)
+      return own;
+    else
+      return *in_block_of_cluster(&own, of);
+  }
+  __device__ int next_turn() {
+    turn ^= 1;
+    return turn ^ 1;
+  }
+
+  // Not unrolled: a row is walked by other code each time, which has to be fetched first.
+  template <class Use>  // use(token, logit)
+  __device__ void each(Use use) const {
+#pragma unroll 1
+    for (int32_t i = begin + lane; i < end; i += 32) use(i, row[i]);
+  }
+
   __device__ RowScan scan() {
+    const int now = next_turn();
     RowScan mine;
-#pragma unroll 4
-    for (int32_t i = int32_t(threadIdx.x); i < count; i += threads)
-      mine = joined(mine, scanned(i, row[i]));
-#pragma unroll
-    for (int far = 16; far > 0; far /= 2) {
-      RowScan other;
-      other.largest = __shfl_xor_sync(~0u, mine.largest, far);
-      other.top = __shfl_xor_sync(~0u, mine.top, far);
-      other.broken = __shfl_xor_sync(~0u, mine.broken, far);
-      mine = joined(mine, other);
-    }
+    each([&](int32_t i, float logit) { mine = joined(mine, scanned(i, logit)); });
+    mine = warp_joined(mine);
     if (lane == 0) shared.scan_of_warp[warp] = mine;
     __syncthreads();
+    if (warp == 0) {
+      mine = warp_joined(shared.scan_of_warp[lane]);
+      if (lane < blocks) in_block(shared.scan_of_block[now][rank], lane) = mine;
+    }
+    meet();
     RowScan whole;
-    for (int w = 0; w < warps; ++w) whole = joined(whole, shared.scan_of_warp[w]);
-    __syncthreads();
+    for (int b = 0; b < blocks; ++b) whole = joined(whole, shared.scan_of_block[now][b]);
     return whole;
   }
 
   template <class Measure>
-  __device__ uint64_t total(const Measure& measure) {
+  __device__ Sum own_sum(const Measure& measure) const {
     Sum mine = 0;
-#pragma unroll 4
-    for (int32_t i = int32_t(threadIdx.x); i < count; i += threads) mine += measure(i, row[i]);
-    mine = warp_total(mine);
+    each([&](int32_t i, float logit) { mine += measure(i, logit); });
+    return warp_total(mine);
+  }
+
+  template <class Measure>
+  __device__ uint64_t total(const Measure& measure) {
+    const int now = next_turn();
+    const Sum mine = own_sum(measure);
     if (lane == 0) shared.of_warp[warp] = mine;
     __syncthreads();
+    if (warp == 0) {
+      const Sum block = warp_total(shared.of_warp[lane]);
+      if (lane < blocks) in_block(shared.of_block[now][rank], lane) = block;
+    }
+    meet();
     Sum whole = 0;
-    for (int w = 0; w < warps; ++w) whole += shared.of_warp[w];
-    __syncthreads();
+    for (int b = 0; b < blocks; ++b) whole += shared.of_block[now][b];
     return whole;
   }
 
   template <class Measure>
   __device__ Digit digit(const Measure& measure, uint32_t known, int shift, uint64_t above,
                          uint64_t need) {
+    const int now = next_turn();
     Sum* const sums = &shared.of_digit[0][0];
     for (int i = int(threadIdx.x); i < 256 * copies; i += threads) sums[i] = 0;
     __syncthreads();
-#pragma unroll 4
-    for (int32_t i = int32_t(threadIdx.x); i < count; i += threads) {
-      const float logit = row[i];
+    each([&](int32_t i, float logit) {
       const uint32_t key = key_of(logit);
-      if (uint64_t(key ^ known) >> (shift + 8) != 0) continue;
+      if (uint64_t(key ^ known) >> (shift + 8) != 0) return;
       const Sum value = measure(i, logit);
       if (value != 0) atomicAdd(&shared.of_digit[key >> shift & 255][lane % copies], value);
-    }
+    });
     __syncthreads();
     // Thread t has digit 255 - t: what lies above a digit is the sum of the threads before it.
+    if (threadIdx.x < 256) {
+      Sum mine = 0;
+      for (int c = 0; c < copies; ++c) mine += shared.of_digit[255 - threadIdx.x][c];
+      shared.digits[now][threadIdx.x] = mine;
+    }
+    meet();
     Sum own = 0, running = 0;
     if (threadIdx.x < 256) {
-      for (int c = 0; c < copies; ++c) own += shared.of_digit[255 - threadIdx.x][c];
+#pragma unroll
+      for (int b = 0; b < blocks; ++b) own += in_block(shared.digits[now][threadIdx.x], b);
       running = warp_running(own);
       if (lane == 31) shared.of_warp[warp] = running;
     }
@@ -117,58 +192,164 @@ struct Block {
       const Sum larger = above + (running - own);
       const bool is_last = threadIdx.x == 255;  // there where rounding lets none reach it
       if (larger < need && (larger + own >= need || is_last))
-        shared.digit = {255 - uint32_t(threadIdx.x), larger};
+        shared.digit = {255 - uint32_t(threadIdx.x), larger, own};
     }
     __syncthreads();
-    const Digit found = shared.digit;
-    __syncthreads();
-    return found;
+    return shared.digit;
   }
 
   template <class Measure>
   __device__ int32_t reach(const Measure& measure, uint64_t before) {
-    if (threadIdx.x == 0) shared.token = -1;
-    Sum passed = 0;  // by the tokens of the rounds before
-    for (int32_t from = 0; from < count && passed <= before; from += threads) {
-      const int32_t token = from + int32_t(threadIdx.x);
-      const Sum own = token < count ? measure(token, row[token]) : 0;
-      Sum running = warp_running(own);
-      if (lane == 31) shared.of_warp[warp] = running;
-      __syncthreads();
-      Sum round = 0;
-      for (int w = 0; w < warps; ++w) {
-        if (w == warp) running += passed + round;
-        round += shared.of_warp[w];
-      }
-      if (running > before && running - own <= before) shared.token = token;
-      passed += round;
-      __syncthreads();
-    }
-    const int32_t found = shared.token;
+    const int now = next_turn();
+    const Sum mine = own_sum(measure);
+    if (lane == 0) shared.of_warp[warp] = mine;
+    if (threadIdx.x == 0) shared.token[now] = -1;
     __syncthreads();
-    return found;
+    if (warp == 0) {
+      const Sum own = shared.of_warp[lane], running = warp_running(own);
+      shared.of_warp[lane] = running - own;
+      const Sum block = __shfl_sync(~0u, running, 31);
+      if (lane < blocks) in_block(shared.of_block[now][rank], lane) = block;
+    }
+    meet();
+    Sum passed = shared.of_warp[warp];
+    for (int b = 0; b < rank; ++b) passed += shared.of_block[now][b];
+    if (passed <= before && before < passed + mine) {
+      const int32_t found = reach_in_warp(measure, before, passed);
+      if (lane < blocks) in_block(shared.token[now], lane) = found;
+    }
+    meet();
+    return shared.token[now];
+  }
+
+  // Eight bits of the last one's logit at a time, until those that reach it are few. The first
+  // block has the list, its first warp alone goes on with it: the others are told that it is empty.
+  __device__ int list(int count) {
+    uint32_t known = 0;
+    Digit found{0, 0, 0};
+    int shift = 32;
+    do {
+      shift -= 8;
+      found = digit(CountMeasure{}, known, shift, found.above, uint64_t(count));
+      known |= found.digit << shift;
+    } while (shift > 0 && found.above + found.own > most_candidates);
+    if (found.above + found.own > most_candidates) return -1;
+    each([&](int32_t i, float logit) {
+      const uint32_t key = key_of(logit);
+      if (key < known || CountMeasure{}(i, logit) == 0) return;
+      const int place = atomicAdd(&in_block(shared.candidates, 0), 1);
+      in_block(shared.candidate[place], 0) = entry_of(i, key);
+    });
+    meet();
+    if (rank > 0) return 0;
+    const int candidates = shared.candidates;
+    if (int(threadIdx.x) < candidates) {
+      const Sum mine = shared.candidate[threadIdx.x];
+      int before = 0;
+      for (int i = 0; i < candidates; ++i) before += shared.candidate[i] > mine;
+      if (before < count) shared.listed[before] = mine;
+    }
+    __syncthreads();
+    return warp == 0 ? min(count, candidates) : 0;
+  }
+  __device__ int32_t listed(int number) const { return token_of(shared.listed[number]); }
+  // Each thread has two neighbours of the list.
+  template <class Measure>
+  __device__ int reach_in_list(const Measure& measure, int some, uint64_t before) const {
+    const Sum first = of_listed(measure, some, 2 * lane);
+    const Sum both = first + of_listed(measure, some, 2 * lane + 1);
+    const Sum running = warp_running(both);
+    const unsigned beyond = __ballot_sync(~0u, running > before);
+    if (!beyond) return some;
+    const int from = __ffs(int(beyond)) - 1;
+    const bool is_first = running - both + first > before;
+    return 2 * from + (__shfl_sync(~0u, int(is_first), from) ? 0 : 1);
+  }
+  template <class Measure>
+  __device__ uint64_t total_of_list(const Measure& measure, int some) const {
+    return warp_total(of_listed(measure, some, 2 * lane) + of_listed(measure, some, 2 * lane + 1));
+  }
+
+ private:
+  template <class Measure>
+  __device__ Sum of_listed(const Measure& measure, int some, int number) const {
+    if (number >= some) return 0;
+    const Sum entry = shared.listed[number];
+    return measure(token_of(entry), logit_in(entry));
+  }
+  // Where it is among this warp's tokens. Most of them are passed four at a time.
+  template <class Measure>
+  __device__ int32_t reach_in_warp(const Measure& measure, Sum before, Sum passed) const {
+    constexpr int at_once = 4;
+    for (int32_t from = begin; from < end; from += at_once * 32) {
+      Sum own[at_once], some = 0;
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        const int32_t token = from + i * 32 + lane;
+        own[i] = token < end ? measure(token, row[token]) : 0;
+        some += own[i];
+      }
+      some = warp_total(some);
+      if (passed + some <= before) {
+        passed += some;
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        const Sum running = passed + warp_running(own[i]);
+        const unsigned beyond = __ballot_sync(~0u, running > before);
+        if (beyond) return from + i * 32 + __ffs(int(beyond)) - 1;
+        passed = __shfl_sync(~0u, running, 31);
+      }
+    }
+    return -1;
   }
 };
 
-__global__ void __launch_bounds__(threads) pick_rows(const __grid_constant__ PickTokens op) {
+template <int blocks>
+__device__ void pick(float* logits, int64_t vocabulary, const Picking& how,
+                     const TokenPenalty* penalties, Picked* to) {
   __shared__ Shared shared;
+  Blocks<blocks> walker(logits, int32_t(vocabulary), int(blockIdx.x) % blocks, shared);
+  for (int64_t i = how.from + threadIdx.x; i < how.to; i += threads) {
+    const TokenPenalty penalty = penalties[i];
+    if (penalty.token >= walker.whole_begin && penalty.token < walker.whole_end)
+      logits[penalty.token] -= penalty.amount;
+  }
+  if (threadIdx.x == 0) shared.candidates = 0;
+  walker.meet();  // all blocks have begun, before one writes into another
+  const Picked picked = pick_row(walker, vocabulary, how);
+  if (walker.rank == 0 && threadIdx.x == 0) *to = picked;
+  walker.meet();  // what another block may still read stays until then
+}
+
+__global__ void __launch_bounds__(threads) pick_rows(const __grid_constant__ PickTokens op) {
   const int64_t row = blockIdx.x;
-  float* const logits = op.logits + row * op.vocabulary;
-  const Picking how = op.picking[row];
-  for (int64_t i = how.from + threadIdx.x; i < how.to; i += threads)
-    logits[op.penalties[i].token] -= op.penalties[i].amount;
-  __syncthreads();
-  Block block(logits, int32_t(op.vocabulary), shared);
-  const Picked picked = pick_row(block, op.vocabulary, how);
-  if (threadIdx.x == 0) op.picked[row] = picked;
+  pick<1>(op.logits + row * op.vocabulary, op.vocabulary, op.picking[row], op.penalties,
+          op.picked + row);
+}
+
+template <int blocks>
+__global__ void __launch_bounds__(threads) pick_alone(const __grid_constant__ PickToken op) {
+  pick<blocks>(op.logits, op.vocabulary, op.picking, op.penalties, op.picked);
+}
+
+void expect_row(int64_t vocabulary) {
+  require(vocabulary > 0 && vocabulary < int64_t{1} << 30, "a row has logits");
 }
 
 }  // namespace
 
 void pick_tokens(const PickTokens& op, const Gpu& gpu) {
-  require(op.vocabulary > 0 && op.vocabulary < int64_t{1} << 30, "a row has logits");
+  expect_row(op.vocabulary);
   if (op.rows == 0) return;
   launch(pick_rows, {unsigned(op.rows), threads}, gpu, op);
+}
+
+void pick_token(const PickToken& op, const Gpu& gpu) {
+  expect_row(op.vocabulary);
+  if (gpu.facts().capability < 90) return launch(pick_alone<1>, {1, threads}, gpu, op);
+  launch_cluster(pick_alone<most_blocks>, {most_blocks, threads}, most_blocks, gpu, op);
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -41,6 +41,17 @@ struct PickTokens {
 };
 void pick_tokens(const PickTokens& op, const Gpu& gpu);
 
+// The same for one row, by several blocks. `penalties` and `picked` may be pinned memory of the
+// host: a token then takes one launch and no copy.
+struct PickToken {
+  int64_t vocabulary;
+  float* logits;
+  Picking picking;
+  const TokenPenalty* penalties;
+  Picked* picked;
+};
+void pick_token(const PickToken& op, const Gpu& gpu);
+
 // The same steps for one row on the host, by one thread and slowly: for tests.
 Picked pick_by_one_thread(std::span<float> logits, const Picking& picking,
                           std::span<const TokenPenalty> penalties);

@@ -1,4 +1,5 @@
 // The four walks as loops. One who reads them knows what a block must do.
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -9,6 +10,7 @@ namespace {
 
 struct OneThread {
   std::span<const float> row;
+  std::vector<int32_t> tokens{};  // the list
 
   float logit(int32_t token) const { return row[size_t(token)]; }
 
@@ -34,7 +36,7 @@ struct OneThread {
     }
     uint32_t digit = 255;
     for (; digit > 0 && above + of_digit[digit] < need; --digit) above += of_digit[digit];
-    return {digit, above};
+    return {digit, above, of_digit[digit]};
   }
   template <class Measure>
   int32_t reach(const Measure& measure, uint64_t before) const {
@@ -42,6 +44,30 @@ struct OneThread {
     for (size_t i = 0; i < row.size(); ++i)
       if ((sum += measure(int32_t(i), row[i])) > before) return int32_t(i);
     return -1;
+  }
+
+  int list(int count) {
+    tokens.clear();
+    for (size_t i = 0; i < row.size(); ++i)
+      if (CountMeasure{}(int32_t(i), row[i]) > 0) tokens.push_back(int32_t(i));
+    std::ranges::stable_sort(tokens, std::ranges::greater{},
+                             [&](int32_t token) { return key_of(logit(token)); });
+    tokens.resize(std::min(tokens.size(), size_t(count)));
+    return int(tokens.size());
+  }
+  int32_t listed(int number) const { return tokens[size_t(number)]; }
+  template <class Measure>
+  int reach_in_list(const Measure& measure, int some, uint64_t before) const {
+    uint64_t sum = 0;
+    for (int i = 0; i < some; ++i)
+      if ((sum += measure(listed(i), logit(listed(i)))) > before) return i;
+    return some;
+  }
+  template <class Measure>
+  uint64_t total_of_list(const Measure& measure, int some) const {
+    uint64_t sum = 0;
+    for (int i = 0; i < some; ++i) sum += measure(listed(i), logit(listed(i)));
+    return sum;
   }
 };
 

@@ -6,6 +6,14 @@
 //   digit(...)          the next eight bits of a border, see find_border
 //   reach(measure, m)   the first token, in order of ids, where the running sum exceeds m
 //
+// and, where few tokens are kept, in terms of a list of them:
+//
+//   list(count)         makes it: that many tokens, most probable first, of those that are not
+//                       banned; returns how many, -1 where it cannot
+//   reach_in_list(measure, some, m), total_of_list(measure, some)
+//                       of the list's first ones: the first where the running sum exceeds m, its
+//                       number, or `some`; the sum. listed(number) is the token.
+//
 // A measure is an integer, so that sums are exact and do not depend on who adds what first.
 #pragma once
 
@@ -117,7 +125,7 @@ struct Border {
 // adds what lies above them to `above`.
 struct Digit {
   uint32_t digit;
-  uint64_t above;
+  uint64_t above, own;  // own: of the tokens that agree with the digit too
 };
 // Each walker calls this from where it is at home, the host or the GPU.
 #pragma nv_exec_check_disable
@@ -125,6 +133,7 @@ template <class Walker, class Measure>
 __host__ __device__ Border find_border(Walker& walker, const Measure& measure, uint64_t need) {
   uint32_t key = 0;
   uint64_t above = 0;
+#pragma unroll 1
   for (int shift = 24; shift >= 0; shift -= 8) {
     const Digit found = walker.digit(measure, key, shift, above, need);
     key |= found.digit << shift;
@@ -138,6 +147,34 @@ __host__ __device__ inline double units_of(int64_t vocabulary) {
   double units = 4611686018427387904.0;  // 2^62
   for (int64_t room = 1; room < vocabulary; room *= 2) units /= 2;
   return units;
+}
+
+// Of how much of all there is the draw is made.
+struct Draw {
+  uint64_t before;  // what the tokens before the one that is drawn have at most
+  __host__ __device__ Draw(double uniform, uint64_t all) {
+    const auto drawn = uint64_t(uniform * double(all));
+    before = drawn < all ? drawn : all - 1;
+  }
+};
+__host__ __device__ inline uint64_t wanted_of(double top_p, uint64_t all) {
+  const auto wanted = uint64_t(ceil(top_p * double(all)));
+  return wanted < 1 ? 1 : wanted > all ? all : wanted;
+}
+
+// From the list that the walker has made; `all`: of the whole row, as top-p sees it.
+#pragma nv_exec_check_disable
+template <class Walker>
+__host__ __device__ int32_t pick_listed(Walker& walker, int count, const Picking& how,
+                                        const MassMeasure& mass, const MassMeasure& filter,
+                                        uint64_t all) {
+  int kept = count;
+  if (how.top_p < 1) {
+    const int last = walker.reach_in_list(filter, count, wanted_of(how.top_p, all) - 1);
+    kept = last < count ? last + 1 : count;
+  }
+  const Draw draw(how.uniform, walker.total_of_list(mass, kept));
+  return walker.listed(walker.reach_in_list(mass, kept, draw.before));
 }
 
 #pragma nv_exec_check_disable
@@ -157,7 +194,16 @@ __host__ __device__ Picked pick_row(Walker& walker, int64_t vocabulary, const Pi
   }
   const double units = units_of(vocabulary);
   const MassMeasure mass{scan.largest, how.scale, units};
+  const MassMeasure filter{scan.largest, how.filter_scale, units};
   const bool cut = how.top_p<1, few = how.top_k> 0 && how.top_k < vocabulary;
+  const uint64_t all_filtered = cut ? walker.total(filter) : 0;
+  if (few && how.top_k <= most_listed) {
+    const int count = walker.list(int(how.top_k));
+    if (count >= 0) {
+      picked.token = pick_listed(walker, count, how, mass, filter, all_filtered);
+      return picked;
+    }
+  }
   FirstOf<MassMeasure> kept{mass, 0, INT32_MAX};
   bool listed = few;
   if (few || cut) {
@@ -168,13 +214,7 @@ __host__ __device__ Picked pick_row(Walker& walker, int64_t vocabulary, const Pi
                            uint64_t(how.top_k) < there ? uint64_t(how.top_k) : there);
     }
     if (cut) {
-      const MassMeasure filter{scan.largest, how.filter_scale, units};
-      const uint64_t all = walker.total(filter);
-      const auto wanted = uint64_t(ceil(how.top_p * double(all)));
-      const Border nucleus = find_border(walker, filter,
-                                         wanted < 1     ? 1
-                                         : wanted > all ? all
-                                                        : wanted);
+      const Border nucleus = find_border(walker, filter, wanted_of(how.top_p, all_filtered));
       const bool shorter =
           nucleus.key != border.key ? nucleus.key > border.key : nucleus.nth < border.nth;
       if (!few || shorter) border = nucleus;
@@ -183,14 +223,12 @@ __host__ __device__ Picked pick_row(Walker& walker, int64_t vocabulary, const Pi
     kept.last = walker.reach(EqualMeasure{border.key}, border.nth - 1);
     if (!few) listed = walker.total(FirstOf<CountMeasure>{{}, kept.key, kept.last}) <= most_listed;
   }
-  const uint64_t all = walker.total(kept);
-  const auto drawn = uint64_t(how.uniform * double(all));
-  const uint64_t before = drawn < all ? drawn : all - 1;
+  const Draw draw(how.uniform, walker.total(kept));
   if (listed) {
-    const Border at = find_border(walker, mass, before + 1);
+    const Border at = find_border(walker, mass, draw.before + 1);
     picked.token = walker.reach(EqualMeasure{at.key}, at.nth - 1);
   } else {
-    picked.token = walker.reach(kept, before);
+    picked.token = walker.reach(kept, draw.before);
   }
   return picked;
 }

@@ -77,6 +77,16 @@ void launch_together(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu,
   launch_with(together, kernel, grid, gpu, std::forward<Arg>(arg)...);
 }
 
+// Each `size` neighbouring blocks are a cluster. From compute capability 9.0 on.
+template <class... Param, class... Arg>
+void launch_cluster(void (*kernel)(Param...), const Grid& grid, unsigned size, const Gpu& gpu,
+                    Arg&&... arg) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = size, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  launch_with(cluster, kernel, grid, gpu, std::forward<Arg>(arg)...);
+}
+
 // All that the kernel before has written is seen after this.
 __device__ inline void wait_for_kernel_before() {
   NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.wait;" ::: "memory");))
