@@ -41,7 +41,7 @@ struct RawVectors {
 template <class Real, int groups>
 struct ReverseMemory {
   // While the owners are at one tile, the products and slopes of the next are made, and the vectors
-  // of the one after it; its state comes.
+  // of the one after it.
   ReverseFactors<Real> tiles[3];
   RawVectors<Real> raw[2];
   Slopes<groups> slopes[3], tau_slopes[2];             // slopes: at first the states they are of
@@ -214,28 +214,30 @@ __device__ float less_slope(float x, float q) {
   return fmaf(u, fmaf(q, half_log_of_2, -half_log_of_2), x);
 }
 
-// slopes: at first the state that a tile's neutralization left.
+// tanh: the state that a tile's neutralization left, by tau. In a loop its pieces move up, for
+// registers have no index.
 template <int groups>
-__device__ void make_slopes(float tau, const float* decay, Slopes<groups>& slopes,
+__device__ void make_slopes(OwnRows<groups> tanh, const float* decay, Slopes<groups>& slopes,
                             Slopes<groups>& tau_slopes) {
   const int owner = threadIdx.x - Roles<groups>::first_slope_maker;
-  const float inverse = reciprocal(tau);
-  constexpr int at_once = 2;
+  constexpr int pieces = OwnRows<groups>::pieces, at_once = 2;
 #pragma unroll 1
-  for (int first = 0; first < OwnRows<groups>::pieces; first += at_once) {
+  for (int first = 0; first < pieces; first += at_once) {
     float x[at_once][4], largest = 0;
 #pragma unroll
     for (int n = 0; n < at_once; ++n) {
-      float4& slope = slopes[first + n][owner];
-      const float4 after = slope;
-      x[n][0] = after.x * inverse, x[n][1] = after.y * inverse;
-      x[n][2] = after.z * inverse, x[n][3] = after.w * inverse;
       const float2 w = OwnRows<groups>::of_columns(first + n, decay);
-      slope = {fmaf(-x[n][0], x[n][0], 1.0f) * w.x, fmaf(-x[n][1], x[n][1], 1.0f) * w.y,
-               fmaf(-x[n][2], x[n][2], 1.0f) * w.x, fmaf(-x[n][3], x[n][3], 1.0f) * w.y};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) largest = fmaxf(largest, fabsf(x[n][i]));
+      for (int i = 0; i < 4; ++i) x[n][i] = tanh.x[n][i];
+      slopes[first + n][owner] = {
+          fmaf(-x[n][0], x[n][0], 1.0f) * w.x, fmaf(-x[n][1], x[n][1], 1.0f) * w.y,
+          fmaf(-x[n][2], x[n][2], 1.0f) * w.x, fmaf(-x[n][3], x[n][3], 1.0f) * w.y};
+      largest = fmaxf(largest, tanh.largest(n));
     }
+#pragma unroll
+    for (int n = at_once; n < pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) tanh.x[n - at_once][i] = tanh.x[n][i];
     const auto make = [&](auto&& slope) {
 #pragma unroll
       for (int n = 0; n < at_once; ++n) {
@@ -315,22 +317,21 @@ __device__ void make_slopes(const ReversePass<Real>& pass, ReverseMemory<Real, g
       op.tau + blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads;
   const auto* const states =
       reinterpret_cast<const KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1);
-  const int thread = threadIdx.x - Roles<groups>::first_slope_maker;
-  float tau_here = 1, tau_before = 1;
+  OwnRows after, tanh;
+  float tau_after = 1;
+  after.clear();
   for (int tile = tiles; tile >= -1; --tile) {
-    __pipeline_wait_prior(0);
-    tau_here = tau_before;
-    if (tile > 0 && tile <= chunks) {  // for the tile before
-      const KeptState& state = states[tile];
+    const float inverse = reciprocal(tau_after);
 #pragma unroll
-      for (int n = 0; n < OwnRows::pieces; ++n)
-        __pipeline_memcpy_async(&memory.slopes[(tile - 1) % 3][n][thread],
-                                &state.of[OwnRows::first_row() / 16][n][thread % 32], 16);
-      __pipeline_commit();
-      tau_before = __ldg(tau + (tile - 1) * op.heads);
+    for (int n = 0; n < OwnRows::pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) tanh.x[n][i] = after.x[n][i] * inverse;
+    if (tile > 0 && tile <= chunks) {  // for the tile before
+      after.load(states[tile]);
+      tau_after = __ldg(tau + (tile - 1) * op.heads);
     }
     if (tile >= 0 && tile < chunks)
-      make_slopes<groups>(tau_here, memory.tiles[tile % 3].decay, memory.slopes[tile % 3],
+      make_slopes<groups>(tanh, memory.tiles[tile % 3].decay, memory.slopes[tile % 2],
                           memory.tau_slopes[tile % 2]);
     __syncthreads();
   }
@@ -371,7 +372,7 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
         }
       };
       if (tile < chunks) {
-        const Slopes<groups>&slopes = memory.slopes[tile % 3],
+        const Slopes<groups>&slopes = memory.slopes[tile % 2],
               &tau_slopes = memory.tau_slopes[tile % 2];
         float dtau[4] = {};
         read_gradient([&](int n) {
