@@ -6,8 +6,6 @@
 //
 // All these warps run code of their own, which must fit into the instruction cache together (32
 // KB): what can be a loop is one.
-#include <cuda_pipeline.h>
-
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
@@ -33,17 +31,11 @@ using OwnRows = OwnColumns<head_size, groups>;
 // after it, times the decay; or what that of tau is of it.
 template <int groups>
 using Slopes = float4[OwnRows<groups>::pieces][Roles<groups>::owners];
-// What came of the vectors of a tile, thread by thread.
-template <class Real>
-struct RawVectors {
-  Eight<Real> a[2][vector_makers], r[2][vector_makers], b[2][vector_makers], dy[2][vector_makers];
-};
 template <class Real, int groups>
 struct ReverseMemory {
   // While the owners are at one tile, the products and slopes of the next are made, and the vectors
   // of the one after it.
   ReverseFactors<Real> tiles[3];
-  RawVectors<Real> raw[2];
   Slopes<groups> slopes[3], tau_slopes[2];             // slopes: at first the states they are of
   DecayMatrix decays;                                  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];  // and its inverse
@@ -55,17 +47,19 @@ template <class Real>
 struct VectorMaker {
   static constexpr int own_tokens = tile_tokens * head_size / 8 / vector_makers;
   static_assert(vector_makers == head_size);  // each has the decays of a channel
+  struct Vectors {
+    Eight<Real> a, r, b, dy;
+  };
   DecayMatrix& decays;
-  RawVectors<Real> (&raw)[2];
   int thread, part;  // of the vectors: the first of this thread's 8 channels
   int64_t step;      // from token to token
   const Real *a, *r, *b, *dy;
   const float* w;
+  Vectors next[own_tokens];
   float next_w[tile_tokens];
 
-  __device__ VectorMaker(DecayMatrix& decays, RawVectors<Real> (&raw)[2],
-                         const ReversePass<Real>& pass, int thread)
-      : decays(decays), raw(raw), thread(thread), part(thread % 8 * 8) {
+  __device__ VectorMaker(DecayMatrix& decays, const ReversePass<Real>& pass, int thread)
+      : decays(decays), thread(thread), part(thread % 8 * 8) {
     const DeltaRule<Real>& op = pass.op;
     step = op.heads * head_size;
     const int64_t first =
@@ -76,27 +70,14 @@ struct VectorMaker {
   }
   __device__ int token(int i) const { return thread / 8 + i * (vector_makers / 8); }
 
-  __device__ static void ask_for(Eight<Real>& to, const Real* from, bool there) {
-    constexpr int pieces = sizeof(to) / 16;
-#pragma unroll
-    for (int i = 0; i < pieces; ++i) {
-      uint4& piece = reinterpret_cast<uint4*>(&to)[i];
-      if (there)
-        __pipeline_memcpy_async(&piece, reinterpret_cast<const uint4*>(from) + i, sizeof(piece));
-      else
-        piece = {};
-    }
-  }
   __device__ void ask_for_vectors(int64_t tile, int count) {
-    RawVectors<Real>& to = raw[tile % 2];
 #pragma unroll
     for (int i = 0; i < own_tokens; ++i) {
       const int64_t at = (tile * tile_tokens + i * (vector_makers / 8)) * step;
-      const bool there = token(i) < count;
-      ask_for(to.a[i][thread], a + at, there), ask_for(to.r[i][thread], r + at, there);
-      ask_for(to.b[i][thread], b + at, there), ask_for(to.dy[i][thread], dy + at, there);
+      if (token(i) >= count) continue;
+      next[i].a.load(a + at), next[i].r.load(r + at);
+      next[i].b.load(b + at), next[i].dy.load(dy + at);
     }
-    __pipeline_commit();
   }
   __device__ void ask_for_decays(int64_t tile, int count) {
     const float* const from = w + tile * tile_tokens * step;
@@ -111,7 +92,9 @@ struct VectorMaker {
     x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
   }
   __device__ void make(ReverseFactors<Real>& to, int tile) {
-    __pipeline_wait_prior(0);
+    Vectors here[own_tokens];
+#pragma unroll
+    for (int i = 0; i < own_tokens; ++i) here[i] = next[i];
     if (tile > 0) ask_for_vectors(tile - 1, tile_tokens);
     float decay = 1;
 #pragma unroll
@@ -119,7 +102,6 @@ struct VectorMaker {
     to.decay[thread] = decay;
     if (tile > 0) ask_for_decays(tile - 1, tile_tokens);
     asm volatile("bar.sync 1, %0;" ::"n"(vector_makers) : "memory");
-    const RawVectors<Real>& from = raw[tile % 2];
 #pragma unroll 1
     for (int i = 0; i < own_tokens; ++i) {
       const int t = token(i);
@@ -133,14 +115,16 @@ struct VectorMaker {
         for (int c = 0; c < 8; ++c) x[c] *= factor[c];
         matrix.set(t, part, x);
       };
-      put(to.a, from.a[i][thread], earlier);
-      put(to.r, from.r[i][thread], own);
+      put(to.a, here[0].a, earlier);
+      put(to.r, here[0].r, own);
 #pragma unroll
       for (int c = 0; c < 8; ++c) own[c] = reciprocal(own[c]);
-      put(to.b, from.b[i][thread], own);
+      put(to.b, here[0].b, own);
       float x[8];
-      from.dy[i][thread].unpack(x);
+      here[0].dy.unpack(x);
       to.given.set(t, part, x);
+#pragma unroll
+      for (int later = 1; later < own_tokens; ++later) here[later - 1] = here[later];
     }
   }
 };
@@ -268,8 +252,7 @@ __device__ void write_dtau(float* to, const float (&parts)[owners]) {
 template <class Real, int groups>
 __device__ void make_vectors(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
                              int tiles) {
-  VectorMaker<Real> maker(memory.decays, memory.raw, pass,
-                          threadIdx.x - Roles<groups>::first_vector_maker);
+  VectorMaker<Real> maker(memory.decays, pass, threadIdx.x - Roles<groups>::first_vector_maker);
   const int count = int(pass.op.time - (tiles - 1) * tile_tokens);
   maker.ask_for_decays(tiles - 1, count);
   maker.ask_for_vectors(tiles - 1, count);
