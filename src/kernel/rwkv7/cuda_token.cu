@@ -45,10 +45,12 @@ struct TokenStep {
   }
 };
 
-// Shared memory: pieces, norm, area, own rows of x, the layers' pointers, the products.
+// Shared memory: pieces, sums of runs, norm, area, own rows of x, the layers' pointers, the
+// products.
 template <class Weight>
 int64_t bytes_beside_pieces(const TokenStep<Weight>& p) {
-  return (p.sizes.channels + p.area + p.own_rows) * int64_t(sizeof(float)) +
+  return int64_t(sizeof(RunSums)) +
+         (p.sizes.channels + p.area + p.own_rows) * int64_t(sizeof(float)) +
          p.sizes.layers * int64_t(sizeof(LayerWeights<Weight>)) +
          (p.sizes.layers * matrices + 1) * int64_t(sizeof(TokenProduct<Weight>));
 }
@@ -255,12 +257,12 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   __shared__ __align__(16) HeadPlace place;
   __shared__ float sums[2][32];
   __shared__ float4 moments[token_warps];
-  __shared__ RunSums run_sums;
   __shared__ InRows segments[2];  // of the first layer, of the others
   const LayerSizes& s = p.sizes;
   const DecodeActivations& act = p.activations;
   const int block = int(blockIdx.x), blocks = int(gridDim.x), channels = int(s.channels);
-  float* const u = reinterpret_cast<float*>(ring + depth * (piece_bytes / 16));
+  RunSums& run_sums = *reinterpret_cast<RunSums*>(ring + depth * (piece_bytes / 16));
+  float* const u = reinterpret_cast<float*>(&run_sums + 1);
   float* const own = u + channels + p.area;
   auto* const layers = reinterpret_cast<LayerWeights<Weight>*>(own + p.own_rows);
   auto* const products = reinterpret_cast<TokenProduct<Weight>*>(layers + s.layers);
@@ -414,8 +416,8 @@ int64_t shared_bytes(const TokenStep<Weight>& p) {
 
 template <class Weight>
 bool can_decode_token(const LayerSizes& s, const Gpu& gpu) {
-  constexpr int64_t declared = 9 << 10;  // room for the kernel's own variables
-  static_assert(sizeof(HeadPlace) + sizeof(RunSums) + 1024 <= declared);
+  constexpr int64_t declared = 4900;  // room for the kernel's own variables
+  static_assert(sizeof(HeadPlace) + 1024 <= declared);
   const int blocks = gpu.facts().multiprocessors;  // the order of writes needs as many
   return s.channels <= 2 * token_threads * most_pairs && s.heads <= blocks &&
          s.channels >= blocks && s.feed_forward >= blocks &&
