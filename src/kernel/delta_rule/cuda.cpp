@@ -66,7 +66,7 @@ void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real
   const int64_t heads = op.batch * op.heads, tiles = (op.time + tile - 1) / tile;
   const int64_t made = op.states ? 0 : delta_rule_states(op.batch, op.time, op.heads);
   const int64_t planes = heads * tiles * kept_gradient_numbers<Real> / 2;  // of 2 bytes
-  const int64_t parts = few_heads(heads, gpu) ? heads * tiles * 4 : 0;
+  const int64_t parts = blocks_share_heads<Real>(heads, gpu) ? heads * tiles * 4 : 0;
   float* const memory = scratch.floats(gpu, made + planes + parts);
   if (!op.states) {
     ChainPass<Real> forward{op, memory};

@@ -139,7 +139,7 @@ __global__ __launch_bounds__(makers, terms_resident) void terms_kernel(DeltaRule
   extern __shared__ float4 raw_memory[];
   auto& memory = *reinterpret_cast<TermsMemory<Real>*>(raw_memory);
   const int heads = int(op.batch * op.heads), count = heads * tiles;
-  const bool first = threadIdx.x == 0;
+  const bool speaker = threadIdx.x == makers - 32;  // of a warp that has less to do than others
   FactorMaker<Real, ForwardFactors<Real>> maker(memory.making, op, 0);
   const auto ask_for = [&](int which) {
     if (which >= count) return;
@@ -147,22 +147,29 @@ __global__ __launch_bounds__(makers, terms_resident) void terms_kernel(DeltaRule
     maker.turn_to(op, op.v, of_head / op.heads, of_head % op.heads);
     maker.ask_for(which / heads, tile_tokens);
   };
+  // That terms are there is said a tile late, when nobody has to wait until they are written.
+  uint32_t* due = nullptr;
+  const auto say = [&] {
+    if (speaker && due) write_released(due, 1);
+  };
   int which = blockIdx.x, next = which + gridDim.x;
   ask_for(which);
   while (which < count) {
-    const uint32_t taken = first ? atomicAdd(progress.taken, 1u) : 0;
+    const uint32_t taken = speaker ? atomicAdd(progress.taken, 1u) : 0;
     maker.make_vectors(memory.factors);
+    if (speaker) memory.taken = int(2 * gridDim.x + taken);
     ask_for(next);
     maker.make_products(memory.factors);
-    if (first) memory.taken = int(2 * gridDim.x + taken);
+    say();
     __syncthreads();
     const int after = memory.taken;
     const int64_t place = int64_t(which % heads) * tiles + which / heads;
     make_terms(memory.factors, all[place]);
-    __syncthreads();  // all of them are written, and the memory is free
-    if (first) write_released(progress.made + place, 1);
+    __syncthreads();  // all of them are on their way, and the memory is free
+    due = progress.made + place;
     which = next, next = after;
   }
+  say();
 }
 
 constexpr int carry_warps = head_size / 16, carriers = 32 * carry_warps;

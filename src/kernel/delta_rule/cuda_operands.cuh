@@ -279,8 +279,13 @@ struct OwnColumns {
     }
   }
   // Likewise, where states are kept between kernels.
-  __device__ static float4 piece_of(const KeptState& state, int n) {
-    return __ldg(&state.of[first_row() / 16][first_column() / 8 + n][threadIdx.x % 32]);
+  __device__ void load(const KeptState& state) {
+#pragma unroll
+    for (int n = 0; n < pieces; ++n) {
+      const float4 four =
+          __ldg(&state.of[first_row() / 16][first_column() / 8 + n][threadIdx.x % 32]);
+      x[n][0] = four.x, x[n][1] = four.y, x[n][2] = four.z, x[n][3] = four.w;
+    }
   }
   __device__ void store(KeptState& state) const {
 #pragma unroll

@@ -42,10 +42,13 @@ struct ReversePass {
   DeltaRuleGradient<Real> gradient;
   const float* states;
   bf16* dstates;
-  // Of few heads, four blocks share one; then parts of the gradients of tau go here, (batch, chunk,
-  // head, 4), and are added up with the other gradients. null: a block has a head
+  // Where four blocks share a head, parts of the gradients of tau go here, (batch, chunk, head, 4),
+  // and are added up with the other gradients. null: a block has a head
   float* dtau_parts;
 };
+// Whether they do: of few heads, or where a block has too little shared memory for one.
+template <class Real>
+bool blocks_share_heads(int64_t heads, const Gpu& gpu);
 template <class Real>
 constexpr int result_planes = 2;  // of what only results of type Real are made of
 template <>

@@ -3,6 +3,9 @@
 // SANE's slopes for it, a tile ahead; four warps more make the factors of tiles to come
 // (cuda_operands.cuh). Few heads have a block for each 16 rows, where warps are in each other's way
 // less.
+//
+// All these warps run code of their own, which must fit into the instruction cache together (32
+// KB): what can be a loop is one.
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
@@ -25,21 +28,18 @@ template <int groups>
 using OwnRows = OwnColumns<head_size, groups>;
 
 // For each owner and piece of its rows: what the gradient before a neutralization is of the one
-// after it, times the decay, and what that of tau is of it.
+// after it, times the decay; or what that of tau is of it.
 template <int groups>
-struct Slopes {
-  static constexpr int pieces = OwnRows<groups>::pieces, owners = Roles<groups>::owners;
-  float4 of_state[pieces][owners], of_tau[pieces][owners];
-};
+using Slopes = float4[OwnRows<groups>::pieces][Roles<groups>::owners];
 template <class Real, int groups>
 struct ReverseMemory {
-  // While the owners are at one tile, the products and slopes of the next and the vectors of the
-  // one after it are made.
+  // While the owners are at one tile, the products and slopes of the next are made, and the vectors
+  // of the one after it.
   ReverseFactors<Real> tiles[3];
-  Slopes<groups> slopes[2];
-  DecayMatrix decays;  // W
-  alignas(16) float ab[tile_tokens][tile_tokens + 4];
-  float dtau[2][Roles<groups>::owners];  // the owners' parts of it
+  Slopes<groups> slopes[3], tau_slopes[2];             // slopes: at first the states they are of
+  DecayMatrix decays;                                  // W
+  alignas(16) float ab[tile_tokens][tile_tokens + 4];  // and its inverse
+  float dtau[2][Roles<groups>::owners];                // the owners' parts of it
 };
 
 // Makes the vectors of a tile out of what has come, and asks for what comes after.
@@ -70,18 +70,19 @@ struct VectorMaker {
   }
   __device__ int token(int i) const { return thread / 8 + i * (vector_makers / 8); }
 
-  __device__ void ask_for(int64_t tile, int count) {
-    const int64_t first = tile * tile_tokens * step;
+  __device__ void ask_for_vectors(int64_t tile, int count) {
 #pragma unroll
     for (int i = 0; i < own_tokens; ++i) {
-      const int64_t at = first + i * (vector_makers / 8) * step;
-      Vectors& x = next[i];
-      x = Vectors();
-      if (token(i) < count)
-        x.a.load(a + at), x.r.load(r + at), x.b.load(b + at), x.dy.load(dy + at);
+      const int64_t at = (tile * tile_tokens + i * (vector_makers / 8)) * step;
+      if (token(i) >= count) continue;
+      next[i].a.load(a + at), next[i].r.load(r + at);
+      next[i].b.load(b + at), next[i].dy.load(dy + at);
     }
+  }
+  __device__ void ask_for_decays(int64_t tile, int count) {
+    const float* const from = w + tile * tile_tokens * step;
 #pragma unroll
-    for (int t = 0; t < tile_tokens; ++t) next_w[t] = t < count ? __ldg(w + first + t * step) : 1;
+    for (int t = 0; t < tile_tokens; ++t) next_w[t] = t < count ? __ldg(from + t * step) : 1;
   }
 
   __device__ void read_decays(int t, float (&x)[8]) const {
@@ -90,38 +91,40 @@ struct VectorMaker {
     x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
     x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
   }
-  // next_tile: the one to ask for as soon as there are registers, or -1.
-  __device__ void make(ReverseFactors<Real>& to, int next_tile) {
+  __device__ void make(ReverseFactors<Real>& to, int tile) {
+    Vectors here[own_tokens];
+#pragma unroll
+    for (int i = 0; i < own_tokens; ++i) here[i] = next[i];
+    if (tile > 0) ask_for_vectors(tile - 1, tile_tokens);
     float decay = 1;
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) *decays.at(t, thread) = decay *= next_w[t];
     to.decay[thread] = decay;
-    float a_here[own_tokens][8], r_here[own_tokens][8], b_here[own_tokens][8];
-#pragma unroll
-    for (int i = 0; i < own_tokens; ++i) {
-      next[i].a.unpack(a_here[i]), next[i].r.unpack(r_here[i]), next[i].b.unpack(b_here[i]);
-      float x[8];
-      next[i].dy.unpack(x);
-      to.given.set(token(i), part, x);
-    }
-    if (next_tile >= 0) ask_for(next_tile, tile_tokens);
+    if (tile > 0) ask_for_decays(tile - 1, tile_tokens);
     meet_at<1, vector_makers>();
-#pragma unroll
+#pragma unroll 1
     for (int i = 0; i < own_tokens; ++i) {
       const int t = token(i);
       float own[8], earlier[8] = {1, 1, 1, 1, 1, 1, 1, 1};
       read_decays(t, own);
       if (t) read_decays(t - 1, earlier);
-      const auto put = [&](auto& matrix, float(&x)[8], const float(&factor)[8]) {
+      const auto put = [&](auto& matrix, const Eight<Real>& vector, const float(&factor)[8]) {
+        float x[8];
+        vector.unpack(x);
 #pragma unroll
         for (int c = 0; c < 8; ++c) x[c] *= factor[c];
         matrix.set(t, part, x);
       };
-      put(to.a, a_here[i], earlier);
-      put(to.r, r_here[i], own);
+      put(to.a, here[0].a, earlier);
+      put(to.r, here[0].r, own);
 #pragma unroll
       for (int c = 0; c < 8; ++c) own[c] = reciprocal(own[c]);
-      put(to.b, b_here[i], own);
+      put(to.b, here[0].b, own);
+      float x[8];
+      here[0].dy.unpack(x);
+      to.given.set(t, part, x);
+#pragma unroll
+      for (int later = 1; later < own_tokens; ++later) here[later - 1] = here[later];
     }
   }
 };
@@ -131,35 +134,44 @@ __device__ KeptGradient<Real>& kept_gradient(const ReversePass<Real>& pass, int 
   return reinterpret_cast<KeptGradient<Real>*>(pass.dstates)[int64_t(blockIdx.x) * tiles + tile];
 }
 
-// What tokens t of a tile read of what tokens s wrote, if s + later <= t: use(t, s, x and the
-// next).
-template <class Reads, class Writes, class Use>
-__device__ void meet_earlier(const Reads& reads, const Writes& writes, int later, Use&& use) {
-  SplitSums<2> sums;
-  multiply<Lies::straight, Lies::transposed, head_size>(sums, reads, 0, writes, 0);
-  sums.total().each([&](int t, int s, float x, float y) {
-    const float lower[2] = {s + later <= t ? x : 0.0f, s + 1 + later <= t ? y : 0.0f};
-    use(t, s, lower);
-  });
+// What tokens t of a tile read of what tokens s wrote, if s + later <= t.
+template <class Reads, class Writes>
+__device__ Sums meet_earlier(const Reads& reads, const Writes& writes, int later) {
+  SplitSums<2> products;
+  multiply<Lies::straight, Lies::transposed, head_size>(products, reads, 0, writes, 0);
+  Sums sums = products.total();
+#pragma unroll
+  for (int p = 0; p < 2; ++p)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int t = threadIdx.x % 32 / 4 + i / 2 * 8, s = 8 * p + threadIdx.x % 4 * 2 + i % 2;
+      if (s + later > t) sums.c[p][i] = 0;
+    }
+  return sums;
 }
-template <class Real>
-__device__ void make_inverse(ReverseFactors<Real>& to, float (&ab)[tile_tokens][tile_tokens + 4],
-                             KeptGradient<Real>& kept) {
-  meet_earlier(to.a, to.b, 1, [&](int t, int s, const float(&x)[2]) {
-    *reinterpret_cast<float2*>(&ab[t][s]) = {x[0], x[1]};
+// (I - AB)^-1, by one warp. memory: what it takes.
+using SquareMemory = float[tile_tokens][tile_tokens + 4];
+__device__ Sums invert(const Sums& ab, SquareMemory& memory) {
+  ab.each([&](int t, int s, float x, float next) {
+    *reinterpret_cast<float2*>(&memory[t][s]) = {x, next};
   });
   __syncwarp();
-  float x[tile_tokens];
-  const int column = threadIdx.x % 16;
+  float column[tile_tokens];
+  invert_column(memory, threadIdx.x % 16, column);
+  __syncwarp();
   const bool second = threadIdx.x % 32 >= 16;
-  invert_column(ab, column, x);
 #pragma unroll
   for (int t = 0; t < tile_tokens / 2; ++t)
-    to.inverse.set(second ? t + 8 : t, column, second ? x[t + 8] : x[t]);
+    memory[second ? t + 8 : t][threadIdx.x % 16] = second ? column[t + 8] : column[t];
   __syncwarp();
-  Left<state_planes> made;
-  made.template load<Lies::straight>(to.inverse, 0, 0);
-  kept.M.set(0, 0, made);
+  Sums inverse;
+#pragma unroll
+  for (int p = 0; p < 2; ++p)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      inverse.c[p][i] =
+          memory[threadIdx.x % 32 / 4 + i / 2 * 8][8 * p + threadIdx.x % 4 * 2 + i % 2];
+  return inverse;
 }
 
 // tanh u - u sech^2 u for x = tanh u, q = x^2. Small, |x| < 0.6: atanh x = x (1 + q/3 + q^2/5 +
@@ -181,32 +193,43 @@ __device__ float less_slope(float x, float q) {
   return fmaf(u, fmaf(q, half_log_of_2, -half_log_of_2), x);
 }
 
-// The slopes of an owner's pieces from `first` on; tanh: of what a tile's neutralization left of
-// them, by tau.
-template <int groups, int count>
-__device__ void make_slopes(const float4 (&tanh)[count], int first, const float* decay,
-                            Slopes<groups>& to) {
+// tanh: the state that a tile's neutralization left, by tau. In a loop its pieces move up, for
+// registers have no index.
+template <int groups>
+__device__ void make_slopes(OwnRows<groups> tanh, const float* decay, Slopes<groups>& slopes,
+                            Slopes<groups>& tau_slopes) {
   const int owner = threadIdx.x - Roles<groups>::first_slope_maker;
-  float largest = 0;
+  constexpr int pieces = OwnRows<groups>::pieces, at_once = 2;
+#pragma unroll 1
+  for (int first = 0; first < pieces; first += at_once) {
+    float x[at_once][4], largest = 0;
 #pragma unroll
-  for (int n = 0; n < count; ++n)
-    largest = fmaxf(largest, fmaxf(fmaxf(fabsf(tanh[n].x), fabsf(tanh[n].y)),
-                                   fmaxf(fabsf(tanh[n].z), fabsf(tanh[n].w))));
-  const auto make = [&](auto&& of_tau) {
-#pragma unroll
-    for (int n = 0; n < count; ++n) {
+    for (int n = 0; n < at_once; ++n) {
       const float2 w = OwnRows<groups>::of_columns(first + n, decay);
-      const float4 x = tanh[n], q{x.x * x.x, x.y * x.y, x.z * x.z, x.w * x.w};
-      to.of_state[first + n][owner] = {fmaf(-x.x, x.x, 1.0f) * w.x, fmaf(-x.y, x.y, 1.0f) * w.y,
-                                       fmaf(-x.z, x.z, 1.0f) * w.x, fmaf(-x.w, x.w, 1.0f) * w.y};
-      to.of_tau[first + n][owner] = {of_tau(x.x, q.x), of_tau(x.y, q.y), of_tau(x.z, q.z),
-                                     of_tau(x.w, q.w)};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[n][i] = tanh.x[n][i];
+      slopes[first + n][owner] = {
+          fmaf(-x[n][0], x[n][0], 1.0f) * w.x, fmaf(-x[n][1], x[n][1], 1.0f) * w.y,
+          fmaf(-x[n][2], x[n][2], 1.0f) * w.x, fmaf(-x[n][3], x[n][3], 1.0f) * w.y};
+      largest = fmaxf(largest, tanh.largest(n));
     }
-  };
-  if (__all_sync(~0u, largest < small_tanh))
-    make(less_slope_of_small);
-  else
-    make(less_slope);
+#pragma unroll
+    for (int n = at_once; n < pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) tanh.x[n - at_once][i] = tanh.x[n][i];
+    const auto make = [&](auto&& slope) {
+#pragma unroll
+      for (int n = 0; n < at_once; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[n][i] = slope(x[n][i], x[n][i] * x[n][i]);
+        tau_slopes[first + n][owner] = {x[n][0], x[n][1], x[n][2], x[n][3]};
+      }
+    };
+    if (__all_sync(~0u, largest < small_tanh))
+      make(less_slope_of_small);
+    else
+      make(less_slope);
+  }
 }
 
 // The sum of the owners' parts, by one warp.
@@ -225,9 +248,11 @@ template <class Real, int groups>
 __device__ void make_vectors(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
                              int tiles) {
   VectorMaker<Real> maker(memory.decays, pass, threadIdx.x - Roles<groups>::first_vector_maker);
-  maker.ask_for(tiles - 1, int(pass.op.time - (tiles - 1) * tile_tokens));
+  const int count = int(pass.op.time - (tiles - 1) * tile_tokens);
+  maker.ask_for_decays(tiles - 1, count);
+  maker.ask_for_vectors(tiles - 1, count);
   for (int tile = tiles - 1; tile >= -2; --tile) {
-    if (tile >= 0) maker.make(memory.tiles[tile % 3], tile - 1);
+    if (tile >= 0) maker.make(memory.tiles[tile % 3], tile);
     __syncthreads();
   }
 }
@@ -248,11 +273,11 @@ __device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real,
   for (int tile = tiles; tile >= -1; --tile) {
     if (tile >= 0 && tile < tiles) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 3];
-      if (first_warp)
-        make_inverse(factors, memory.ab, kept_gradient(pass, tiles, tile));
-      else
-        meet_earlier(factors.r, factors.b, 0,
-                     [&](int t, int s, const float(&x)[2]) { factors.rb.set(t, s, x); });
+      Sums sums = meet_earlier(first_warp ? factors.a : factors.r, factors.b, first_warp ? 1 : 0);
+      if (first_warp) sums = invert(sums, memory.ab);
+      const Left<state_planes> made(sums);
+      made.store(first_warp ? factors.inverse : factors.rb, 0, 0);
+      if (first_warp) kept_gradient(pass, tiles, tile).M.set(0, 0, made);
     }
     if (!first_warp && tile + 2 < tiles) write_dtau_of(tile + 2);
     __syncthreads();
@@ -260,48 +285,32 @@ __device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real,
   if (!first_warp) write_dtau_of(0);
 }
 
-// By rounds of a few pieces, of which those after the next are asked for: the code of all roles
-// together has to stay in the instruction cache, so the pieces of a tile are not unrolled.
 template <class Real, int groups>
 __device__ void make_slopes(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
                             int tiles) {
   using OwnRows = OwnRows<groups>;
-  constexpr int at_once = 2;
-  struct Round {
-    float4 piece[at_once] = {};
-  };
   const DeltaRule<Real>& op = pass.op;
   const int chunks = op.tau ? int(op.time / tile_tokens) : 0;
   const float* const tau =
       op.tau + blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads;
   const auto* const states =
       reinterpret_cast<const KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1);
-  int asked_state = chunks, asked_piece = 0;  // from the last one back
-  const auto ask = [&] {
-    Round round;
-    if (asked_state == 0) return round;
-#pragma unroll
-    for (int n = 0; n < at_once; ++n)
-      round.piece[n] = OwnRows::piece_of(states[asked_state], asked_piece + n);
-    asked_piece += at_once;
-    if (asked_piece == OwnRows::pieces) asked_piece = 0, --asked_state;
-    return round;
-  };
-  Round next = ask(), after_next = ask();
-  float tau_here = chunks ? __ldg(tau + (chunks - 1) * op.heads) : 1;
+  OwnRows after, tanh;
+  float tau_after = 1;
+  after.clear();
   for (int tile = tiles; tile >= -1; --tile) {
-    if (tile >= 0 && tile < chunks) {
-      const float inverse = reciprocal(tau_here);
-      if (tile > 0) tau_here = __ldg(tau + (tile - 1) * op.heads);
-#pragma unroll 1
-      for (int first = 0; first < OwnRows::pieces; first += at_once) {
-        Round now = next;
-        next = after_next, after_next = ask();
+    const float inverse = reciprocal(tau_after);
 #pragma unroll
-        for (float4& x : now.piece) x.x *= inverse, x.y *= inverse, x.z *= inverse, x.w *= inverse;
-        make_slopes(now.piece, first, memory.tiles[tile % 3].decay, memory.slopes[tile % 2]);
-      }
+    for (int n = 0; n < OwnRows::pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) tanh.x[n][i] = after.x[n][i] * inverse;
+    if (tile > 0 && tile <= chunks) {  // for the tile before
+      after.load(states[tile]);
+      tau_after = __ldg(tau + (tile - 1) * op.heads);
     }
+    if (tile >= 0 && tile < chunks)
+      make_slopes<groups>(tanh, memory.tiles[tile % 3].decay, memory.slopes[tile % 2],
+                          memory.tau_slopes[tile % 2]);
     __syncthreads();
   }
 }
@@ -341,10 +350,12 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
         }
       };
       if (tile < chunks) {
+        const Slopes<groups>&slopes = memory.slopes[tile % 2],
+              &tau_slopes = memory.tau_slopes[tile % 2];
         float dtau[4] = {};
         read_gradient([&](int n) {
-          const float4 slope = memory.slopes[tile % 2].of_state[n][threadIdx.x];
-          const float4 of_tau = memory.slopes[tile % 2].of_tau[n][threadIdx.x];
+          const float4 slope = slopes[n][threadIdx.x];
+          const float4 of_tau = tau_slopes[n][threadIdx.x];
           float(&d)[4] = D.x[n];
           dtau[0] = fmaf(d[0], of_tau.x, dtau[0]), dtau[1] = fmaf(d[1], of_tau.y, dtau[1]);
           dtau[2] = fmaf(d[2], of_tau.z, dtau[2]), dtau[3] = fmaf(d[3], of_tau.w, dtau[3]);
@@ -409,6 +420,12 @@ void launch_reverse(const ReversePass<Real>& pass, const Gpu& gpu) {
 }  // namespace
 
 template <class Real>
+bool blocks_share_heads(int64_t heads, const Gpu& gpu) {
+  return all_groups * heads <= gpu.facts().multiprocessors ||
+         sizeof(ReverseMemory<Real, all_groups>) > gpu.facts().shared_bytes;
+}
+
+template <class Real>
 void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu) {
   if (pass.dtau_parts)
     launch_reverse<1>(pass, gpu);
@@ -416,6 +433,8 @@ void reverse_pass(const ReversePass<Real>& pass, const Gpu& gpu) {
     launch_reverse<all_groups>(pass, gpu);
 }
 
+template bool blocks_share_heads<float>(int64_t, const Gpu&);
+template bool blocks_share_heads<bf16>(int64_t, const Gpu&);
 template void reverse_pass(const ReversePass<float>&, const Gpu&);
 template void reverse_pass(const ReversePass<bf16>&, const Gpu&);
 

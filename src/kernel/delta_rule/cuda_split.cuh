@@ -149,18 +149,6 @@ struct Left {
   __device__ void set(int p, uint4 x) {
     of[p][0] = x.x, of[p][1] = x.y, of[p][2] = x.z, of[p][3] = x.w;
   }
-  __device__ Sums sums() const {
-    Sums x;
-#pragma unroll
-    for (int p = planes - 1; p >= 0; --p)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float(&two)[4] = x.c[i / 2];
-        two[i % 2 * 2] += __uint_as_float(of[p][i] << 16);
-        two[i % 2 * 2 + 1] += __uint_as_float(of[p][i] & 0xffff0000u);
-      }
-    return x;
-  }
   // Rows and columns from the given ones on. Transposed: of the transpose of what lies in memory.
   template <Lies lies, class Matrix>
   __device__ void load(const Matrix& matrix, int row, int column) {
@@ -171,6 +159,18 @@ struct Left {
                           lies == Lies::straight
                               ? matrix.at(p, row + lane % 16, column + lane / 16 * 8)
                               : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
+  }
+  // As they were.
+  __device__ Sums sums() const {
+    Sums x;
+#pragma unroll
+    for (int p = planes - 1; p >= 0; --p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        x.c[i / 2][i % 2 * 2] += __uint_as_float(of[p][i] << 16);
+        x.c[i / 2][i % 2 * 2 + 1] += __uint_as_float(of[p][i] & 0xffff0000u);
+      }
+    return x;
   }
   // As many planes as the matrix has.
   template <class Matrix>

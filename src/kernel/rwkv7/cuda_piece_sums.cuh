@@ -84,9 +84,9 @@ struct PieceSums<bf16> {
   }
   __device__ void write(float* to, int lane) const {
     static_assert(piece_loads == 2);
-    if (lane >= row_lanes) return;
-    to[2 * lane] = (c[0][0] + c[1][0]) + (c[0][2] + c[1][2]);
-    to[2 * lane + 1] = (c[0][1] + c[1][1]) + (c[0][3] + c[1][3]);
+    const float even = (c[0][0] + c[1][0]) + (c[0][2] + c[1][2]);
+    const float odd = (c[0][1] + c[1][1]) + (c[0][3] + c[1][3]);
+    if (lane < row_lanes) to[2 * lane] = even, to[2 * lane + 1] = odd;
   }
 };
 

@@ -43,10 +43,12 @@ struct TokenStep {
   }
 };
 
-// Shared memory: pieces, norm, area, own rows of x, the layers' pointers, the products.
+// Shared memory: pieces, sums of runs, norm, area, own rows of x, the layers' pointers, the
+// products.
 template <class Weight>
 int64_t bytes_beside_pieces(const LayerSizes& s, const TokenRoom& room) {
-  return (s.channels + room.area + room.own_rows) * int64_t(sizeof(float)) +
+  return int64_t(sizeof(RunSums)) +
+         (s.channels + room.area + room.own_rows) * int64_t(sizeof(float)) +
          s.layers * int64_t(sizeof(LayerWeights<Weight>)) +
          (s.layers * matrices + 1) * int64_t(sizeof(TokenProduct<Weight>));
 }
@@ -302,11 +304,11 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   __shared__ __align__(16) HeadPlace place;
   __shared__ float sums[2][32];
   __shared__ float4 moments[token_warps];
-  __shared__ RunSums run_sums;
   __shared__ InRows segments[2];  // of the first layer, of the others
   const LayerSizes& s = p.sizes;
   const int block = int(blockIdx.x), blocks = int(gridDim.x), channels = int(s.channels);
-  float* const u = reinterpret_cast<float*>(ring + depth * (piece_bytes / 16));
+  RunSums& run_sums = *reinterpret_cast<RunSums*>(ring + depth * (piece_bytes / 16));
+  float* const u = reinterpret_cast<float*>(&run_sums + 1);
   float* const own = u + channels + p.room.area;
   auto* const layers = reinterpret_cast<LayerWeights<Weight>*>(own + p.room.own_rows);
   auto* const products = reinterpret_cast<TokenProduct<Weight>*>(layers + s.layers);
@@ -438,8 +440,8 @@ Variant<Weight> variant_for(const LayerSizes& s) {
 
 template <class Weight>
 std::optional<TokenRoom> room_for_token(const LayerSizes& s, const Gpu& gpu) {
-  constexpr int64_t declared = 9 << 10;  // room for the kernel's own variables
-  static_assert(sizeof(HeadPlace) + sizeof(RunSums) + 1024 <= declared);
+  constexpr int64_t declared = 4900;  // room for the kernel's own variables
+  static_assert(sizeof(HeadPlace) + 1024 <= declared);
   const int blocks = gpu.facts().multiprocessors;  // the order of writes needs as many
   int64_t mixes = 1;
   for (const bool first : {true, false})

@@ -47,7 +47,7 @@ struct TokenProduct {
 // What the warps have of a run's sums; two of them, so that one can be added up while the next one
 // is written. In shared memory.
 struct RunSums {
-  float parts[2][token_warps][run_rows + 1];
+  alignas(16) float parts[2][token_warps][run_rows + 1];
 };
 
 template <class Weight, int depth>
@@ -59,7 +59,8 @@ class WeightStream {
       : products_(products),
         count_(count),
         sums_(sums),
-        mine_(ring + threadIdx.x),
+        ring_(ring),
+        place_(int(threadIdx.x)),
         policy_(read_once()) {
     begin_rows();
 #pragma unroll 1
@@ -79,14 +80,14 @@ class WeightStream {
     for (int run = product.rows.begin, end; run < rows_end; run = end) {
       end = min(run + run_rows, product.input_end(run));
       const float* const x = input(run);
-      float* const part = sums_.parts[turn_][warp()];
+      float* part = sums_.parts[turn_][warp()];
 #pragma unroll 1
-      for (int row = 0; row < end - run; row += piece_rows) {
+      for (const float* const last = part + (end - run); part < last; part += piece_rows) {
         PieceSums<Weight> sums;
 #pragma unroll 1
         for (int first = first_column(); first < columns; first += all_columns)
           add_piece(x + first, own, sums);
-        sums.write(part + row, lane());
+        sums.write(part, lane());
       }
       __syncthreads();
       // Sixteen threads add up what the warps have of a row.
@@ -110,7 +111,7 @@ class WeightStream {
   // The oldest piece times x; then the piece behind the youngest is asked for in its place.
   __device__ void add_piece(const float* x, PieceInput<Weight>& own, PieceSums<Weight>& sums) {
     own.load(x, lane());
-    const uint4* const piece = mine_ + slot_ * (piece_loads * token_threads);
+    const uint4* const piece = ring_ + place_;
     wait_for_groups<depth - 1>();
 #pragma unroll
     for (int i = 0; i < piece_loads; ++i) sums.add(i, piece[i * token_threads], own);
@@ -118,14 +119,15 @@ class WeightStream {
   }
 
   __device__ void ask() {
-    uint4* const piece = mine_ + slot_ * (piece_loads * token_threads);
-    if (++slot_ == depth) slot_ = 0;
+    uint4* const piece = ring_ + place_;
+    constexpr int step = piece_loads * token_threads, all = depth * step;
+    if ((place_ += step) >= all) place_ -= all;
 #pragma unroll
     for (int i = 0; i < piece_loads; ++i)
-      copy_async(piece + i * token_threads, at_ + i * load_columns<Weight>,
+      copy_async(piece + i * token_threads, at_ + i * row_lanes * 16,
                  own_column() + i * load_columns<Weight> < left_, policy_);
     close_group();  // also where nothing is left: groups are counted
-    at_ += all_columns, left_ -= all_columns;
+    at_ += all_columns * int(sizeof(Weight)), left_ -= all_columns;
     if (left_ <= 0) begin_rows();
   }
 
@@ -135,9 +137,8 @@ class WeightStream {
   __device__ void begin_rows() {
     row_ += piece_rows;
     if (row_ >= end_ && !begin_input()) return;
-    left_ = columns_ - first_column();
-    at_ = matrix_ + int64_t(min(row_ + lane() / row_lanes, end_ - 1)) * columns_ + first_column() +
-          own_column();
+    left_ = columns_;
+    at_ = row_0_ + int64_t(min(row_ + lane() / row_lanes, end_ - 1)) * row_bytes_;
   }
   // The rows behind end_, in the next product of which this warp has columns if need be.
   __device__ bool begin_input() {
@@ -146,8 +147,10 @@ class WeightStream {
     while (row_ >= rows_end_) {
       if (++number_ >= count_) return false;
       const TokenProduct<Weight>& product = products_[number_];
-      columns_ = product.columns, matrix_ = product.matrix, rows_end_ = product.rows.end;
-      end_ = row_ = first_column() < columns_ ? product.rows.begin : rows_end_;
+      columns_ = product.columns - first_column(), rows_end_ = product.rows.end;
+      row_bytes_ = product.columns * int(sizeof(Weight));
+      row_0_ = reinterpret_cast<const char*>(product.matrix + first_column() + own_column());
+      end_ = row_ = columns_ > 0 ? product.rows.begin : rows_end_;
     }
     end_ = products_[number_].input_end(row_);
     return true;
@@ -156,12 +159,12 @@ class WeightStream {
   const TokenProduct<Weight>* products_;
   int count_;
   RunSums& sums_;
-  uint4* mine_;
-  int slot_ = 0, turn_ = 0;
+  uint4* ring_;
+  int place_, turn_ = 0;  // of the oldest piece in the ring, this thread's part
   uint64_t policy_;
-  // What is asked for next.
-  int number_ = -1, columns_ = 0, rows_end_ = 0, end_ = 0, row_ = 0, left_ = 0;
-  const Weight *matrix_ = nullptr, *at_ = nullptr;
+  // What is asked for next: in rows up to end_, columns from the warp's first one on.
+  int number_ = -1, columns_ = 0, rows_end_ = 0, end_ = 0, row_ = 0, left_ = 0, row_bytes_ = 0;
+  const char *row_0_ = nullptr, *at_ = nullptr;  // where the thread's columns lie
 };
 
 }  // namespace deltasane::kernel::cuda
