@@ -114,7 +114,8 @@ template <int pairs>
 struct NormVectors {
   // The rest is asked for late: few blocks have it.
   static constexpr int mixes = pairs == 1 ? 2 : 1;
-  float2 gain[pairs], bias[pairs], before[pairs], mu[mixes][pairs];
+  // Zeros, so that nothing is kept through a layer for channels that are not there.
+  float2 gain[pairs] = {}, bias[pairs] = {}, before[pairs] = {}, mu[mixes][pairs] = {};
 };
 
 // A block's vectors in shared memory.
@@ -145,7 +146,7 @@ struct TokenInputs {
     });
     TaggedPair pair[pairs];
     each_pair<pairs>(channels, [&](int i, int c) { pair[i] = read_tagged(x + c); });
-    float2 value[pairs];
+    float2 value[pairs] = {};
     float sum = 0;
     int count = 0;  // of the warp
     each_pair<pairs>(channels, [&](int i, int c) {
