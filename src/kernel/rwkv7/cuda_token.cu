@@ -114,7 +114,8 @@ template <int pairs>
 struct NormVectors {
   // The rest is asked for late: few blocks have it.
   static constexpr int mixes = pairs == 1 ? 2 : 1;
-  float2 gain[pairs], bias[pairs], before[pairs], mu[mixes][pairs];
+  // Zeros, so that nothing is kept through a layer for channels that are not there.
+  float2 gain[pairs] = {}, bias[pairs] = {}, before[pairs] = {}, mu[mixes][pairs] = {};
 };
 
 // A token's row, asked for before the weights that would stand in its way.
