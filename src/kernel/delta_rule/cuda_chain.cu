@@ -38,8 +38,9 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     return int(min(op.time - tile * tile_tokens, int64_t(tile_tokens)));
   };
   if (threadIdx.x >= owners) {
-    FactorMaker<Real, ForwardFactors<Real>> maker(memory.making, op, op.v, sequence, head);
-    Real* const y = op.y ? op.y + (maker.given - op.v) : nullptr;
+    FactorMaker<Real> maker(memory.making, op, owners);
+    maker.turn_to(op, sequence, head);
+    Real* const y = op.y ? op.y + (maker.v - op.v) : nullptr;
     const auto write_y = [&](int tile) {
       if (!y || tile < 0 || maker.token >= length(tile)) return;
       Eight<Real> eight;

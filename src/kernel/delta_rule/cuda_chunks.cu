@@ -140,11 +140,11 @@ __global__ __launch_bounds__(makers, terms_resident) void terms_kernel(DeltaRule
   auto& memory = *reinterpret_cast<TermsMemory<Real>*>(raw_memory);
   const int heads = int(op.batch * op.heads), count = heads * tiles;
   const bool speaker = threadIdx.x == makers - 32;  // of a warp that has less to do than others
-  FactorMaker<Real, ForwardFactors<Real>> maker(memory.making, op, 0);
+  FactorMaker<Real> maker(memory.making, op, 0);
   const auto ask_for = [&](int which) {
     if (which >= count) return;
     const int64_t of_head = which % heads;
-    maker.turn_to(op, op.v, of_head / op.heads, of_head % op.heads);
+    maker.turn_to(op, of_head / op.heads, of_head % op.heads);
     maker.ask_for(which / heads, tile_tokens);
   };
   // That terms are there is said a tile late, when nobody has to wait until they are written.

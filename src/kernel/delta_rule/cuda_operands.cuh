@@ -38,21 +38,18 @@ struct TileFactors {
   SplitMatrix<state_planes, tile_tokens, head_size> a, b;
   SplitMatrix<read_planes, tile_tokens, head_size> r;
   SplitMatrix<planes, tile_tokens, head_size> given;            // v, or dy on the way back
-  SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M'
+  SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M', or M on the way back
   SplitMatrix<read_planes, tile_tokens, tile_tokens> rb;
   alignas(16) float decay[head_size];
 };
 template <class Real>
 struct ForwardFactors : TileFactors<exact_planes<Real>, result_planes<Real>> {
-  static constexpr bool forward = true;
   SplitMatrix<state_planes, tile_tokens, head_size> k;
   SplitMatrix<state_planes, tile_tokens, tile_tokens> ak;
   SplitMatrix<result_planes<Real>, tile_tokens, tile_tokens> rk;
 };
 template <class Real>
-struct ReverseFactors : TileFactors<exact_planes<Real>, state_planes> {
-  static constexpr bool forward = false;
-};
+struct ReverseFactors : TileFactors<exact_planes<Real>, state_planes> {};
 
 // Decays by token and channel. 8 channels of 4 tokens, two at a time, lie in different banks; so do
 // every other four channels of a token.
@@ -85,18 +82,19 @@ __device__ inline void invert_column(const float (&lower)[tile_tokens][tile_toke
     }
 }
 
-// What `makers` threads do for the owners of the state: while those use one tile's factors, they
-// make the next one's out of what has come, and ask for what comes after.
-template <class Real, class Factors>
+// What `makers` threads do forward for the owners of the state: while those use one tile's factors,
+// they make the next one's out of what has come, and ask for what comes after.
+template <class Real>
 struct FactorMaker {
+  using Factors = ForwardFactors<Real>;
   MakerMemory& memory;
   int thread;                // of the makers
   int token, part;           // of the vectors: this thread's token and the first of its 8 channels
   int channel, first_token;  // of the decay: a channel, and the first of 8 tokens
   int64_t step;              // from token to token
-  const Real *a, *r, *b, *k, *given;
+  const Real *a, *r, *b, *k, *v;
   const float* w;
-  Eight<Real> next_a, next_r, next_b, next_k, next_given;
+  Eight<Real> next_a, next_r, next_b, next_k, next_v;
   float next_w[8];
 
   __device__ FactorMaker(MakerMemory& memory, const DeltaRule<Real>& op, int first_thread)
@@ -105,24 +103,18 @@ struct FactorMaker {
     channel = thread / 32 * 16 + thread % 16, first_token = thread % 32 / 16 * 8;
     step = op.heads * head_size;
   }
-  __device__ FactorMaker(MakerMemory& memory, const DeltaRule<Real>& op, const Real* all_given,
-                         int64_t sequence, int64_t head)
-      : FactorMaker(memory, op, owners) {
-    turn_to(op, all_given, sequence, head);
-  }
-  __device__ void turn_to(const DeltaRule<Real>& op, const Real* all_given, int64_t sequence,
-                          int64_t head) {
+  __device__ void turn_to(const DeltaRule<Real>& op, int64_t sequence, int64_t head) {
     const int64_t first = (sequence * op.time * op.heads + head) * head_size;
     const int64_t mine = first + token * step + part;
-    a = op.a + mine, r = op.r + mine, b = op.b + mine, k = op.k + mine, given = all_given + mine;
+    a = op.a + mine, r = op.r + mine, b = op.b + mine, k = op.k + mine, v = op.v + mine;
     w = op.w + first + first_token * step + channel;
   }
 
   __device__ void ask_for(int64_t tile, int count) {
     const int64_t at = tile * tile_tokens * step;
     const auto load = [&] {
-      next_a.load(a + at), next_r.load(r + at), next_b.load(b + at), next_given.load(given + at);
-      if constexpr (Factors::forward) next_k.load(k + at);
+      next_a.load(a + at), next_r.load(r + at), next_b.load(b + at), next_v.load(v + at);
+      next_k.load(k + at);
     };
     if (count == tile_tokens) {  // nearly always, and a tile waits for this
       load();
@@ -130,7 +122,7 @@ struct FactorMaker {
       for (int t = 0; t < 8; ++t) next_w[t] = __ldg(w + at + t * step);
       return;
     }
-    next_a = next_r = next_b = next_k = next_given = Eight<Real>();
+    next_a = next_r = next_b = next_k = next_v = Eight<Real>();
     if (token < count) load();
 #pragma unroll
     for (int t = 0; t < 8; ++t) next_w[t] = first_token + t < count ? __ldg(w + at + t * step) : 1;
@@ -170,9 +162,9 @@ struct FactorMaker {
 #pragma unroll
     for (int i = 0; i < 8; ++i) own[i] = reciprocal(own[i]);
     put(to.b, next_b, own);
-    if constexpr (Factors::forward) put(to.k, next_k, own);
+    put(to.k, next_k, own);
     float x[8];
-    next_given.unpack(x);
+    next_v.unpack(x);
     to.given.set(token, part, x);
     meet();
   }
@@ -210,10 +202,8 @@ struct FactorMaker {
     } else if (warp == 1) {
       products(to.r, to.b, into(to.rb), 0);
     }
-    if constexpr (Factors::forward) {
-      if (warp == 2) products(to.a, to.k, into(to.ak), 1);
-      if (warp == 3) products(to.r, to.k, into(to.rk), 0);
-    }
+    if (warp == 2) products(to.a, to.k, into(to.ak), 1);
+    if (warp == 3) products(to.r, to.k, into(to.rk), 0);
   }
 };
 

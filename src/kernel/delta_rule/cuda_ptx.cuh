@@ -56,13 +56,6 @@ __device__ inline void load_transposes_at_once(uint32_t (&x)[4], uint32_t at) {
                : "r"(at)
                : "memory");
 }
-// Twice 8 x 8 numbers: the first 16 lanes say where rows are.
-__device__ inline void load_two_matrices_at_once(uint32_t (&x)[2], uint32_t at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-               : "=r"(x[0]), "=r"(x[1])
-               : "r"(at)
-               : "memory");
-}
 // From compute capability 9.0 on.
 __device__ inline void store_matrices_at_once(uint32_t at, const uint32_t (&x)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(x[0]),

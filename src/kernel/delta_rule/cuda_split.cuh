@@ -83,10 +83,6 @@ __device__ void load_matrices(uint32_t (&x)[4], const __nv_bfloat16* at) {
     load_transposes_at_once(x, shared_address(at));
 }
 
-__device__ inline void load_two_matrices(uint32_t (&x)[2], const __nv_bfloat16* at) {
-  load_two_matrices_at_once(x, shared_address(at));
-}
-
 // Four times 8 x 8 numbers of a warp into shared memory, where load_matrices would find them: lane
 // l says where row l % 8 of matrix l / 8 goes.
 __device__ inline void store_matrices_by_words(uint32_t at, const uint32_t (&x)[4]) {
@@ -193,19 +189,6 @@ struct Right {
           of[p], lies == Lies::straight
                      ? matrix.at(p, row + piece % 2 * 8 + line, column + piece / 2 * 8)
                      : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
-  }
-};
-
-// 16 x 8 numbers likewise, of the transpose of what lies in memory: half of a right factor.
-template <int planes>
-struct HalfRight {
-  uint32_t of[planes][2];
-  template <class Matrix>
-  __device__ void load(const Matrix& matrix, int row, int column) {
-    const int piece = threadIdx.x % 16 / 8 * 8, line = threadIdx.x % 8;
-#pragma unroll
-    for (int p = 0; p < planes; ++p)
-      load_two_matrices(of[p], matrix.at(p, column + line, row + piece));
   }
 };
 

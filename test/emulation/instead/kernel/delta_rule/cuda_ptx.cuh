@@ -37,11 +37,6 @@ inline void load_matrices_at_once(uint32_t (&x)[4], uint32_t at) {
 inline void load_transposes_at_once(uint32_t (&x)[4], uint32_t at) {
   emulation::load_matrices(x, at, true);
 }
-inline void load_two_matrices_at_once(uint32_t (&x)[2], uint32_t at) {
-  uint32_t twice[4];
-  emulation::load_matrices(twice, emulation::shuffle(at, threadIdx.x % 16), false);
-  x[0] = twice[0], x[1] = twice[1];
-}
 inline void store_matrices_at_once(uint32_t at, const uint32_t (&x)[4]) {
   emulation::store_matrices(at, x, false);
 }
