@@ -23,7 +23,7 @@ class Session {
   Session(const Rwkv7& model, const kernel::Cpu& cpu, OnOverflow on_overflow = OnOverflow::stop);
 
   void read(std::span<const int32_t> tokens);
-  std::span<const float> logits() const { return logits_.span(); }  // after what was read so
+  std::span<const float> logits() const { return logits_.span(); }  // after the last read()
   // Reads a token and picks the next one: on a GPU there, and logits() stays as it was.
   int32_t read_and_pick(int32_t token, Sampler& sampler);
   const RecurrentState& state() const { return state_; }
