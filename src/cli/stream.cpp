@@ -42,8 +42,8 @@ class StreamDisplay {
                "{}{:>5.1f} %  {:>12} tokens  loss {:.4f}  all {:.4f}  norm {:.3g}  max {:.3g}  "
                "{:.0f} tokens/s  {} left{}",
                terminal_ ? "\r\x1b[K" + bar : std::string(), 100 * share, now.position, now.loss,
-               now.cumulative_loss, now.norm, now.largest, rate, duration_text(left),
-               terminal_ && !is_last ? "" : "\n");
+               now.cumulative_loss, now.norm, now.largest, rate * double(now.streams),
+               duration_text(left), terminal_ && !is_last ? "" : "\n");
     open_line_ = terminal_ && !is_last;
   }
   void end() {

@@ -218,7 +218,8 @@ class Laboratory {
                                std::exp(cumulative), probe::whole_norm(heads), largest})
       rows.add(value);
     rows.append();
-    last_ = {position_, settings_.tokens, 0, loss, cumulative, probe::whole_norm(heads), largest};
+    last_ = {position_,  settings_.tokens,         0,      0, loss,
+             cumulative, probe::whole_norm(heads), largest};
   }
 
   void save() {
@@ -244,6 +245,7 @@ class Laboratory {
     if (last_.tokens == 0) return;  // the first segment's figures are still being made
     StreamProgress now = last_;
     now.position = position_, now.began_at = began_at;
+    now.streams = std::ranges::count_if(readers_, [](const auto& r) { return !r.broken(); });
     progress(now);
   }
 

@@ -55,6 +55,7 @@ struct StreamParts {
 
 struct StreamProgress {
   int64_t position, tokens, began_at;
+  int64_t streams;                              // that still read
   double loss, cumulative_loss, norm, largest;  // of the first stream that still reads
 };
 

@@ -99,12 +99,12 @@ StreamSettings small_settings() {
 TEST(Stream, ReportsNoProgressWithoutFigures) {
   const test::Scratch scratch;
   Bench bench(random_model(scratch.path()));
-  StreamSettings settings = small_settings();
-  settings.streams = 1;
+  const StreamSettings settings = small_settings();
   int64_t reached = 0;
   run_stream(bench.parts(bench.letters), settings, scratch.path() / "run", OnExisting::refuse,
              [&](const StreamProgress& now) {
                EXPECT_EQ(now.tokens, settings.tokens);
+               EXPECT_EQ(now.streams, 2);
                EXPECT_GT(now.loss, 0) << "at " << now.position;
                EXPECT_GT(now.norm, 0) << "at " << now.position;
                reached = now.position;
