@@ -20,7 +20,8 @@
 // Half of the warps ("readers") have S0, half ("writers") have D. As long as value channels do not
 // meet, a warp has 16 of them and makes transposes, SA' = (S0 A~' + V' AK') M' or Z' = (D B~' + dY'
 // RB) M with M = (I - AB)^-1: there what a product leaves in the lanes is the left factor of the
-// next one. Then it has 16 key channels.
+// next one. Then it has 16 key channels. All of it is one file, over 500 lines, because each step
+// stands on what the one before left in the lanes and in the memory below.
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
