@@ -209,35 +209,23 @@ struct TileGradients {
     x[1].load((reader ? pass.op.r : pass.op.k) + place);
     x[2].load((reader ? pass.gradient.dy : pass.op.v) + place);
   }
-  __device__ void read_decays(int t, float (&factor)[8]) const {
-    const float4 low = *reinterpret_cast<const float4*>(memory.decays.at(t, own_part()));
-    const float4 high = *reinterpret_cast<const float4*>(memory.decays.at(t, own_part() + 4));
-    factor[0] = low.x, factor[1] = low.y, factor[2] = low.z, factor[3] = low.w;
-    factor[4] = high.x, factor[5] = high.y, factor[6] = high.z, factor[7] = high.w;
-  }
   __device__ void keep_vectors(const OwnVectors& own_vectors) {
     const int token = own_token(), part = own_part();
     auto& to = reader ? memory.reads : memory.writes;
     float factor[8], x[8];
-    const auto keep = [&](int row, const Eight<Real>& from) {
-      from.unpack(x);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) x[i] *= factor[i];
-      to.set(row, part, x);
-    };
-    read_decays(token, factor);
+    memory.decays.read(token, part, factor);
     if (!reader)
 #pragma unroll
       for (int i = 0; i < 8; ++i) factor[i] = reciprocal(factor[i]);
-    keep(tile_tokens + token, own_vectors[1]);
+    set_scaled(to, tile_tokens + token, part, own_vectors[1], factor);
     if (reader) {
       if (token)
-        read_decays(token - 1, factor);
+        memory.decays.read(token - 1, part, factor);
       else
 #pragma unroll
         for (int i = 0; i < 8; ++i) factor[i] = 1;
     }
-    keep(token, own_vectors[0]);
+    set_scaled(to, token, part, own_vectors[0], factor);
     own_vectors[2].unpack(x);
     (reader ? memory.dy : memory.v).set(token, part, x);
   }

@@ -57,7 +57,25 @@ struct DecayMatrix {
   alignas(16) float x[tile_tokens][head_size + 8];
   __device__ float* at(int t, int channel) { return &x[t][channel ^ channel / 32 * 4]; }
   __device__ const float* at(int t, int channel) const { return &x[t][channel ^ channel / 32 * 4]; }
+  // Of eight channels, the first at a multiple of eight.
+  __device__ void read(int t, int channel, float (&to)[8]) const {
+    const float4 low = *reinterpret_cast<const float4*>(at(t, channel));
+    const float4 high = *reinterpret_cast<const float4*>(at(t, channel + 4));
+    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+  }
 };
+
+// Eight channels of a vector, each times its factor, into a row of a matrix.
+template <class Matrix, class Real>
+__device__ void set_scaled(Matrix& matrix, int row, int channel, const Eight<Real>& vector,
+                           const float (&factor)[8]) {
+  float x[8];
+  vector.unpack(x);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] *= factor[i];
+  matrix.set(row, channel, x);
+}
 
 struct MakerMemory {
   alignas(16) float decays[tile_tokens][head_size + 4];  // W
@@ -150,19 +168,12 @@ struct FactorMaker {
     };
     read(token, own);
     if (token) read(token - 1, earlier);
-    const auto put = [&](auto& matrix, const Eight<Real>& from, const float(&factor)[8]) {
-      float x[8];
-      from.unpack(x);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) x[i] *= factor[i];
-      matrix.set(token, part, x);
-    };
-    put(to.a, next_a, earlier);
-    put(to.r, next_r, own);
+    set_scaled(to.a, token, part, next_a, earlier);
+    set_scaled(to.r, token, part, next_r, own);
 #pragma unroll
     for (int i = 0; i < 8; ++i) own[i] = reciprocal(own[i]);
-    put(to.b, next_b, own);
-    put(to.k, next_k, own);
+    set_scaled(to.b, token, part, next_b, own);
+    set_scaled(to.k, token, part, next_k, own);
     float x[8];
     next_v.unpack(x);
     to.given.set(token, part, x);

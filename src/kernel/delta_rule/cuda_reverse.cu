@@ -85,12 +85,6 @@ struct VectorMaker {
     for (int t = 0; t < tile_tokens; ++t) next_w[t] = t < count ? __ldg(from + t * step) : 1;
   }
 
-  __device__ void read_decays(int t, float (&x)[8]) const {
-    const float4 low = *reinterpret_cast<const float4*>(decays.at(t, part));
-    const float4 high = *reinterpret_cast<const float4*>(decays.at(t, part + 4));
-    x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
-    x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
-  }
   __device__ void make(ReverseFactors<Real>& to, int tile) {
     Vectors here[own_tokens];
 #pragma unroll
@@ -106,20 +100,13 @@ struct VectorMaker {
     for (int i = 0; i < own_tokens; ++i) {
       const int t = token(i);
       float own[8], earlier[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-      read_decays(t, own);
-      if (t) read_decays(t - 1, earlier);
-      const auto put = [&](auto& matrix, const Eight<Real>& vector, const float(&factor)[8]) {
-        float x[8];
-        vector.unpack(x);
-#pragma unroll
-        for (int c = 0; c < 8; ++c) x[c] *= factor[c];
-        matrix.set(t, part, x);
-      };
-      put(to.a, here[0].a, earlier);
-      put(to.r, here[0].r, own);
+      decays.read(t, part, own);
+      if (t) decays.read(t - 1, part, earlier);
+      set_scaled(to.a, t, part, here[0].a, earlier);
+      set_scaled(to.r, t, part, here[0].r, own);
 #pragma unroll
       for (int c = 0; c < 8; ++c) own[c] = reciprocal(own[c]);
-      put(to.b, here[0].b, own);
+      set_scaled(to.b, t, part, here[0].b, own);
       float x[8];
       here[0].dy.unpack(x);
       to.given.set(t, part, x);
