@@ -40,10 +40,6 @@ struct Eight<float> {
     x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
     x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
   }
-  __device__ static void store(float* to, const float (&x)[8]) {
-    reinterpret_cast<float4*>(to)[0] = make_float4(x[0], x[1], x[2], x[3]);
-    reinterpret_cast<float4*>(to)[1] = make_float4(x[4], x[5], x[6], x[7]);
-  }
 };
 template <>
 struct Eight<bf16> {
@@ -59,18 +55,7 @@ struct Eight<bf16> {
       x[2 * i + 1] = __uint_as_float(pair[i] & 0xffff0000u);
     }
   }
-  __device__ static void store(bf16* to, const float (&x)[8]) {
-    uint32_t pair[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const __nv_bfloat162 two = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
-      pair[i] = reinterpret_cast<const uint32_t&>(two);
-    }
-    *reinterpret_cast<uint4*>(to) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
-  }
 };
-
-__device__ inline void store_floats(float* to, const float (&x)[8]) { Eight<float>::store(to, x); }
 
 __device__ inline void store_one(float* to, float x) { *to = x; }
 __device__ inline void store_one(bf16* to, float x) {
