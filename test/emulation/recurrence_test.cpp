@@ -42,6 +42,7 @@ TYPED_TEST(Recurrence, WithLargeStates) {
   this->check({.time = 33, .state_scale = 30}, {strong, usual});
 }
 TYPED_TEST(Recurrence, FewHeads) { this->check({.time = 69}, {none, strong, usual, weakest}); }
+TYPED_TEST(Recurrence, FewHeadsOfWholeTiles) { this->check({.time = 64}, {none, strong}); }
 TYPED_TEST(Recurrence, TokenByToken) {
   this->check({.time = 1, .heads = 2, .position = 15}, {strong});
   this->check({.batch = 2, .time = 37, .heads = 3, .position = 11}, {none, strong, weakest});

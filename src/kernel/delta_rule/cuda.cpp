@@ -1,5 +1,7 @@
 #include "kernel/delta_rule/cuda.h"
 
+#include <algorithm>
+
 #include "kernel/delta_rule/cuda_parts.h"
 
 namespace deltasane::kernel::cuda {
@@ -22,6 +24,14 @@ void validate(const DeltaRule<Real>& op) {
 // So few heads that most of the chip would wait for the sequence.
 bool few_heads(int64_t heads, const Gpu& gpu) { return 4 * heads <= gpu.facts().multiprocessors; }
 
+// Whether what does not depend on the state is found for many tiles at once. Where states are
+// kept, the last one of an incomplete tile is for the chain to keep.
+template <class Real>
+bool takes_chunks(const DeltaRule<Real>& op, bool keeps_states, const Gpu& gpu) {
+  return few_heads(op.batch * op.heads, gpu) && op.time / tile >= 4 &&
+         (!keeps_states || op.time % tile == 0);
+}
+
 }  // namespace
 
 float* DeltaRuleScratch::floats(const Gpu& gpu, int64_t count) {
@@ -42,8 +52,8 @@ void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu&
   validate(op);
   require(op.y, "delta_rule has a result");
   const int64_t heads = op.batch * op.heads, tiles = op.time / tile;
-  const bool few = !op.states && few_heads(heads, gpu) && tiles >= 4;
-  if (starts_tiles(op) && !few) return chain_pass(ChainPass<Real>{op, op.states}, gpu);
+  if (starts_tiles(op) && !takes_chunks(op, op.states, gpu))
+    return chain_pass(ChainPass<Real>{op, op.states}, gpu);
   TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state};
   if (starts_tiles(op)) {
     const int64_t terms = chunk_pass_floats<Real>(op.batch, op.heads, tiles);
@@ -67,11 +77,16 @@ void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real
   const int64_t made = op.states ? 0 : delta_rule_states(op.batch, op.time, op.heads);
   const int64_t planes = heads * tiles * kept_gradient_numbers<Real> / 2;  // of 2 bytes
   const int64_t parts = blocks_share_heads<Real>(heads, gpu) ? heads * tiles * 4 : 0;
-  float* const memory = scratch.floats(gpu, made + planes + parts);
+  const bool in_chunks = made && takes_chunks(op, true, gpu);
+  const int64_t terms = in_chunks ? chunk_pass_floats<Real>(op.batch, op.heads, tiles) : 0;
+  float* const memory = scratch.floats(gpu, made + std::max(planes + parts, terms));
   if (!op.states) {
-    ChainPass<Real> forward{op, memory};
-    forward.op.y = nullptr, forward.op.final_state = nullptr;
-    chain_pass(forward, gpu);
+    DeltaRule<Real> forward = op;
+    forward.states = memory, forward.y = nullptr, forward.final_state = nullptr;
+    if (in_chunks)
+      chunk_pass(forward, tiles, memory + made, nullptr, gpu);
+    else
+      chain_pass(ChainPass<Real>{forward, memory}, gpu);
   }
   const ReversePass<Real> reverse{op, gradient, op.states ? op.states : memory,
                                   reinterpret_cast<bf16*>(memory + made),

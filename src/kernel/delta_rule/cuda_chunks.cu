@@ -283,7 +283,7 @@ struct TileBringer {
 template <class Real>
 struct ResultWriter {
   const CarryMemory<Real>& memory;
-  Real* y;               // of the block's first row, the sequence's first token
+  Real* y;               // of the block's first row, the sequence's first token; or null
   int64_t step;          // from token to token
   float2 known[4] = {};  // of the tile that is due: what does not depend on the state
 
@@ -299,6 +299,7 @@ struct ResultWriter {
       known[i] = two(&memory.stage[tile % stages].rows.y[row(i)][token(i)]);
   }
   __device__ void write(int tile) const {
+    if (!y) return;
     Real* const first = y + int64_t(tile) * tile_tokens * step;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -336,8 +337,8 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
   const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
   if (threadIdx.x >= carriers + 32) {
     const int64_t first = (sequence * op.time * op.heads + head) * head_size;
-    return ResultWriter<Real>{memory, op.y + first + row_block * shared_rows, op.heads * head_size}
-        .run(tiles);
+    Real* const y = op.y ? op.y + first + row_block * shared_rows : nullptr;
+    return ResultWriter<Real>{memory, y, op.heads * head_size}.run(tiles);
   }
   if (threadIdx.x >= carriers) {
     TileBringer<Real>{all + of_head * tiles, made + of_head * tiles, memory.stage, tiles, row_block}
@@ -364,6 +365,16 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
   Right<state_planes> a;
   Right<result> r;
   Sums u;  // the first warp's, zeros for the others
+  KeptState* states =
+      op.states ? reinterpret_cast<KeptState*>(op.states) + of_head * (tiles + 1) : nullptr;
+  const auto keep_state = [&] {
+    if (!states) return;
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+      states->of[row_block][column / 8 + p][lane] =
+          make_float4(S.c[p][0], S.c[p][1], S.c[p][2], S.c[p][3]);
+    ++states;
+  };
   const auto read_first = [&](const Stage<Real>& stage) {
     a.template load<Lies::straight>(stage.factors.a, column, 0);
     r.template load<Lies::straight>(stage.factors.r, column, 0);
@@ -373,6 +384,7 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
   read_first(memory.stage[0]);
   for (int tile = 0; tile < tiles; ++tile) {
     const Stage<Real>& stage = memory.stage[tile % stages];
+    keep_state();
     const Threshold threshold(next_tau);
     if (tau && tile + 1 < tiles) next_tau = __ldg(tau + (tile + 1) * op.heads);
     Sums sa, y;  // rows of the state, columns of tokens
@@ -427,6 +439,7 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
     }
   }
   __syncthreads();
+  keep_state();
   if (final_state)
 #pragma unroll
     for (int p = 0; p < 2; ++p) {

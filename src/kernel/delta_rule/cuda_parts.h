@@ -64,6 +64,8 @@ void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu);
 
 // The first `tiles` tiles of 16 tokens, from the beginning of a chunk, for few heads: what does not
 // depend on the state is computed for many tiles at once; beside it a short pass is sequential.
+// Keeps states where the operator has room for them, which then has no more tokens than these;
+// without y only states are made.
 template <class Real>
 void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* final_state,
                 const Gpu& gpu);

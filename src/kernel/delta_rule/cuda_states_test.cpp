@@ -10,8 +10,9 @@ class GpuDeltaRuleStates : public GpuTest {
  protected:
   // y and the gradients. kept: with the states of the way forward. ends: from zeros, with zeros as
   // the last state's gradient, and with the last state and the first one's gradient wanted.
-  std::vector<Numbers<float>> results(bool kept, bool ends) const {
-    constexpr int64_t batch = 2, time = 37, heads = 3, all = batch * time * heads * 64;
+  std::vector<Numbers<float>> results(int64_t time, bool kept, bool ends) const {
+    constexpr int64_t batch = 2, heads = 3;
+    const int64_t all = batch * time * heads * 64;
     const auto input = [&](uint64_t stream) { return there<bf16>(drawn<bf16>(all, 0.1, stream)); };
     const auto r = input(1), k = input(2), v = input(3), a = input(4), b = input(5), dy = input(6);
     const auto w = there<float>(drawn<float>(all, 0.02, 7, 0.9));
@@ -41,14 +42,21 @@ class GpuDeltaRuleStates : public GpuTest {
   }
 };
 
+// A time of whole tiles, and one that is not: few heads go other ways for them.
+constexpr int64_t times[] = {80, 37};
+
 TEST_F(GpuDeltaRuleStates, KeptOrMadeAgainGiveEqualBits) {
-  const auto kept = results(true, false), made = results(false, false);
-  EXPECT_EQ(std::vector(kept.begin() + 1, kept.end()), std::vector(made.begin() + 1, made.end()));
+  for (const int64_t time : times) {
+    const auto kept = results(time, true, false), made = results(time, false, false);
+    EXPECT_EQ(std::vector(kept.begin() + 1, kept.end()), std::vector(made.begin() + 1, made.end()));
+  }
 }
 
 TEST_F(GpuDeltaRuleStates, AbsentAtTheEndsAreZeros) {
-  EXPECT_EQ(results(true, false), results(true, true));
-  EXPECT_EQ(results(false, false), results(false, true));
+  for (const int64_t time : times) {
+    EXPECT_EQ(results(time, true, false), results(time, true, true));
+    EXPECT_EQ(results(time, false, false), results(time, false, true));
+  }
 }
 
 }  // namespace
