@@ -62,7 +62,7 @@ class ModelBench {
 
   ModelRow prompt(int64_t length) {
     const std::vector<int32_t> ids = tokens(length);
-    Tensor<float> logits({1, model().shape().vocabulary});
+    Tensor<float> logits = model().room_for_logits(1);
     const Timing timing = time_repeated(
         [&] {
           RecurrentState state = model().fresh_state();
@@ -77,7 +77,7 @@ class ModelBench {
   // Logits come to the host.
   ModelRow decode(int64_t batch) {
     const std::vector<int32_t> ids = tokens(batch * options_.decode);
-    Tensor<float> logits({batch, model().shape().vocabulary});
+    Tensor<float> logits = model().room_for_logits(batch);
     std::vector<RecurrentState> states = fresh_states(batch);
     std::vector<RecurrentState*> places;
     for (RecurrentState& state : states) places.push_back(&state);

@@ -11,7 +11,7 @@ void BatchStep::step(std::span<SteppedSequence> rows) {
   if (pick_on_gpu(rows)) return;
   const auto count = int64_t(rows.size());
   const int64_t vocabulary = model_.shape().vocabulary;
-  if (logits_.elements() < count * vocabulary) logits_ = Tensor<float>({count, vocabulary});
+  if (logits_.elements() < count * vocabulary) logits_ = model_.room_for_logits(count);
   const View<float> logits = logits_.view().part(0, 0, count);
   model_.step(tokens_, states_, logits, cpu_);
   cpu_.threads.parallel(count, [&](int64_t i) {

@@ -15,7 +15,7 @@ Session::Session(const Rwkv7& model, const kernel::Cpu& cpu, OnOverflow on_overf
       cpu_(cpu),
       on_overflow_(on_overflow),
       state_(model.fresh_state()),
-      logits_({1, model.shape().vocabulary}) {}
+      logits_(model.room_for_logits(1)) {}
 
 void Session::read(std::span<const int32_t> tokens) {
   const int64_t block = std::min(most_unscanned, model_.reading_block());

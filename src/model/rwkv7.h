@@ -63,6 +63,10 @@ class Rwkv7 {
   // Which tokens' logits are wanted.
   enum class Logits { none, last, all };
 
+  // (rows, vocabulary), where the model's device writes them with the least delay. Any other memory
+  // does, too.
+  Tensor<float> room_for_logits(int64_t rows) const;
+
   // Reads tokens and carries the state on. logits: (tokens, vocabulary), (1, vocabulary) or absent.
   // Every id must be in the vocabulary. Long inputs are taken in blocks. What SANE uses as tau is
   // added to `taus` where that is given.

@@ -229,6 +229,10 @@ void Rwkv7::expect_own(std::span<const int32_t> tokens,
       fail(Fault::argument, "token: expected 0 to ", shape_.vocabulary - 1, ", found ", token);
 }
 
+Tensor<float> Rwkv7::room_for_logits(int64_t rows) const {
+  return gpu_ ? gpu_->room_for_logits(rows) : Tensor<float>({rows, shape_.vocabulary});
+}
+
 void Rwkv7::forward(std::span<const int32_t> tokens, RecurrentState& state, Logits wanted,
                     View<float> logits, const Cpu& cpu, TauRecord* taus) const {
   RecurrentState* const states[] = {&state};

@@ -128,6 +128,12 @@ class Model : public Rwkv7OnGpu {
             gpu_, StateShape{shape.layers, shape.channels, shape.heads, shape.head_size})),
         alphas_(gpu_, shape.layers, shape.heads, sane.alpha) {}
 
+  Tensor<float> room_for_logits(int64_t rows) const override {
+    gpu_->make_current();
+    const Shape shape{rows, shape_.vocabulary};
+    return {shape, pinned_memory(Tensor<float>::bytes_of(shape))};
+  }
+
   void forward(std::span<const int32_t> tokens, RecurrentState& state, Rwkv7::Logits wanted,
                View<float> logits, TauRecord* taus) override {
     const std::lock_guard lock(mutex_);

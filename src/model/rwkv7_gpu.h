@@ -37,6 +37,7 @@ class Rwkv7OnGpu {
                                           const Options& options);
   virtual ~Rwkv7OnGpu() = default;
 
+  virtual Tensor<float> room_for_logits(int64_t rows) const = 0;  // see Rwkv7
   virtual void forward(std::span<const int32_t> tokens, RecurrentState& state, Rwkv7::Logits wanted,
                        View<float> logits, TauRecord* taus) = 0;
   virtual void score(std::span<const Rwkv7::Scored> sequences) = 0;

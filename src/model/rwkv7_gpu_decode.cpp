@@ -84,9 +84,10 @@ template <class Real>
 void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) {
   ask(sequences);
   const uint64_t bytes = uint64_t(sequences.size()) * uint64_t(vocabulary_) * sizeof(float);
-  if (logits) copy_to_host(logits_here_.as<float>(), logits_.data(), bytes, *gpu_);
+  float* const here = logits && !is_pinned(logits) ? logits_here_.as<float>() : logits;
+  if (logits) copy_to_host(here, logits_.data(), bytes, *gpu_);
   gpu_->wait();
-  if (logits) std::memcpy(logits, logits_here_.as<float>(), bytes);
+  if (here != logits) std::memcpy(logits, here, bytes);
 }
 
 template <class Real>

@@ -202,6 +202,22 @@ TEST_P(Rwkv7OnGpuTest, SingleTokensAreTheDefinitionEveryTimeAndOfEveryWidth) {
     }
 }
 
+TEST_P(Rwkv7OnGpuTest, LogitsAreTheSameWhereverTheyGo) {
+  const auto tokens = some_tokens(2);
+  const Rwkv7 model = on_gpu();
+  const auto logits_in = [&](Tensor<float> room) {
+    RecurrentState state = model.fresh_state();
+    for (const int32_t token : tokens)
+      model.forward({&token, 1}, state, Rwkv7::Logits::last, room.view(), {threads_});
+    return room;
+  };
+  const Tensor<float> pinned = logits_in(model.room_for_logits(1));
+  const Tensor<float> other = logits_in(Tensor<float>({1, shape_.vocabulary}));
+  EXPECT_TRUE(is_pinned(pinned.data()));
+  EXPECT_FALSE(is_pinned(other.data()));
+  EXPECT_TRUE(std::ranges::equal(pinned.span(), other.span()));
+}
+
 TEST_P(Rwkv7OnGpuTest, BlocksInTwoQueuesAreOneReading) {
   const auto tokens = some_tokens(3 * 4096 + 77);
   const Rwkv7 model = on_gpu();

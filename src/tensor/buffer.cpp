@@ -22,14 +22,20 @@ Buffer::Buffer(uint64_t bytes) : size_(bytes) {
   if (boundary == huge_page) ::madvise(data_, bytes / huge_page * huge_page, MADV_HUGEPAGE);
 }
 
-Buffer::~Buffer() { std::free(data_); }
+void Buffer::give_back(std::byte* data) noexcept { std::free(data); }
+Buffer::~Buffer() {
+  if (data_) release_(data_);
+}
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      release_(other.release_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(release_, other.release_);
   return *this;
 }
 

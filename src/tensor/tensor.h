@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "base/checked.h"
 #include "tensor/buffer.h"
@@ -19,11 +20,14 @@ template <class T>
 class Tensor {
  public:
   Tensor() = default;
-  explicit Tensor(const Shape& shape)
-      : shape_(shape),
-        memory_(
-            checked_multiply(checked_product(shape, "tensor shape"), sizeof(T), "tensor size")) {
+  explicit Tensor(const Shape& shape) : Tensor(shape, Buffer(bytes_of(shape))) {}
+  // In memory of as many bytes, of any kind.
+  Tensor(const Shape& shape, Buffer memory) : shape_(shape), memory_(std::move(memory)) {
+    require(memory_.size() == bytes_of(shape), "a tensor has as much memory as elements");
     if (memory_.size()) std::memset(memory_.data(), 0, memory_.size());
+  }
+  static uint64_t bytes_of(const Shape& shape) {
+    return checked_multiply(checked_product(shape, "tensor shape"), sizeof(T), "tensor size");
   }
 
   const Shape& shape() const { return shape_; }

@@ -40,6 +40,23 @@ TEST(Tensor, IsAlignedZeroAndKeepsItsOwnCopy) {
   EXPECT_EQ(tensor[7], 0.0);
 }
 
+TEST(Tensor, GivesMemoryOfAnotherKindBackOnce) {
+  static std::byte memory[8];
+  static int given_back = 0;
+  memory[3] = std::byte{1};
+  {
+    Tensor<float> tensor({2}, Buffer(memory, 8, [](std::byte*) noexcept { ++given_back; }));
+    EXPECT_EQ(tensor.data(), reinterpret_cast<float*>(memory));
+    EXPECT_EQ(tensor[0], 0.0f);
+    Tensor<float> moved = std::move(tensor);
+    tensor = Tensor<float>({3});
+    moved = std::move(tensor);  // which has the other kind now
+    EXPECT_EQ(moved.elements(), 3);
+    EXPECT_EQ(given_back, 0);
+  }
+  EXPECT_EQ(given_back, 1);
+}
+
 TEST(Tensor, RefusesSizesThatWrap) {
   const int64_t huge = std::numeric_limits<int64_t>::max();
   EXPECT_FAULT((Tensor<float>({huge, 3})), Fault::file, "does not fit in 64 bits");

@@ -115,20 +115,17 @@ GpuBuffer& GpuBuffer::operator=(GpuBuffer&& other) noexcept {
   return *this;
 }
 
-PinnedBuffer::PinnedBuffer(uint64_t bytes) : size_(bytes) {
-  if (bytes == 0) return;
+Buffer pinned_memory(uint64_t bytes) {
+  if (bytes == 0) return {};
   void* memory = nullptr;
   check_cuda(cudaMallocHost(&memory, bytes));
-  data_ = static_cast<std::byte*>(memory);
+  return {static_cast<std::byte*>(memory), bytes,
+          [](std::byte* data) noexcept { cudaFreeHost(data); }};
 }
-PinnedBuffer::~PinnedBuffer() {
-  if (data_) cudaFreeHost(data_);
-}
-PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
+bool is_pinned(const void* at) {
+  cudaPointerAttributes found;
+  check_cuda(cudaPointerGetAttributes(&found, at));
+  return found.type == cudaMemoryTypeHost;
 }
 
 void copy_to_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu) {

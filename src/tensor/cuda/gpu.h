@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "tensor/buffer.h"
+
 struct CUstream_st;
 struct CUevent_st;
 
@@ -86,23 +88,21 @@ class GpuBuffer {
 };
 
 // Memory of the host that a GPU reads and writes by itself, while the host goes on.
+Buffer pinned_memory(uint64_t bytes);  // not initialised
+bool is_pinned(const void* at);        // whether it is such memory
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
-  explicit PinnedBuffer(uint64_t bytes);
-  ~PinnedBuffer();
-  PinnedBuffer(PinnedBuffer&& other) noexcept;
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+  explicit PinnedBuffer(uint64_t bytes) : memory_(pinned_memory(bytes)) {}
 
-  uint64_t size() const { return size_; }
+  uint64_t size() const { return memory_.size(); }
   template <class T>
   T* as() const {
-    return reinterpret_cast<T*>(data_);
+    return reinterpret_cast<T*>(memory_.data());
   }
 
  private:
-  std::byte* data_ = nullptr;
-  uint64_t size_ = 0;
+  Buffer memory_;
 };
 
 // In the queue's order. The host's memory must stay until the queue has got there.
