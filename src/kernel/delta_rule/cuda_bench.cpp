@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t size = 64;
 
-// Numbers like a trained model's, made once for one head and repeated: a GPU's time does not depend
-// on them, but overflow would.
+// Numbers like a trained model's, made once for one sequence and repeated: a GPU's time does not
+// depend on them, but overflow would.
 struct BenchCase {
   int64_t batch, time, heads;
   GpuTensor<bf16> r, k, v, a, b, y, dy, dr, dk, dv, da, db;
@@ -22,13 +22,17 @@ struct BenchCase {
     const Shape tokens{batch, time, heads, size};
     const auto make = [&](auto& tensor, float low, float high, uint64_t seed) {
       using Element = std::remove_cvref_t<decltype(*tensor.data())>;
-      Tensor<Element> host(tokens);
+      Tensor<Element> host({time, heads, size});
       uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
       for (int64_t i = 0; i < host.elements(); ++i) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
         host[i] = Element(low + (high - low) * float(x >> 40) * 0x1p-24f);
       }
-      tensor = std::remove_cvref_t<decltype(tensor)>(gpu, host, "a benchmark");
+      tensor = std::remove_cvref_t<decltype(tensor)>(gpu, tokens, "a benchmark");
+      for (int64_t sequence = 0; sequence < batch; ++sequence)
+        copy_to_gpu(tensor.data() + sequence * host.elements(), host.data(),
+                    host.span().size_bytes(), gpu);
+      gpu.wait();
     };
     make(r, -1, 1, 1), make(k, -0.2f, 0.2f, 2), make(v, -0.9f, 0.9f, 3), make(dy, -1, 1, 4);
     make(a, -0.2f, 0.0f, 5), make(b, 0.0f, 0.15f, 6), make(w, 0.8f, 0.999f, 7);
