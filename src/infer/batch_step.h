@@ -1,7 +1,7 @@
 // One token for each of several sequences, and the next one of each picked by its sampler.
 //
-// On a GPU one sequence, or more than a few, are picked for there, and only tokens come back;
-// everywhere else from the logits. Both follow the same steps (kernel/sampler/README.md).
+// On a GPU tokens are picked there, and only they come back; everywhere else from the logits. Both
+// follow the same steps (kernel/sampler/README.md).
 #pragma once
 
 #include <cstdint>

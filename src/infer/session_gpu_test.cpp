@@ -55,10 +55,13 @@ TEST_F(SessionOnGpu, StateFilesAreTheSameOnEveryDevice) {
   EXPECT_TRUE(std::ranges::equal(there.logits(), back.logits()));
 }
 
-// What is picked on the GPU is what its logits say, for every one of many sequences; one of them
-// has overflowed.
-TEST_F(SessionOnGpu, TokensArePickedFromTheLogitsOfTheirSequence) {
-  constexpr size_t count = 70, broken = 33;
+// What is picked on the GPU is what its logits say, for every one of few or many sequences; one of
+// them has overflowed.
+struct SequencesOnGpu : SessionOnGpu, testing::WithParamInterface<size_t> {};
+INSTANTIATE_TEST_SUITE_P(Counts, SequencesOnGpu, testing::Values(2, 5, 70));
+
+TEST_P(SequencesOnGpu, AreEachGivenWhatTheirLogitsSay) {
+  const size_t count = GetParam(), broken = count / 2;
   const Rwkv7 model = open({0});
   std::vector<Sampler> samplers;
   std::vector<RecurrentState> states, others;

@@ -94,8 +94,7 @@ class Rwkv7 {
   void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
             View<float> logits, const kernel::Cpu& cpu) const;
   // The same, with tokens picked from the logits where they are. False, and nothing is done, where
-  // `step` is the way: on the CPU, for two to eight sequences, and for states with alphas of their
-  // own.
+  // `step` is the way: on the CPU, and for states with alphas of their own.
   bool step_and_pick(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
                      const Picks& picks) const;
 

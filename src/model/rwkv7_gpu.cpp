@@ -168,11 +168,8 @@ class Model : public Rwkv7OnGpu {
       return state->alphas == states[0]->alphas;
     };
     if (!std::ranges::all_of(states, same_alphas)) return step_singly(tokens, states, logits);
-    if (tokens.size() <= size_t(kernel::cuda::most_decoded) && states[0]->alphas.empty()) {
-      std::vector<typename GpuDecoder<Real>::Sequence> sequences;
-      for (size_t i = 0; i < tokens.size(); ++i)
-        sequences.push_back({tokens[i], states[i]->position, states_->numbers_of(*states[i])});
-      decoder().step(sequences, logits.data);
+    if (are_few(tokens) && states[0]->alphas.empty()) {
+      decoder().step(few(tokens, states), logits.data);
     } else {
       step_many(tokens, states, [&](int64_t from, int64_t rows, const float* there) {
         copy_to_host(logits.data + from * shape_.vocabulary, there,
@@ -185,23 +182,23 @@ class Model : public Rwkv7OnGpu {
 
   bool step_and_pick(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
                      const Picks& picks) override {
-    const bool few = tokens.size() <= size_t(kernel::cuda::most_decoded);
-    if ((few && tokens.size() != 1) || std::ranges::any_of(states, has_alphas)) return false;
+    if (std::ranges::any_of(states, has_alphas)) return false;
     const std::lock_guard lock(mutex_);
     gpu_->make_current();
-    if (few) {
-      RecurrentState& state = *states[0];
+    if (tokens.size() == 1) {
       picks.picked[0] =
-          decoder().step_and_pick({tokens[0], state.position, states_->numbers_of(state)},
-                                  picks.picking[0], picks.penalties);
-      state.changed_on_device(), ++state.position;
-      return true;
+          decoder().step_and_pick(few(tokens, states)[0], picks.picking[0], picks.penalties);
+    } else {
+      picks_.upload(picks, *gpu_);
+      const auto pick = [&](int64_t from, int64_t rows, float* there) {
+        picks_.pick(from, rows, shape_.vocabulary, there, *gpu_);
+      };
+      if (are_few(tokens))
+        pick(0, int64_t(tokens.size()), decoder().ask(few(tokens, states)));
+      else
+        step_many(tokens, states, pick);
+      picks_.download(picks, *gpu_);
     }
-    picks_.upload(picks, *gpu_);
-    step_many(tokens, states, [&](int64_t from, int64_t rows, float* there) {
-      picks_.pick(from, rows, shape_.vocabulary, there, *gpu_);
-    });
-    picks_.download(picks, *gpu_);
     for (RecurrentState* state : states) state->changed_on_device(), ++state->position;
     return true;
   }
@@ -214,6 +211,18 @@ class Model : public Rwkv7OnGpu {
   std::string gpu_name() const override { return gpu_->facts().name; }
 
  private:
+  static bool are_few(std::span<const int32_t> tokens) {
+    return tokens.size() <= size_t(kernel::cuda::most_decoded);
+  }
+  // As the decoder takes them.
+  std::vector<typename GpuDecoder<Real>::Sequence> few(
+      std::span<const int32_t> tokens, std::span<RecurrentState* const> states) const {
+    std::vector<typename GpuDecoder<Real>::Sequence> sequences;
+    for (size_t i = 0; i < tokens.size(); ++i)
+      sequences.push_back({tokens[i], states[i]->position, states_->numbers_of(*states[i])});
+    return sequences;
+  }
+
   // Made when they are first needed: who only decodes needs no blocks.
   GpuDecoder<Real>& decoder() {
     if (!decoder_) decoder_.emplace(gpu_, weights_, sane_, shape_.vocabulary);

@@ -35,13 +35,13 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
 }
 
 template <class Real>
-void GpuDecoder<Real>::ask_one(const Sequence& sequence) {
+void GpuDecoder<Real>::ask_one(const Sequence& sequence, int64_t row) {
   const NextToken next{sequence.token, tag_, sequence.position, sequence.state};
   tag_ += token_tags(weights_.sizes);
   decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
                       weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
                      weights_.sizes, *room_, sane_, next, v_first_.data(), words_.data(),
-                     logits_.data(), *gpu_);
+                     logits_.data() + row * vocabulary_, *gpu_);
 }
 
 template <class Real>
@@ -61,10 +61,13 @@ void GpuDecoder<Real>::ask_few(int64_t sequences) {
 }
 
 template <class Real>
-void GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
+float* GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
   const auto count = int64_t(sequences.size());
   require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
-  if (count == 1 && room_) return ask_one(sequences[0]);
+  if (room_ && count <= most_in_turn) {
+    for (int64_t i = 0; i < count; ++i) ask_one(sequences[size_t(i)], i);
+    return logits_.data();
+  }
   auto& inputs = *inputs_here_.as<DecodeInputs>();
   for (size_t i = 0; i < sequences.size(); ++i) {
     inputs.token[i] = sequences[i].token;
@@ -78,6 +81,7 @@ void GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
   } else {
     recorded.run(*gpu_);
   }
+  return logits_.data();
 }
 
 template <class Real>

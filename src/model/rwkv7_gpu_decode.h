@@ -28,9 +28,14 @@ class GpuDecoder {
   kernel::cuda::Picked step_and_pick(const Sequence& sequence, const kernel::cuda::Picking& how,
                                      std::span<const kernel::cuda::TokenPenalty> penalties);
 
+  // The logits, (sequences, vocabulary), stay on the GPU until the next call. Does not wait.
+  float* ask(std::span<const Sequence> sequences);
+
  private:
-  void ask(std::span<const Sequence> sequences);  // the logits stay on the GPU
-  void ask_one(const Sequence& sequence);
+  // Up to so many take one kernel each, one after the other, where the GPU can run it: that is
+  // faster than five kernels a layer for all of them (docs/performance.md).
+  static constexpr int64_t most_in_turn = 1;
+  void ask_one(const Sequence& sequence, int64_t row);
   void ask_few(int64_t sequences);
 
   std::shared_ptr<const Gpu> gpu_;
