@@ -168,7 +168,7 @@ class Model : public Rwkv7OnGpu {
       return state->alphas == states[0]->alphas;
     };
     if (!std::ranges::all_of(states, same_alphas)) return step_singly(tokens, states, logits);
-    if (are_few(tokens) && states[0]->alphas.empty()) {
+    if (decoder().takes(tokens.size()) && states[0]->alphas.empty()) {
       decoder().step(few(tokens, states), logits.data);
     } else {
       step_many(tokens, states, [&](int64_t from, int64_t rows, const float* there) {
@@ -193,7 +193,7 @@ class Model : public Rwkv7OnGpu {
       const auto pick = [&](int64_t from, int64_t rows, float* there) {
         picks_.pick(from, rows, shape_.vocabulary, there, *gpu_);
       };
-      if (are_few(tokens))
+      if (decoder().takes(tokens.size()))
         pick(0, int64_t(tokens.size()), decoder().ask(few(tokens, states)));
       else
         step_many(tokens, states, pick);
@@ -211,9 +211,6 @@ class Model : public Rwkv7OnGpu {
   std::string gpu_name() const override { return gpu_->facts().name; }
 
  private:
-  static bool are_few(std::span<const int32_t> tokens) {
-    return tokens.size() <= size_t(kernel::cuda::most_decoded);
-  }
   // As the decoder takes them.
   std::vector<typename GpuDecoder<Real>::Sequence> few(
       std::span<const int32_t> tokens, std::span<RecurrentState* const> states) const {
@@ -402,7 +399,7 @@ class Model : public Rwkv7OnGpu {
     }
   }
 
-  // More sequences than the decoder takes: the blocks' kernels, a row per sequence. Calls
+  // Sequences that the decoder does not take: the blocks' kernels, a row per sequence. Calls
   // take(from, rows, logits) with the logits, on the GPU, of some sequences after the others.
   template <class Take>
   void step_many(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,

@@ -6,8 +6,8 @@
 // Tokens of one sequence, or of a few at one position, are read in blocks that go through the layers
 // in two queues: while the recurrence of a block waits for its own past, the products of the next
 // one have the machine.
-// Single tokens of up to eight sequences go through recorded kernels of their own
-// (kernel/rwkv7/cuda_decode.h), those of more sequences through the blocks' kernels.
+// Single tokens of one sequence, or of a few, go through kernels of their own (rwkv7_gpu_decode.h),
+// those of more sequences through the blocks' kernels.
 //
 // One call at a time has the GPU; others wait.
 #pragma once

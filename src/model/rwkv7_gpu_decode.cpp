@@ -34,6 +34,16 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
   words_.zero(*gpu_);
 }
 
+// A block of few rows takes as long as its kernels' launches; sequences one after the other take as
+// long as the weights that they read. On an H200 both take 2.7 ms where five read those of a 0.4B.
+template <class Real>
+bool GpuDecoder<Real>::takes(size_t sequences) const {
+  constexpr uint64_t most_bytes = uint64_t{4} << 30;
+  if (sequences > size_t(most_decoded)) return false;
+  return sequences == 1 || !room_ ||
+         sequences * (weights_.bytes - weights_.embedding_bytes) <= most_bytes;
+}
+
 template <class Real>
 void GpuDecoder<Real>::ask_one(const Sequence& sequence, int64_t row) {
   const NextToken next{sequence.token, tag_, sequence.position, sequence.state};
@@ -64,7 +74,7 @@ template <class Real>
 float* GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
   const auto count = int64_t(sequences.size());
   require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
-  if (room_ && count <= most_in_turn) {
+  if (room_) {
     for (int64_t i = 0; i < count; ++i) ask_one(sequences[size_t(i)], i);
     return logits_.data();
   }

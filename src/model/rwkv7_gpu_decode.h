@@ -1,6 +1,6 @@
-// Single tokens of up to eight sequences: the kernels of kernel/rwkv7/cuda_decode.h for a whole
-// model, recorded once per number of sequences and then repeated. One sequence takes one kernel,
-// where the GPU can run it: a launch, and a copy of the logits where they are wanted.
+// Single tokens of up to eight sequences. Where the GPU can run it, a token is one kernel and
+// sequences come one after the other; elsewhere the other kernels of kernel/rwkv7/cuda_decode.h
+// take all of them, recorded once per number of sequences and then repeated.
 #pragma once
 
 #include <array>
@@ -17,6 +17,9 @@ class GpuDecoder {
   GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights,
              const GpuSane& sane, int64_t vocabulary);
 
+  // Whether so many are for this, and not for a block with a row each.
+  bool takes(size_t sequences) const;
+
   struct Sequence {
     int32_t token;
     int64_t position;
@@ -32,9 +35,6 @@ class GpuDecoder {
   float* ask(std::span<const Sequence> sequences);
 
  private:
-  // Up to so many take one kernel each, one after the other, where the GPU can run it: that is
-  // faster than five kernels a layer for all of them (docs/performance.md).
-  static constexpr int64_t most_in_turn = 1;
   void ask_one(const Sequence& sequence, int64_t row);
   void ask_few(int64_t sequences);
 

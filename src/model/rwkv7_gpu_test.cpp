@@ -91,6 +91,7 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
     if (GetParam() == Sane::run_time) options.sane_alpha = 0.5;
     return Rwkv7(Rwkv7Checkpoint(path), options);
   }
+  void step_together(int64_t count);
   Rwkv7 on_gpu(kernel::WeightType weights = kernel::WeightType::f32) const {
     return open({0}, weights);
   }
@@ -395,51 +396,56 @@ TEST_P(Rwkv7OnGpuTest, TellsTheNormsOfHeads) {
   }
 }
 
-// From one to eight sequences are decoded together; more take the blocks' kernels. Sequence i has
-// read i % 17 tokens before, so that chunks end at different times.
+// Up to eight sequences come in turn, or, of a model that is too small for that, together; more
+// take the blocks' kernels. Sequence i has read i % 17 tokens before, so that chunks end at
+// different times.
 TEST_P(Rwkv7OnGpuTest, SequencesSteppedTogetherAreEachTheDefinition) {
+  for (const int64_t count : {1, 2, 5, 8, 9, 70}) step_together(count);
+  take(of_width(64, 100, 61, 40));
+  for (const int64_t count : {1, 2, 3, 5, 8, 9}) step_together(count);
+}
+
+void Rwkv7OnGpuTest::step_together(int64_t count) {
   constexpr int64_t steps = 3;
   const auto tokens = some_tokens(400);
   const Rwkv7 model = on_gpu();
   const auto stepped = [&](int64_t step) {
     return std::span(tokens).subspan(size_t(100 + step * 70));
   };
-  for (const int64_t count : {1, 2, 3, 5, 8, 9, 70}) {
-    std::vector<RecurrentState> states;
-    std::vector<RecurrentState*> places;
-    for (int64_t i = 0; i < count; ++i) {
-      states.push_back(model.fresh_state());
-      model.forward(std::span(tokens).subspan(size_t(i), size_t(i % 17)), states.back(),
-                    Rwkv7::Logits::none, {}, {threads_});
+  std::vector<RecurrentState> states;
+  std::vector<RecurrentState*> places;
+  for (int64_t i = 0; i < count; ++i) {
+    states.push_back(model.fresh_state());
+    model.forward(std::span(tokens).subspan(size_t(i), size_t(i % 17)), states.back(),
+                  Rwkv7::Logits::none, {}, {threads_});
+  }
+  for (RecurrentState& state : states) places.push_back(&state);
+  std::vector<Tensor<float>> found;
+  for (int64_t step = 0; step < steps; ++step) {
+    found.emplace_back(Shape{count, shape_.vocabulary});
+    model.step(stepped(step).first(size_t(count)), places, found.back().view(), {threads_});
+  }
+  for (const int64_t i : {int64_t(0), count - 1}) {
+    SCOPED_TRACE(cat("sequence ", i, " of ", count));
+    std::vector<int32_t> all(tokens.begin() + i, tokens.begin() + i + i % 17);
+    for (int64_t step = 0; step < steps; ++step) all.push_back(stepped(step)[size_t(i)]);
+    const RandomRwkv7 source(shape_, 1);
+    const auto truth = reference::rwkv7<double>(source, shape_, strength(), all);
+    const auto plain = reference::rwkv7<float>(source, shape_, strength(), all);
+    const auto count_of_last = size_t(steps * shape_.vocabulary);
+    std::vector<float> logits;
+    for (const Tensor<float>& step : found) {
+      const auto row =
+          step.span().subspan(size_t(i * shape_.vocabulary), size_t(shape_.vocabulary));
+      logits.insert(logits.end(), row.begin(), row.end());
     }
-    for (RecurrentState& state : states) places.push_back(&state);
-    std::vector<Tensor<float>> found;
-    for (int64_t step = 0; step < steps; ++step) {
-      found.emplace_back(Shape{count, shape_.vocabulary});
-      model.step(stepped(step).first(size_t(count)), places, found.back().view(), {threads_});
-    }
-    for (const int64_t i : {int64_t(0), count - 1}) {
-      SCOPED_TRACE(cat("sequence ", i, " of ", count));
-      std::vector<int32_t> all(tokens.begin() + i, tokens.begin() + i + i % 17);
-      for (int64_t step = 0; step < steps; ++step) all.push_back(stepped(step)[size_t(i)]);
-      const RandomRwkv7 source(shape_, 1);
-      const auto truth = reference::rwkv7<double>(source, shape_, strength(), all);
-      const auto plain = reference::rwkv7<float>(source, shape_, strength(), all);
-      const auto count_of_last = size_t(steps * shape_.vocabulary);
-      std::vector<float> logits;
-      for (const Tensor<float>& step : found) {
-        const auto row =
-            step.span().subspan(size_t(i * shape_.vocabulary), size_t(shape_.vocabulary));
-        logits.insert(logits.end(), row.begin(), row.end());
-      }
-      const Closeness near = closeness(logits, std::span(plain.logits).last(count_of_last),
-                                       std::span(truth.logits).last(count_of_last));
-      const Closeness memory =
-          closeness(states[size_t(i)].memory().span(), plain.memory, truth.memory);
-      EXPECT_TRUE(near.close) << "logits " << near.explanation();
-      EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
-      EXPECT_EQ(states[size_t(i)].position, i % 17 + steps);
-    }
+    const Closeness near = closeness(logits, std::span(plain.logits).last(count_of_last),
+                                     std::span(truth.logits).last(count_of_last));
+    const Closeness memory =
+        closeness(states[size_t(i)].memory().span(), plain.memory, truth.memory);
+    EXPECT_TRUE(near.close) << "logits " << near.explanation();
+    EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
+    EXPECT_EQ(states[size_t(i)].position, i % 17 + steps);
   }
 }
 
