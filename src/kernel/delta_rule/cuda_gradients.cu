@@ -431,19 +431,30 @@ struct TileGradients {
   __device__ static float4 four(const float (&x)[4]) { return {x[0], x[1], x[2], x[3]}; }
 
   // Stores both gradients. gives[0] and [1]: what a~ and r~ give to dlog w, or [1]: what b~ and k~
-  // do.
+  // do. inverse_w: of the channels whose dlog w this warp adds up.
   __device__ void finish_vectors(const Sums (&gradients)[2], const Sums (&vectors)[2],
-                                 const StateSums& state_sums, Sums (&gives)[2]) const {
+                                 const StateSums& state_sums, Sums (&gives)[2],
+                                 float2 (&inverse_w)[2]) const {
     TwoDecays here, before;
     get_decays(0, here);
-    if (reader)
+    if (reader) {
       get_decays(-1, before);
-    else
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        inverse_w[half] = {__fdividef(before[half][0].x, here[half][0].x),
+                           __fdividef(before[half][0].y, here[half][0].y)};
+    } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float2& x = here[i / 2][i % 2];
         before[i / 2][i % 2] = x = {reciprocal(x.x), reciprocal(x.y)};
       }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float2 earlier = decay_at(lane / 4 + 8 * half - 1, column + 8 + lane % 4 * 2);
+        inverse_w[half] = {earlier.x * here[half][1].x, earlier.y * here[half][1].y};
+      }
+    }
     store(reader ? pass.gradient.da : pass.gradient.db, gradients[0], before);
     store(reader ? pass.gradient.dr : pass.gradient.dk, gradients[1], here);
 #pragma unroll
@@ -457,7 +468,7 @@ struct TileGradients {
         gives[0].c[p][i] = x, gives[1].c[p][i] = reader ? y : x + y - all;
       }
   }
-  __device__ void finish_log_decay(const Sums (&gives)[2]) {
+  __device__ void finish_log_decay(const Sums (&gives)[2], const float2 (&inverse_w)[2]) {
     LogDecayExchange& exchange = memory.log_w[own];
     float4 a, r, writes;
     if (reader) {
@@ -470,11 +481,12 @@ struct TileGradients {
       a = exchange.of_a[lane], r = exchange.of_r[lane], writes = four(gives[1].c[1]);
     }
     store_log_decay(column + (reader ? 0 : 8) + lane % 4 * 2, {a.x, a.y, a.z, a.w},
-                    {r.x - writes.x, r.y - writes.y, r.z - writes.z, r.w - writes.w});
+                    {r.x - writes.x, r.y - writes.y, r.z - writes.z, r.w - writes.w}, inverse_w);
   }
 
   // Of two channels; here: what a token gives but for its a~.
-  __device__ void store_log_decay(int first, const float (&a)[4], const float (&here)[4]) const {
+  __device__ void store_log_decay(int first, const float (&a)[4], const float (&here)[4],
+                                  const float2 (&inverse_w)[2]) const {
     float later[4];  // this token and those after it
 #pragma unroll
     for (int i = 3; i >= 0; --i) {
@@ -490,11 +502,10 @@ struct TileGradients {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = 2 * half, t = lane / 4 + 8 * half;
-      const float2 here = decay_at(t, first), before = decay_at(t - 1, first);  // w: their quotient
       if (t < count)
         __stcs(reinterpret_cast<float2*>(pass.gradient.dw + origin + first + t * step),
-               make_float2((later[i] - a[i]) * __fdividef(before.x, here.x),
-                           (later[i + 1] - a[i + 1]) * __fdividef(before.y, here.y)));
+               make_float2((later[i] - a[i]) * inverse_w[half].x,
+                           (later[i + 1] - a[i + 1]) * inverse_w[half].y));
     }
   }
 };
@@ -557,8 +568,9 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1
     tile.get_state_sums(beside, both, vectors, state_sums);
   __syncthreads();
   tile.add_pairs(both);
-  tile.finish_vectors({both[0].total(), both[1].total()}, vectors, state_sums, gives);
-  tile.finish_log_decay(gives);
+  float2 inverse_w[2];
+  tile.finish_vectors({both[0].total(), both[1].total()}, vectors, state_sums, gives, inverse_w);
+  tile.finish_log_decay(gives, inverse_w);
 }
 
 }  // namespace
