@@ -84,7 +84,7 @@ __device__ void store_row(float* to, float2 x, float2 y, bool wanted) {
   *reinterpret_cast<float2*>(to + column) = x, *reinterpret_cast<float2*>(to + 8 + column) = y;
 }
 // Stores of the transpose of Sums: token t's row begins at to + t * step.
-__device__ void store_transposed(bf16* to, int64_t step, int count, const Sums& sums) {
+__device__ void store_transposed(bf16* to, int step, int count, const Sums& sums) {
   const int line = threadIdx.x % 32 / 4;
 #pragma unroll
   for (int p = 0; p < 2; ++p) {
@@ -94,7 +94,7 @@ __device__ void store_transposed(bf16* to, int64_t step, int count, const Sums& 
                  t < count);
   }
 }
-__device__ void store_transposed(float* to, int64_t step, int count, const Sums& sums) {
+__device__ void store_transposed(float* to, int step, int count, const Sums& sums) {
   sums.each([&](int i, int t, float x, float next) {
     if (t < count) to[t * step + i] = x;
     if (t + 1 < count) to[(t + 1) * step + i] = next;
@@ -110,7 +110,8 @@ struct TileGradients {
   using Memory = GradientMemory<planes, exact>;
   Memory& memory;
   const ReversePass<Real>& pass;
-  const int64_t tiles, index, of_head, step, origin;
+  const int64_t tiles, index, of_head, origin;
+  const int step;   // from token to token
   const int count;  // of tokens
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const bool reader = warp < warps / 2;
@@ -124,9 +125,9 @@ struct TileGradients {
         tiles(tiles),
         index(index),
         of_head(sequence * pass.op.heads + head),
-        step(pass.op.heads * head_size),
         origin(((sequence * pass.op.time + index * tile_tokens) * pass.op.heads + head) *
                head_size),
+        step(int(pass.op.heads) * head_size),
         count(int(min(pass.op.time - index * tile_tokens, int64_t(tile_tokens)))) {}
 
   // A reader's rows of S0, or a writer's of D: as they come, and as factors.
@@ -470,16 +471,16 @@ struct TileGradients {
   }
   __device__ void finish_log_decay(const Sums (&gives)[2], const float2 (&inverse_w)[2]) {
     LogDecayExchange& exchange = memory.log_w[own];
-    float4 a, r, writes;
-    if (reader) {
+    float4 a = four(gives[0].c[0]), r = four(gives[1].c[0]), writes = four(gives[1].c[1]);
+    if (reader)
       exchange.of_a[lane] = four(gives[0].c[1]), exchange.of_r[lane] = four(gives[1].c[1]);
-      meet_other_warp();
-      a = four(gives[0].c[0]), r = four(gives[1].c[0]), writes = exchange.of_writes[lane];
-    } else {
+    else
       exchange.of_writes[lane] = four(gives[1].c[0]);
-      meet_other_warp();
-      a = exchange.of_a[lane], r = exchange.of_r[lane], writes = four(gives[1].c[1]);
-    }
+    meet_other_warp();
+    if (reader)
+      writes = exchange.of_writes[lane];
+    else
+      a = exchange.of_a[lane], r = exchange.of_r[lane];
     store_log_decay(column + (reader ? 0 : 8) + lane % 4 * 2, {a.x, a.y, a.z, a.w},
                     {r.x - writes.x, r.y - writes.y, r.z - writes.z, r.w - writes.w}, inverse_w);
   }
