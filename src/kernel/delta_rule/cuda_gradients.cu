@@ -559,7 +559,7 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1
   if (!tile.reader) tile.store_dv(beside);
   Products both[2];
   Sums vectors[2], gives[2];
-  typename Tile::StateSums state_sums;
+  typename Tile::StateSums state_sums = {};
   beside = Products();
   tile.give(both, beside);
   tile.get_vectors(vectors);
