@@ -113,7 +113,7 @@ struct TileGradients {
   const int64_t tiles, index, of_head, origin;
   const int step;   // from token to token
   const int count;  // of tokens
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  const int warp = int(__shfl_sync(~0u, threadIdx.x / 32, 0) % warps), lane = threadIdx.x % 32;
   const bool reader = warp < warps / 2;
   const int own = warp % (warps / 2), column = own * warp_channels;  // first of the channels
   const int square_top = own / 2 * 16, square_left = own % 2 * 16;   // a reader's, of 32 x 32
