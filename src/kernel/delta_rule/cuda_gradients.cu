@@ -256,25 +256,43 @@ struct TileGradients {
       }
     return kept;
   }
-  // sums: a reader's S0 A~', or a writer's D B~'. beside: but for the first reader, a reader's
-  // square of what tokens meet, transposed, so that A~ is the right factor of both; a writer's D
-  // K~'.
-  __device__ void meet(const StateFactors& rows, Products& sums, Products& beside) const {
-    const auto& from = reader ? memory.reads : memory.writes;
+  // A reader's S0 A~'; and, but for the first reader, a square of what tokens meet, transposed, so
+  // that A~ is the right factor of both. bottom: square_top is not 0.
+  template <bool squared, bool bottom>
+  __device__ void read_state(const StateFactors& first, Products& sa, Products& square) const {
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
       Right<planes> asked;
-      asked.template load<Lies::transposed>(from, k, 0);
-      sums.add(rows[k / 16], asked);
-      if (!reader || square_top) asked.template load<Lies::transposed>(from, k, tile_tokens);
-      if (!reader) {
-        beside.add(rows[k / 16], asked);
-      } else if (own) {
+      asked.template load<Lies::transposed>(memory.reads, k, 0);
+      sa.add(first[k / 16], asked);
+      if constexpr (squared) {
         Left<planes> met;
+        if constexpr (bottom) asked.template load<Lies::transposed>(memory.reads, k, tile_tokens);
         met.template load<Lies::straight>(memory.writes, square_left, k);
-        beside.add(met, asked);
+        square.add(met, asked);
       }
     }
+  }
+  // A writer's D B~' and D K~'.
+  __device__ void meet_writes(const StateFactors& last, Products& z, Products& dv) const {
+#pragma unroll
+    for (int k = 0; k < head_size; k += 16) {
+      Right<planes> written;
+      written.template load<Lies::transposed>(memory.writes, k, 0);
+      z.add(last[k / 16], written);
+      written.template load<Lies::transposed>(memory.writes, k, tile_tokens);
+      dv.add(last[k / 16], written);
+    }
+  }
+  __device__ void meet(const StateFactors& rows, Products& sums, Products& beside) const {
+    if (!reader)
+      meet_writes(rows, sums, beside);
+    else if (square_top)
+      read_state<true, true>(rows, sums, beside);
+    else if (square_left)
+      read_state<true, false>(rows, sums, beside);
+    else
+      read_state<false, false>(rows, sums, beside);
   }
   __device__ void keep_lower(const Products& square) {
     Left<planes>(lower_part<Lies::transposed>(square)).store(memory.lower, square_left, square_top);
@@ -304,41 +322,53 @@ struct TileGradients {
     dv.add(result, met);
   }
 
-  // A reader's Z S0 and dY S0, or a writer's SA D and V D. beside: a reader's square of the pairs,
-  // of Z or dY with SA or V; a writer's S0' D, of its channels with themselves.
-  __device__ void give(Products (&both)[2], Products& beside) const {
-    const auto& x_from = reader ? memory.z : memory.sa;
-    const auto& given_from = reader ? memory.dy : memory.v;
-    const auto& state_from = reader ? memory.first : memory.last;
-#pragma unroll 2
+  // Z S0 and dY S0; and a square of the pairs, of dY if at the bottom, with V if at the right.
+  template <bool bottom, bool right>
+  __device__ void give_reads(Products (&both)[2], Products& square) const {
+#pragma unroll
     for (int k = 0; k < head_size; k += 16) {
-      Left<planes> x;
-      Left<exact> given;
-      Right<planes> state;
-      x.template load<Lies::transposed>(x_from, 0, k);
-      given.template load<Lies::straight>(given_from, 0, k);
-      state.template load<Lies::straight>(state_from, k, column);
-      both[0].add(x, state);
-      both[1].add(given, state);
-      if (!reader) {
-        x.template load<Lies::transposed>(memory.first, column, k);
-        beside.add(x, state);
-      } else if (square_left) {
-        Right<exact> v;
-        v.template load<Lies::transposed>(memory.v, k, 0);
-        if (square_top)
-          beside.add(given, v);
-        else
-          beside.add(x, v);
-      } else {
-        Right<planes> sa;
-        sa.template load<Lies::straight>(memory.sa, k, 0);
-        if (square_top)
-          beside.add(given, sa);
-        else
-          beside.add(x, sa);
-      }
+      Left<planes> z;
+      Left<exact> dy;
+      Right<planes> S;
+      Right<right ? exact : planes> other;
+      z.template load<Lies::transposed>(memory.z, 0, k);
+      dy.template load<Lies::straight>(memory.dy, 0, k);
+      S.template load<Lies::straight>(memory.first, k, column);
+      if constexpr (right)
+        other.template load<Lies::transposed>(memory.v, k, 0);
+      else
+        other.template load<Lies::straight>(memory.sa, k, 0);
+      both[0].add(z, S);
+      both[1].add(dy, S);
+      if constexpr (bottom)
+        square.add(dy, other);
+      else
+        square.add(z, other);
     }
+  }
+  // SA D and V D; and S0' D, of the channels of this warp with themselves.
+  __device__ void give_writes(Products (&both)[2], Products& states) const {
+#pragma unroll
+    for (int k = 0; k < head_size; k += 16) {
+      Left<planes> sa, S;
+      Left<exact> v;
+      Right<planes> D;
+      sa.template load<Lies::transposed>(memory.sa, 0, k);
+      v.template load<Lies::straight>(memory.v, 0, k);
+      D.template load<Lies::straight>(memory.last, k, column);
+      S.template load<Lies::transposed>(memory.first, column, k);
+      both[0].add(sa, D);
+      both[1].add(v, D);
+      states.add(S, D);
+    }
+  }
+  __device__ void give(Products (&both)[2], Products& beside) const {
+    if (!reader)
+      give_writes(both, beside);
+    else if (square_top)
+      square_left ? give_reads<true, true>(both, beside) : give_reads<true, false>(both, beside);
+    else
+      square_left ? give_reads<false, true>(both, beside) : give_reads<false, false>(both, beside);
   }
   __device__ void keep_pairs(const Products& square) {
     Left<planes>(lower_part<Lies::straight>(square)).store(memory.pairs, square_top, square_left);
@@ -380,17 +410,20 @@ struct TileGradients {
 #pragma unroll
     for (int k = 0; k < pair_rows; k += 16) {
       Right<planes> other;
+      Left<planes> met[2];
       other.template load<Lies::straight>(others, k, column);
+      if (reader)
+        load<Lies::straight>(met, k);
+      else
+        load<Lies::transposed>(met, k);
 #pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        Left<planes> met;
-        if (reader)
-          met.template load<Lies::straight>(memory.pairs, n * tile_tokens, k);
-        else
-          met.template load<Lies::transposed>(memory.pairs, n * tile_tokens, k);
-        both[n].add(met, other);
-      }
+      for (int n = 0; n < 2; ++n) both[n].add(met[n], other);
     }
+  }
+  template <Lies lies>
+  __device__ void load(Left<planes> (&met)[2], int k) const {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) met[n].template load<lies>(memory.pairs, n * tile_tokens, k);
   }
 
   __device__ float2 decay_at(int t, int i) const {
