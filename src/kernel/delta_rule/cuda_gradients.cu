@@ -21,8 +21,9 @@
 // meet, a warp has 16 of them and makes transposes, SA' = (S0 A~' + V' AK') M' or Z' = (D B~' + dY'
 // RB) M with M = (I - AB)^-1: there what a product leaves in the lanes is the left factor of the
 // next one. Then it has 16 key channels. Where readers and writers do the same with other matrices
-// they share the code: a block goes through it once a tile, and waits for what does not fit the
-// instruction cache.
+// they share the code: a block goes through all of it once, and would wait for what does not fit
+// the instruction cache. Only products have a copy for each role, without branches, so that loads
+// come before the products that need them.
 //
 // All of it is one file, over 500 lines, because each step stands on what the one before left in
 // the lanes and in the memory below.
@@ -113,6 +114,7 @@ struct TileGradients {
   const int64_t tiles, index, of_head, origin;
   const int step;   // from token to token
   const int count;  // of tokens
+  // By a shuffle, so that the compiler takes branches on it for those of whole warps.
   const int warp = int(__shfl_sync(~0u, threadIdx.x / 32, 0) % warps), lane = threadIdx.x % 32;
   const bool reader = warp < warps / 2;
   const int own = warp % (warps / 2), column = own * warp_channels;  // first of the channels
@@ -169,6 +171,19 @@ struct TileGradients {
   }
   __device__ static float4 numbers(uint4 x) {
     return {__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z), __uint_as_float(x.w)};
+  }
+
+  // S0, D and M of the tile that is `later` after this one: of a block that begins about when this
+  // one has ended, and begins with a wait for them.
+  __device__ void bring_later_tile_near(unsigned later) const {
+    const int64_t place = of_head * tiles + index + later;
+    if (place >= pass.op.batch * pass.op.heads * tiles) return;
+    const int64_t head = unsigned(place) / unsigned(tiles);
+    NV_IF_TARGET(NV_PROVIDES_SM_90,
+                 (bring_near(reinterpret_cast<const KeptState*>(pass.states) + place + head,
+                             sizeof(KeptState));
+                  bring_near(reinterpret_cast<const KeptGradient<Real>*>(pass.dstates) + place,
+                             sizeof(KeptGradient<Real>));))
   }
 
   // M, by one warp.
@@ -284,6 +299,7 @@ struct TileGradients {
       dv.add(last[k / 16], written);
     }
   }
+  // Either; beside: the square, or D K~'.
   __device__ void meet(const StateFactors& rows, Products& sums, Products& beside) const {
     if (!reader)
       meet_writes(rows, sums, beside);
@@ -362,6 +378,7 @@ struct TileGradients {
       states.add(S, D);
     }
   }
+  // Either; beside: the square, or S0' D.
   __device__ void give(Products (&both)[2], Products& beside) const {
     if (!reader)
       give_writes(both, beside);
@@ -545,6 +562,9 @@ struct TileGradients {
 };
 
 template <class Real>
+constexpr int blocks_at_once = exact_planes<Real> == 1 ? 3 : 1;  // on a multiprocessor
+
+template <class Real>
 __device__ void add_dtau_parts(const ReversePass<Real>& pass) {
   const int64_t chunks = pass.op.time / tile_tokens;
   if (!pass.op.tau || blockIdx.x >= chunks) return;
@@ -553,16 +573,18 @@ __device__ void add_dtau_parts(const ReversePass<Real>& pass) {
   pass.gradient.dtau[place] = (parts.x + parts.y) + (parts.z + parts.w);
 }
 
+// running: blocks that run at once, on all multiprocessors.
 template <class Real>
-__global__ __launch_bounds__(threads, exact_planes<Real> == 1
-                                          ? 3
-                                          : 1) void gradients_kernel(ReversePass<Real> pass) {
+__global__ __launch_bounds__(threads,
+                             blocks_at_once<Real>) void gradients_kernel(ReversePass<Real> pass,
+                                                                         unsigned running) {
   using Tile = TileGradients<Real>;
   using Products = typename Tile::Products;
   extern __shared__ float4 raw_memory[];
   Tile tile(*reinterpret_cast<typename Tile::Memory*>(raw_memory), pass, gridDim.x, blockIdx.x,
             blockIdx.y, blockIdx.z);
-  Products sums, beside;
+  Products sums;    // a reader's S0 A~', or a writer's D B~'
+  Products beside;  // a reader's square, or a writer's D K~', dV' and then S0' D
   {
     typename Tile::StateFactors rows;
     {
@@ -575,6 +597,7 @@ __global__ __launch_bounds__(threads, exact_planes<Real> == 1
       tile.ask_for_rows(raw);
       const bool has_inverse = tile.warp == 0;  // it has no square
       if (has_inverse) tile.ask_for_inverse(raw_inverse);
+      if (threadIdx.x == threads - 32) tile.bring_later_tile_near(running);
       if (pass.dtau_parts && threadIdx.x == 0) add_dtau_parts(pass);  // all of that is on its way
       tile.keep_decays(w);
       __syncthreads();
@@ -615,7 +638,7 @@ void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu) {
   launch(gradients_kernel<Real>,
          Grid{dim3(unsigned(tiles), unsigned(pass.op.heads), unsigned(pass.op.batch)),
               dim3(threads), sizeof(GradientMemory<result_planes<Real>, exact_planes<Real>>)},
-         gpu, pass);
+         gpu, pass, unsigned(gpu.facts().multiprocessors * blocks_at_once<Real>));
 }
 
 template void tile_gradients(const ReversePass<float>&, const Gpu&);
