@@ -20,8 +20,13 @@
 // Half of the warps ("readers") have S0, half ("writers") have D. As long as value channels do not
 // meet, a warp has 16 of them and makes transposes, SA' = (S0 A~' + V' AK') M' or Z' = (D B~' + dY'
 // RB) M with M = (I - AB)^-1: there what a product leaves in the lanes is the left factor of the
-// next one. Then it has 16 key channels. All of it is one file, over 500 lines, because each step
-// stands on what the one before left in the lanes and in the memory below.
+// next one. Then it has 16 key channels. Where readers and writers do the same with other matrices
+// they share the code: a block goes through all of it once, and would wait for what does not fit
+// the instruction cache. Only products have a copy for each role, without branches, so that loads
+// come before the products that need them.
+//
+// All of it is one file, over 500 lines, because each step stands on what the one before left in
+// the lanes and in the memory below.
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -80,7 +85,7 @@ __device__ void store_row(float* to, float2 x, float2 y, bool wanted) {
   *reinterpret_cast<float2*>(to + column) = x, *reinterpret_cast<float2*>(to + 8 + column) = y;
 }
 // Stores of the transpose of Sums: token t's row begins at to + t * step.
-__device__ void store_transposed(bf16* to, int64_t step, int count, const Sums& sums) {
+__device__ void store_transposed(bf16* to, int step, int count, const Sums& sums) {
   const int line = threadIdx.x % 32 / 4;
 #pragma unroll
   for (int p = 0; p < 2; ++p) {
@@ -90,7 +95,7 @@ __device__ void store_transposed(bf16* to, int64_t step, int count, const Sums& 
                  t < count);
   }
 }
-__device__ void store_transposed(float* to, int64_t step, int count, const Sums& sums) {
+__device__ void store_transposed(float* to, int step, int count, const Sums& sums) {
   sums.each([&](int i, int t, float x, float next) {
     if (t < count) to[t * step + i] = x;
     if (t + 1 < count) to[(t + 1) * step + i] = next;
@@ -98,68 +103,87 @@ __device__ void store_transposed(float* to, int64_t step, int count, const Sums&
 }
 
 // What a warp does: a reader, or a writer.
-template <class Real, bool reader>
+template <class Real>
 struct TileGradients {
   static constexpr int planes = result_planes<Real>, exact = exact_planes<Real>;
   // Two planes leave out 2^-16 of a product.
   using Products = SplitSums<planes == 2 ? 0 : 1>;
-  GradientMemory<planes, exact>& memory;
+  using Memory = GradientMemory<planes, exact>;
+  Memory& memory;
   const ReversePass<Real>& pass;
-  const int64_t tiles, index, of_head, step, origin;
+  const int64_t tiles, index, of_head, origin;
+  const int step;   // from token to token
   const int count;  // of tokens
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  // By a shuffle, so that the compiler takes branches on it for those of whole warps.
+  const int warp = int(__shfl_sync(~0u, threadIdx.x / 32, 0) % warps), lane = threadIdx.x % 32;
+  const bool reader = warp < warps / 2;
   const int own = warp % (warps / 2), column = own * warp_channels;  // first of the channels
   const int square_top = own / 2 * 16, square_left = own % 2 * 16;   // a reader's, of 32 x 32
 
-  __device__ TileGradients(GradientMemory<planes, exact>& memory, const ReversePass<Real>& pass,
-                           int64_t tiles, int64_t index, int64_t head, int64_t sequence)
+  __device__ TileGradients(Memory& memory, const ReversePass<Real>& pass, int64_t tiles,
+                           int64_t index, int64_t head, int64_t sequence)
       : memory(memory),
         pass(pass),
         tiles(tiles),
         index(index),
         of_head(sequence * pass.op.heads + head),
-        step(pass.op.heads * head_size),
         origin(((sequence * pass.op.time + index * tile_tokens) * pass.op.heads + head) *
                head_size),
+        step(int(pass.op.heads) * head_size),
         count(int(min(pass.op.time - index * tile_tokens, int64_t(tile_tokens)))) {}
 
   // A reader's rows of S0, or a writer's of D: as they come, and as factors.
-  static constexpr int row_pieces = reader ? head_size / 8 : planes * head_size / 16;
-  using RawRows = uint4[row_pieces];
+  static constexpr int state_pieces = head_size / 8, D_pieces = planes * head_size / 16;
+  using RawRows = uint4[state_pieces > D_pieces ? state_pieces : D_pieces];
   using RawInverse = uint4[planes];
   using StateFactors = Left<planes>[head_size / 16];
   __device__ const KeptGradient<Real>& kept() const {
     return reinterpret_cast<const KeptGradient<Real>*>(pass.dstates)[of_head * tiles + index];
   }
   __device__ void ask_for_rows(RawRows& raw) const {
-    if constexpr (reader) {
+    if (reader) {
       const auto& state =
           reinterpret_cast<const KeptState*>(pass.states)[of_head * (tiles + 1) + index];
 #pragma unroll
-      for (int n = 0; n < row_pieces; ++n)
+      for (int n = 0; n < state_pieces; ++n)
         raw[n] = __ldg(reinterpret_cast<const uint4*>(&state.of[own][n][lane]));
     } else {
       const auto& D = kept().D;
 #pragma unroll
-      for (int n = 0; n < row_pieces; ++n) raw[n] = __ldg(&D.of[n % planes][own][n / planes][lane]);
+      for (int n = 0; n < D_pieces; ++n) raw[n] = __ldg(&D.of[n % planes][own][n / planes][lane]);
     }
   }
   __device__ void keep_rows(const RawRows& raw, StateFactors& rows) {
-    const auto numbers = [](uint4 x) {
-      return make_float4(__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z),
-                         __uint_as_float(x.w));
-    };
+    if (reader)
 #pragma unroll
-    for (int n = 0; n < head_size / 16; ++n) {
-      if constexpr (reader) {
+      for (int n = 0; n < head_size / 16; ++n) {
         const float4 x = numbers(raw[2 * n]), y = numbers(raw[2 * n + 1]);
         rows[n] = Left<planes>({x.x, x.y, x.z, x.w}, {y.x, y.y, y.z, y.w});
-      } else {
+      }
+    else
+#pragma unroll
+      for (int n = 0; n < head_size / 16; ++n)
 #pragma unroll
         for (int p = 0; p < planes; ++p) rows[n].set(p, raw[planes * n + p]);
-      }
-      rows[n].store(reader ? memory.first : memory.last, column, 16 * n);
-    }
+    auto& to = reader ? memory.first : memory.last;
+#pragma unroll
+    for (int n = 0; n < head_size / 16; ++n) rows[n].store(to, column, 16 * n);
+  }
+  __device__ static float4 numbers(uint4 x) {
+    return {__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z), __uint_as_float(x.w)};
+  }
+
+  // S0, D and M of the tile that is `later` after this one: of a block that begins about when this
+  // one has ended, and begins with a wait for them.
+  __device__ void bring_later_tile_near(unsigned later) const {
+    const int64_t place = of_head * tiles + index + later;
+    if (place >= pass.op.batch * pass.op.heads * tiles) return;
+    const int64_t head = unsigned(place) / unsigned(tiles);
+    NV_IF_TARGET(NV_PROVIDES_SM_90,
+                 (bring_near(reinterpret_cast<const KeptState*>(pass.states) + place + head,
+                             sizeof(KeptState));
+                  bring_near(reinterpret_cast<const KeptGradient<Real>*>(pass.dstates) + place,
+                             sizeof(KeptGradient<Real>));))
   }
 
   // M, by one warp.
@@ -176,26 +200,26 @@ struct TileGradients {
 
   // Of the decay each thread has a channel and four tokens.
   using Decays = float[4];
+  __device__ int decay_channel() const { return warp * 8 + lane % 8; }
+  __device__ int decay_token() const { return lane / 8 * 4; }
   __device__ void ask_for_decays(Decays& w) const {
-    const int channel = warp * 8 + lane % 8, first = lane / 8 * 4;
+    const float* const from = pass.op.w + origin + decay_token() * step + decay_channel();
 #pragma unroll
-    for (int t = 0; t < 4; ++t)
-      w[t] = first + t < count ? __ldg(pass.op.w + origin + (first + t) * step + channel) : 1;
+    for (int t = 0; t < 4; ++t) w[t] = decay_token() + t < count ? __ldg(from + t * step) : 1;
   }
-  __device__ void keep_decays(const Decays& w) {
-    const int channel = warp * 8 + lane % 8, first = lane / 8 * 4;
-    float decay[4] = {w[0], w[0] * w[1]};
-    decay[2] = decay[1] * w[2], decay[3] = decay[2] * w[3];
-    float so_far = decay[3];
+  __device__ void keep_decays(Decays& w) {
+    w[1] *= w[0], w[2] *= w[1], w[3] *= w[2];
+    float so_far = w[3];
 #pragma unroll
     for (int away = 8; away < 32; away *= 2) {
       const float before = __shfl_up_sync(~0u, so_far, away);
       if (lane >= away) so_far *= before;
     }
-    const float before = __shfl_up_sync(~0u, so_far, 8);
+    const float other = __shfl_up_sync(~0u, so_far, 8);
+    const float before = decay_token() ? other : 1.0f;
 #pragma unroll
     for (int t = 0; t < 4; ++t)
-      *memory.decays.at(first + t, channel) = first ? before * decay[t] : decay[t];
+      *memory.decays.at(decay_token() + t, decay_channel()) = before * w[t];
   }
 
   // Of the vectors each thread has one token and 8 channels; readers a, r, dy, others b, k, v.
@@ -203,11 +227,11 @@ struct TileGradients {
   __device__ int own_token() const { return threadIdx.x % (threads / 2) / 8; }
   __device__ int own_part() const { return threadIdx.x % 8 * 8; }
   __device__ void ask_for_vectors(OwnVectors& x) const {
-    if (own_token() >= count) return;
-    const int64_t place = origin + own_token() * step + own_part();
-    x[0].load((reader ? pass.op.a : pass.op.b) + place);
-    x[1].load((reader ? pass.op.r : pass.op.k) + place);
-    x[2].load((reader ? pass.gradient.dy : pass.op.v) + place);
+    const Real* const from[3] = {reader ? pass.op.a : pass.op.b, reader ? pass.op.r : pass.op.k,
+                                 reader ? pass.gradient.dy : pass.op.v};
+    if (own_token() < count)
+#pragma unroll
+      for (int n = 0; n < 3; ++n) x[n].load(from[n] + origin + own_token() * step + own_part());
   }
   __device__ void keep_vectors(const OwnVectors& own_vectors) {
     const int token = own_token(), part = own_part();
@@ -233,7 +257,8 @@ struct TileGradients {
   // Of a reader's square, what token t meets of s: those before it only. Rows of the sums are t, or
   // s where transposed.
   template <Lies lies>
-  __device__ Sums lower_part(const Sums& square) const {
+  __device__ Sums lower_part(const Products& square) const {
+    const Sums all = square.total();
     Sums kept;
 #pragma unroll
     for (int p = 0; p < 2; ++p)
@@ -242,15 +267,14 @@ struct TileGradients {
         const int row = lane / 4 + i / 2 * 8, column = 8 * p + lane % 4 * 2 + i % 2;
         const int t = lies == Lies::straight ? row : column;
         const int s = lies == Lies::straight ? column : row;
-        kept.c[p][i] = s <= (square_top ? t : t - 1) ? square.c[p][i] : 0.0f;
+        kept.c[p][i] = s <= (square_top ? t : t - 1) ? all.c[p][i] : 0.0f;
       }
     return kept;
   }
-  // sa: S0 A~'; and, but for the first reader, a square of what tokens meet, transposed, so that A~
-  // is the right factor of both. bottom: square_top is not 0.
+  // A reader's S0 A~'; and, but for the first reader, a square of what tokens meet, transposed, so
+  // that A~ is the right factor of both. bottom: square_top is not 0.
   template <bool squared, bool bottom>
-  __device__ void read_state(const StateFactors& first, Products& sa) {
-    Products square;
+  __device__ void read_state(const StateFactors& first, Products& sa, Products& square) const {
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
       Right<planes> asked;
@@ -263,11 +287,8 @@ struct TileGradients {
         square.add(met, asked);
       }
     }
-    if constexpr (squared)
-      Left<planes>(lower_part<Lies::transposed>(square.total()))
-          .store(memory.lower, square_left, square_top);
   }
-  // z: D B~', dv: D K~'.
+  // A writer's D B~' and D K~'.
   __device__ void meet_writes(const StateFactors& last, Products& z, Products& dv) const {
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
@@ -278,44 +299,48 @@ struct TileGradients {
       dv.add(last[k / 16], written);
     }
   }
-  // sums times M or its transpose, kept in `to` and returned as it lies in the lanes.
-  template <Lies lies, class Matrix>
-  __device__ Left<planes> solve(const Products& sums, Matrix& to) {
-    Right<planes> inverse;
-    inverse.template load<lies>(memory.inverse, 0, 0);
+  // Either; beside: the square, or D K~'.
+  __device__ void meet(const StateFactors& rows, Products& sums, Products& beside) const {
+    if (!reader)
+      meet_writes(rows, sums, beside);
+    else if (square_top)
+      read_state<true, true>(rows, sums, beside);
+    else if (square_left)
+      read_state<true, false>(rows, sums, beside);
+    else
+      read_state<false, false>(rows, sums, beside);
+  }
+  __device__ void keep_lower(const Products& square) {
+    Left<planes>(lower_part<Lies::transposed>(square)).store(memory.lower, square_left, square_top);
+  }
+  // A reader's SA' = (S0 A~' + V' AK') M', or a writer's Z' = (D B~' + dY' RB) M and dV' = D K~' +
+  // Z' AK + dY' RK.
+  __device__ void solve(Products& sums, Products& dv) {
+    Left<exact> given;
+    Right<planes> met, inverse;
+    given.template load<Lies::transposed>(reader ? memory.v : memory.dy, column, 0);
+    if (reader) {
+      met.template load<Lies::straight>(memory.lower, tile_tokens, 0);
+      inverse.template load<Lies::transposed>(memory.inverse, 0, 0);
+    } else {
+      met.template load<Lies::transposed>(memory.lower, tile_tokens, 0);
+      inverse.template load<Lies::straight>(memory.inverse, 0, 0);
+    }
+    sums.add(given, met);
     Products solved;
     solved.add(Left<planes>(sums.total()), inverse);
     const Left<planes> result(solved.total());
-    result.store(to, column, 0);
-    return result;
-  }
-  // SA' = (S0 A~' + V' AK') M'
-  __device__ void solve_sa(Products& sa) {
-    Left<exact> v;
-    Right<planes> ak;
-    v.template load<Lies::transposed>(memory.v, column, 0);
-    ak.template load<Lies::straight>(memory.lower, tile_tokens, 0);
-    sa.add(v, ak);
-    solve<Lies::transposed>(sa, memory.sa);
-  }
-  // Z' = (D B~' + dY' RB) M and dV' = D K~' + Z' AK + dY' RK
-  __device__ void solve_z(Products& z, Products& dv) {
-    Left<exact> dy;
-    Right<planes> met;
-    dy.template load<Lies::transposed>(memory.dy, column, 0);
-    met.template load<Lies::transposed>(memory.lower, tile_tokens, 0);
-    z.add(dy, met);
-    const Left<planes> solved = solve<Lies::straight>(z, memory.z);
-    met.template load<Lies::transposed>(memory.lower, 0, tile_tokens);
-    dv.add(solved, met);
+    result.store(reader ? memory.sa : memory.z, column, 0);
+    if (reader) return;
     met.template load<Lies::transposed>(memory.lower, tile_tokens, tile_tokens);
-    dv.add(dy, met);
+    dv.add(given, met);
+    met.template load<Lies::transposed>(memory.lower, 0, tile_tokens);
+    dv.add(result, met);
   }
 
   // Z S0 and dY S0; and a square of the pairs, of dY if at the bottom, with V if at the right.
   template <bool bottom, bool right>
-  __device__ void give_reads(Products (&both)[2]) {
-    Products square;
+  __device__ void give_reads(Products (&both)[2], Products& square) const {
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
       Left<planes> z;
@@ -336,76 +361,86 @@ struct TileGradients {
       else
         square.add(z, other);
     }
-    Left<planes>(lower_part<Lies::straight>(square.total()))
-        .store(memory.pairs, square_top, square_left);
   }
-  // SA D and V D; and the sums of D S0 in a key channel, which are the diagonal of S0' D.
-  __device__ void give_writes(Products (&both)[2], float (&state_sums)[2][2]) const {
-    Products states;
+  // SA D and V D; and S0' D, of the channels of this warp with themselves.
+  __device__ void give_writes(Products (&both)[2], Products& states) const {
 #pragma unroll
     for (int k = 0; k < head_size; k += 16) {
-      Left<planes> x;
+      Left<planes> sa, S;
       Left<exact> v;
       Right<planes> D;
-      D.template load<Lies::straight>(memory.last, k, column);
-      x.template load<Lies::transposed>(memory.sa, 0, k);
+      sa.template load<Lies::transposed>(memory.sa, 0, k);
       v.template load<Lies::straight>(memory.v, 0, k);
-      both[0].add(x, D);
+      D.template load<Lies::straight>(memory.last, k, column);
+      S.template load<Lies::transposed>(memory.first, column, k);
+      both[0].add(sa, D);
       both[1].add(v, D);
-      x.template load<Lies::transposed>(memory.first, column, k);
-      states.add(x, D);
-    }
-    const Sums sums = states.total();
-#pragma unroll
-    for (int p = 0; p < 2; ++p) {
-      const float diagonal = lane / 4 % 2 ? sums.c[p][2 * p + 1] : sums.c[p][2 * p];
-#pragma unroll
-      for (int i = 0; i < 2; ++i)  // of channel c, lane 4 c + c / 2 has it
-        state_sums[p][i] = __shfl_sync(~0u, diagonal, lane % 4 * 9 + 4 * i);
+      states.add(S, D);
     }
   }
-  // What reads (A~ and R~) or writes (B~ and K~) as Sums have them.
-  template <class Matrix>
-  __device__ void get_both(const Matrix& vectors, Sums (&both)[2]) const {
+  // Either; beside: the square, or S0' D.
+  __device__ void give(Products (&both)[2], Products& beside) const {
+    if (!reader)
+      give_writes(both, beside);
+    else if (square_top)
+      square_left ? give_reads<true, true>(both, beside) : give_reads<true, false>(both, beside);
+    else
+      square_left ? give_reads<false, true>(both, beside) : give_reads<false, false>(both, beside);
+  }
+  __device__ void keep_pairs(const Products& square) {
+    Left<planes>(lower_part<Lies::straight>(square)).store(memory.pairs, square_top, square_left);
+  }
+  // A~ and R~, or B~ and K~, as Sums have them.
+  __device__ void get_vectors(Sums (&vectors)[2]) const {
+    const auto& from = reader ? memory.reads : memory.writes;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       Left<planes> x;
-      x.template load<Lies::straight>(vectors, n * tile_tokens, column);
-      both[n] = x.sums();
+      x.template load<Lies::straight>(from, n * tile_tokens, column);
+      vectors[n] = x.sums();
     }
   }
-  // state_sums becomes that of D (S0 + SA' B~ + V' K~).
-  __device__ void add_write_sums(const Products (&both)[2], const Sums (&writes)[2],
-                                 float (&state_sums)[2][2]) const {
-    const Sums b = both[0].total(), k = both[1].total();
+  // Of two channels of each piece of 8.
+  using StateSums = float[2][2];
+  // The sums of D (S0 + SA' B~ + V' K~) in a key channel. Those of D S0 are the diagonal of S0' D,
+  // and of channel c the lane 4 c + c / 2 has it.
+  __device__ void get_state_sums(const Products& states, const Products (&both)[2],
+                                 const Sums (&writes)[2], StateSums& state_sums) const {
+    const Sums b = both[0].total(), k = both[1].total(), S = states.total();
 #pragma unroll
     for (int p = 0; p < 2; ++p)
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        float sum = 0;
+        float sum = lane / 4 == lane % 4 * 2 + i ? S.c[p][2 * p + i] : 0.0f;
 #pragma unroll
         for (int row = 0; row < 4; row += 2)
           sum = fmaf(b.c[p][row + i], writes[0].c[p][row + i],
                      fmaf(k.c[p][row + i], writes[1].c[p][row + i], sum));
 #pragma unroll
         for (int away = 4; away < 32; away *= 2) sum += __shfl_xor_sync(~0u, sum, away);
-        state_sums[p][i] += sum;
+        state_sums[p][i] = sum;
       }
   }
   // The rest of both, from the pairs of tokens.
-  template <Lies lies, class Matrix>
-  __device__ void add_pairs(Products (&both)[2], const Matrix& others) const {
+  __device__ void add_pairs(Products (&both)[2]) const {
+    const auto& others = reader ? memory.writes : memory.reads;
 #pragma unroll
     for (int k = 0; k < pair_rows; k += 16) {
       Right<planes> other;
+      Left<planes> met[2];
       other.template load<Lies::straight>(others, k, column);
+      if (reader)
+        load<Lies::straight>(met, k);
+      else
+        load<Lies::transposed>(met, k);
 #pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        Left<planes> met;
-        met.template load<lies>(memory.pairs, n * tile_tokens, k);
-        both[n].add(met, other);
-      }
+      for (int n = 0; n < 2; ++n) both[n].add(met[n], other);
     }
+  }
+  template <Lies lies>
+  __device__ void load(Left<planes> (&met)[2], int k) const {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) met[n].template load<lies>(memory.pairs, n * tile_tokens, k);
   }
 
   __device__ float2 decay_at(int t, int i) const {
@@ -413,6 +448,13 @@ struct TileGradients {
   }
   // Of the tokens lane / 4 and lane / 4 + 8, and of two channels of each piece.
   using TwoDecays = float2[2][2];
+  __device__ void get_decays(int later, TwoDecays& decays) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int p = 0; p < 2; ++p)
+        decays[half][p] = decay_at(lane / 4 + 8 * half + later, column + 8 * p + lane % 4 * 2);
+  }
   // Stores the gradient of a vector, given that of the one with the decay taken out.
   __device__ void store(Real* to, const Sums& sums, const TwoDecays& factor) const {
 #pragma unroll
@@ -427,6 +469,9 @@ struct TileGradients {
       store_row(to + origin + t * step + column, x[0], x[1], t < count);
     }
   }
+  __device__ void store_dv(const Products& dv) const {
+    store_transposed(pass.gradient.dv + origin + column, step, count, dv.total());
+  }
   __device__ void meet_other_warp() const {
     static_assert(warps / 2 == 4);
     if (own == 0) meet_at<1, 64>();
@@ -436,64 +481,63 @@ struct TileGradients {
   }
   __device__ static float4 four(const float (&x)[4]) { return {x[0], x[1], x[2], x[3]}; }
 
-  __device__ void get_decays(int later, TwoDecays& decays) const {
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int p = 0; p < 2; ++p)
-        decays[half][p] = decay_at(lane / 4 + 8 * half + later, column + 8 * p + lane % 4 * 2);
-  }
-  __device__ void finish_reads(const Sums (&gradients)[2]) {
+  // Stores both gradients. gives[0] and [1]: what a~ and r~ give to dlog w, or [1]: what b~ and k~
+  // do. inverse_w: of the channels whose dlog w this warp adds up.
+  __device__ void finish_vectors(const Sums (&gradients)[2], const Sums (&vectors)[2],
+                                 const StateSums& state_sums, Sums (&gives)[2],
+                                 float2 (&inverse_w)[2]) const {
     TwoDecays here, before;
     get_decays(0, here);
-    get_decays(-1, before);
-    store(pass.gradient.da, gradients[0], before);
-    store(pass.gradient.dr, gradients[1], here);
-    Sums of[2];
-    get_both(memory.reads, of);
+    if (reader) {
+      get_decays(-1, before);
 #pragma unroll
-    for (int n = 0; n < 2; ++n)
+      for (int half = 0; half < 2; ++half)
+        inverse_w[half] = {__fdividef(before[half][0].x, here[half][0].x),
+                           __fdividef(before[half][0].y, here[half][0].y)};
+    } else {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) of[n].c[i / 4][i % 4] *= gradients[n].c[i / 4][i % 4];
-    LogDecayExchange& exchange = memory.log_w[own];
-    exchange.of_a[lane] = four(of[0].c[1]), exchange.of_r[lane] = four(of[1].c[1]);
-    meet_other_warp();
-    const float4 writes = exchange.of_writes[lane];
-    store_log_decay<0>(four(of[0].c[0]), four(of[1].c[0]), writes);
-  }
-  __device__ void finish_writes(const Sums (&gradients)[2], const Sums (&writes)[2],
-                                const float (&state_sums)[2][2]) {
-    TwoDecays inverse;
-    get_decays(0, inverse);
+      for (int i = 0; i < 4; ++i) {
+        float2& x = here[i / 2][i % 2];
+        before[i / 2][i % 2] = x = {reciprocal(x.x), reciprocal(x.y)};
+      }
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int p = 0; p < 2; ++p)
-        inverse[half][p] = {reciprocal(inverse[half][p].x), reciprocal(inverse[half][p].y)};
-    store(pass.gradient.db, gradients[0], inverse);
-    store(pass.gradient.dk, gradients[1], inverse);
-    Sums of;
+      for (int half = 0; half < 2; ++half) {
+        const float2 earlier = decay_at(lane / 4 + 8 * half - 1, column + 8 + lane % 4 * 2);
+        inverse_w[half] = {earlier.x * here[half][1].x, earlier.y * here[half][1].y};
+      }
+    }
+    store(reader ? pass.gradient.da : pass.gradient.db, gradients[0], before);
+    store(reader ? pass.gradient.dr : pass.gradient.dk, gradients[1], here);
 #pragma unroll
     for (int p = 0; p < 2; ++p)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        of.c[p][i] =
-            fmaf(gradients[0].c[p][i], writes[0].c[p][i], gradients[1].c[p][i] * writes[1].c[p][i]);
+        const float x = gradients[0].c[p][i] * vectors[0].c[p][i];
+        const float y = gradients[1].c[p][i] * vectors[1].c[p][i];
         // What all tokens have is added to the last one's.
-        if (i >= 2 && lane / 4 == 7) of.c[p][i] -= state_sums[p][i % 2];
+        const float all = i >= 2 && lane / 4 == 7 ? state_sums[p][i % 2] : 0.0f;
+        gives[0].c[p][i] = x, gives[1].c[p][i] = reader ? y : x + y - all;
       }
+  }
+  __device__ void finish_log_decay(const Sums (&gives)[2], const float2 (&inverse_w)[2]) {
     LogDecayExchange& exchange = memory.log_w[own];
-    exchange.of_writes[lane] = four(of.c[0]);
+    float4 a = four(gives[0].c[0]), r = four(gives[1].c[0]), writes = four(gives[1].c[1]);
+    if (reader)
+      exchange.of_a[lane] = four(gives[0].c[1]), exchange.of_r[lane] = four(gives[1].c[1]);
+    else
+      exchange.of_writes[lane] = four(gives[1].c[0]);
     meet_other_warp();
-    store_log_decay<1>(exchange.of_a[lane], exchange.of_r[lane], four(of.c[1]));
+    if (reader)
+      writes = exchange.of_writes[lane];
+    else
+      a = exchange.of_a[lane], r = exchange.of_r[lane];
+    store_log_decay(column + (reader ? 0 : 8) + lane % 4 * 2, {a.x, a.y, a.z, a.w},
+                    {r.x - writes.x, r.y - writes.y, r.z - writes.z, r.w - writes.w}, inverse_w);
   }
 
-  // Each of them of the rows lane / 4 and lane / 4 + 8, two channels.
-  template <int piece>
-  __device__ void store_log_decay(float4 of_a, float4 of_r, float4 of_writes) const {
-    const float a[4] = {of_a.x, of_a.y, of_a.z, of_a.w};
-    const float here[4] = {of_r.x - of_writes.x, of_r.y - of_writes.y, of_r.z - of_writes.z,
-                           of_r.w - of_writes.w};
+  // Of two channels; here: what a token gives but for its a~.
+  __device__ void store_log_decay(int first, const float (&a)[4], const float (&here)[4],
+                                  const float2 (&inverse_w)[2]) const {
     float later[4];  // this token and those after it
 #pragma unroll
     for (int i = 3; i >= 0; --i) {
@@ -506,18 +550,19 @@ struct TileGradients {
       if (i < 2) sum += __shfl_sync(~0u, later[i + 2], lane % 4);
       later[i] = sum;
     }
-    const int first = column + 8 * piece + lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = 2 * half, t = lane / 4 + 8 * half;
-      const float2 here = decay_at(t, first), before = decay_at(t - 1, first);  // w: their quotient
       if (t < count)
         __stcs(reinterpret_cast<float2*>(pass.gradient.dw + origin + first + t * step),
-               make_float2((later[i] - a[i]) * __fdividef(before.x, here.x),
-                           (later[i + 1] - a[i + 1]) * __fdividef(before.y, here.y)));
+               make_float2((later[i] - a[i]) * inverse_w[half].x,
+                           (later[i + 1] - a[i + 1]) * inverse_w[half].y));
     }
   }
 };
+
+template <class Real>
+constexpr int blocks_at_once = exact_planes<Real> == 1 ? 3 : 1;  // on a multiprocessor
 
 template <class Real>
 __device__ void add_dtau_parts(const ReversePass<Real>& pass) {
@@ -528,14 +573,18 @@ __device__ void add_dtau_parts(const ReversePass<Real>& pass) {
   pass.gradient.dtau[place] = (parts.x + parts.y) + (parts.z + parts.w);
 }
 
-// Readers and writers meet at the same barriers.
-template <class Real, bool reader>
-__device__ void find_gradients(GradientMemory<result_planes<Real>, exact_planes<Real>>& memory,
-                               const ReversePass<Real>& pass) {
-  using Tile = TileGradients<Real, reader>;
+// running: blocks that run at once, on all multiprocessors.
+template <class Real>
+__global__ __launch_bounds__(threads,
+                             blocks_at_once<Real>) void gradients_kernel(ReversePass<Real> pass,
+                                                                         unsigned running) {
+  using Tile = TileGradients<Real>;
   using Products = typename Tile::Products;
-  Tile tile(memory, pass, gridDim.x, blockIdx.x, blockIdx.y, blockIdx.z);
-  Products both[2];  // S0 A~', or D B~' and D K~'
+  extern __shared__ float4 raw_memory[];
+  Tile tile(*reinterpret_cast<typename Tile::Memory*>(raw_memory), pass, gridDim.x, blockIdx.x,
+            blockIdx.y, blockIdx.z);
+  Products sums;    // a reader's S0 A~', or a writer's D B~'
+  Products beside;  // a reader's square, or a writer's D K~', dV' and then S0' D
   {
     typename Tile::StateFactors rows;
     {
@@ -546,8 +595,9 @@ __device__ void find_gradients(GradientMemory<result_planes<Real>, exact_planes<
       tile.ask_for_decays(w);
       tile.ask_for_vectors(vectors);
       tile.ask_for_rows(raw);
-      const bool has_inverse = reader && tile.own == 0;  // it has no square
+      const bool has_inverse = tile.warp == 0;  // it has no square
       if (has_inverse) tile.ask_for_inverse(raw_inverse);
+      if (threadIdx.x == threads - 32) tile.bring_later_tile_near(running);
       if (pass.dtau_parts && threadIdx.x == 0) add_dtau_parts(pass);  // all of that is on its way
       tile.keep_decays(w);
       __syncthreads();
@@ -556,56 +606,28 @@ __device__ void find_gradients(GradientMemory<result_planes<Real>, exact_planes<
       if (has_inverse) tile.keep_inverse(raw_inverse);
     }
     __syncthreads();
-    if constexpr (!reader)
-      tile.meet_writes(rows, both[0], both[1]);
-    else if (tile.own == 0)
-      tile.template read_state<false, false>(rows, both[0]);
-    else if (tile.own == 1)
-      tile.template read_state<true, false>(rows, both[0]);
-    else
-      tile.template read_state<true, true>(rows, both[0]);
+    tile.meet(rows, sums, beside);
   }
+  if (tile.reader && tile.own) tile.keep_lower(beside);
   __syncthreads();
-  if constexpr (reader)
-    tile.solve_sa(both[0]);
-  else
-    tile.solve_z(both[0], both[1]);
+  tile.solve(sums, beside);
   __syncthreads();
-  if constexpr (reader) {
-    both[0] = both[1] = Products();
-    if (tile.own == 0) tile.template give_reads<false, false>(both);
-    if (tile.own == 1) tile.template give_reads<false, true>(both);
-    if (tile.own == 2) tile.template give_reads<true, false>(both);
-    if (tile.own == 3) tile.template give_reads<true, true>(both);
-    __syncthreads();
-    tile.template add_pairs<Lies::straight>(both, memory.writes);
-    tile.finish_reads({both[0].total(), both[1].total()});
-  } else {
-    store_transposed(pass.gradient.dv + tile.origin + tile.column, tile.step, tile.count,
-                     both[1].total());
-    both[0] = both[1] = Products();
-    Sums writes[2];
-    float state_sums[2][2];
-    tile.give_writes(both, state_sums);
-    tile.get_both(memory.writes, writes);
-    tile.add_write_sums(both, writes, state_sums);
-    __syncthreads();
-    tile.template add_pairs<Lies::transposed>(both, memory.reads);
-    tile.finish_writes({both[0].total(), both[1].total()}, writes, state_sums);
-  }
-}
-
-template <class Real>
-__global__ __launch_bounds__(threads, exact_planes<Real> == 1
-                                          ? 3
-                                          : 1) void gradients_kernel(ReversePass<Real> pass) {
-  extern __shared__ float4 raw_memory[];
-  auto& memory =
-      *reinterpret_cast<GradientMemory<result_planes<Real>, exact_planes<Real>>*>(raw_memory);
-  if (threadIdx.x < threads / 2)
-    find_gradients<Real, true>(memory, pass);
+  if (!tile.reader) tile.store_dv(beside);
+  Products both[2];
+  Sums vectors[2], gives[2];
+  typename Tile::StateSums state_sums = {};
+  beside = Products();
+  tile.give(both, beside);
+  tile.get_vectors(vectors);
+  if (tile.reader)
+    tile.keep_pairs(beside);
   else
-    find_gradients<Real, false>(memory, pass);
+    tile.get_state_sums(beside, both, vectors, state_sums);
+  __syncthreads();
+  tile.add_pairs(both);
+  float2 inverse_w[2];
+  tile.finish_vectors({both[0].total(), both[1].total()}, vectors, state_sums, gives, inverse_w);
+  tile.finish_log_decay(gives, inverse_w);
 }
 
 }  // namespace
@@ -616,7 +638,7 @@ void tile_gradients(const ReversePass<Real>& pass, const Gpu& gpu) {
   launch(gradients_kernel<Real>,
          Grid{dim3(unsigned(tiles), unsigned(pass.op.heads), unsigned(pass.op.batch)),
               dim3(threads), sizeof(GradientMemory<result_planes<Real>, exact_planes<Real>>)},
-         gpu, pass);
+         gpu, pass, unsigned(gpu.facts().multiprocessors * blocks_at_once<Real>));
 }
 
 template void tile_gradients(const ReversePass<float>&, const Gpu&);
