@@ -41,23 +41,27 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     FactorMaker<Real> maker(memory.making, op, owners);
     maker.turn_to(op, sequence, head);
     Real* const y = op.y ? op.y + (maker.v - op.v) : nullptr;
+    Eight<Real> results;  // on their way from the owners: read at once, written when there is time
+    const auto read_y = [&](int tile) {
+      results.read(&memory.y[tile % 2][maker.token][maker.part]);
+    };
     const auto write_y = [&](int tile) {
-      if (!y || tile < 0 || maker.token >= length(tile)) return;
-      Eight<Real> eight;
-      eight.read(&memory.y[tile % 2][maker.token][maker.part]);
-      eight.write(y + tile * tile_tokens * maker.step);
+      if (y && tile >= 0 && maker.token < length(tile))
+        results.write(y + tile * tile_tokens * maker.step);
     };
     maker.ask_for(0, length(0));
     for (int tile = 0; tile < tiles; ++tile) {
       ForwardFactors<Real>& factors = memory.tiles[tile % 2];
       maker.make_vectors(factors);
+      write_y(tile - 2);
       if (tile + 1 < tiles) maker.ask_for(tile + 1, length(tile + 1));
       maker.make_products(factors);
       __syncthreads();  // these are ready; the tile before has been read, and its y is there
-      write_y(tile - 1);
+      if (tile) read_y(tile - 1);
     }
+    write_y(tiles - 2);
     __syncthreads();
-    write_y(tiles - 1);
+    read_y(tiles - 1), write_y(tiles - 1);
     return;
   }
   OwnPart S;
