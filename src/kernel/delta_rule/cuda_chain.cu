@@ -1,20 +1,60 @@
 // Forward: one block per head, tile after tile, on the tensor cores: eight warps own the state,
-// four more make the factors of the next tile (cuda_operands.cuh).
+// others make the factors of the next tiles (cuda_operands.cuh).
+//
+// They wait for each other by signals and not at a barrier: warps with different rows of the state
+// may be at different places of a tile, or at different tiles, so that one multiplies while another
+// one waits or finds hyperbolic tangents.
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int threads = owners + makers;
+// Who works on a head. Makers take as long for a tile as owners, or longer, so two groups take
+// turns; those of floats have more in their registers, which are enough for one.
+template <class Real>
+struct Crew {
+  static constexpr int groups = sizeof(Real) == sizeof(bf16) ? 2 : 1, stages = groups + 1;
+  static constexpr int threads = owners + groups * makers;
+};
 
+// A tile on its way: from makers to owners its factors, and back its results.
+template <class Real>
+struct Stage {
+  ForwardFactors<Real> factors;
+  alignas(16) Real y[tile_tokens][head_size + 8];
+  Signal made, used;
+};
 template <class Real>
 struct ForwardMemory {
-  ForwardFactors<Real> tiles[2];
-  MakerMemory making;
-  Exchange sa, read;
-  alignas(16) Real y[2][tile_tokens][head_size + 8];
+  Stage<Real> stage[Crew<Real>::stages];
+  MakerMemory making[Crew<Real>::groups];
+  Exchange sa[2], read[2];  // by turns: the other warp may still read those of the tile before
+
+  __device__ Stage<Real>& of(int tile) { return stage[tile % Crew<Real>::stages]; }
+  // Of a tile in its stage, for signals.
+  __device__ static uint32_t round(int tile) { return tile / Crew<Real>::stages % 2; }
 };
+__device__ void arrive_together(Signal& signal) {  // all of a warp
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) arrive(signal);
+}
+
+// The head of a block, and its tiles.
+struct Place {
+  int64_t sequence, head, time;
+  int tiles;
+  template <class Real>
+  __device__ explicit Place(const DeltaRule<Real>& op)
+      : sequence(blockIdx.x / op.heads),
+        head(blockIdx.x % op.heads),
+        time(op.time),
+        tiles(int((op.time + tile_tokens - 1) / tile_tokens)) {}
+  __device__ int length(int tile) const {
+    return int(min(time - tile * tile_tokens, int64_t(tile_tokens)));
+  }
+};
+
 // Of a warp's 16 rows and a tile's tokens, the results: into rows of tokens.
 using TokenRow = bf16[head_size + 8];
 __device__ void put_results(TokenRow* to, int row, const Sums& y) {
@@ -27,43 +67,39 @@ __device__ void put_results(float (*to)[head_size + 8], int row, const Sums& y) 
   y.each([&](int i, int t, float x, float next) { to[t][row + i] = x, to[t + 1][row + i] = next; });
 }
 
+// Tiles of one group of makers; those behind the last have results of others only.
 template <class Real>
-__global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pass) {
-  const DeltaRule<Real>& op = pass.op;
-  const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
-  extern __shared__ float4 raw_memory[];
-  auto& memory = *reinterpret_cast<ForwardMemory<Real>*>(raw_memory);
-  const int tiles = int((op.time + tile_tokens - 1) / tile_tokens);
-  const auto length = [&](int tile) {
-    return int(min(op.time - tile * tile_tokens, int64_t(tile_tokens)));
-  };
-  if (threadIdx.x >= owners) {
-    FactorMaker<Real> maker(memory.making, op, owners);
-    maker.turn_to(op, sequence, head);
-    Real* const y = op.y ? op.y + (maker.v - op.v) : nullptr;
-    Eight<Real> results;  // on their way from the owners: read at once, written when there is time
-    const auto read_y = [&](int tile) {
-      results.read(&memory.y[tile % 2][maker.token][maker.part]);
-    };
-    const auto write_y = [&](int tile) {
-      if (y && tile >= 0 && maker.token < length(tile))
-        results.write(y + tile * tile_tokens * maker.step);
-    };
-    maker.ask_for(0, length(0));
-    for (int tile = 0; tile < tiles; ++tile) {
-      ForwardFactors<Real>& factors = memory.tiles[tile % 2];
-      maker.make_vectors(factors);
-      write_y(tile - 2);
-      if (tile + 1 < tiles) maker.ask_for(tile + 1, length(tile + 1));
-      maker.make_products(factors);
-      __syncthreads();  // these are ready; the tile before has been read, and its y is there
-      if (tile) read_y(tile - 1);
+__device__ void make_tiles(const DeltaRule<Real>& op, ForwardMemory<Real>& memory) {
+  constexpr int groups = Crew<Real>::groups;
+  const Place place(op);
+  const int group = (threadIdx.x - owners) / makers;
+  FactorMaker<Real, groups> maker(memory.making[group], op, owners + group * makers);
+  maker.turn_to(op, place.sequence, place.head);
+  Real* const y = op.y ? op.y + (maker.v - op.v) : nullptr;
+  if (group < place.tiles) maker.ask_for(group, place.length(group));
+  for (int tile = group; tile < place.tiles + Crew<Real>::stages; tile += groups) {
+    Stage<Real>& stage = memory.of(tile);
+    const int before = tile - Crew<Real>::stages;  // which had this stage
+    Eight<Real> results;  // of it: read at once, written when there is time
+    if (before >= 0) {
+      wait_for(stage.used, memory.round(before));
+      results.read(&stage.y[maker.token][maker.part]);
     }
-    write_y(tiles - 2);
-    __syncthreads();
-    read_y(tiles - 1), write_y(tiles - 1);
-    return;
+    if (tile < place.tiles) maker.make_vectors(stage.factors);
+    if (y && before >= 0 && maker.token < place.length(before))
+      results.write(y + before * tile_tokens * maker.step);
+    if (tile >= place.tiles) continue;
+    if (tile + groups < place.tiles) maker.ask_for(tile + groups, place.length(tile + groups));
+    maker.make_products(stage.factors);
+    arrive_together(stage.made);
   }
+}
+
+template <class Real>
+__device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memory) {
+  const DeltaRule<Real>& op = pass.op;
+  const Place place(op);
+  const int tiles = place.tiles;
   OwnPart S;
   if (op.initial)
     S.load(op.initial + int64_t(blockIdx.x) * state_entries);
@@ -73,7 +109,8 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
       pass.states ? reinterpret_cast<KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1)
                   : nullptr;
   const int chunks = int(op.time / tile_tokens);
-  const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
+  const float* const tau =
+      op.tau ? op.tau + place.sequence * chunks * op.heads + place.head : nullptr;
   float next_tau = tau && chunks ? __ldg(tau) : 1;
   const int row = OwnPart::first_row(), first_column = OwnPart::first_column();
   const bool left_half = OwnPart::half() == 0;
@@ -82,8 +119,9 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     if (states) S.store(*states++);
     const Threshold threshold(next_tau);
     if (tau && tile + 1 < chunks) next_tau = __ldg(tau + (tile + 1) * op.heads);
-    __syncthreads();
-    const ForwardFactors<Real>& factors = memory.tiles[tile % 2];
+    Stage<Real>& stage = memory.of(tile);
+    const ForwardFactors<Real>& factors = stage.factors;
+    wait_for(stage.made, memory.round(tile));
     Left<exact> v;
     v.template load<Lies::transposed>(factors.given, row, 0);
     Sums sa, y;  // rows of the state, columns of tokens
@@ -111,10 +149,10 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
       }
       sa = sa_sums.total(), y = y_sums.total();
     }
-    memory.sa.say(sa);
-    if (left_half) memory.read.say(y);
+    memory.sa[tile % 2].say(sa);
+    if (left_half) memory.read[tile % 2].say(y);
     Exchange::meet();
-    memory.sa.add_other(sa);
+    memory.sa[tile % 2].add_other(sa);
     Right<state_planes> right;
     Left<state_planes> left(sa);
     {
@@ -138,18 +176,32 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
     if (tau && tile < chunks)
       threshold.choose(largest, [&](auto&& of) { S.each([&](float& x) { x = of(x); }); });
     if (!left_half && op.y) {
-      memory.read.add_other(y);
+      memory.read[tile % 2].add_other(y);
       SplitSums<1> sums;
       sums.large = y;
       Right<result> rb;
       rb.template load<Lies::transposed>(factors.rb, 0, 0);
       sums.template add_main<result>(left, rb);
-      put_results(memory.y[tile % 2], row, sums.total());
+      put_results(stage.y, row, sums.total());
     }
+    arrive_together(stage.used);
   }
-  __syncthreads();
   if (states) S.store(*states);
   if (op.final_state) S.store(op.final_state + int64_t(blockIdx.x) * state_entries);
+}
+
+template <class Real>
+__global__ __launch_bounds__(Crew<Real>::threads, 1) void forward_kernel(ChainPass<Real> pass) {
+  extern __shared__ float4 raw_memory[];
+  auto& memory = *reinterpret_cast<ForwardMemory<Real>*>(raw_memory);
+  if (threadIdx.x == 0)
+    for (Stage<Real>& stage : memory.stage)
+      set_up(stage.made, makers / 32), set_up(stage.used, owner_warps);
+  __syncthreads();
+  if (threadIdx.x < owners)
+    own_state(pass, memory);
+  else
+    make_tiles(pass.op, memory);
 }
 
 }  // namespace
@@ -157,7 +209,7 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
 template <class Real>
 void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu) {
   launch(forward_kernel<Real>,
-         Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(threads),
+         Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(Crew<Real>::threads),
               sizeof(ForwardMemory<Real>)},
          gpu, pass);
 }

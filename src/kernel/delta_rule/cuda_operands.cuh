@@ -101,8 +101,9 @@ __device__ inline void invert_column(const float (&lower)[tile_tokens][tile_toke
 }
 
 // What `makers` threads do forward for the owners of the state: while those use one tile's factors,
-// they make the next one's out of what has come, and ask for what comes after.
-template <class Real>
+// they make the next one's out of what has come, and ask for what comes after. groups: of makers in
+// a block, each with tiles of its own.
+template <class Real, int groups = 1>
 struct FactorMaker {
   using Factors = ForwardFactors<Real>;
   MakerMemory& memory;
@@ -146,7 +147,12 @@ struct FactorMaker {
     for (int t = 0; t < 8; ++t) next_w[t] = first_token + t < count ? __ldg(w + at + t * step) : 1;
   }
 
-  __device__ static void meet() { meet_at<1, makers>(); }
+  __device__ static void meet() {
+    if constexpr (groups == 1)
+      meet_at<1, makers>();
+    else  // behind the numbers of Exchange
+      meet_at<makers>(2 + owner_warps / 2 + threadIdx.x / makers % groups);
+  }
 
   // The vectors of what has come, with the decay taken out.
   __device__ void make_vectors(Factors& to) {
@@ -252,7 +258,9 @@ struct OwnColumns {
   static constexpr int pieces = columns / 8, sharers = head_size / columns;
   float x[pieces][4];
 
-  __device__ static int half() { return threadIdx.x / 32 % sharers; }
+  // Which of the columns: of the warps that a scheduler has, every fourth, one has the left half
+  // and the next one the right half, which has more to do.
+  __device__ static int half() { return (threadIdx.x / 32 + threadIdx.x / 128) % sharers; }
   __device__ static int first_row() {
     const int first_group = groups < head_size / shared_rows ? blockIdx.y * groups : 0;
     return (first_group + threadIdx.x / 32 / sharers % groups) * shared_rows;
