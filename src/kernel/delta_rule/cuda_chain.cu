@@ -161,7 +161,6 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
       sums.add(left, right);
       left = Left<state_planes>(sums.total());
     }
-    float largest = 0;
 #pragma unroll
     for (int n = 0; n < OwnPart::pieces; n += 2) {
       SplitSums<1> more;
@@ -171,10 +170,8 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
       more.add(v, right);
       S.add(n, more.total());
       S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
-      largest = fmaxf(largest, fmaxf(S.largest(n), S.largest(n + 1)));
     }
-    if (tau && tile < chunks)
-      threshold.choose(largest, [&](auto&& of) { S.each([&](float& x) { x = of(x); }); });
+    if (tau && tile < chunks) S.neutralize(threshold);
     if (!left_half && op.y) {
       memory.read[tile % 2].add_other(y);
       SplitSums<1> sums;

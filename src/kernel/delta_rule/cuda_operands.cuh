@@ -319,6 +319,30 @@ struct OwnColumns {
     const auto& p = x[n];
     return fmaxf(fmaxf(fabsf(p[0]), fabsf(p[1])), fmaxf(fabsf(p[2]), fabsf(p[3])));
   }
+  // SANE. Whether entries are tiny is seen by their squares, which they need then: numbers that are
+  // not below 0 have the order of their bits, and the largest of three integers is one instruction.
+  __device__ void neutralize(const Threshold& threshold) {
+    float squares[pieces][4];
+    int largest = 0;
+#pragma unroll
+    for (int n = 0; n < pieces; ++n) {
+      int bits[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        squares[n][i] = x[n][i] * x[n][i], bits[i] = __float_as_int(squares[n][i]);
+      largest = __vimax3_s32(largest, __vimax3_s32(bits[0], bits[1], bits[2]), bits[3]);
+    }
+    const float square = __int_as_float(largest);
+    if (__all_sync(~0u, threshold.is_of_tiny(square))) {
+#pragma unroll
+      for (int n = 0; n < pieces; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[n][i] = threshold.of_tiny(x[n][i], squares[n][i]);
+    } else {
+      threshold.choose_above(threshold.is_of_small(square),
+                             [&](auto&& of) { each([&](float& entry) { entry = of(entry); }); });
+    }
+  }
   __device__ static float2 of_columns(int n, const float* all) {
     return *reinterpret_cast<const float2*>(all + first_column() + 8 * n + threadIdx.x % 4 * 2);
   }
