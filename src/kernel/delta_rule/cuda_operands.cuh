@@ -77,8 +77,24 @@ __device__ void set_scaled(Matrix& matrix, int row, int channel, const Eight<Rea
   matrix.set(row, channel, x);
 }
 
+// Decays of a tile while its factors are made. A warp writes 16 channels of two tokens, eight
+// tokens apart, and reads four of every eight channels of four tokens: so that both find them in
+// different banks.
+struct MakerDecays {
+  alignas(16) float x[tile_tokens][head_size];
+  __device__ static int place(int t, int channel) {
+    return channel ^ channel / 32 * 4 ^ t / 8 * 16;
+  }
+  __device__ float& at(int t, int channel) { return x[t][place(t, channel)]; }
+  __device__ void read(int t, int channel, float (&to)[8]) const {  // channel: a multiple of 8
+    const auto four = [&](int c) { return *reinterpret_cast<const float4*>(&x[t][place(t, c)]); };
+    const float4 low = four(channel), high = four(channel + 4);
+    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+  }
+};
 struct MakerMemory {
-  alignas(16) float decays[tile_tokens][head_size + 4];  // W
+  MakerDecays decays;  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];
 };
 
@@ -162,18 +178,12 @@ struct FactorMaker {
     const float before = __shfl_up_sync(~0u, decay, 16);
 #pragma unroll
     for (int t = 0; t < 8; ++t)
-      memory.decays[first_token + t][channel] = first_token ? before * next_w[t] : next_w[t];
+      memory.decays.at(first_token + t, channel) = first_token ? before * next_w[t] : next_w[t];
     if (first_token) to.decay[channel] = before * decay;
     meet();
     float own[8], earlier[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-    const auto read = [&](int t, float(&x)[8]) {
-      const float4 low = *reinterpret_cast<const float4*>(&memory.decays[t][part]);
-      const float4 high = *reinterpret_cast<const float4*>(&memory.decays[t][part + 4]);
-      x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
-      x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
-    };
-    read(token, own);
-    if (token) read(token - 1, earlier);
+    memory.decays.read(token, part, own);
+    if (token) memory.decays.read(token - 1, part, earlier);
     set_scaled(to.a, token, part, next_a, earlier);
     set_scaled(to.r, token, part, next_r, own);
 #pragma unroll
