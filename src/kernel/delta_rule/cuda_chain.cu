@@ -29,7 +29,7 @@ template <class Real>
 struct ForwardMemory {
   Stage<Real> stage[Crew<Real>::stages];
   MakerMemory making[Crew<Real>::groups];
-  Exchange sa[2], read[2];  // by turns: the other warp may still read those of the tile before
+  Exchange sa[2], y[2];  // by turns: the other warp may still read those of the tile before
 
   __device__ Stage<Real>& of(int tile) { return stage[tile % Crew<Real>::stages]; }
   // Of a tile in its stage, for signals.
@@ -95,12 +95,74 @@ __device__ void make_tiles(const DeltaRule<Real>& op, ForwardMemory<Real>& memor
   }
 }
 
+// A warp that owns 16 rows and half of the columns of the state.
+template <class Real>
+struct Owner {
+  static constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
+  OwnPart S;
+  int row = OwnPart::first_row(), first_column = OwnPart::first_column();
+  bool left_half = OwnPart::half() == 0;
+
+  // This half's part of S0 A~' + V' AK' and of S0 R~' + V' RK'.
+  __device__ void read(const ForwardFactors<Real>& factors, const Left<exact>& v, Sums& sa,
+                       Sums& y) const {
+    SplitSums<2> sa_sums;
+    SplitSums<1> y_sums;
+#pragma unroll
+    for (int n = 0; n < OwnPart::pieces; n += 2) {
+      const Left<state_planes> part(S.x[n], S.x[n + 1]);
+      Right<state_planes> a;
+      a.template load<Lies::transposed>(factors.a, first_column + 8 * n, 0);
+      sa_sums.add(part, a);
+      Right<result> r;
+      r.template load<Lies::transposed>(factors.r, first_column + 8 * n, 0);
+      y_sums.template add_main<result>(part, r);
+    }
+    if (left_half) {
+      Right<state_planes> ak;
+      ak.template load<Lies::transposed>(factors.ak, 0, 0);
+      sa_sums.add(v, ak);
+    } else {
+      Right<result> rk;
+      rk.template load<Lies::transposed>(factors.rk, 0, 0);
+      y_sums.template add_main<result>(v, rk);
+    }
+    sa = sa_sums.total(), y = y_sums.total();
+  }
+  // S0 -> S, before SANE.
+  __device__ void write(const ForwardFactors<Real>& factors, const Left<exact>& v,
+                        const Left<state_planes>& sa) {
+    Right<state_planes> right;
+#pragma unroll
+    for (int n = 0; n < OwnPart::pieces; n += 2) {
+      SplitSums<1> more;
+      right.template load<Lies::straight>(factors.b, 0, first_column + 8 * n);
+      more.add(sa, right);
+      right.template load<Lies::straight>(factors.k, 0, first_column + 8 * n);
+      more.add(v, right);
+      S.add(n, more.total());
+      S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
+    }
+  }
+  // y: its parts of both halves are added up.
+  __device__ void finish_results(Stage<Real>& stage, const Left<state_planes>& sa,
+                                 const Sums& y) const {
+    SplitSums<1> sums;
+    sums.large = y;
+    Right<result> rb;
+    rb.template load<Lies::transposed>(stage.factors.rb, 0, 0);
+    sums.template add_main<result>(sa, rb);
+    put_results(stage.y, row, sums.total());
+  }
+};
+
 template <class Real>
 __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memory) {
   const DeltaRule<Real>& op = pass.op;
   const Place place(op);
   const int tiles = place.tiles;
-  OwnPart S;
+  Owner<Real> owner;
+  OwnPart& S = owner.S;
   if (op.initial)
     S.load(op.initial + int64_t(blockIdx.x) * state_entries);
   else
@@ -112,9 +174,6 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
   const float* const tau =
       op.tau ? op.tau + place.sequence * chunks * op.heads + place.head : nullptr;
   float next_tau = tau && chunks ? __ldg(tau) : 1;
-  const int row = OwnPart::first_row(), first_column = OwnPart::first_column();
-  const bool left_half = OwnPart::half() == 0;
-  constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   for (int tile = 0; tile < tiles; ++tile) {
     if (states) S.store(*states++);
     const Threshold threshold(next_tau);
@@ -122,64 +181,26 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
     Stage<Real>& stage = memory.of(tile);
     const ForwardFactors<Real>& factors = stage.factors;
     wait_for(stage.made, memory.round(tile));
-    Left<exact> v;
-    v.template load<Lies::transposed>(factors.given, row, 0);
+    Left<exact_planes<Real>> v;
+    v.template load<Lies::transposed>(factors.given, owner.row, 0);
     Sums sa, y;  // rows of the state, columns of tokens
-    {
-      SplitSums<2> sa_sums;
-      SplitSums<1> y_sums;
-#pragma unroll
-      for (int n = 0; n < OwnPart::pieces; n += 2) {
-        const Left<state_planes> part(S.x[n], S.x[n + 1]);
-        Right<state_planes> a;
-        a.template load<Lies::transposed>(factors.a, first_column + 8 * n, 0);
-        sa_sums.add(part, a);
-        Right<result> r;
-        r.template load<Lies::transposed>(factors.r, first_column + 8 * n, 0);
-        y_sums.template add_main<result>(part, r);
-      }
-      if (left_half) {
-        Right<state_planes> ak;
-        ak.template load<Lies::transposed>(factors.ak, 0, 0);
-        sa_sums.add(v, ak);
-      } else {
-        Right<result> rk;
-        rk.template load<Lies::transposed>(factors.rk, 0, 0);
-        y_sums.template add_main<result>(v, rk);
-      }
-      sa = sa_sums.total(), y = y_sums.total();
-    }
-    memory.sa[tile % 2].say(sa);
-    if (left_half) memory.read[tile % 2].say(y);
+    owner.read(factors, v, sa, y);
+    Exchange &sa_parts = memory.sa[tile % 2], &y_parts = memory.y[tile % 2];
+    sa_parts.say(sa);
+    if (owner.left_half) y_parts.say(y);
     Exchange::meet();
-    memory.sa[tile % 2].add_other(sa);
-    Right<state_planes> right;
-    Left<state_planes> left(sa);
-    {
-      SplitSums<2> sums;
-      right.template load<Lies::straight>(factors.inverse, 0, 0);
-      sums.add(left, right);
-      left = Left<state_planes>(sums.total());
-    }
-#pragma unroll
-    for (int n = 0; n < OwnPart::pieces; n += 2) {
-      SplitSums<1> more;
-      right.template load<Lies::straight>(factors.b, 0, first_column + 8 * n);
-      more.add(left, right);
-      right.template load<Lies::straight>(factors.k, 0, first_column + 8 * n);
-      more.add(v, right);
-      S.add(n, more.total());
-      S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
-    }
+    sa_parts.add_other(sa);
+    const Left<state_planes> before(sa);
+    Right<state_planes> inverse;
+    inverse.template load<Lies::straight>(factors.inverse, 0, 0);
+    SplitSums<2> sums;
+    sums.add(before, inverse);
+    const Left<state_planes> whole_sa(sums.total());
+    owner.write(factors, v, whole_sa);
     if (tau && tile < chunks) S.neutralize(threshold);
-    if (!left_half && op.y) {
-      memory.read[tile % 2].add_other(y);
-      SplitSums<1> sums;
-      sums.large = y;
-      Right<result> rb;
-      rb.template load<Lies::transposed>(factors.rb, 0, 0);
-      sums.template add_main<result>(left, rb);
-      put_results(stage.y, row, sums.total());
+    if (!owner.left_half && op.y) {
+      y_parts.add_other(y);
+      owner.finish_results(stage, whole_sa, y);
     }
     arrive_together(stage.used);
   }
