@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -48,12 +49,18 @@ struct Barrier {
   std::array<uint32_t, most_warps> waiting{};
 };
 
+struct Signal {
+  unsigned arrivals = 0, arrived = 0, round = 0;  // round: the one that is not over
+  std::array<uint32_t, most_warps> waiting{};
+};
+
 struct Block {
   std::array<Fiber, most_threads> fibers;
   std::byte* stacks = nullptr;
   Fiber host{.begun = true};
   std::array<Warp, most_warps> warps;
   std::array<Barrier, 16> barriers;
+  std::map<const void*, Signal> signals;
   std::array<std::deque<Copy>, most_threads> copies;
   std::array<size_t, most_threads> groups;
   uint32_t ready_warps = 0;
@@ -111,6 +118,11 @@ std::string who_waits() {
     if (const Barrier& barrier = block->barriers[b]; barrier.arrived)
       all += cat("; barrier ", b, ": ", barrier.arrived, " threads of ",
                  barrier.count ? barrier.count : block->alive);
+  for (const auto& [at, signal] : block->signals)
+    for (unsigned w = 0; w < most_warps; ++w)
+      if (signal.waiting[w])
+        all += cat("; warp ", w, ": waits for a signal that ", signal.arrived, " of ",
+                   signal.arrivals, " arrived at");
   return all;
 }
 
@@ -120,12 +132,13 @@ void note_failure(const std::string& what) {
 
 Fiber& current() { return block->fibers[threadIdx.x]; }
 
-// The thread stops here until it is its turn.
-void take_turns() {
+// The thread stops here until it is its turn. Its warp may be the next one, if that is wanted.
+void take_turns(bool stay_in_warp = true) {
   Fiber& from = current();
   Fiber* to = &block->host;
   if (!block->failure && block->ready_warps) {
-    const bool stay = block->order != Order::shuffled && block->ready_warps >> block->warp & 1;
+    const bool stay =
+        stay_in_warp && block->order != Order::shuffled && block->ready_warps >> block->warp & 1;
     if (!stay) block->warp = one_of(block->ready_warps);
     threadIdx.x = block->warp * warp_lanes + one_of(block->warps[block->warp].ready);
     to = &current();
@@ -163,6 +176,14 @@ Barrier& barrier_for(unsigned number, unsigned count) {
   return barrier;
 }
 
+Signal& signal_at(const void* at) {
+  const auto found = block->signals.find(at);
+  if (found == block->signals.end())
+    fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", threadIdx.x,
+         ": comes to a signal that is not set up");
+  return found->second;
+}
+
 void land(const Copy& copy) {
   std::memcpy(copy.to, copy.from, copy.bytes - copy.zeros);
   std::memset(static_cast<std::byte*>(copy.to) + copy.bytes - copy.zeros, 0, copy.zeros);
@@ -198,6 +219,7 @@ void run_block(unsigned threads, size_t shared) {
   block->order = machine().order.value_or(Order(block->random() / 8 % 3));
   block->warps = {};
   block->barriers = {};
+  block->signals.clear();
   block->ready_warps = 0;
   for (unsigned t = 0; t < threads; ++t) {
     block->copies[t].clear(), block->groups[t] = 0;
@@ -270,6 +292,26 @@ void meet_threads(unsigned number, unsigned count) {
   set_waiting();
   open_if_complete(barrier);
   take_turns();
+}
+
+void set_up_signal(const void* at, unsigned arrivals) {
+  fail_unless_aligned(at, 8);
+  block->signals[at] = Signal{.arrivals = arrivals};
+}
+void arrive_at_signal(const void* at) {
+  Signal& signal = signal_at(at);
+  if (++signal.arrived < signal.arrivals) return;
+  signal.arrived = 0, signal.round ^= 1;
+  for (unsigned w = 0; w < most_warps; ++w) set_ready(w, std::exchange(signal.waiting[w], 0));
+  take_turns(false);  // they may be faster than the other lanes of this warp
+}
+void wait_for_signal(const void* at, unsigned round) {
+  Signal& signal = signal_at(at);
+  while (signal.round == round) {
+    signal.waiting[threadIdx.x / warp_lanes] |= 1u << threadIdx.x % warp_lanes;
+    set_waiting();
+    take_turns();
+  }
 }
 
 void copy_later(void* to, const void* from, size_t bytes, size_t zeros) {

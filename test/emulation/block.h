@@ -2,9 +2,9 @@
 // block runs after the other.
 //
 // A fiber runs until it has to wait for others: for the lanes of its warp at an instruction of the
-// whole warp, or for threads at a barrier. Which one goes on then is a matter of the order, so that
-// what only one order gets right is seen: a barrier that is missing lets some thread read too early
-// or write too early in at least one of them.
+// whole warp, for threads at a barrier, or for a signal. Which one goes on then is a matter of the
+// order, so that what only one order gets right is seen: a barrier that is missing lets some thread
+// read too early or write too early in at least one of them.
 #pragma once
 
 #include <array>
@@ -54,6 +54,13 @@ void meet_lanes(const char* instruction, void* mine, void (*together)(const Lane
 
 // Waits until `count` threads are at the barrier; 0: all of the block that have not ended.
 void meet_threads(unsigned barrier, unsigned count);
+
+// A signal is an object in shared memory that is given when `arrivals` threads have arrived, again
+// and again. Waiting for a round of it, the first (0) or the second (1) of every two, ends where
+// that round is the last one that was given; before the first, the second counts as that.
+void set_up_signal(const void* at, unsigned arrivals);
+void arrive_at_signal(const void* at);
+void wait_for_signal(const void* at, unsigned round);
 
 // Copies that land when they are waited for, or (shuffled) as soon as they are asked for.
 void copy_later(void* to, const void* from, size_t bytes, size_t zeros);

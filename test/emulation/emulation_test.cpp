@@ -78,6 +78,47 @@ TEST_F(Emulation, HasBarriersOfSomeThreads) {
   EXPECT_EQ(right_orders(pairs, [](unsigned t) { return float(t ^ 32); }), 3);
 }
 
+uint64_t& signal_in_memory() { return *reinterpret_cast<uint64_t*>(memory + threads); }
+
+// One warp writes, the others read, twice.
+TEST_F(Emulation, SeesASignalThatIsNotWaitedFor) {
+  const auto tell = [](bool wait, bool together) {
+    return [wait, together] {
+      uint64_t& told = signal_in_memory();
+      if (threadIdx.x == 0) set_up_signal(&told, 1);
+      __syncthreads();
+      float sum = 0;
+      for (unsigned round = 0; round < 2; ++round) {
+        if (threadIdx.x < 32) {
+          memory[threadIdx.x] = float(round + 1);
+          if (together) __syncwarp();
+          if (threadIdx.x == 0) arrive_at_signal(&told);
+        }
+        if (wait) wait_for_signal(&told, round);
+        sum = 10 * sum + memory[threadIdx.x % 32];
+        __syncthreads();
+      }
+      return sum;
+    };
+  };
+  const auto expected = [](unsigned) { return 12.0f; };
+  EXPECT_EQ(right_orders(tell(true, true), expected), 3);
+  EXPECT_LT(right_orders(tell(true, false), expected), 3);
+  EXPECT_LT(right_orders(tell(false, true), expected), 3);
+}
+
+TEST_F(Emulation, SeesSignalsThatAreNotGiven) {
+  EXPECT_FAULT(run([] {
+                 if (threadIdx.x == 0) set_up_signal(&signal_in_memory(), 2);
+                 __syncthreads();
+                 if (threadIdx.x == 0) arrive_at_signal(&signal_in_memory());
+                 if (threadIdx.x >= 96) wait_for_signal(&signal_in_memory(), 0);
+               }),
+               Fault::device, "warp 3: waits for a signal that 1 of 2 arrived at");
+  EXPECT_FAULT(run([] { wait_for_signal(&signal_in_memory(), 0); }), Fault::device,
+               "a signal that is not set up");
+}
+
 TEST_F(Emulation, SeesThreadsThatWaitForEver) {
   EXPECT_FAULT(run([] {
                  if (threadIdx.x < 32) meet_threads(1, 64);

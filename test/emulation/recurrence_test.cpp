@@ -37,6 +37,7 @@ TYPED_TEST_SUITE(Recurrence, Types);
 TYPED_TEST(Recurrence, TileAfterTile) {
   emulation::machine().multiprocessors = 4;  // so many heads that they fill it
   this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, weak, weakest});
+  this->check({.batch = 2, .time = 133, .heads = 2}, {usual});  // round after round of stages
 }
 TYPED_TEST(Recurrence, WithLargeStates) {
   this->check({.time = 33, .state_scale = 30}, {strong, usual});

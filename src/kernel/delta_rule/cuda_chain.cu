@@ -1,20 +1,60 @@
 // Forward: one block per head, tile after tile, on the tensor cores: eight warps own the state,
-// four more make the factors of the next tile (cuda_operands.cuh).
+// others make the factors of the next tiles (cuda_operands.cuh).
+//
+// They wait for each other by signals and not at a barrier: warps with different rows of the state
+// may be at different places of a tile, or at different tiles, so that one multiplies while another
+// one waits or finds hyperbolic tangents.
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int threads = owners + makers;
+// Who works on a head. Makers take as long for a tile as owners, or longer, so two groups take
+// turns; those of floats have more in their registers, which are enough for one.
+template <class Real>
+struct Crew {
+  static constexpr int groups = sizeof(Real) == sizeof(bf16) ? 2 : 1, stages = groups + 1;
+  static constexpr int threads = owners + groups * makers;
+};
 
+// A tile on its way: from makers to owners its factors, and back its results.
+template <class Real>
+struct Stage {
+  ForwardFactors<Real> factors;
+  alignas(16) Real y[tile_tokens][head_size + 8];
+  Signal made, used;
+};
 template <class Real>
 struct ForwardMemory {
-  ForwardFactors<Real> tiles[2];
-  MakerMemory making;
-  Exchange sa, read;
-  alignas(16) Real y[2][tile_tokens][head_size + 8];
+  Stage<Real> stage[Crew<Real>::stages];
+  MakerMemory making[Crew<Real>::groups];
+  Exchange sa[2], y[2];  // by turns: the other warp may still read those of the tile before
+
+  __device__ Stage<Real>& of(int tile) { return stage[tile % Crew<Real>::stages]; }
+  // Of a tile in its stage, for signals.
+  __device__ static uint32_t round(int tile) { return tile / Crew<Real>::stages % 2; }
 };
+__device__ void arrive_together(Signal& signal) {  // all of a warp
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) arrive(signal);
+}
+
+// The head of a block, and its tiles.
+struct Place {
+  int64_t sequence, head, time;
+  int tiles;
+  template <class Real>
+  __device__ explicit Place(const DeltaRule<Real>& op)
+      : sequence(blockIdx.x / op.heads),
+        head(blockIdx.x % op.heads),
+        time(op.time),
+        tiles(int((op.time + tile_tokens - 1) / tile_tokens)) {}
+  __device__ int length(int tile) const {
+    return int(min(time - tile * tile_tokens, int64_t(tile_tokens)));
+  }
+};
+
 // Of a warp's 16 rows and a tile's tokens, the results: into rows of tokens.
 using TokenRow = bf16[head_size + 8];
 __device__ void put_results(TokenRow* to, int row, const Sums& y) {
@@ -27,40 +67,102 @@ __device__ void put_results(float (*to)[head_size + 8], int row, const Sums& y) 
   y.each([&](int i, int t, float x, float next) { to[t][row + i] = x, to[t + 1][row + i] = next; });
 }
 
+// Tiles of one group of makers; those behind the last have results of others only.
 template <class Real>
-__global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pass) {
-  const DeltaRule<Real>& op = pass.op;
-  const int64_t sequence = blockIdx.x / op.heads, head = blockIdx.x % op.heads;
-  extern __shared__ float4 raw_memory[];
-  auto& memory = *reinterpret_cast<ForwardMemory<Real>*>(raw_memory);
-  const int tiles = int((op.time + tile_tokens - 1) / tile_tokens);
-  const auto length = [&](int tile) {
-    return int(min(op.time - tile * tile_tokens, int64_t(tile_tokens)));
-  };
-  if (threadIdx.x >= owners) {
-    FactorMaker<Real> maker(memory.making, op, owners);
-    maker.turn_to(op, sequence, head);
-    Real* const y = op.y ? op.y + (maker.v - op.v) : nullptr;
-    const auto write_y = [&](int tile) {
-      if (!y || tile < 0 || maker.token >= length(tile)) return;
-      Eight<Real> eight;
-      eight.read(&memory.y[tile % 2][maker.token][maker.part]);
-      eight.write(y + tile * tile_tokens * maker.step);
-    };
-    maker.ask_for(0, length(0));
-    for (int tile = 0; tile < tiles; ++tile) {
-      ForwardFactors<Real>& factors = memory.tiles[tile % 2];
-      maker.make_vectors(factors);
-      if (tile + 1 < tiles) maker.ask_for(tile + 1, length(tile + 1));
-      maker.make_products(factors);
-      __syncthreads();  // these are ready; the tile before has been read, and its y is there
-      write_y(tile - 1);
+__device__ void make_tiles(const DeltaRule<Real>& op, ForwardMemory<Real>& memory) {
+  constexpr int groups = Crew<Real>::groups;
+  const Place place(op);
+  const int group = (threadIdx.x - owners) / makers;
+  FactorMaker<Real, groups> maker(memory.making[group], op, owners + group * makers);
+  maker.turn_to(op, place.sequence, place.head);
+  Real* const y = op.y ? op.y + (maker.v - op.v) : nullptr;
+  if (group < place.tiles) maker.ask_for(group, place.length(group));
+  for (int tile = group; tile < place.tiles + Crew<Real>::stages; tile += groups) {
+    Stage<Real>& stage = memory.of(tile);
+    const int before = tile - Crew<Real>::stages;  // which had this stage
+    Eight<Real> results;  // of it: read at once, written when there is time
+    if (before >= 0) {
+      wait_for(stage.used, memory.round(before));
+      results.read(&stage.y[maker.token][maker.part]);
     }
-    __syncthreads();
-    write_y(tiles - 1);
-    return;
+    if (tile < place.tiles) maker.make_vectors(stage.factors);
+    if (y && before >= 0 && maker.token < place.length(before))
+      results.write(y + before * tile_tokens * maker.step);
+    if (tile >= place.tiles) continue;
+    if (tile + groups < place.tiles) maker.ask_for(tile + groups, place.length(tile + groups));
+    maker.make_products(stage.factors);
+    arrive_together(stage.made);
   }
+}
+
+// A warp that owns 16 rows and half of the columns of the state.
+template <class Real>
+struct Owner {
+  static constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   OwnPart S;
+  int row = OwnPart::first_row(), first_column = OwnPart::first_column();
+  bool left_half = OwnPart::half() == 0;
+
+  // This half's part of S0 A~' + V' AK' and of S0 R~' + V' RK'.
+  __device__ void read(const ForwardFactors<Real>& factors, const Left<exact>& v, Sums& sa,
+                       Sums& y) const {
+    SplitSums<2> sa_sums;
+    SplitSums<1> y_sums;
+#pragma unroll
+    for (int n = 0; n < OwnPart::pieces; n += 2) {
+      const Left<state_planes> part(S.x[n], S.x[n + 1]);
+      Right<state_planes> a;
+      a.template load<Lies::transposed>(factors.a, first_column + 8 * n, 0);
+      sa_sums.add(part, a);
+      Right<result> r;
+      r.template load<Lies::transposed>(factors.r, first_column + 8 * n, 0);
+      y_sums.template add_main<result>(part, r);
+    }
+    if (left_half) {
+      Right<state_planes> ak;
+      ak.template load<Lies::transposed>(factors.ak, 0, 0);
+      sa_sums.add(v, ak);
+    } else {
+      Right<result> rk;
+      rk.template load<Lies::transposed>(factors.rk, 0, 0);
+      y_sums.template add_main<result>(v, rk);
+    }
+    sa = sa_sums.total(), y = y_sums.total();
+  }
+  // S0 -> S, before SANE.
+  __device__ void write(const ForwardFactors<Real>& factors, const Left<exact>& v,
+                        const Left<state_planes>& sa) {
+    Right<state_planes> right;
+#pragma unroll
+    for (int n = 0; n < OwnPart::pieces; n += 2) {
+      SplitSums<1> more;
+      right.template load<Lies::straight>(factors.b, 0, first_column + 8 * n);
+      more.add(sa, right);
+      right.template load<Lies::straight>(factors.k, 0, first_column + 8 * n);
+      more.add(v, right);
+      S.add(n, more.total());
+      S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
+    }
+  }
+  // y: its parts of both halves are added up.
+  __device__ void finish_results(Stage<Real>& stage, const Left<state_planes>& sa,
+                                 const Sums& y) const {
+    SplitSums<1> sums;
+    sums.large = y;
+    Right<result> rb;
+    rb.template load<Lies::transposed>(stage.factors.rb, 0, 0);
+    sums.template add_main<result>(sa, rb);
+    put_results(stage.y, row, sums.total());
+  }
+};
+
+template <class Real>
+__device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memory) {
+  const DeltaRule<Real>& op = pass.op;
+  const Place place(op);
+  const int tiles = place.tiles;
+  Owner<Real> owner;
+  OwnPart& S = owner.S;
   if (op.initial)
     S.load(op.initial + int64_t(blockIdx.x) * state_entries);
   else
@@ -69,83 +171,55 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
       pass.states ? reinterpret_cast<KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1)
                   : nullptr;
   const int chunks = int(op.time / tile_tokens);
-  const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
+  const float* const tau =
+      op.tau ? op.tau + place.sequence * chunks * op.heads + place.head : nullptr;
   float next_tau = tau && chunks ? __ldg(tau) : 1;
-  const int row = OwnPart::first_row(), first_column = OwnPart::first_column();
-  const bool left_half = OwnPart::half() == 0;
-  constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   for (int tile = 0; tile < tiles; ++tile) {
     if (states) S.store(*states++);
     const Threshold threshold(next_tau);
     if (tau && tile + 1 < chunks) next_tau = __ldg(tau + (tile + 1) * op.heads);
-    __syncthreads();
-    const ForwardFactors<Real>& factors = memory.tiles[tile % 2];
-    Left<exact> v;
-    v.template load<Lies::transposed>(factors.given, row, 0);
+    Stage<Real>& stage = memory.of(tile);
+    const ForwardFactors<Real>& factors = stage.factors;
+    wait_for(stage.made, memory.round(tile));
+    Left<exact_planes<Real>> v;
+    v.template load<Lies::transposed>(factors.given, owner.row, 0);
     Sums sa, y;  // rows of the state, columns of tokens
-    {
-      SplitSums<2> sa_sums;
-      SplitSums<1> y_sums;
-#pragma unroll
-      for (int n = 0; n < OwnPart::pieces; n += 2) {
-        const Left<state_planes> part(S.x[n], S.x[n + 1]);
-        Right<state_planes> a;
-        a.template load<Lies::transposed>(factors.a, first_column + 8 * n, 0);
-        sa_sums.add(part, a);
-        Right<result> r;
-        r.template load<Lies::transposed>(factors.r, first_column + 8 * n, 0);
-        y_sums.template add_main<result>(part, r);
-      }
-      if (left_half) {
-        Right<state_planes> ak;
-        ak.template load<Lies::transposed>(factors.ak, 0, 0);
-        sa_sums.add(v, ak);
-      } else {
-        Right<result> rk;
-        rk.template load<Lies::transposed>(factors.rk, 0, 0);
-        y_sums.template add_main<result>(v, rk);
-      }
-      sa = sa_sums.total(), y = y_sums.total();
-    }
-    memory.sa.say(sa);
-    if (left_half) memory.read.say(y);
+    owner.read(factors, v, sa, y);
+    Exchange &sa_parts = memory.sa[tile % 2], &y_parts = memory.y[tile % 2];
+    sa_parts.say(sa);
+    if (owner.left_half) y_parts.say(y);
     Exchange::meet();
-    memory.sa.add_other(sa);
-    Right<state_planes> right;
-    Left<state_planes> left(sa);
-    {
-      SplitSums<2> sums;
-      right.template load<Lies::straight>(factors.inverse, 0, 0);
-      sums.add(left, right);
-      left = Left<state_planes>(sums.total());
+    sa_parts.add_other(sa);
+    const Left<state_planes> before(sa);
+    Right<state_planes> inverse;
+    inverse.template load<Lies::straight>(factors.inverse, 0, 0);
+    SplitSums<2> sums;
+    sums.add(before, inverse);
+    const Left<state_planes> whole_sa(sums.total());
+    owner.write(factors, v, whole_sa);
+    if (tau && tile < chunks) S.neutralize(threshold);
+    if (!owner.left_half && op.y) {
+      y_parts.add_other(y);
+      owner.finish_results(stage, whole_sa, y);
     }
-    float largest = 0;
-#pragma unroll
-    for (int n = 0; n < OwnPart::pieces; n += 2) {
-      SplitSums<1> more;
-      right.template load<Lies::straight>(factors.b, 0, first_column + 8 * n);
-      more.add(left, right);
-      right.template load<Lies::straight>(factors.k, 0, first_column + 8 * n);
-      more.add(v, right);
-      S.add(n, more.total());
-      S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
-      largest = fmaxf(largest, fmaxf(S.largest(n), S.largest(n + 1)));
-    }
-    if (tau && tile < chunks)
-      threshold.choose(largest, [&](auto&& of) { S.each([&](float& x) { x = of(x); }); });
-    if (!left_half && op.y) {
-      memory.read.add_other(y);
-      SplitSums<1> sums;
-      sums.large = y;
-      Right<result> rb;
-      rb.template load<Lies::transposed>(factors.rb, 0, 0);
-      sums.template add_main<result>(left, rb);
-      put_results(memory.y[tile % 2], row, sums.total());
-    }
+    arrive_together(stage.used);
   }
-  __syncthreads();
   if (states) S.store(*states);
   if (op.final_state) S.store(op.final_state + int64_t(blockIdx.x) * state_entries);
+}
+
+template <class Real>
+__global__ __launch_bounds__(Crew<Real>::threads, 1) void forward_kernel(ChainPass<Real> pass) {
+  extern __shared__ float4 raw_memory[];
+  auto& memory = *reinterpret_cast<ForwardMemory<Real>*>(raw_memory);
+  if (threadIdx.x == 0)
+    for (Stage<Real>& stage : memory.stage)
+      set_up(stage.made, makers / 32), set_up(stage.used, owner_warps);
+  __syncthreads();
+  if (threadIdx.x < owners)
+    own_state(pass, memory);
+  else
+    make_tiles(pass.op, memory);
 }
 
 }  // namespace
@@ -153,7 +227,7 @@ __global__ __launch_bounds__(threads, 1) void forward_kernel(ChainPass<Real> pas
 template <class Real>
 void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu) {
   launch(forward_kernel<Real>,
-         Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(threads),
+         Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(Crew<Real>::threads),
               sizeof(ForwardMemory<Real>)},
          gpu, pass);
 }

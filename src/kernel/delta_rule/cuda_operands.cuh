@@ -77,8 +77,24 @@ __device__ void set_scaled(Matrix& matrix, int row, int channel, const Eight<Rea
   matrix.set(row, channel, x);
 }
 
+// Decays of a tile while its factors are made. A warp writes 16 channels of two tokens, eight
+// tokens apart, and reads four of every eight channels of four tokens: so that both find them in
+// different banks.
+struct MakerDecays {
+  alignas(16) float x[tile_tokens][head_size];
+  __device__ static int place(int t, int channel) {
+    return channel ^ channel / 32 * 4 ^ t / 8 * 16;
+  }
+  __device__ float& at(int t, int channel) { return x[t][place(t, channel)]; }
+  __device__ void read(int t, int channel, float (&to)[8]) const {  // channel: a multiple of 8
+    const auto four = [&](int c) { return *reinterpret_cast<const float4*>(&x[t][place(t, c)]); };
+    const float4 low = four(channel), high = four(channel + 4);
+    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+  }
+};
 struct MakerMemory {
-  alignas(16) float decays[tile_tokens][head_size + 4];  // W
+  MakerDecays decays;  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];
 };
 
@@ -101,8 +117,9 @@ __device__ inline void invert_column(const float (&lower)[tile_tokens][tile_toke
 }
 
 // What `makers` threads do forward for the owners of the state: while those use one tile's factors,
-// they make the next one's out of what has come, and ask for what comes after.
-template <class Real>
+// they make the next one's out of what has come, and ask for what comes after. groups: of makers in
+// a block, each with tiles of its own.
+template <class Real, int groups = 1>
 struct FactorMaker {
   using Factors = ForwardFactors<Real>;
   MakerMemory& memory;
@@ -146,9 +163,12 @@ struct FactorMaker {
     for (int t = 0; t < 8; ++t) next_w[t] = first_token + t < count ? __ldg(w + at + t * step) : 1;
   }
 
-  // Who has written something after such a barrier, for warps that do not come to it, meets here
-  // once more before the block's barrier: racecheck of compute-sanitizer sees a race otherwise.
-  __device__ static void meet() { meet_at<1, makers>(); }
+  __device__ static void meet() {
+    if constexpr (groups == 1)
+      meet_at<1, makers>();
+    else  // behind the numbers of Exchange
+      meet_at<makers>(2 + owner_warps / 2 + threadIdx.x / makers % groups);
+  }
 
   // The vectors of what has come, with the decay taken out.
   __device__ void make_vectors(Factors& to) {
@@ -158,18 +178,12 @@ struct FactorMaker {
     const float before = __shfl_up_sync(~0u, decay, 16);
 #pragma unroll
     for (int t = 0; t < 8; ++t)
-      memory.decays[first_token + t][channel] = first_token ? before * next_w[t] : next_w[t];
+      memory.decays.at(first_token + t, channel) = first_token ? before * next_w[t] : next_w[t];
     if (first_token) to.decay[channel] = before * decay;
     meet();
     float own[8], earlier[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-    const auto read = [&](int t, float(&x)[8]) {
-      const float4 low = *reinterpret_cast<const float4*>(&memory.decays[t][part]);
-      const float4 high = *reinterpret_cast<const float4*>(&memory.decays[t][part + 4]);
-      x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
-      x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
-    };
-    read(token, own);
-    if (token) read(token - 1, earlier);
+    memory.decays.read(token, part, own);
+    if (token) memory.decays.read(token - 1, part, earlier);
     set_scaled(to.a, token, part, next_a, earlier);
     set_scaled(to.r, token, part, next_r, own);
 #pragma unroll
@@ -217,7 +231,7 @@ struct FactorMaker {
     }
     if (warp == 2) products(to.a, to.k, into(to.ak), 1);
     if (warp == 3) products(to.r, to.k, into(to.rk), 0);
-    meet();
+    meet();  // compute-sanitizer's racecheck takes what follows for a race otherwise
   }
 };
 
@@ -255,7 +269,9 @@ struct OwnColumns {
   static constexpr int pieces = columns / 8, sharers = head_size / columns;
   float x[pieces][4];
 
-  __device__ static int half() { return threadIdx.x / 32 % sharers; }
+  // Which of the columns: of the warps that a scheduler has, every fourth, one has the left half
+  // and the next one the right half, which has more to do.
+  __device__ static int half() { return (threadIdx.x / 32 + threadIdx.x / 128) % sharers; }
   __device__ static int first_row() {
     const int first_group = groups < head_size / shared_rows ? blockIdx.y * groups : 0;
     return (first_group + threadIdx.x / 32 / sharers % groups) * shared_rows;
@@ -313,6 +329,30 @@ struct OwnColumns {
   __device__ float largest(int n) const {
     const auto& p = x[n];
     return fmaxf(fmaxf(fabsf(p[0]), fabsf(p[1])), fmaxf(fabsf(p[2]), fabsf(p[3])));
+  }
+  // SANE. Whether entries are tiny is seen by their squares, which they need then: numbers that are
+  // not below 0 have the order of their bits, and the largest of three integers is one instruction.
+  __device__ void neutralize(const Threshold& threshold) {
+    float squares[pieces][4];
+    int largest = 0;
+#pragma unroll
+    for (int n = 0; n < pieces; ++n) {
+      int bits[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        squares[n][i] = x[n][i] * x[n][i], bits[i] = __float_as_int(squares[n][i]);
+      largest = __vimax3_s32(largest, __vimax3_s32(bits[0], bits[1], bits[2]), bits[3]);
+    }
+    const float square = __int_as_float(largest);
+    if (__all_sync(~0u, threshold.is_of_tiny(square))) {
+#pragma unroll
+      for (int n = 0; n < pieces; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[n][i] = threshold.of_tiny(x[n][i], squares[n][i]);
+    } else {
+      threshold.choose_above(threshold.is_of_small(square),
+                             [&](auto&& of) { each([&](float& entry) { entry = of(entry); }); });
+    }
   }
   __device__ static float2 of_columns(int n, const float* all) {
     return *reinterpret_cast<const float2*>(all + first_column() + 8 * n + threadIdx.x % 4 * 2);

@@ -1,6 +1,8 @@
 // Instructions that CUDA C++ has no words for: all of the assembly of the recurrence.
 #pragma once
 
+#include <nv/target>
+
 #include <cstdint>
 
 namespace deltasane::kernel::cuda {
@@ -36,6 +38,45 @@ __device__ void meet_at(int number) {
 
 __device__ inline uint32_t shared_address(const void* at) {
   return uint32_t(__cvta_generic_to_shared(at));
+}
+
+// A signal in shared memory is given again and again: each time when so many have arrived at it.
+// Who waits for it, by whether it was given an even number of times before (round 0) or an odd one
+// (1), sees what they wrote; no round before the first one has to be waited for. All know that a
+// signal is set up when they have met at a barrier.
+using Signal = uint64_t;
+__device__ inline void set_up(Signal& signal, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&signal)), "r"(arrivals)
+               : "memory");
+}
+__device__ inline void arrive(Signal& signal) {
+  asm volatile(
+      "{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(shared_address(&signal))
+      : "memory");
+}
+__device__ inline bool given(uint32_t signal, uint32_t round) {
+  uint32_t yes;
+  asm volatile(
+      "{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+      : "=r"(yes)
+      : "r"(signal), "r"(round)
+      : "memory");
+  return yes;
+}
+// Likewise, after a while. From compute capability 9.0 on.
+__device__ inline bool given_soon(uint32_t signal, uint32_t round) {
+  uint32_t yes;
+  asm volatile(
+      "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+      : "=r"(yes)
+      : "r"(signal), "r"(round)
+      : "memory");
+  return yes;
+}
+__device__ inline void wait_for(const Signal& signal, uint32_t round) {
+  const uint32_t at = shared_address(&signal);
+  NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (while (!given_soon(at, round)){}),
+                    (while (!given(at, round)){}))
 }
 __device__ inline void store_word(uint32_t at, uint32_t x) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(x) : "memory");

@@ -82,10 +82,14 @@ struct Threshold {
   }
   __device__ bool tiny(float x) const { return fabsf(x) < tiny_below; }
   __device__ bool small(float x) const { return fabsf(x) < 0.9f * tau; }
-  __device__ float of_tiny(float x) const {
-    const float q = x * x;
+  // By the square of x.
+  __device__ bool is_of_tiny(float square) const { return square < tiny_below * tiny_below; }
+  __device__ bool is_of_small(float square) const { return square < (0.9f * tau) * (0.9f * tau); }
+  __device__ float of_tiny(float x, float square) const {
+    const float q = square;
     return x * fmaf(q, fmaf(q, fmaf(q, tiny_c[2], tiny_c[1]), tiny_c[0]), 1.0f);
   }
+  __device__ float of_tiny(float x) const { return of_tiny(x, x * x); }
   __device__ float of_small(float x) const {
     const float u = x * inverse, q = u * u;
     float p = fmaf(q, 0.001303960f, -0.006860055f);
@@ -111,7 +115,13 @@ struct Threshold {
   __device__ void choose(float largest, Use&& use) const {
     if (__all_sync(~0u, tiny(largest)))
       use([&](float x) { return of_tiny(x); });
-    else if (__all_sync(~0u, small(largest)))
+    else
+      choose_above(small(largest), use);
+  }
+  // Likewise, where some are not tiny; all_small: those of this thread are small.
+  template <class Use>
+  __device__ void choose_above(bool all_small, Use&& use) const {
+    if (__all_sync(~0u, all_small))
       use([&](float x) { return of_small(x); });
     else
       use([&](float x) { return (*this)(x); });

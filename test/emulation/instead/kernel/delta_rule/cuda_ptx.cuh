@@ -33,6 +33,16 @@ inline void bring_near(const void* from, uint32_t bytes) {
   (void)at[0], (void)at[bytes - 1];
 }
 inline uint32_t shared_address(const void* at) { return emulation::shared_address(at); }
+
+using Signal = uint64_t;
+inline void set_up(Signal& signal, int arrivals) {
+  emulation::set_up_signal(&signal, unsigned(arrivals));
+}
+inline void arrive(Signal& signal) { emulation::arrive_at_signal(&signal); }
+inline void wait_for(const Signal& signal, uint32_t round) {
+  emulation::wait_for_signal(&signal, round);
+}
+
 inline void store_word(uint32_t at, uint32_t x) {
   *static_cast<uint32_t*>(emulation::at_shared(at)) = x;
 }
