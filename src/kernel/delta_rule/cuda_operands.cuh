@@ -181,11 +181,12 @@ struct FactorMaker {
   }
 
   // The products of the vectors. Each warp has one of them.
+  template <Order order = Order::rows>
   __device__ void make_products(Factors& to) {
     const int warp = thread / 32;
     // Lower: what token t reads of what tokens s < t, or s <= t, wrote.
     const auto products = [&](const auto& reads, const auto& writes, auto&& use, int later) {
-      SplitSums<2> sums;
+      SplitSums<2, order> sums;
       multiply<Lies::straight, Lies::transposed, head_size>(sums, reads, 0, writes, 0);
       sums.total().each([&](int t, int s, float x, float y) {
         const float lower[2] = {s + later <= t ? x : 0.0f, s + 1 + later <= t ? y : 0.0f};
