@@ -308,6 +308,12 @@ struct OwnColumns {
 #pragma unroll
     for (int n = 0; n < pieces; ++n) each_of(n, map);
   }
+  __device__ void set_scaled(const OwnColumns& from, float factor) {
+#pragma unroll
+    for (int n = 0; n < pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[n][i] = from.x[n][i] * factor;
+  }
   __device__ float largest(int n) const {
     const auto& p = x[n];
     return fmaxf(fmaxf(fabsf(p[0]), fabsf(p[1])), fmaxf(fabsf(p[2]), fabsf(p[3])));
