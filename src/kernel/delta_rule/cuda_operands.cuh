@@ -77,6 +77,19 @@ __device__ void set_scaled(Matrix& matrix, int row, int channel, const Eight<Rea
   matrix.set(row, channel, x);
 }
 
+// And as they are, where one plane holds them.
+template <class Matrix>
+__device__ void set_as_is(Matrix& matrix, int row, int channel, const Eight<bf16>& vector) {
+  static_assert(Matrix::planes == 1);
+  *reinterpret_cast<uint4*>(matrix.at(0, row, channel)) = vector.bits;
+}
+template <class Matrix>
+__device__ void set_as_is(Matrix& matrix, int row, int channel, const Eight<float>& vector) {
+  float x[8];
+  vector.unpack(x);
+  matrix.set(row, channel, x);
+}
+
 struct MakerMemory {
   alignas(16) float decays[tile_tokens][head_size + 4];  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];

@@ -60,30 +60,30 @@ struct VectorMaker {
     Eight<Real> a, r, b, dy;
   };
   DecayMatrix& decays;
-  int thread, part;  // of the vectors: the first of this thread's 8 channels
-  int64_t step;      // from token to token
+  int thread;
+  int first_token, part;  // of the vectors: this thread's first token, the first of its 8 channels
+  int64_t step;           // from token to token
   const Real *a, *r, *b, *dy;
   const float* w;
   Vectors next[own_tokens];
   float next_w[tile_tokens];
 
   __device__ VectorMaker(DecayMatrix& decays, const ReversePass<Real>& pass, int thread)
-      : decays(decays), thread(thread), part(thread % 8 * 8) {
+      : decays(decays), thread(thread), first_token(thread / 8 * own_tokens), part(thread % 8 * 8) {
     const DeltaRule<Real>& op = pass.op;
     step = op.heads * head_size;
     const int64_t first =
         (blockIdx.x / op.heads * op.time * op.heads + blockIdx.x % op.heads) * head_size;
-    const int64_t mine = first + token(0) * step + part;
+    const int64_t mine = first + min(int64_t(first_token), op.time - 1) * step + part;
     a = op.a + mine, r = op.r + mine, b = op.b + mine, dy = pass.gradient.dy + mine;
     w = op.w + first + thread;
   }
-  __device__ int token(int i) const { return thread / 8 + i * (vector_makers / 8); }
 
   __device__ void ask_for_vectors(int64_t tile, int count) {
 #pragma unroll
     for (int i = 0; i < own_tokens; ++i) {
-      const int64_t at = (tile * tile_tokens + i * (vector_makers / 8)) * step;
-      if (token(i) >= count) continue;
+      const int64_t at = (tile * tile_tokens + i) * step;
+      if (first_token + i >= count) continue;
       next[i].a.load(a + at), next[i].r.load(r + at);
       next[i].b.load(b + at), next[i].dy.load(dy + at);
     }
@@ -94,31 +94,39 @@ struct VectorMaker {
     for (int t = 0; t < tile_tokens; ++t) next_w[t] = t < count ? __ldg(from + t * step) : 1;
   }
 
+  // The last tile, which may have fewer tokens.
+  __device__ void begin(int tile, int64_t time) {
+    const int count = int(time - tile * tile_tokens);
+    ask_for_decays(tile, count), ask_for_vectors(tile, count);
+    if (time < tile_tokens) step = 0;  // see make: there are no 16 tokens to be asked for again
+  }
+
+  // Always asks for the tile before, for the first one again: what is asked for under a condition
+  // moves through other registers.
   __device__ void make(ReverseFactors<Real>& to, int tile) {
+    const int before = max(tile - 1, 0);
     Vectors here[own_tokens];
 #pragma unroll
     for (int i = 0; i < own_tokens; ++i) here[i] = next[i];
-    if (tile > 0) ask_for_vectors(tile - 1, tile_tokens);
+    ask_for_vectors(before, tile_tokens);
     float decay = 1;
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) *decays.at(t, thread) = decay *= next_w[t];
     to.decay[thread] = decay;
-    if (tile > 0) ask_for_decays(tile - 1, tile_tokens);
+    ask_for_decays(before, tile_tokens);
     meet_at<1, vector_makers>();
+    float decay_here[8] = {1, 1, 1, 1, 1, 1, 1, 1};  // before a token, then after it
+    if (first_token) decays.read(first_token - 1, part, decay_here);
 #pragma unroll 1
-    for (int i = 0; i < own_tokens; ++i) {
-      const int t = token(i);
-      float own[8], earlier[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-      decays.read(t, part, own);
-      if (t) decays.read(t - 1, part, earlier);
-      set_scaled(to.a, t, part, here[0].a, earlier);
-      set_scaled(to.r, t, part, here[0].r, own);
+    for (int t = first_token; t < first_token + own_tokens; ++t) {
+      set_scaled(to.a, t, part, here[0].a, decay_here);
+      decays.read(t, part, decay_here);
+      set_scaled(to.r, t, part, here[0].r, decay_here);
+      float inverse[8];
 #pragma unroll
-      for (int c = 0; c < 8; ++c) own[c] = reciprocal(own[c]);
-      set_scaled(to.b, t, part, here[0].b, own);
-      float x[8];
-      here[0].dy.unpack(x);
-      to.given.set(t, part, x);
+      for (int c = 0; c < 8; ++c) inverse[c] = reciprocal(decay_here[c]);
+      set_scaled(to.b, t, part, here[0].b, inverse);
+      set_as_is(to.given, t, part, here[0].dy);
 #pragma unroll
       for (int later = 1; later < own_tokens; ++later) here[later - 1] = here[later];
     }
@@ -229,9 +237,7 @@ template <class Real>
 __device__ void make_vectors(const ReversePass<Real>& pass, FactorMemory<Real>& memory, int tiles,
                              int thread) {
   VectorMaker<Real> maker(memory.decays, pass, thread);
-  const int count = int(pass.op.time - (tiles - 1) * tile_tokens);
-  maker.ask_for_decays(tiles - 1, count);
-  maker.ask_for_vectors(tiles - 1, count);
+  maker.begin(tiles - 1, pass.op.time);
   for (int tile = tiles - 1; tile >= -2; --tile) {
     if (tile >= 0) maker.make(memory.tiles[tile % 3], tile);
     __syncthreads();
@@ -329,7 +335,7 @@ __device__ void make_slopes(const ReversePass<Real>& pass,
   __syncthreads();
   for (int tile = tiles - 1; tile >= -1; --tile) {
     maker.x.set_scaled(next, reciprocal(next_tau));
-    ask_for(max(tile - 1, 0));  // at the beginning, and always: the first one once more
+    ask_for(max(tile - 1, 0));  // at the beginning, and always, as vectors are
     memory.dtau[(tile + 1) % 2][maker.owner] = maker.meet(memory.gradients[(tile + 1) % 2]);
     maker.make(memory.tiles[(tile + 3) % 3].decay, memory.slopes[(tile + 2) % 2]);
     __syncthreads();
