@@ -325,7 +325,13 @@ struct OwnColumns {
 #pragma unroll
     for (int n = 0; n < pieces; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) x[n][i] = from.x[n][i] * factor;
+      for (int i = 0; i < 4; ++i) find_here(x[n][i] = from.x[n][i] * factor);
+  }
+  __device__ void move_up(int count) {  // pieces
+#pragma unroll
+    for (int n = 0; n + count < pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[n][i] = x[n + count][i];
   }
   __device__ float largest(int n) const {
     const auto& p = x[n];

@@ -278,38 +278,47 @@ template <int groups>
 struct SlopeMaker {
   using Rows = OwnRows<groups>;
   using OfOwners = typename SlopeMemory<groups>::OfOwners;
+  // Pieces. Where few warps run, shorter code is worth more than fewer instructions; other pieces
+  // move up then, for registers have no index.
+  static constexpr int at_once = groups > 1 ? Rows::pieces : Rows::pieces / 2;
   int owner;
   Rows x, of_tau;  // the former by tau
 
-  // The part of tau's gradient at the tile after.
-  __device__ float meet(const OfOwners& gradient_after) const {
+  // Returns the part of tau's gradient at the tile after.
+  __device__ float make(const OfOwners& gradient_after, const float* decay, OfOwners& slopes) {
     float dtau[4] = {};
+#pragma unroll 1
+    for (int first = 0; first < Rows::pieces; first += at_once) {
+      float largest = 0;
 #pragma unroll
-    for (int n = 0; n < Rows::pieces; ++n) {
-      const float4 g = gradient_after[n][owner];
-      const float(&slope)[4] = of_tau.x[n];
-      dtau[0] = fmaf(g.x, slope[0], dtau[0]), dtau[1] = fmaf(g.y, slope[1], dtau[1]);
-      dtau[2] = fmaf(g.z, slope[2], dtau[2]), dtau[3] = fmaf(g.w, slope[3], dtau[3]);
+      for (int n = 0; n < at_once; ++n) {
+        const float4 g = gradient_after[first + n][owner];
+        const float(&slope)[4] = of_tau.x[n];
+        dtau[0] = fmaf(g.x, slope[0], dtau[0]), dtau[1] = fmaf(g.y, slope[1], dtau[1]);
+        dtau[2] = fmaf(g.z, slope[2], dtau[2]), dtau[3] = fmaf(g.w, slope[3], dtau[3]);
+        largest = fmaxf(largest, x.largest(n));
+      }
+      of_tau.move_up(at_once);
+      choose_slopes(largest, [&](auto&& slopes_at) {
+#pragma unroll
+        for (int n = 0; n < at_once; ++n) make_piece(n, first + n, decay, slopes, slopes_at);
+      });
+      x.move_up(at_once);
     }
     return (dtau[0] + dtau[1]) + (dtau[2] + dtau[3]);
   }
-  __device__ void make(const float* decay, OfOwners& slopes) {
-    float largest = 0;
+  // here: where the piece is now.
+  template <class SlopesAt>
+  __device__ void make_piece(int here, int piece, const float* decay, OfOwners& slopes,
+                             SlopesAt&& slopes_at) {
+    const float2 w = Rows::of_columns(piece, decay);
+    float of_state[4];
 #pragma unroll
-    for (int n = 0; n < Rows::pieces; ++n) largest = fmaxf(largest, x.largest(n));
-    choose_slopes(largest, [&](auto&& slopes_at) {
-#pragma unroll
-      for (int n = 0; n < Rows::pieces; ++n) {
-        const float2 w = Rows::of_columns(n, decay);
-        float of_state[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const BothSlopes both = slopes_at(x.x[n][i], i % 2 ? w.y : w.x);
-          of_state[i] = both.of_state, of_tau.x[n][i] = both.of_tau;
-        }
-        slopes[n][owner] = {of_state[0], of_state[1], of_state[2], of_state[3]};
-      }
-    });
+    for (int i = 0; i < 4; ++i) {
+      const BothSlopes both = slopes_at(x.x[here][i], i % 2 ? w.y : w.x);
+      of_state[i] = both.of_state, of_tau.x[Rows::pieces - at_once + here][i] = both.of_tau;
+    }
+    slopes[piece][owner] = {of_state[0], of_state[1], of_state[2], of_state[3]};
   }
 };
 // If the last tile ends before a chunk does it is as if a neutralization left 0. What is made of
@@ -336,8 +345,9 @@ __device__ void make_slopes(const ReversePass<Real>& pass,
   for (int tile = tiles - 1; tile >= -1; --tile) {
     maker.x.set_scaled(next, reciprocal(next_tau));
     ask_for(max(tile - 1, 0));  // at the beginning, and always, as vectors are
-    memory.dtau[(tile + 1) % 2][maker.owner] = maker.meet(memory.gradients[(tile + 1) % 2]);
-    maker.make(memory.tiles[(tile + 3) % 3].decay, memory.slopes[(tile + 2) % 2]);
+    memory.dtau[(tile + 1) % 2][maker.owner] =
+        maker.make(memory.gradients[(tile + 1) % 2], memory.tiles[(tile + 3) % 3].decay,
+                   memory.slopes[(tile + 2) % 2]);
     __syncthreads();
   }
 }
