@@ -42,6 +42,11 @@ TYPED_TEST(Recurrence, TileAfterTile) {
 TYPED_TEST(Recurrence, WithLargeStates) {
   this->check({.time = 33, .state_scale = 30}, {strong, usual});
 }
+TYPED_TEST(Recurrence, LessThanATile) {
+  this->check({.time = 7}, {none, strong});
+  emulation::machine().multiprocessors = 4;
+  this->check({.time = 1, .heads = 2}, {none, strong});
+}
 TYPED_TEST(Recurrence, FewHeads) { this->check({.time = 69}, {none, strong, usual, weakest}); }
 TYPED_TEST(Recurrence, FewHeadsOfWholeTiles) { this->check({.time = 64}, {none, strong}); }
 TYPED_TEST(Recurrence, TokenByToken) {

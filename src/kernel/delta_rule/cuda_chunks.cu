@@ -56,6 +56,10 @@ struct TermsMemory {
   int taken;  // the tile after the next one
 };
 
+// Both kernels wait for their products.
+template <int apart>
+using ProductSums = SplitSums<apart, Order::diagonals>;
+
 // How far the terms are, so that the sequential pass need not wait for all of them. Zeros at first.
 struct Progress {
   uint32_t* taken;  // tiles that blocks have taken beyond the first two of each
@@ -74,7 +78,7 @@ __device__ void make_terms(const ForwardFactors<Real>& factors, TileTerms<Real>&
   {  // A' and R', transposed
     Left<state_planes> a;
     a.template load<Lies::transposed>(factors.a, first, 0);
-    SplitSums<2> sums;
+    ProductSums<2> sums;
     sums.add(a, inverse);
     const Sums whole = sums.total();
     const auto into = [&](auto& matrix) {
@@ -85,7 +89,7 @@ __device__ void make_terms(const ForwardFactors<Real>& factors, TileTerms<Real>&
     whole.each(into(out.factors.a));
     Left<result> r;
     r.template load<Lies::transposed>(factors.r, first, 0);
-    SplitSums<1> more;
+    ProductSums<1> more;
     more.template add_main<result>(Left<state_planes>(whole), rb);
     Sums reads = r.sums();
     reads.add(more.total());
@@ -98,8 +102,8 @@ __device__ void make_terms(const ForwardFactors<Real>& factors, TileTerms<Real>&
     v.template load<Lies::transposed>(factors.given, first, 0);
     ak.template load<Lies::transposed>(factors.ak, 0, 0);
     rk.template load<Lies::transposed>(factors.rk, 0, 0);
-    SplitSums<2> sums, u_sums;
-    SplitSums<1> y_sums;
+    ProductSums<2> sums, u_sums;
+    ProductSums<1> y_sums;
     sums.add(v, ak);
     u_sums.add(Left<state_planes>(sums.total()), inverse);
     const Sums u = u_sums.total();
@@ -159,7 +163,7 @@ __global__ __launch_bounds__(makers, terms_resident) void terms_kernel(DeltaRule
     maker.make_vectors(memory.factors);
     if (speaker) memory.taken = int(2 * gridDim.x + taken);
     ask_for(next);
-    maker.make_products(memory.factors);
+    maker.template make_products<Order::diagonals>(memory.factors);
     say();
     __syncthreads();
     const int after = memory.taken;
@@ -388,12 +392,12 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
     const Threshold threshold(next_tau);
     if (tau && tile + 1 < tiles) next_tau = __ldg(tau + (tile + 1) * op.heads);
     Sums sa, y;  // rows of the state, columns of tokens
-    SplitSums<2> more;
+    ProductSums<2> more;
     Right<state_planes> b;
     {
       const Left<state_planes> state(S.c[0], S.c[1]);
-      SplitSums<2> sa_sums;
-      SplitSums<1> y_sums;
+      ProductSums<2> sa_sums;
+      ProductSums<1> y_sums;
       sa_sums.large = u;
       sa_sums.add(state, a);
       y_sums.template add_main<result>(state, r);

@@ -77,6 +77,19 @@ __device__ void set_scaled(Matrix& matrix, int row, int channel, const Eight<Rea
   matrix.set(row, channel, x);
 }
 
+// And as they are, where one plane holds them.
+template <class Matrix>
+__device__ void set_as_is(Matrix& matrix, int row, int channel, const Eight<bf16>& vector) {
+  static_assert(Matrix::planes == 1);
+  *reinterpret_cast<uint4*>(matrix.at(0, row, channel)) = vector.bits;
+}
+template <class Matrix>
+__device__ void set_as_is(Matrix& matrix, int row, int channel, const Eight<float>& vector) {
+  float x[8];
+  vector.unpack(x);
+  matrix.set(row, channel, x);
+}
+
 // Decays of a tile while its factors are made. A warp writes 16 channels of two tokens, eight
 // tokens apart, and reads four of every eight channels of four tokens: so that both find them in
 // different banks.
@@ -93,6 +106,7 @@ struct MakerDecays {
     to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
   }
 };
+
 struct MakerMemory {
   MakerDecays decays;  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];
@@ -197,11 +211,12 @@ struct FactorMaker {
   }
 
   // The products of the vectors. Each warp has one of them.
+  template <Order order = Order::rows>
   __device__ void make_products(Factors& to) {
     const int warp = thread / 32;
     // Lower: what token t reads of what tokens s < t, or s <= t, wrote.
     const auto products = [&](const auto& reads, const auto& writes, auto&& use, int later) {
-      SplitSums<2> sums;
+      SplitSums<2, order> sums;
       multiply<Lies::straight, Lies::transposed, head_size>(sums, reads, 0, writes, 0);
       sums.total().each([&](int t, int s, float x, float y) {
         const float lower[2] = {s + later <= t ? x : 0.0f, s + 1 + later <= t ? y : 0.0f};
@@ -325,6 +340,18 @@ struct OwnColumns {
   __device__ void each(Map&& map) {
 #pragma unroll
     for (int n = 0; n < pieces; ++n) each_of(n, map);
+  }
+  __device__ void set_scaled(const OwnColumns& from, float factor) {
+#pragma unroll
+    for (int n = 0; n < pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) find_here(x[n][i] = from.x[n][i] * factor);
+  }
+  __device__ void move_up(int count) {  // pieces
+#pragma unroll
+    for (int n = 0; n + count < pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[n][i] = x[n + count][i];
   }
   __device__ float largest(int n) const {
     const auto& p = x[n];

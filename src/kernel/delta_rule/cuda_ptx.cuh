@@ -25,6 +25,9 @@ __device__ inline float log2_of(float x) {
   return y;
 }
 
+// No instruction, but the compiler finds x here, and not later where it is used.
+__device__ inline void find_here(float& x) { asm volatile("" : "+f"(x)); }
+
 // A barrier of some of a block's threads, whole warps. The number known to the compiler: otherwise
 // it takes all barriers that a block may have.
 template <int number, int threads>

@@ -1,11 +1,13 @@
 // The way back through the states, from the last tile to the first, on the tensor cores: one block
-// per head. Each 16 rows of the gradient of the state have a warp that owns them and one that makes
-// SANE's slopes for it, a tile ahead; four warps more make the factors of tiles to come
-// (cuda_operands.cuh). Few heads have a block for each 16 rows, where warps are in each other's way
-// less.
+// per head. Each 16 rows of the gradient of the state have a warp that owns them and, with SANE,
+// one that makes slopes for it, a tile ahead, and finds the gradient of tau; four warps more make
+// the factors of tiles to come (cuda_operands.cuh). Few heads have a block for each 16 rows, where
+// warps are in each other's way less.
 //
-// All these warps run code of their own, which must fit into the instruction cache together (32
-// KB): what can be a loop is one.
+// All these warps run code of their own, which must fit into the instruction cache together: with
+// 34 KB of it in turns a tile took half as long again. What can be a loop is one.
+#include <type_traits>
+
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/delta_rule/cuda_operands.cuh"
 #include "tensor/cuda/launch.h"
@@ -13,12 +15,12 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-// The threads of a block that has so many groups of 16 rows.
+// The threads of a block that has so many groups of 16 rows, with SANE or without.
 constexpr int all_groups = head_size / shared_rows;
 constexpr int vector_makers = 64, product_makers = 64;
-template <int groups>
+template <int groups, bool sane>
 struct Roles {
-  static constexpr int owners = 32 * groups, slope_makers = owners;
+  static constexpr int owners = 32 * groups, slope_makers = sane ? owners : 0;
   static constexpr int first_vector_maker = owners;
   static constexpr int first_product_maker = first_vector_maker + vector_makers;
   static constexpr int first_slope_maker = first_product_maker + product_makers;
@@ -27,20 +29,27 @@ struct Roles {
 template <int groups>
 using OwnRows = OwnColumns<head_size, groups>;
 
-// For each owner and piece of its rows: what the gradient before a neutralization is of the one
-// after it, times the decay; or what that of tau is of it.
-template <int groups>
-using Slopes = float4[OwnRows<groups>::pieces][Roles<groups>::owners];
-template <class Real, int groups>
-struct ReverseMemory {
-  // While the owners are at one tile, the products and slopes of the next are made, and the vectors
-  // of the one after it.
+// While the owners are at one tile, the products and slopes of the next are made, and the vectors
+// of the one after it.
+template <class Real>
+struct FactorMemory {
   ReverseFactors<Real> tiles[3];
-  Slopes<groups> slopes[3], tau_slopes[2];             // slopes: at first the states they are of
   DecayMatrix decays;                                  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];  // and its inverse
-  float dtau[2][Roles<groups>::owners];                // the owners' parts of it
 };
+// The gradients after a tile's neutralization; the slopes, with the decay, that make D of them; and
+// parts of the gradient of tau.
+template <int groups>
+struct SlopeMemory {
+  static constexpr int owners = Roles<groups, true>::owners;
+  using OfOwners = float4[OwnRows<groups>::pieces][owners];  // four numbers of each piece
+  OfOwners gradients[2], slopes[2];
+  float dtau[2][owners];
+};
+struct Nothing {};
+template <class Real, int groups, bool sane>
+struct ReverseMemory : FactorMemory<Real>,
+                       std::conditional_t<sane, SlopeMemory<groups>, Nothing> {};
 
 // Makes the vectors of a tile out of what has come, and asks for what comes after.
 template <class Real>
@@ -51,30 +60,30 @@ struct VectorMaker {
     Eight<Real> a, r, b, dy;
   };
   DecayMatrix& decays;
-  int thread, part;  // of the vectors: the first of this thread's 8 channels
-  int64_t step;      // from token to token
+  int thread;
+  int first_token, part;  // of the vectors: this thread's first token, the first of its 8 channels
+  int64_t step;           // from token to token
   const Real *a, *r, *b, *dy;
   const float* w;
   Vectors next[own_tokens];
   float next_w[tile_tokens];
 
   __device__ VectorMaker(DecayMatrix& decays, const ReversePass<Real>& pass, int thread)
-      : decays(decays), thread(thread), part(thread % 8 * 8) {
+      : decays(decays), thread(thread), first_token(thread / 8 * own_tokens), part(thread % 8 * 8) {
     const DeltaRule<Real>& op = pass.op;
     step = op.heads * head_size;
     const int64_t first =
         (blockIdx.x / op.heads * op.time * op.heads + blockIdx.x % op.heads) * head_size;
-    const int64_t mine = first + token(0) * step + part;
+    const int64_t mine = first + min(int64_t(first_token), op.time - 1) * step + part;
     a = op.a + mine, r = op.r + mine, b = op.b + mine, dy = pass.gradient.dy + mine;
     w = op.w + first + thread;
   }
-  __device__ int token(int i) const { return thread / 8 + i * (vector_makers / 8); }
 
   __device__ void ask_for_vectors(int64_t tile, int count) {
 #pragma unroll
     for (int i = 0; i < own_tokens; ++i) {
-      const int64_t at = (tile * tile_tokens + i * (vector_makers / 8)) * step;
-      if (token(i) >= count) continue;
+      const int64_t at = (tile * tile_tokens + i) * step;
+      if (first_token + i >= count) continue;
       next[i].a.load(a + at), next[i].r.load(r + at);
       next[i].b.load(b + at), next[i].dy.load(dy + at);
     }
@@ -85,34 +94,43 @@ struct VectorMaker {
     for (int t = 0; t < tile_tokens; ++t) next_w[t] = t < count ? __ldg(from + t * step) : 1;
   }
 
+  // The last tile, which may have fewer tokens.
+  __device__ void begin(int tile, int64_t time) {
+    const int count = int(time - tile * tile_tokens);
+    ask_for_decays(tile, count), ask_for_vectors(tile, count);
+    if (time < tile_tokens) step = 0;  // see make: there are no 16 tokens to be asked for again
+  }
+
+  // Always asks for the tile before, for the first one again: what is asked for under a condition
+  // moves through other registers.
   __device__ void make(ReverseFactors<Real>& to, int tile) {
+    const int before = max(tile - 1, 0);
     Vectors here[own_tokens];
 #pragma unroll
     for (int i = 0; i < own_tokens; ++i) here[i] = next[i];
-    if (tile > 0) ask_for_vectors(tile - 1, tile_tokens);
+    ask_for_vectors(before, tile_tokens);
     float decay = 1;
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) *decays.at(t, thread) = decay *= next_w[t];
     to.decay[thread] = decay;
-    if (tile > 0) ask_for_decays(tile - 1, tile_tokens);
+    ask_for_decays(before, tile_tokens);
     meet_at<1, vector_makers>();
+    float decay_here[8] = {1, 1, 1, 1, 1, 1, 1, 1};  // before a token, then after it
+    if (first_token) decays.read(first_token - 1, part, decay_here);
 #pragma unroll 1
-    for (int i = 0; i < own_tokens; ++i) {
-      const int t = token(i);
-      float own[8], earlier[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-      decays.read(t, part, own);
-      if (t) decays.read(t - 1, part, earlier);
-      set_scaled(to.a, t, part, here[0].a, earlier);
-      set_scaled(to.r, t, part, here[0].r, own);
+    for (int t = first_token; t < first_token + own_tokens; ++t) {
+      set_scaled(to.a, t, part, here[0].a, decay_here);
+      decays.read(t, part, decay_here);
+      set_scaled(to.r, t, part, here[0].r, decay_here);
+      float inverse[8];
 #pragma unroll
-      for (int c = 0; c < 8; ++c) own[c] = reciprocal(own[c]);
-      set_scaled(to.b, t, part, here[0].b, own);
-      float x[8];
-      here[0].dy.unpack(x);
-      to.given.set(t, part, x);
+      for (int c = 0; c < 8; ++c) inverse[c] = reciprocal(decay_here[c]);
+      set_scaled(to.b, t, part, here[0].b, inverse);
+      set_as_is(to.given, t, part, here[0].dy);
 #pragma unroll
       for (int later = 1; later < own_tokens; ++later) here[later - 1] = here[later];
     }
+    meet_at<1, vector_makers>();  // the block's would do, but tools that look for races want it
   }
 };
 
@@ -161,91 +179,73 @@ __device__ Sums invert(const Sums& ab, SquareMemory& memory) {
   return inverse;
 }
 
-// tanh u - u sech^2 u for x = tanh u, q = x^2. Small, |x| < 0.6: atanh x = x (1 + q/3 + q^2/5 +
-// ...), so it is x q (2/3 + 2/15 q + 2/35 q^2 + ...), here within 3e-8 before rounding.
-constexpr float small_tanh = 0.6f;
-__device__ float less_slope_of_small(float x, float q) {
+// A neutralization that left the state S = tau x, x = tanh u, makes of G, the gradient after it, G
+// sech^2 u before it, and of tau's gradient the sum of G (tanh u - u sech^2 u). With q = x^2 the
+// latter slope is x q (2/3 + 2/15 q + 2/35 q^2 + ...), as atanh x = x (1 + q/3 + q^2/5 + ...).
+struct BothSlopes {
+  float of_state, of_tau;  // the first times the decay w
+};
+// |x| < 1/4: within 4e-9 before rounding.
+__device__ BothSlopes slopes_at_tiny(float x, float w) {
+  const float q = x * x;
+  const float p = fmaf(q, fmaf(q, fmaf(q, 0.034435720f, 0.057035519f), 0.133334691f), 0.666666664f);
+  return {fmaf(q, -w, w), x * (q * p)};
+}
+// |x| < 0.6: within 3e-8 before rounding.
+__device__ BothSlopes slopes_at_small(float x, float w) {
+  const float q = x * x;
   float p = fmaf(q, 0.031457461f, 0.000996863f);
   p = fmaf(q, p, 0.023760039f);
   p = fmaf(q, p, 0.031265177f);
   p = fmaf(q, p, 0.057173215f);
   p = fmaf(q, p, 0.133332625f);
   p = fmaf(q, p, 0.666666687f);
-  return x * (q * p);
+  return {fmaf(q, -w, w), x * (q * p)};
 }
 // Any: u = atanh x by two logarithms, each within 2^-22, of numbers that are not quite 0.
-__device__ float less_slope(float x, float q) {
+__device__ BothSlopes slopes_at_any(float x, float w) {
   constexpr float almost = 0.99999994f, half_log_of_2 = 0.34657359f;
+  const float slope = fmaf(-x, x, 1.0f);
   const float u = log2_of(fmaf(x, almost, 1.0f)) - log2_of(fmaf(x, -almost, 1.0f));
-  return fmaf(u, fmaf(q, half_log_of_2, -half_log_of_2), x);
+  return {slope * w, fmaf(u * slope, -half_log_of_2, x)};
+}
+// Calls use(x, w -> slopes) with the shortest way there is if no |x| of this thread, and of the
+// others of its warp, is above `largest`.
+template <class Use>
+__device__ void choose_slopes(float largest, Use&& use) {
+  if (__all_sync(~0u, largest < 0.25f))
+    use(slopes_at_tiny);
+  else if (__all_sync(~0u, largest < 0.6f))
+    use(slopes_at_small);
+  else
+    use(slopes_at_any);
 }
 
-// tanh: the state that a tile's neutralization left, by tau. In a loop its pieces move up, for
-// registers have no index.
-template <int groups>
-__device__ void make_slopes(OwnRows<groups> tanh, const float* decay, Slopes<groups>& slopes,
-                            Slopes<groups>& tau_slopes) {
-  const int owner = threadIdx.x - Roles<groups>::first_slope_maker;
-  constexpr int pieces = OwnRows<groups>::pieces, at_once = 2;
-#pragma unroll 1
-  for (int first = 0; first < pieces; first += at_once) {
-    float x[at_once][4], largest = 0;
-#pragma unroll
-    for (int n = 0; n < at_once; ++n) {
-      const float2 w = OwnRows<groups>::of_columns(first + n, decay);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) x[n][i] = tanh.x[n][i];
-      slopes[first + n][owner] = {
-          fmaf(-x[n][0], x[n][0], 1.0f) * w.x, fmaf(-x[n][1], x[n][1], 1.0f) * w.y,
-          fmaf(-x[n][2], x[n][2], 1.0f) * w.x, fmaf(-x[n][3], x[n][3], 1.0f) * w.y};
-      largest = fmaxf(largest, tanh.largest(n));
-    }
-#pragma unroll
-    for (int n = at_once; n < pieces; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) tanh.x[n - at_once][i] = tanh.x[n][i];
-    const auto make = [&](auto&& slope) {
-#pragma unroll
-      for (int n = 0; n < at_once; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x[n][i] = slope(x[n][i], x[n][i] * x[n][i]);
-        tau_slopes[first + n][owner] = {x[n][0], x[n][1], x[n][2], x[n][3]};
-      }
-    };
-    if (__all_sync(~0u, largest < small_tanh))
-      make(less_slope_of_small);
-    else
-      make(less_slope);
-  }
-}
-
-// The sum of the owners' parts, by one warp.
-template <int owners>
-__device__ void write_dtau(float* to, const float (&parts)[owners]) {
+// The sum of all parts, by one warp.
+template <int count>
+__device__ void write_dtau(float* to, const float (&parts)[count]) {
   float sum = 0;
 #pragma unroll
-  for (int i = 0; i < owners; i += 32) sum += parts[i + threadIdx.x % 32];
+  for (int i = 0; i < count; i += 32) sum += parts[i + threadIdx.x % 32];
   sum = warp_sum(sum);
   if (threadIdx.x % 32 == 0) *to = sum;
 }
 
 // Between one barrier of the block and the next: the vectors of a tile, the products and slopes of
 // the one after it, and the way back through the one after that.
-template <class Real, int groups>
-__device__ void make_vectors(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
-                             int tiles) {
-  VectorMaker<Real> maker(memory.decays, pass, threadIdx.x - Roles<groups>::first_vector_maker);
-  const int count = int(pass.op.time - (tiles - 1) * tile_tokens);
-  maker.ask_for_decays(tiles - 1, count);
-  maker.ask_for_vectors(tiles - 1, count);
+template <class Real>
+__device__ void make_vectors(const ReversePass<Real>& pass, FactorMemory<Real>& memory, int tiles,
+                             int thread) {
+  VectorMaker<Real> maker(memory.decays, pass, thread);
+  maker.begin(tiles - 1, pass.op.time);
   for (int tile = tiles - 1; tile >= -2; --tile) {
     if (tile >= 0) maker.make(memory.tiles[tile % 3], tile);
     __syncthreads();
   }
 }
-template <class Real, int groups>
-__device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
-                              int tiles) {
+template <class Real, int groups, bool sane>
+__device__ void make_products(const ReversePass<Real>& pass,
+                              ReverseMemory<Real, groups, sane>& memory, int tiles) {
   const DeltaRule<Real>& op = pass.op;
   const int64_t chunks = op.time / tile_tokens;
   constexpr int sharers = all_groups / groups;  // of a head
@@ -253,10 +253,10 @@ __device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real,
       (sharers > 1 ? pass.dtau_parts : pass.gradient.dtau) +
       (blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads) * sharers + blockIdx.y;
   const auto write_dtau_of = [&](int tile) {
-    if (op.tau && tile < chunks)
-      write_dtau(dtau + tile * op.heads * sharers, memory.dtau[tile % 2]);
+    if constexpr (sane)
+      if (tile < chunks) write_dtau(dtau + tile * op.heads * sharers, memory.dtau[tile % 2]);
   };
-  const bool first_warp = threadIdx.x < Roles<groups>::first_product_maker + 32;
+  const bool first_warp = threadIdx.x < Roles<groups, sane>::first_product_maker + 32;
   for (int tile = tiles; tile >= -1; --tile) {
     if (tile >= 0 && tile < tiles) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 3];
@@ -272,48 +272,106 @@ __device__ void make_products(const ReversePass<Real>& pass, ReverseMemory<Real,
   if (!first_warp) write_dtau_of(0);
 }
 
+// Of an owner's rows: what a tile's neutralization left, and the slopes of tau at the tile after
+// it.
+template <int groups>
+struct SlopeMaker {
+  using Rows = OwnRows<groups>;
+  using OfOwners = typename SlopeMemory<groups>::OfOwners;
+  // Pieces. Where few warps run, shorter code is worth more than fewer instructions; other pieces
+  // move up then, for registers have no index.
+  static constexpr int at_once = groups > 1 ? Rows::pieces : Rows::pieces / 2;
+  int owner;
+  Rows x, of_tau;  // the former by tau
+
+  // Returns the part of tau's gradient at the tile after.
+  __device__ float make(const OfOwners& gradient_after, const float* decay, OfOwners& slopes) {
+    float dtau[4] = {};
+#pragma unroll 1
+    for (int first = 0; first < Rows::pieces; first += at_once) {
+      float largest = 0;
+#pragma unroll
+      for (int n = 0; n < at_once; ++n) {
+        const float4 g = gradient_after[first + n][owner];
+        const float(&slope)[4] = of_tau.x[n];
+        dtau[0] = fmaf(g.x, slope[0], dtau[0]), dtau[1] = fmaf(g.y, slope[1], dtau[1]);
+        dtau[2] = fmaf(g.z, slope[2], dtau[2]), dtau[3] = fmaf(g.w, slope[3], dtau[3]);
+        largest = fmaxf(largest, x.largest(n));
+      }
+      of_tau.move_up(at_once);
+      choose_slopes(largest, [&](auto&& slopes_at) {
+#pragma unroll
+        for (int n = 0; n < at_once; ++n) make_piece(n, first + n, decay, slopes, slopes_at);
+      });
+      x.move_up(at_once);
+    }
+    return (dtau[0] + dtau[1]) + (dtau[2] + dtau[3]);
+  }
+  // here: where the piece is now.
+  template <class SlopesAt>
+  __device__ void make_piece(int here, int piece, const float* decay, OfOwners& slopes,
+                             SlopesAt&& slopes_at) {
+    const float2 w = Rows::of_columns(piece, decay);
+    float of_state[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const BothSlopes both = slopes_at(x.x[here][i], i % 2 ? w.y : w.x);
+      of_state[i] = both.of_state, of_tau.x[Rows::pieces - at_once + here][i] = both.of_tau;
+    }
+    slopes[piece][owner] = {of_state[0], of_state[1], of_state[2], of_state[3]};
+  }
+};
+// If the last tile ends before a chunk does it is as if a neutralization left 0. What is made of
+// the tiles after the last and before the first nobody reads.
 template <class Real, int groups>
-__device__ void make_slopes(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
-                            int tiles) {
-  using OwnRows = OwnRows<groups>;
+__device__ void make_slopes(const ReversePass<Real>& pass,
+                            ReverseMemory<Real, groups, true>& memory, int tiles) {
   const DeltaRule<Real>& op = pass.op;
-  const int chunks = op.tau ? int(op.time / tile_tokens) : 0;
+  const int chunks = int(op.time / tile_tokens);
   const float* const tau =
       op.tau + blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads;
   const auto* const states =
       reinterpret_cast<const KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1);
-  OwnRows after, tanh;
-  float tau_after = 1;
-  after.clear();
-  for (int tile = tiles; tile >= -1; --tile) {
-    const float inverse = reciprocal(tau_after);
-#pragma unroll
-    for (int n = 0; n < OwnRows::pieces; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) tanh.x[n][i] = after.x[n][i] * inverse;
-    if (tile > 0 && tile <= chunks) {  // for the tile before
-      after.load(states[tile]);
-      tau_after = __ldg(tau + (tile - 1) * op.heads);
-    }
-    if (tile >= 0 && tile < chunks)
-      make_slopes<groups>(tanh, memory.tiles[tile % 3].decay, memory.slopes[tile % 2],
-                          memory.tau_slopes[tile % 2]);
+  SlopeMaker<groups> maker{int(threadIdx.x) - Roles<groups, true>::first_slope_maker};
+  OwnRows<groups> next;
+  float next_tau = 1;
+  const auto ask_for = [&](int tile) {
+    next.load(states[tile + 1]);
+    next_tau = __ldg(tau + tile * op.heads);
+  };
+  next.clear(), maker.of_tau.clear();
+  if (tiles <= chunks) ask_for(tiles - 1);
+  __syncthreads();
+  for (int tile = tiles - 1; tile >= -1; --tile) {
+    maker.x.set_scaled(next, reciprocal(next_tau));
+    ask_for(max(tile - 1, 0));  // at the beginning, and always, as vectors are
+    memory.dtau[(tile + 1) % 2][maker.owner] =
+        maker.make(memory.gradients[(tile + 1) % 2], memory.tiles[(tile + 3) % 3].decay,
+                   memory.slopes[(tile + 2) % 2]);
     __syncthreads();
   }
 }
 
-template <class Real, int groups>
-__device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, groups>& memory,
+template <class Real, int groups, bool sane>
+__device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, groups, sane>& memory,
                         int tiles) {
   using OwnRows = OwnRows<groups>;
-  const DeltaRule<Real>& op = pass.op;
-  const int chunks = op.tau ? int(op.time / tile_tokens) : 0;
   const int row = OwnRows::first_row();
   OwnRows D;
   if (pass.gradient.dfinal)
     D.load(pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries);
   else
     D.clear();
+  const auto hand_over_gradient_of = [&](int tile) {
+    if constexpr (sane) {
+#pragma unroll
+      for (int n = 0; n < OwnRows::pieces; ++n) {
+        const float(&d)[4] = D.x[n];
+        memory.gradients[tile % 2][n][threadIdx.x] = {d[0], d[1], d[2], d[3]};
+      }
+    }
+  };
+  hand_over_gradient_of(tiles - 1);
   __syncthreads();
   for (int tile = tiles - 1; tile >= 0; --tile) {
     __syncthreads();
@@ -326,31 +384,22 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
     Sums z;
     {
       SplitSums<2> sums;
-      const auto read_gradient = [&](auto&& scale) {
-#pragma unroll
-        for (int n = 0; n < OwnRows::pieces; n += 2) {
-          scale(n), scale(n + 1);
-          const Left<state_planes> part(D.x[n], D.x[n + 1]);
-          kept.D.set(row, 8 * n, part);
-          right.template load<Lies::transposed>(factors.b, 8 * n, 0);
-          sums.add(part, right);
+      const auto scale = [&](int n) {
+        if constexpr (sane) {
+          const float4 slope = memory.slopes[tile % 2][n][threadIdx.x];
+          float(&d)[4] = D.x[n];
+          d[0] *= slope.x, d[1] *= slope.y, d[2] *= slope.z, d[3] *= slope.w;
+        } else {
+          D.scale(n, factors.decay);
         }
       };
-      if (tile < chunks) {
-        const Slopes<groups>&slopes = memory.slopes[tile % 2],
-              &tau_slopes = memory.tau_slopes[tile % 2];
-        float dtau[4] = {};
-        read_gradient([&](int n) {
-          const float4 slope = slopes[n][threadIdx.x];
-          const float4 of_tau = tau_slopes[n][threadIdx.x];
-          float(&d)[4] = D.x[n];
-          dtau[0] = fmaf(d[0], of_tau.x, dtau[0]), dtau[1] = fmaf(d[1], of_tau.y, dtau[1]);
-          dtau[2] = fmaf(d[2], of_tau.z, dtau[2]), dtau[3] = fmaf(d[3], of_tau.w, dtau[3]);
-          d[0] *= slope.x, d[1] *= slope.y, d[2] *= slope.z, d[3] *= slope.w;
-        });
-        memory.dtau[tile % 2][threadIdx.x] = (dtau[0] + dtau[1]) + (dtau[2] + dtau[3]);
-      } else {
-        read_gradient([&](int n) { D.scale(n, factors.decay); });
+#pragma unroll
+      for (int n = 0; n < OwnRows::pieces; n += 2) {
+        scale(n), scale(n + 1);
+        const Left<state_planes> part(D.x[n], D.x[n + 1]);
+        kept.D.set(row, 8 * n, part);
+        right.template load<Lies::transposed>(factors.b, 8 * n, 0);
+        sums.add(part, right);
       }
       right.template load<Lies::straight>(factors.rb, 0, 0);
       sums.add(dy, right);
@@ -374,34 +423,42 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
       more[n / 2].add(left, right);
       D.add(n, more[n / 2].total());
     }
+    hand_over_gradient_of(tile + 1);  // of the tile before, which has the same place
   }
   __syncthreads();
   if (pass.gradient.dinitial) D.store(pass.gradient.dinitial + int64_t(blockIdx.x) * state_entries);
 }
 
-template <class Real, int groups>
-__global__ __launch_bounds__(Roles<groups>::threads,
+template <class Real, int groups, bool sane>
+__global__ __launch_bounds__(Roles<groups, sane>::threads,
                              1) void reverse_kernel(ReversePass<Real> pass) {
-  using Roles = Roles<groups>;
+  using Roles = Roles<groups, sane>;
   extern __shared__ float4 raw_memory[];
-  auto& memory = *reinterpret_cast<ReverseMemory<Real, groups>*>(raw_memory);
+  auto& memory = *reinterpret_cast<ReverseMemory<Real, groups, sane>*>(raw_memory);
   const int tiles = int((pass.op.time + tile_tokens - 1) / tile_tokens);
   if (threadIdx.x < Roles::owners)
     go_back(pass, memory, tiles);
   else if (threadIdx.x < Roles::first_product_maker)
-    make_vectors(pass, memory, tiles);
-  else if (threadIdx.x < Roles::first_slope_maker)
+    make_vectors<Real>(pass, memory, tiles, threadIdx.x - Roles::first_vector_maker);
+  else if (!sane || threadIdx.x < Roles::first_slope_maker)
     make_products(pass, memory, tiles);
-  else
+  else if constexpr (sane)
     make_slopes(pass, memory, tiles);
 }
 
+template <int groups, bool sane, class Real>
+void launch_reverse(const ReversePass<Real>& pass, const Gpu& gpu) {
+  launch(reverse_kernel<Real, groups, sane>,
+         Grid{dim3(unsigned(pass.op.batch * pass.op.heads), all_groups / groups),
+              dim3(Roles<groups, sane>::threads), sizeof(ReverseMemory<Real, groups, sane>)},
+         gpu, pass);
+}
 template <int groups, class Real>
 void launch_reverse(const ReversePass<Real>& pass, const Gpu& gpu) {
-  launch(reverse_kernel<Real, groups>,
-         Grid{dim3(unsigned(pass.op.batch * pass.op.heads), all_groups / groups),
-              dim3(Roles<groups>::threads), sizeof(ReverseMemory<Real, groups>)},
-         gpu, pass);
+  if (pass.op.tau && pass.op.time >= tile_tokens)
+    launch_reverse<groups, true>(pass, gpu);
+  else
+    launch_reverse<groups, false>(pass, gpu);
 }
 
 }  // namespace
@@ -409,7 +466,7 @@ void launch_reverse(const ReversePass<Real>& pass, const Gpu& gpu) {
 template <class Real>
 bool blocks_share_heads(int64_t heads, const Gpu& gpu) {
   return all_groups * heads <= gpu.facts().multiprocessors ||
-         sizeof(ReverseMemory<Real, all_groups>) > gpu.facts().shared_bytes;
+         sizeof(ReverseMemory<Real, all_groups, true>) > gpu.facts().shared_bytes;
 }
 
 template <class Real>

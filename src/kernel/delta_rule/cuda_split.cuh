@@ -194,19 +194,35 @@ struct Right {
 
 // Sums of products. Large and small products are added up apart: shorter chains, and small ones are
 // not lost. `apart`: so many chains of small ones, 1 or 2; or 0, which takes half of the registers,
-// where the planes leave more out than that loses.
-template <int apart>
+// where the planes leave more out than that loses. By diagonals the two chains of small ones take
+// turns, so that a product waits less for the one before it: better where few warps have nothing
+// else to do (cuda_chunks.cu, 10 %), and no better where others fill the time.
+enum class Order { rows, diagonals };
+template <int apart, Order order = Order::rows>
 struct SplitSums {
   Sums large, small[apart ? apart : 1];
   // kept: of the factors' planes p and q, those with p + q < kept.
   template <int kept, int left_planes, int right_planes>
   __device__ void add_main(const Left<left_planes>& x, const Right<right_planes>& y) {
+    if constexpr (order == Order::diagonals) return add_diagonals<kept>(x, y);
 #pragma unroll
     for (int p = 0; p < left_planes; ++p)
 #pragma unroll
       for (int q = 0; q < right_planes; ++q)
         if (p + q < kept) {
           Sums& to = p + q == 0 || apart == 0 ? large : small[p > q && apart > 1];
+          multiply_add(to.c[0], x.of[p], y.of[q][0], y.of[q][1]);
+          multiply_add(to.c[1], x.of[p], y.of[q][2], y.of[q][3]);
+        }
+  }
+  template <int kept, int left_planes, int right_planes>
+  __device__ void add_diagonals(const Left<left_planes>& x, const Right<right_planes>& y) {
+#pragma unroll
+    for (int both = 0; both < kept; ++both)
+#pragma unroll
+      for (int p = 0; p <= both; ++p)
+        if (const int q = both - p; p < left_planes && q < right_planes) {
+          Sums& to = both == 0 || apart == 0 ? large : small[p % 2 && apart > 1];
           multiply_add(to.c[0], x.of[p], y.of[q][0], y.of[q][1]);
           multiply_add(to.c[1], x.of[p], y.of[q][2], y.of[q][3]);
         }
@@ -232,8 +248,8 @@ struct SplitSums {
 
 // sums += a b for a (16, depth) from a's row `row` on and b (depth, 16) from b's column `column`
 // on; transposed: of the transpose of what lies in memory.
-template <Lies a_lies, Lies b_lies, int depth, int apart, class A, class B>
-__device__ void multiply(SplitSums<apart>& sums, const A& a, int row, const B& b, int column) {
+template <Lies a_lies, Lies b_lies, int depth, class ProductSums, class A, class B>
+__device__ void multiply(ProductSums& sums, const A& a, int row, const B& b, int column) {
 #pragma unroll
   for (int k = 0; k < depth; k += 16) {
     Left<A::planes> x;

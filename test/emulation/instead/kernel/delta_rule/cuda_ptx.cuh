@@ -18,6 +18,8 @@ inline float about_reciprocal(float x) { return without_tiny(1 / without_tiny(x)
 inline float power_of_two(float x) { return without_tiny(float(std::exp2(double(x)))); }
 inline float log2_of(float x) { return float(std::log2(double(without_tiny(x)))); }
 
+inline void find_here(float&) {}
+
 template <int number, int threads>
 void meet_at() {
   emulation::meet_threads(number, threads);
