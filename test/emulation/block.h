@@ -41,6 +41,7 @@ bool share(void* at, size_t bytes);
 // every run.
 struct Machine {
   int capability = 90, multiprocessors = 24;
+  size_t shared = shared_bytes;  // the most of one block, at most that many
   std::optional<Order> order;
 };
 Machine& machine();

@@ -19,7 +19,7 @@ Gpu::Gpu(int index) : index_(index) {
             .capability = emulation::machine().capability,
             .memory_bytes = uint64_t{1} << 30,
             .cache_bytes = uint64_t{1} << 20,
-            .shared_bytes = emulation::shared_bytes};
+            .shared_bytes = emulation::machine().shared};
 }
 Gpu::~Gpu() = default;
 int Gpu::count() { return 1; }

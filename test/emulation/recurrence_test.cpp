@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "emulation/block.h"
 #include "kernel/delta_rule/cuda_check.h"
+#include "support/errors.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
@@ -58,6 +59,12 @@ TYPED_TEST(Recurrence, TokenByToken) {
 TYPED_TEST(Recurrence, TokenByTokenOnACrowdedGpu) {
   emulation::machine().multiprocessors = 1;
   this->check({.batch = 2, .time = 7, .heads = 2, .position = 11}, {strong});
+}
+// Some have not the shared memory for tiles: they read token by token, and there is no way back.
+TYPED_TEST(Recurrence, OnAGpuWithLittleSharedMemory) {
+  emulation::machine().shared = 99 * 1024;
+  this->check({.time = 33, .heads = 2, .position = 8}, {strong});
+  EXPECT_FAULT(this->check({.time = 80}, {strong}), Fault::device, "KiB of shared memory a block");
 }
 // Before compute capability 9.0 matrices are stored word by word.
 TYPED_TEST(Recurrence, OnAnOlderGpu) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "kernel/delta_rule/cuda_parts.h"
 
 namespace deltasane::kernel::cuda {
@@ -29,7 +30,20 @@ bool few_heads(int64_t heads, const Gpu& gpu) { return 4 * heads <= gpu.facts().
 template <class Real>
 bool takes_chunks(const DeltaRule<Real>& op, bool keeps_states, const Gpu& gpu) {
   return few_heads(op.batch * op.heads, gpu) && op.time / tile >= 4 &&
-         (!keeps_states || op.time % tile == 0);
+         (!keeps_states || op.time % tile == 0) &&
+         chunk_pass_shared<Real>() <= gpu.facts().shared_bytes;
+}
+template <class Real>
+bool chain_fits(const Gpu& gpu) {
+  return chain_pass_shared<Real>() <= gpu.facts().shared_bytes;
+}
+template <class Real>
+void expect_chain_fits(const Gpu& gpu) {
+  if (!chain_fits<Real>(gpu))
+    fail(Fault::device, "the recurrence's way back on cuda:", gpu.index(), " (", gpu.facts().name,
+         "): expected ", chain_pass_shared<Real>() >> 10, " KiB of shared memory a block, found ",
+         gpu.facts().shared_bytes >> 10,
+         " KiB; such a GPU reads and writes text, but trains on --device cpu only");
 }
 
 }  // namespace
@@ -52,10 +66,12 @@ void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu&
   validate(op);
   require(op.y, "delta_rule has a result");
   const int64_t heads = op.batch * op.heads, tiles = op.time / tile;
-  if (starts_tiles(op) && !takes_chunks(op, op.states, gpu))
+  if (op.states) expect_chain_fits<Real>(gpu);
+  const bool in_chunks = starts_tiles(op) && takes_chunks(op, op.states, gpu);
+  if (starts_tiles(op) && !in_chunks && chain_fits<Real>(gpu))
     return chain_pass(ChainPass<Real>{op, op.states}, gpu);
   TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state};
-  if (starts_tiles(op)) {
+  if (in_chunks) {
     const int64_t terms = chunk_pass_floats<Real>(op.batch, op.heads, tiles);
     float* const memory = scratch.floats(gpu, terms + heads * state_entries);
     float* const between = op.time % tile ? memory + terms : op.final_state;
@@ -73,6 +89,7 @@ void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real
   require(gradient.dy && gradient.dr && gradient.dk && gradient.dv && gradient.da && gradient.db &&
               gradient.dw && (!op.tau || gradient.dtau),
           "delta_rule_backward has all its gradients");
+  expect_chain_fits<Real>(gpu);
   const int64_t heads = op.batch * op.heads, tiles = (op.time + tile - 1) / tile;
   const int64_t made = op.states ? 0 : delta_rule_states(op.batch, op.time, op.heads);
   const int64_t planes = heads * tiles * kept_gradient_numbers<Real> / 2;  // of 2 bytes

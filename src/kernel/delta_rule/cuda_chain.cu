@@ -225,6 +225,11 @@ __global__ __launch_bounds__(Crew<Real>::threads, 1) void forward_kernel(ChainPa
 }  // namespace
 
 template <class Real>
+uint64_t chain_pass_shared() {
+  return sizeof(ForwardMemory<Real>);
+}
+
+template <class Real>
 void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu) {
   launch(forward_kernel<Real>,
          Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(Crew<Real>::threads),
@@ -232,6 +237,8 @@ void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu) {
          gpu, pass);
 }
 
+template uint64_t chain_pass_shared<float>();
+template uint64_t chain_pass_shared<bf16>();
 template void chain_pass(const ChainPass<float>&, const Gpu&);
 template void chain_pass(const ChainPass<bf16>&, const Gpu&);
 

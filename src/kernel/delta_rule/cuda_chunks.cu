@@ -466,6 +466,11 @@ int64_t chunk_pass_floats(int64_t batch, int64_t heads, int64_t tiles) {
 }
 
 template <class Real>
+uint64_t chunk_pass_shared() {
+  return std::max(sizeof(TermsMemory<Real>), sizeof(CarryMemory<Real>));
+}
+
+template <class Real>
 void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* final_state,
                 const Gpu& gpu) {
   const int64_t heads = op.batch * op.heads, count = heads * tiles;
@@ -484,6 +489,8 @@ void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* f
       op, int(tiles), all, progress.made, final_state);
 }
 
+template uint64_t chunk_pass_shared<float>();
+template uint64_t chunk_pass_shared<bf16>();
 template int64_t chunk_pass_floats<float>(int64_t, int64_t, int64_t);
 template int64_t chunk_pass_floats<bf16>(int64_t, int64_t, int64_t);
 template void chunk_pass(const DeltaRule<float>&, int64_t, float*, float*, const Gpu&);

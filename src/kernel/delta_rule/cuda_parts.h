@@ -32,6 +32,8 @@ struct ChainPass {
 };
 template <class Real>
 void chain_pass(const ChainPass<Real>& pass, const Gpu& gpu);
+template <class Real>
+uint64_t chain_pass_shared();  // bytes that a block takes
 
 // The way back through the states alone, from the last token to the first: given all of `states`,
 // finds, for every tile (batch, head, tile), D and M of cuda_gradients.cu as a KeptGradient
@@ -71,5 +73,7 @@ void chunk_pass(const DeltaRule<Real>& op, int64_t tiles, float* terms, float* f
                 const Gpu& gpu);
 template <class Real>
 int64_t chunk_pass_floats(int64_t batch, int64_t heads, int64_t tiles);
+template <class Real>
+uint64_t chunk_pass_shared();  // as chain_pass_shared
 
 }  // namespace deltasane::kernel::cuda

@@ -204,7 +204,13 @@ struct SplitSums {
   // kept: of the factors' planes p and q, those with p + q < kept.
   template <int kept, int left_planes, int right_planes>
   __device__ void add_main(const Left<left_planes>& x, const Right<right_planes>& y) {
-    if constexpr (order == Order::diagonals) return add_diagonals<kept>(x, y);
+    if constexpr (order == Order::diagonals)
+      add_diagonals<kept>(x, y);
+    else
+      add_rows<kept>(x, y);
+  }
+  template <int kept, int left_planes, int right_planes>
+  __device__ void add_rows(const Left<left_planes>& x, const Right<right_planes>& y) {
 #pragma unroll
     for (int p = 0; p < left_planes; ++p)
 #pragma unroll
