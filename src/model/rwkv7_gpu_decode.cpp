@@ -30,17 +30,16 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
   if (!room_) return;
   layers_ = GpuTensor<LayerWeights<Real>>(*gpu_, {s.layers}, "single tokens");
   layers_.upload(weights.layers, *gpu_);
-  words_ = GpuTensor<uint64_t>(*gpu_, {token_words(s)}, "single tokens");
-  words_.zero(*gpu_);
+  handed_ = GpuTensor<float>(*gpu_, {handed_numbers(s)}, "single tokens");
+  handed_.zero(*gpu_);
 }
 
 template <class Real>
 void GpuDecoder<Real>::ask_one(const Sequence& sequence) {
-  const NextToken next{sequence.token, tag_, sequence.position, sequence.state};
-  tag_ += token_tags(weights_.sizes);
+  const NextToken next{sequence.token, single_tokens_++, sequence.position, sequence.state};
   decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
                       weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
-                     weights_.sizes, *room_, sane_, next, v_first_.data(), words_.data(),
+                     weights_.sizes, *room_, sane_, next, v_first_.data(), handed_.data(),
                      logits_.data(), *gpu_);
 }
 
