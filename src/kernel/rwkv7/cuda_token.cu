@@ -24,6 +24,17 @@ constexpr int lanes = token_threads / head_size;
 template <int pairs>
 constexpr int kept = pairs == 1 ? 5 : 9;
 
+// Where the rows of a product go.
+struct Results {
+  float* at;
+  uint32_t turn;
+};
+// Rows of a product that have the same input: where it begins in the area.
+struct Run {
+  int input;
+  Then then;
+};
+
 template <class Weight>
 struct TokenStep {
   TokenWeights<Weight> weights;
@@ -45,6 +56,18 @@ struct TokenStep {
   }
   __device__ uint32_t turn_of_in(int layer) const {
     return layer > 0 ? next.before * uint32_t(sizes.layers - 1) + uint32_t(layer - 1) : next.before;
+  }
+  __device__ Results results_of(int number) const {
+    const int layer = number / matrices;
+    if (layer == int(sizes.layers)) return {logits, 0};
+    switch (number % matrices) {
+      case matrix_in:
+        return {in(layer), turn_of_in(layer)};
+      case matrix_key:
+        return {hidden, turn_of(layer)};
+      default:
+        return {x, turn_of_x(number + 1)};
+    }
   }
 
   // In a state, as DecodeInputs says.
@@ -341,20 +364,19 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   for (int i = threadIdx.x; i < count; i += token_threads) {
     const LayerWeights<Weight>& w = layers[i + 1 < count ? i / matrices : 0];
     TokenProduct<Weight>& product = products[i];
-    product = {w.ffn_value, nullptr, own_rows, int(s.feed_forward)};
+    product = {w.ffn_value, -1, own_rows, int(s.feed_forward)};
     if (i + 1 == count) {
-      product = {p.weights.head, nullptr, range_of(p.weights.vocabulary, block, blocks), channels};
+      product = {p.weights.head, -1, range_of(p.weights.vocabulary, block, blocks), channels};
     } else if (i % matrices == matrix_in) {
-      const InRows* const in = &segments[i > 0];
-      product = {w.in, in, range_of(in->rows(), block, blocks), channels};
+      product = {w.in, i > 0, range_of(segments[i > 0].rows(), block, blocks), channels};
     } else if (i % matrices == matrix_output) {
-      product = {w.output, nullptr, own_rows, channels};
+      product = {w.output, -1, own_rows, channels};
     } else if (i % matrices == matrix_key) {
-      product = {w.ffn_key, nullptr, range_of(s.feed_forward, block, blocks), channels};
+      product = {w.ffn_key, -1, range_of(s.feed_forward, block, blocks), channels};
     }
   }
   __syncthreads();
-  WeightStream<Weight, depth> stream(products, count, run_sums, ring);
+  WeightStream<Weight, depth> stream(products, count, segments, run_sums, ring);
   const TokenInputs<Weight, pairs> inputs{channels, u, u + channels, moments};
   float* const state = p.next.state;
   const bool chunk_ends = ends_chunk(p.sane, p.next.position);
@@ -419,22 +441,22 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
       for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
         shift[row] = u[row];
     }
+    const Results to = p.results_of(number);
     stream.multiply(
-        number,
-        [&](int row) { return inputs.mix(kind == matrix_in ? in.segment_of(row) - from : 0); },
-        [&](int row, float sum) {
-          switch (kind) {
-            case matrix_in:
-              return hand_on(p.in(layer) + row, finished(sum, in.then(in.segment_of(row))),
-                             p.turn_of_in(layer));
-            case matrix_key:
-              return hand_on(p.hidden + row, finished(sum, Then::squared_relu), p.turn_of(layer));
-            case matrices:
-              p.logits[row] = sum;
-              return;
-            default:
-              return hand_on(p.x + row, own[row - own_rows.begin] += sum, p.turn_of_x(number + 1));
+        number, inputs.area,
+        [&](int row) {
+          if (kind != matrix_in)
+            return Run{0, kind == matrix_key ? Then::squared_relu : Then::nothing};
+          const int segment = in.segment_of(row);
+          return Run{(segment - from) * channels, in.then(segment)};
+        },
+        [&](int row, float sum, const Run& run) {
+          if (at_end) {
+            to.at[row] = sum;
+            return;
           }
+          if (kind % 2 == 1) sum = own[row - own_rows.begin] += sum;
+          hand_on(to.at + row, finished(sum, run.then), to.turn);
         });
   }
 }
