@@ -190,7 +190,9 @@ struct TokenInputs {
 
   // Of a row's norm, for all threads, by one barrier. Another one comes before the next call.
   //
-  // Means and squares about them, of threads, then of warps, then of all: no digits are lost.
+  // Means and squares about them, of threads, then of warps, then, about the first warp's mean, of
+  // all. That warp has a sixteenth of the numbers or more: so the squares about its mean are at
+  // most 17 times those about the mean of all, which need no second round of shuffles then.
   __device__ NormScale scale_of(const float2 (&value)[pairs]) const {
     float mean = 0, squares = 0;
     int count = 0;  // of each thread of the warp
@@ -200,23 +202,16 @@ struct TokenInputs {
       const float a = value[i].x - mean, b = value[i].y - mean;
       squares += a * a + b * b;
     });
-    float half = 0.5f * float(count);  // of what both sides have
-#pragma unroll
-    for (int away = 1; away < 32; away *= 2, half *= 2) {
-      const float other = __shfl_xor_sync(~0u, mean, away);
-      squares += __shfl_xor_sync(~0u, squares, away);
-      const float off = other - mean;
-      squares = fmaf(off * off, half, squares);
-      mean = 0.5f * (mean + other);
-    }
+    const WarpMoments of_warp = warp_moments({mean, squares}, float(count));
     if (threadIdx.x % 32 == 0)
-      moments[threadIdx.x / 32] = {mean, squares, 32.0f * float(count), 0.0f};
+      moments[threadIdx.x / 32] = {of_warp.mean, of_warp.squares, 32.0f * float(count), 0.0f};
     __syncthreads();
     const float4 own = moments[threadIdx.x % token_warps];
+    const float first = moments[0].x, away = own.x - first, all_away = own.z * away;
     const float share = __frcp_rn(float(channels));
-    const float middle = warps_sum(own.x * own.z) * share, off = own.x - middle;
-    const float about = warps_sum(fmaf(off * off, own.z, own.y));
-    return {middle, 1.0f / sqrtf(about * share + few_norm_eps)};
+    const float sum = warps_sum(all_away), about_first = warps_sum(fmaf(all_away, away, own.y));
+    const float off = sum * share, about = fmaf(-sum, off, about_first);
+    return {first + off, 1.0f / sqrtf(about * share + few_norm_eps)};
   }
   // Over the neighbouring threads that have a warp's number each.
   __device__ static float warps_sum(float x) {
