@@ -15,9 +15,10 @@ __device__ inline uint64_t read_once() {
   return policy;
 }
 
-// Sixteen bytes, both addresses multiples of 16; zeros where they are not wanted.
+// Sixteen bytes, both addresses multiples of 16; zeros where they are not wanted. The GPU's cache
+// takes the 128 bytes about them from memory together.
 __device__ inline void copy_async(uint4* shared, const void* from, bool wanted, uint64_t policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(
                    uint32_t(__cvta_generic_to_shared(shared))),
                "l"(from), "r"(wanted ? 16 : 0), "l"(policy)
                : "memory");
