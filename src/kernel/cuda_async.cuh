@@ -15,9 +15,10 @@ __device__ inline uint64_t read_once() {
   return policy;
 }
 
-// Sixteen bytes, both addresses multiples of 16; zeros where they are not wanted.
+// Sixteen bytes, both addresses multiples of 16; zeros where they are not wanted. The GPU's cache
+// takes the 128 bytes about them from memory together.
 __device__ inline void copy_async(uint4* shared, const void* from, bool wanted, uint64_t policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(
                    uint32_t(__cvta_generic_to_shared(shared))),
                "l"(from), "r"(wanted ? 16 : 0), "l"(policy)
                : "memory");
@@ -48,26 +49,27 @@ __device__ inline uint32_t read_acquired(const uint32_t* at) {
   return value;
 }
 
-// Numbers that blocks of one kernel hand to each other, each in one word with a tag that says which
-// one it is: who sees the tag has the number, and nobody waits for anything else.
-__device__ inline void write_tagged(uint64_t* at, float value, uint32_t tag) {
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at),
-               "l"(uint64_t(tag) << 32 | __float_as_uint(value))
+// Numbers that blocks of one kernel hand to each other. A place has one after the other, and a
+// number's lowest bit says which: 1 in the first one, 0 in the second, and so on in turns. So who
+// sees the bit that the turn has sees the number, and nobody waits for anything else; it takes that
+// nobody can see the number of two turns ago. What is handed on is off by up to one unit in its
+// last place; what is infinite may become NaN.
+__device__ inline void hand_on(float* at, float value, uint32_t turn) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(at),
+               "r"((__float_as_uint(value) & ~1u) | (~turn & 1u))
                : "memory");
 }
-struct TaggedPair {
-  uint64_t first = 0, second = 0;
-  __device__ bool has(uint32_t tag) const { return first >> 32 == tag && second >> 32 == tag; }
-  __device__ float2 values() const {
-    return {__uint_as_float(uint32_t(first)), __uint_as_float(uint32_t(second))};
-  }
+struct HandedPair {
+  uint32_t first = 0, second = 0;
+  __device__ bool has(uint32_t turn) const { return (first ^ turn) & (second ^ turn) & 1u; }
+  __device__ float2 values() const { return {__uint_as_float(first), __uint_as_float(second)}; }
 };
-// Two neighbours, the first at a multiple of 16 bytes; past the first cache, which is not told of
+// Two neighbours, the first at a multiple of 8 bytes; past the first cache, which is not told of
 // other blocks' writes.
-__device__ inline TaggedPair read_tagged(const uint64_t* at) {
-  TaggedPair pair;
-  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-               : "=l"(pair.first), "=l"(pair.second)
+__device__ inline HandedPair read_handed(const float* at) {
+  HandedPair pair;
+  asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
+               : "=r"(pair.first), "=r"(pair.second)
                : "l"(at)
                : "memory");
   return pair;

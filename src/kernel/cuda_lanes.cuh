@@ -84,6 +84,25 @@ __device__ inline float warp_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 16);
 }
 
+// Of some numbers: their mean, and the sum of squares about it.
+struct WarpMoments {
+  float mean, squares;
+};
+// Of a warp's numbers, of which every thread has `count`; every thread gets them. No digits are
+// lost, and there are no more shuffles in a row than for one sum.
+__device__ inline WarpMoments warp_moments(WarpMoments own, float count) {
+  float half = 0.5f * count;  // of what both sides have
+#pragma unroll
+  for (int away = 1; away < 32; away *= 2, half *= 2) {
+    const float other = __shfl_xor_sync(~0u, own.mean, away);
+    own.squares += __shfl_xor_sync(~0u, own.squares, away);
+    const float off = other - own.mean;
+    own.squares = fmaf(off * off, half, own.squares);
+    own.mean = 0.5f * (own.mean + other);
+  }
+  return own;
+}
+
 // Sums over a block of whole warps, in the order of its threads; every thread gets them. Two places
 // in turns, so that one barrier a call is enough: who writes a place again has passed the barrier
 // of the call between, and so has every reader of it.

@@ -30,8 +30,8 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
   if (!room_) return;
   layers_ = GpuTensor<LayerWeights<Real>>(*gpu_, {s.layers}, "single tokens");
   layers_.upload(weights.layers, *gpu_);
-  words_ = GpuTensor<uint64_t>(*gpu_, {token_words(s)}, "single tokens");
-  words_.zero(*gpu_);
+  handed_ = GpuTensor<float>(*gpu_, {handed_numbers(s)}, "single tokens");
+  handed_.zero(*gpu_);
 }
 
 // A block of few rows takes as long as its kernels' launches; sequences one after the other take as
@@ -45,13 +45,12 @@ bool GpuDecoder<Real>::takes(size_t sequences) const {
 }
 
 template <class Real>
-void GpuDecoder<Real>::ask_one(const Sequence& sequence, int64_t row) {
-  const NextToken next{sequence.token, tag_, sequence.position, sequence.state};
-  tag_ += token_tags(weights_.sizes);
+void GpuDecoder<Real>::ask_one(const Sequence& sequence, float* logits) {
+  const NextToken next{sequence.token, single_tokens_++, sequence.position, sequence.state};
   decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
                       weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
-                     weights_.sizes, *room_, sane_, next, v_first_.data(), words_.data(),
-                     logits_.data() + row * vocabulary_, *gpu_);
+                     weights_.sizes, *room_, sane_, next, v_first_.data(), handed_.data(), logits,
+                     *gpu_);
 }
 
 template <class Real>
@@ -75,7 +74,8 @@ float* GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
   const auto count = int64_t(sequences.size());
   require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
   if (room_) {
-    for (int64_t i = 0; i < count; ++i) ask_one(sequences[size_t(i)], i);
+    for (int64_t i = 0; i < count; ++i)
+      ask_one(sequences[size_t(i)], logits_.data() + i * vocabulary_);
     return logits_.data();
   }
   auto& inputs = *inputs_here_.as<DecodeInputs>();

@@ -35,7 +35,7 @@ class GpuDecoder {
   float* ask(std::span<const Sequence> sequences);
 
  private:
-  void ask_one(const Sequence& sequence, int64_t row);
+  void ask_one(const Sequence& sequence, float* logits);
   void ask_few(int64_t sequences);
 
   std::shared_ptr<const Gpu> gpu_;
@@ -45,8 +45,8 @@ class GpuDecoder {
   GpuTensor<float> x_, u_, tau_, in_, v_first_, y_, hidden_, logits_;
   std::optional<kernel::cuda::TokenRoom> room_;  // none where a token is many kernels
   GpuTensor<kernel::cuda::LayerWeights<Real>> layers_;
-  GpuTensor<uint64_t> words_;
-  uint32_t tag_ = 1;
+  GpuTensor<float> handed_;
+  uint32_t single_tokens_ = 0;  // that have had handed_
   GpuBuffer inputs_;
   PinnedBuffer inputs_here_, logits_here_, penalties_here_, picked_here_;
   std::array<GpuGraph, kernel::cuda::most_decoded> recorded_;  // by sequences - 1

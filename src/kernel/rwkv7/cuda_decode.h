@@ -95,11 +95,11 @@ struct TokenWeights {
   const Weight* head;  // (vocabulary, C)
   int64_t vocabulary;
 };
-// What differs from token to token, as DecodeInputs; `tag`: the first of token_tags() that no token
-// had before.
+// What differs from token to token, as DecodeInputs; `before`: how many tokens there were since the
+// numbers that blocks hand to each other were 0.
 struct NextToken {
   int32_t token;
-  uint32_t tag;
+  uint32_t before;
   int64_t position;
   float* state;
 };
@@ -111,14 +111,13 @@ struct TokenRoom {
 // None where the GPU has not shared memory enough, a block for each head, or work for each block.
 template <class Weight>
 std::optional<TokenRoom> room_for_token(const LayerSizes& sizes, const Gpu& gpu);
-inline uint32_t token_tags(const LayerSizes& sizes) { return uint32_t(4 * sizes.layers + 1); }
-// What blocks hand to each other: 64-bit words, 0 before the first token and then left alone.
-inline int64_t token_words(const LayerSizes& s) {
-  return 2 * s.channels + s.rows_of_in(false) + s.feed_forward;
+// What blocks hand to each other: floats, 0 before the first token and then left alone.
+inline int64_t handed_numbers(const LayerSizes& s) {
+  return 2 * s.channels + s.rows_of_in(true) + s.rows_of_in(false) + s.feed_forward;
 }
 template <class Weight>
 void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
                   const TokenRoom& room, const DecodeSane& sane, const NextToken& next,
-                  float* v_first, uint64_t* words, float* logits, const Gpu& gpu);
+                  float* v_first, float* handed, float* logits, const Gpu& gpu);
 
 }  // namespace deltasane::kernel::cuda

@@ -45,16 +45,9 @@ enum class Then { nothing, tanh, sigmoid, squared_relu };
 
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float finished(float value, Then then) {
-  switch (then) {
-    case Then::tanh:
-      return tanhf(value);
-    case Then::sigmoid:
-      return sigmoid_of(value);
-    case Then::squared_relu:
-      return value < 0 ? 0.0f : value * value;  // keeps NaN
-    default:
-      return value;
-  }
+  if (then == Then::nothing) return value;
+  if (then == Then::squared_relu) return value < 0 ? 0.0f : value * value;  // keeps NaN
+  return then == Then::tanh ? tanhf(value) : sigmoid_of(value);
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -203,13 +203,13 @@ __device__ float finish_head(HeadEarly<Weight, lanes, kept>& early, float tau, H
   __syncthreads();
   if (threadIdx.x >= head_size) return 0;  // whole warps
   const int own = int(threadIdx.x), lane = own % 32;
-  const float read[2] = {place.read[lane], place.read[lane + 32]};
-  const float mean = warp_sum(read[0] + read[1]) / head_size;
-  const float off[2] = {read[0] - mean, read[1] - mean};
-  const float about = warp_sum(off[0] * off[0] + off[1] * off[1]);
+  const float read[2] = {place.read[lane], place.read[lane + 32]}, apart = read[0] - read[1];
+  const auto [mean, squares] =
+      warp_moments({0.5f * (read[0] + read[1]), 0.5f * apart * apart}, 2.0f);
   const float bonus = head_sum(place.products);
-  const float scale = 1.0f / sqrtf(about / head_size + group_norm_eps);
-  const float normal = (own < 32 ? off[0] : off[1]) * scale * early.norm_weight + early.norm_bias;
+  const float scale = 1.0f / sqrtf(squares / head_size + group_norm_eps);
+  const float off = (own < 32 ? read[0] : read[1]) - mean;
+  const float normal = off * scale * early.norm_weight + early.norm_bias;
   return (normal + bonus * place.in.v[own]) * place.gate[own];
 }
 

@@ -68,11 +68,11 @@ struct PieceSums<float> {
     const float4& x = input.x[i];
     sum += fmaf(w[2], x.z, w[0] * x.x) + fmaf(w[3], x.w, w[1] * x.y);
   }
-  // Row r to to[r].
-  __device__ void write(float* to, int lane) const {
+  template <class To>  // to(row, sum)
+  __device__ void write(int lane, To to) const {
     float all = sum + __shfl_xor_sync(~0u, sum, 2);
     all += __shfl_xor_sync(~0u, all, 1);
-    if (lane % row_lanes == 0) to[lane / row_lanes] = all;
+    if (lane % row_lanes == 0) to(lane / row_lanes, all);
   }
 };
 template <>
@@ -82,11 +82,12 @@ struct PieceSums<bf16> {
     multiply_add(c[i], input.a[i][0], weights.x, weights.y);
     multiply_add(c[i], input.a[i][1], weights.z, weights.w);
   }
-  __device__ void write(float* to, int lane) const {
+  template <class To>
+  __device__ void write(int lane, To to) const {
     static_assert(piece_loads == 2);
     const float even = (c[0][0] + c[1][0]) + (c[0][2] + c[1][2]);
     const float odd = (c[0][1] + c[1][1]) + (c[0][3] + c[1][3]);
-    if (lane < row_lanes) to[2 * lane] = even, to[2 * lane + 1] = odd;
+    if (lane < row_lanes) to(2 * lane, even), to(2 * lane + 1, odd);
   }
 };
 

@@ -2,10 +2,11 @@
 // weights go on arriving (see cuda_weight_stream.cuh) while blocks wait for each other's results.
 // The steps of a layer are those of cuda_decode.h.
 //
-// Results are handed on as tagged numbers; the tag is the token's and the product's. A place is
-// written again only by who has seen results that could not be there before all had read it: every
-// block has rows of every product, and every product reads all rows of the one before, or the heads
-// together do. The same holds for the token shifts in the state.
+// Results are handed on in turns (see hand_on). A place is written again only by who has seen
+// results that could not be there before all had read it: every block has rows of every product,
+// and every product reads all rows of the one before, or the heads together do. Who reads a place
+// reads all of its numbers, so it cannot see again what it saw before its last one. The same order
+// holds for the token shifts in the state.
 #include <algorithm>
 #include <cstddef>
 
@@ -23,6 +24,17 @@ constexpr int lanes = token_threads / head_size;
 template <int pairs>
 constexpr int kept = pairs == 1 ? 5 : 9;
 
+// Where the rows of a product go.
+struct Results {
+  float* at;
+  uint32_t turn;
+};
+// Rows of a product that have the same input: where it begins in the area.
+struct Run {
+  int input;
+  Then then;
+};
+
 template <class Weight>
 struct TokenStep {
   TokenWeights<Weight> weights;
@@ -30,8 +42,33 @@ struct TokenStep {
   TokenRoom room;
   DecodeSane sane;
   NextToken next;
-  uint64_t *x, *y, *in, *hidden;  // tagged
+  float *x, *y, *first_in, *other_in, *hidden;  // handed on; the first layer has places of its own
   float *v_first, *logits;
+
+  __device__ float* in(int layer) const { return layer > 0 ? other_in : first_in; }
+  // How many numbers a place had before: of x, for or by the product with this number; of y and
+  // hidden; of in.
+  __device__ uint32_t turn_of_x(int number) const {
+    return next.before * uint32_t(2 * sizes.layers + 1) + uint32_t(number) / 2;
+  }
+  __device__ uint32_t turn_of(int layer) const {
+    return next.before * uint32_t(sizes.layers) + uint32_t(layer);
+  }
+  __device__ uint32_t turn_of_in(int layer) const {
+    return layer > 0 ? next.before * uint32_t(sizes.layers - 1) + uint32_t(layer - 1) : next.before;
+  }
+  __device__ Results results_of(int number) const {
+    const int layer = number / matrices;
+    if (layer == int(sizes.layers)) return {logits, 0};
+    switch (number % matrices) {
+      case matrix_in:
+        return {in(layer), turn_of_in(layer)};
+      case matrix_key:
+        return {hidden, turn_of(layer)};
+      default:
+        return {x, turn_of_x(number + 1)};
+    }
+  }
 
   // In a state, as DecodeInputs says.
   __device__ float* shift(float* state, int layer, int which) const {
@@ -57,29 +94,29 @@ int64_t bytes_beside_pieces(const LayerSizes& s, const TokenRoom& room) {
 constexpr int most_polls = 1 << 24;
 
 // The two numbers at `place`, when they are there.
-__device__ float2 wait_for_tagged(TaggedPair pair, const uint64_t* place, uint32_t tag) {
-  for (int polls = 0; !pair.has(tag); ++polls) {
+__device__ float2 wait_for_handed(HandedPair pair, const float* place, uint32_t turn) {
+  for (int polls = 0; !pair.has(turn); ++polls) {
     if (polls == most_polls) __trap();
-    pair = read_tagged(place);
+    pair = read_handed(place);
   }
   return pair.values();
 }
 
-// use(i, two numbers) for all pairs of `count` tagged numbers, i even and place(i) where they lie,
+// use(i, two numbers) for all pairs of `count` handed numbers, i even and place(i) where they lie,
 // by the threads in turns; each waits for its own. Four are asked for at once.
 template <class Place, class Use>
-__device__ void each_tagged(int count, uint32_t tag, Place place, Use use) {
+__device__ void each_handed(int count, uint32_t turn, Place place, Use use) {
   constexpr int at_once = 4, step = 2 * token_threads;
 #pragma unroll 1
   for (int first = 2 * threadIdx.x; first < count; first += at_once * step) {
-    TaggedPair pair[at_once];
+    HandedPair pair[at_once];
 #pragma unroll
     for (int i = 0; i < at_once; ++i)
-      if (first + i * step < count) pair[i] = read_tagged(place(first + i * step));
+      if (first + i * step < count) pair[i] = read_handed(place(first + i * step));
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const int at = first + i * step;
-      if (at < count) use(at, wait_for_tagged(pair[i], place(at), tag));
+      if (at < count) use(at, wait_for_handed(pair[i], place(at), turn));
     }
   }
 }
@@ -153,7 +190,9 @@ struct TokenInputs {
 
   // Of a row's norm, for all threads, by one barrier. Another one comes before the next call.
   //
-  // Means and squares about them, of threads, then of warps, then of all: no digits are lost.
+  // Means and squares about them, of threads, then of warps, then, about the first warp's mean, of
+  // all. That warp has a sixteenth of the numbers or more: so the squares about its mean are at
+  // most 17 times those about the mean of all, which need no second round of shuffles then.
   __device__ NormScale scale_of(const float2 (&value)[pairs]) const {
     float mean = 0, squares = 0;
     int count = 0;  // of each thread of the warp
@@ -163,23 +202,16 @@ struct TokenInputs {
       const float a = value[i].x - mean, b = value[i].y - mean;
       squares += a * a + b * b;
     });
-    float half = 0.5f * float(count);  // of what both sides have
-#pragma unroll
-    for (int away = 1; away < 32; away *= 2, half *= 2) {
-      const float other = __shfl_xor_sync(~0u, mean, away);
-      squares += __shfl_xor_sync(~0u, squares, away);
-      const float off = other - mean;
-      squares = fmaf(off * off, half, squares);
-      mean = 0.5f * (mean + other);
-    }
+    const WarpMoments of_warp = warp_moments({mean, squares}, float(count));
     if (threadIdx.x % 32 == 0)
-      moments[threadIdx.x / 32] = {mean, squares, 32.0f * float(count), 0.0f};
+      moments[threadIdx.x / 32] = {of_warp.mean, of_warp.squares, 32.0f * float(count), 0.0f};
     __syncthreads();
     const float4 own = moments[threadIdx.x % token_warps];
+    const float first = moments[0].x, away = own.x - first, all_away = own.z * away;
     const float share = __frcp_rn(float(channels));
-    const float middle = warps_sum(own.x * own.z) * share, off = own.x - middle;
-    const float about = warps_sum(fmaf(off * off, own.z, own.y));
-    return {middle, 1.0f / sqrtf(about * share + few_norm_eps)};
+    const float sum = warps_sum(all_away), about_first = warps_sum(fmaf(all_away, away, own.y));
+    const float off = sum * share, about = fmaf(-sum, off, about_first);
+    return {first + off, 1.0f / sqrtf(about * share + few_norm_eps)};
   }
   // Over the neighbouring threads that have a warp's number each.
   __device__ static float warps_sum(float x) {
@@ -206,7 +238,7 @@ struct TokenInputs {
   // there is one mix, the norm.
   template <class Mu>
   __device__ void norm(const float* weight, const float* offset, const float* shift, int mixes,
-                       Mu mu, const uint64_t* x, uint32_t tag) const {
+                       Mu mu, const float* x, uint32_t turn) const {
     NormVectors<pairs> of{};  // not to be kept from one norm to the next
     each_pair<pairs>(channels, [&](int i, int c) {
       of.gain[i] = weight_at(weight + c), of.bias[i] = weight_at(offset + c);
@@ -216,11 +248,11 @@ struct TokenInputs {
       for (int m = 0; m < NormVectors<pairs>::mixes; ++m)
         if (m < mixes) of.mu[m][i] = weight_at(mu(m) + c);
     });
-    TaggedPair pair[pairs];
-    each_pair<pairs>(channels, [&](int i, int c) { pair[i] = read_tagged(x + c); });
+    HandedPair pair[pairs];
+    each_pair<pairs>(channels, [&](int i, int c) { pair[i] = read_handed(x + c); });
     float2 value[pairs] = {};
     each_pair<pairs>(channels,
-                     [&](int i, int c) { value[i] = wait_for_tagged(pair[i], x + c, tag); });
+                     [&](int i, int c) { value[i] = wait_for_handed(pair[i], x + c, turn); });
     const auto [mean, scale] = scale_of(value);
     each_pair<pairs>(channels, [&](int i, int c) {
       const float2 n{(value[i].x - mean) * scale * of.gain[i].x + of.bias[i].x,
@@ -242,9 +274,9 @@ struct TokenInputs {
     __syncthreads();
   }
   // `count` numbers become the input of a product.
-  __device__ void stage(const uint64_t* from, int count, uint32_t tag) const {
-    each_tagged(
-        count, tag, [&](int c) { return from + c; },
+  __device__ void stage(const float* from, int count, uint32_t turn) const {
+    each_handed(
+        count, turn, [&](int c) { return from + c; },
         [&](int c, float2 both) { put(area + c, both); });
     for (int c = count + threadIdx.x; c < filled_columns<Weight>(count); c += token_threads)
       area[c] = 0;
@@ -327,34 +359,32 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   for (int i = threadIdx.x; i < count; i += token_threads) {
     const LayerWeights<Weight>& w = layers[i + 1 < count ? i / matrices : 0];
     TokenProduct<Weight>& product = products[i];
-    product = {w.ffn_value, nullptr, own_rows, int(s.feed_forward)};
+    product = {w.ffn_value, -1, own_rows, int(s.feed_forward)};
     if (i + 1 == count) {
-      product = {p.weights.head, nullptr, range_of(p.weights.vocabulary, block, blocks), channels};
+      product = {p.weights.head, -1, range_of(p.weights.vocabulary, block, blocks), channels};
     } else if (i % matrices == matrix_in) {
-      const InRows* const in = &segments[i > 0];
-      product = {w.in, in, range_of(in->rows(), block, blocks), channels};
+      product = {w.in, i > 0, range_of(segments[i > 0].rows(), block, blocks), channels};
     } else if (i % matrices == matrix_output) {
-      product = {w.output, nullptr, own_rows, channels};
+      product = {w.output, -1, own_rows, channels};
     } else if (i % matrices == matrix_key) {
-      product = {w.ffn_key, nullptr, range_of(s.feed_forward, block, blocks), channels};
+      product = {w.ffn_key, -1, range_of(s.feed_forward, block, blocks), channels};
     }
   }
   __syncthreads();
-  WeightStream<Weight, depth> stream(products, count, run_sums, ring);
+  WeightStream<Weight, depth> stream(products, count, segments, run_sums, ring);
   const TokenInputs<Weight, pairs> inputs{channels, u, u + channels, moments};
   float* const state = p.next.state;
   const bool chunk_ends = ends_chunk(p.sane, p.next.position);
-  uint32_t tag = p.next.tag;
   ask_for_layer(p, layers[0], 0, state);
   inputs.embed(embedding, p.weights.embedding_gain != nullptr);
 #pragma unroll 1
   for (int i = threadIdx.x; i < own_rows.end - own_rows.begin; i += token_threads)
-    write_tagged(p.x + own_rows.begin + i, own[i] = u[own_rows.begin + i], tag);
+    hand_on(p.x + own_rows.begin + i, own[i] = u[own_rows.begin + i], p.turn_of_x(0));
 
     // Every other product reads a norm of x and its mixes; those between read what the heads or the
     // product before have left, and are added to x. The head is the last.
 #pragma unroll 1
-  for (int number = 0; number < count; ++number, ++tag) {
+  for (int number = 0; number < count; ++number) {
     const bool at_end = number + 1 == count;
     const int layer = number / matrices, kind = at_end ? int(matrices) : number % matrices;
     const LayerWeights<Weight>& w = layers[at_end ? 0 : layer];
@@ -371,7 +401,8 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
           : time_mix ? w.ln1_bias
                      : w.ln2_bias,
           shift, time_mix ? in.segments_of(products[number].rows) : 1,
-          [&](int i) { return time_mix ? in.mu(w, from + i) : w.ffn_x_k; }, p.x, tag);
+          [&](int i) { return time_mix ? in.mu(w, from + i) : w.ffn_x_k; }, p.x,
+          p.turn_of_x(number));
     } else {
       if (kind == matrix_value && layer + 1 < int(s.layers))
         ask_for_layer(p, layers[layer + 1], layer + 1, state);
@@ -384,42 +415,43 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
         // The low vector, then the head's r, k and v.
         const auto place_of_raw = [&](int i) {
           const int raw = i - ranks.low;
-          return p.in + (raw < 0 ? 3 * channels + i
-                                 : raw / head_size * channels + first + raw % head_size);
+          return p.in(layer) + (raw < 0 ? 3 * channels + i
+                                        : raw / head_size * channels + first + raw % head_size);
         };
-        each_tagged(ranks.low + 3 * head_size, tag, place_of_raw,
+        each_handed(ranks.low + 3 * head_size, p.turn_of_in(layer), place_of_raw,
                     [&](int i, float2 both) { two(inputs.area + i) = both; });
         __syncthreads();
         const float* const own_raw = inputs.area + ranks.low;
         const HeadRaw raw{own_raw, own_raw + head_size, own_raw + 2 * head_size};
         make_inputs(early, w, ranks, block, raw, inputs.area, p.v_first + first, place);
         const float y = finish_head(early, tau, place);
-        if (threadIdx.x < head_size) write_tagged(p.y + first + threadIdx.x, y, tag);
+        if (threadIdx.x < head_size) hand_on(p.y + first + threadIdx.x, y, p.turn_of(layer));
         early.s.store(p.memory(state, layer, block));
       }
       if (kind == matrix_output)
-        inputs.stage(p.y, channels, tag);
+        inputs.stage(p.y, channels, p.turn_of(layer));
       else
-        inputs.stage(p.hidden, int(s.feed_forward), tag);
+        inputs.stage(p.hidden, int(s.feed_forward), p.turn_of(layer));
 #pragma unroll 1
       for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
         shift[row] = u[row];
     }
+    const Results to = p.results_of(number);
     stream.multiply(
-        number,
-        [&](int row) { return inputs.mix(kind == matrix_in ? in.segment_of(row) - from : 0); },
-        [&](int row, float sum) {
-          switch (kind) {
-            case matrix_in:
-              return write_tagged(p.in + row, finished(sum, in.then(in.segment_of(row))), tag + 1);
-            case matrix_key:
-              return write_tagged(p.hidden + row, finished(sum, Then::squared_relu), tag + 1);
-            case matrices:
-              p.logits[row] = sum;
-              return;
-            default:
-              return write_tagged(p.x + row, own[row - own_rows.begin] += sum, tag + 1);
+        number, inputs.area,
+        [&](int row) {
+          if (kind != matrix_in)
+            return Run{0, kind == matrix_key ? Then::squared_relu : Then::nothing};
+          const int segment = in.segment_of(row);
+          return Run{(segment - from) * channels, in.then(segment)};
+        },
+        [&](int row, float sum, const Run& run) {
+          if (at_end) {
+            to.at[row] = sum;
+            return;
           }
+          if (kind % 2 == 1) sum = own[row - own_rows.begin] += sum;
+          hand_on(to.at + row, finished(sum, run.then), to.turn);
         });
   }
 }
@@ -464,12 +496,13 @@ std::optional<TokenRoom> room_for_token(const LayerSizes& s, const Gpu& gpu) {
 template <class Weight>
 void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
                   const TokenRoom& room, const DecodeSane& sane, const NextToken& next,
-                  float* v_first, uint64_t* words, float* logits, const Gpu& gpu) {
+                  float* v_first, float* handed, float* logits, const Gpu& gpu) {
   TokenStep<Weight> p{};
   p.weights = weights, p.sizes = sizes, p.room = room, p.sane = sane, p.next = next;
   p.v_first = v_first, p.logits = logits;
-  p.x = words, p.y = p.x + sizes.channels, p.in = p.y + sizes.channels;
-  p.hidden = p.in + sizes.rows_of_in(false);
+  p.x = handed, p.y = p.x + sizes.channels, p.first_in = p.y + sizes.channels;
+  p.other_in = p.first_in + sizes.rows_of_in(true);
+  p.hidden = p.other_in + sizes.rows_of_in(false);
   launch_together(variant_for<Weight>(sizes).kernel,
                   {unsigned(gpu.facts().multiprocessors), token_threads, size_t(room.bytes)}, gpu,
                   p);
@@ -478,10 +511,8 @@ void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
 template std::optional<TokenRoom> room_for_token<float>(const LayerSizes&, const Gpu&);
 template std::optional<TokenRoom> room_for_token<bf16>(const LayerSizes&, const Gpu&);
 template void decode_token(const TokenWeights<float>&, const LayerSizes&, const TokenRoom&,
-                           const DecodeSane&, const NextToken&, float*, uint64_t*, float*,
-                           const Gpu&);
+                           const DecodeSane&, const NextToken&, float*, float*, float*, const Gpu&);
 template void decode_token(const TokenWeights<bf16>&, const LayerSizes&, const TokenRoom&,
-                           const DecodeSane&, const NextToken&, float*, uint64_t*, float*,
-                           const Gpu&);
+                           const DecodeSane&, const NextToken&, float*, float*, float*, const Gpu&);
 
 }  // namespace deltasane::kernel::cuda

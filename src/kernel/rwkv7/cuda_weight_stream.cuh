@@ -34,30 +34,43 @@ enum Matrix { matrix_in, matrix_output, matrix_key, matrix_value, matrices };
 template <class Weight>
 struct TokenProduct {
   const Weight* matrix;
-  const InRows* segments;  // rows of different ones read different inputs; or null
+  int segments;  // which InRows: rows of different ones read different inputs; or -1
   RowRange rows;
   int columns;
 
   // Of the block's rows that have the same input as this one.
-  __device__ int input_end(int row) const {
-    return segments ? min(rows.end, segments->end[segments->segment_of(row)]) : rows.end;
+  __device__ int input_end(int row, const InRows* in) const {
+    if (segments < 0) return rows.end;
+    return min(rows.end, in[segments].end[in[segments].segment_of(row)]);
   }
 };
 
 // What the warps have of a run's sums; two of them, so that one can be added up while the next one
 // is written. In shared memory.
 struct RunSums {
-  alignas(16) float parts[2][token_warps][run_rows + 1];
+  static_assert(run_rows == 32 && token_warps == 16);
+  // With four more than it needs: so 16-byte reads of neighbours meet every bank once.
+  struct alignas(16) Row {
+    float of_warp[token_warps + 4];
+  } rows[2][run_rows];
+
+  __device__ float sum(int turn, int row) const {
+    const auto* const four = reinterpret_cast<const float4*>(rows[turn][row].of_warp);
+    const float4 a = four[0], b = four[1], c = four[2], d = four[3];
+    return (((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w))) +
+           (((c.x + c.y) + (c.z + c.w)) + ((d.x + d.y) + (d.z + d.w)));
+  }
 };
 
 template <class Weight, int depth>
 class WeightStream {
  public:
-  // `ring`: depth pieces of the block, in shared memory, as the products are.
-  __device__ WeightStream(const TokenProduct<Weight>* products, int count, RunSums& sums,
-                          uint4* ring)
+  // All in shared memory; `ring`: depth pieces of the block.
+  __device__ WeightStream(const TokenProduct<Weight>* products, int count, const InRows* in,
+                          RunSums& sums, uint4* ring)
       : products_(products),
         count_(count),
+        in_(in),
         sums_(sums),
         ring_(ring),
         place_(int(threadIdx.x)),
@@ -67,37 +80,33 @@ class WeightStream {
     for (int i = 0; i < depth; ++i) ask();
   }
 
-  // The product with this number: finish(row, sum) by one thread for each row of the block, where
-  // input(row) is what the row is multiplied with, in shared memory as PieceInput puts it, zero up
-  // to filled_columns. Called for all numbers in order, by all threads; no thread reads an input
-  // any more when it returns.
-  template <class Input, class Finish>
-  __device__ void multiply(int number, Input input, Finish finish) {
+  // The product with this number: finish(row, sum, run(row)) by one thread for each row of the
+  // block. inputs + run(row).input is what the row is multiplied with, in shared memory as
+  // PieceInput puts it, zero up to filled_columns. Called for all numbers in order, by all threads;
+  // no thread reads an input any more when it returns.
+  template <class Run, class Finish>
+  __device__ void multiply(int number, const float* inputs, Run run, Finish finish) {
     const TokenProduct<Weight>& product = products_[number];
     const int rows_end = product.rows.end, columns = product.columns;
     PieceInput<Weight> own;
 #pragma unroll 1
-    for (int run = product.rows.begin, end; run < rows_end; run = end) {
-      end = min(run + run_rows, product.input_end(run));
-      const float* const x = input(run);
-      float* part = sums_.parts[turn_][warp()];
+    for (int begin = product.rows.begin, end; begin < rows_end; begin = end) {
+      end = min(begin + run_rows, product.input_end(begin, in_));
+      const auto of_run = run(begin);
+      RunSums::Row* row = sums_.rows[turn_];
 #pragma unroll 1
-      for (const float* const last = part + (end - run); part < last; part += piece_rows) {
+      for (const RunSums::Row* const last = row + (end - begin); row < last; row += piece_rows) {
         PieceSums<Weight> sums;
 #pragma unroll 1
         for (int first = first_column(); first < columns; first += all_columns)
-          add_piece(x + first, own, sums);
-        sums.write(part, lane());
+          add_piece(inputs + of_run.input + first, own, sums);
+        sums.write(lane(), [&](int r, float sum) { row[r].of_warp[warp()] = sum; });
       }
       __syncthreads();
-      // Sixteen threads add up what the warps have of a row.
-      static_assert(run_rows == 2 * token_warps);
-      const int mine = warp() + lane() / token_warps * token_warps;
-      float all = sums_.parts[turn_][lane() % token_warps][mine];
+      // One warp goes on with the sums: neighbours are written together.
+      if (const int mine = begin + lane(); warp() == 0 && mine < end)
+        finish(mine, sums_.sum(turn_, lane()), of_run);
       turn_ ^= 1;
-#pragma unroll
-      for (int away = token_warps / 2; away > 0; away /= 2) all += __shfl_xor_sync(~0u, all, away);
-      if (lane() % token_warps == 0 && run + mine < end) finish(run + mine, all);
     }
   }
 
@@ -152,12 +161,13 @@ class WeightStream {
       row_0_ = reinterpret_cast<const char*>(product.matrix + first_column() + own_column());
       end_ = row_ = columns_ > 0 ? product.rows.begin : rows_end_;
     }
-    end_ = products_[number_].input_end(row_);
+    end_ = products_[number_].input_end(row_, in_);
     return true;
   }
 
   const TokenProduct<Weight>* products_;
   int count_;
+  const InRows* in_;
   RunSums& sums_;
   uint4* ring_;
   int place_, turn_ = 0;  // of the oldest piece in the ring, this thread's part
