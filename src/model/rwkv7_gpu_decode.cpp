@@ -96,10 +96,15 @@ float* GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
 
 template <class Real>
 void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) {
-  ask(sequences);
   const uint64_t bytes = uint64_t(sequences.size()) * uint64_t(vocabulary_) * sizeof(float);
   float* const here = logits && !is_pinned(logits) ? logits_here_.as<float>() : logits;
-  if (logits) copy_to_host(here, logits_.data(), bytes, *gpu_);
+  if (room_ && logits) {  // the kernel itself writes there
+    for (size_t i = 0; i < sequences.size(); ++i)
+      ask_one(sequences[i], here + int64_t(i) * vocabulary_);
+  } else {
+    ask(sequences);
+    if (logits) copy_to_host(here, logits_.data(), bytes, *gpu_);
+  }
   gpu_->wait();
   if (here != logits) std::memcpy(logits, here, bytes);
 }
