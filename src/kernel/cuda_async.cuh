@@ -52,8 +52,8 @@ __device__ inline uint32_t read_acquired(const uint32_t* at) {
 // Numbers that blocks of one kernel hand to each other. A place has one after the other, and a
 // number's lowest bit says which: 1 in the first one, 0 in the second, and so on in turns. So who
 // sees the bit that the turn has sees the number, and nobody waits for anything else; it takes that
-// nobody can see the number of two turns ago. What is handed on is off by up to one unit in its
-// last place; what is infinite may become NaN.
+// nobody can see the number of two turns ago. For who reads a number that bit is 0, whatever the
+// turn: results do not depend on what was read before.
 __device__ inline void hand_on(float* at, float value, uint32_t turn) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(at),
                "r"((__float_as_uint(value) & ~1u) | (~turn & 1u))
@@ -62,7 +62,9 @@ __device__ inline void hand_on(float* at, float value, uint32_t turn) {
 struct HandedPair {
   uint32_t first = 0, second = 0;
   __device__ bool has(uint32_t turn) const { return (first ^ turn) & (second ^ turn) & 1u; }
-  __device__ float2 values() const { return {__uint_as_float(first), __uint_as_float(second)}; }
+  __device__ float2 values() const {
+    return {__uint_as_float(first & ~1u), __uint_as_float(second & ~1u)};
+  }
 };
 // Two neighbours, the first at a multiple of 8 bytes; past the first cache, which is not told of
 // other blocks' writes.
