@@ -4,17 +4,19 @@
 #include <cstdint>
 #include <string>
 
-#include "train/bench.h"
+#include "train/rwkv7_training.h"
 
 namespace deltasane::cli {
 
 struct BenchTrainOptions {
   int threads = 0, repeats = 0;
-  std::string size, weights = "random", device = "cpu", precision = "bf16";  // precision: on a GPU
-  int64_t sequences = 0, context = 0;  // 0, and no size: what the device can bear
+  std::string size, device = "cpu", precision = "bf16";  // precision: on a GPU
+  int64_t sequences = 0, context = 0;                    // 0, and no size: what the device can bear
   bool recompute = false, json = false;
 
-  train::TrainingBench asked() const;
+  train::Activations activations() const {
+    return recompute ? train::Activations::recompute : train::Activations::keep;
+  }
 };
 
 int bench_train_on_gpu(const BenchTrainOptions& options, int gpu_index);

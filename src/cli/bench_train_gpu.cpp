@@ -22,7 +22,6 @@ void print_gpu_json(const BenchTrainOptions& options, const train::GpuTrainingMe
                                            {"without_sane", m.baseline.milliseconds[i]}};
   const BenchJson all{{"device", m.device},
                       {"size", options.size},
-                      {"weights", options.weights},
                       {"sequences", m.sequences},
                       {"context", m.time},
                       {"precision", options.precision},
@@ -44,18 +43,18 @@ void print_gpu_json(const BenchTrainOptions& options, const train::GpuTrainingMe
 }  // namespace
 
 int bench_train_on_gpu(const BenchTrainOptions& options, int gpu_index) {
-  ThreadPool threads(options.threads);
   const train::GpuTrainingMeasurement m =
       with_memory_advice("fewer --sequences, a shorter --context or --recompute need less", [&] {
-        return train::bench_gpu_training(options.asked(), train::precision_named(options.precision),
-                                         gpu_index, {threads});
+        return train::bench_gpu_training(released_shape(options.size), options.sequences,
+                                         options.context, options.repeats, options.activations(),
+                                         train::precision_named(options.precision), gpu_index);
       });
   if (options.json) {
     print_gpu_json(options, m);
     return 0;
   }
-  fmt::print("RWKV-7 {}, {} weights, {} x {} tokens, {}, {}; {:.1f} GiB of activations\n",
-             options.size, options.weights, m.sequences, m.time, options.precision, m.device,
+  fmt::print("RWKV-7 {}, {} x {} tokens, {}, {}; {:.1f} GiB of activations\n", options.size,
+             m.sequences, m.time, options.precision, m.device,
              double(m.sane.activation_bytes) / double(1 << 30));
   fmt::print("{:.0f} tokens/s: {:.1f} ms a step ({:.1f} to {:.1f}); without SANE {:.1f} ms\n",
              m.tokens_per_second(), 1e3 * m.sane.seconds.median, 1e3 * m.sane.seconds.low,

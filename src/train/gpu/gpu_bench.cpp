@@ -1,6 +1,8 @@
 #include "train/gpu/gpu_bench.h"
 
 #include "kernel/gpu_limits.h"
+#include "model/random_rwkv7.h"
+#include "train/bench.h"
 #include "train/gpu/gpu_device.h"
 
 namespace deltasane::train {
@@ -89,22 +91,25 @@ void measure(const BenchCase& one, const Parameters& plain, const Parameters& sa
 }  // namespace
 }  // namespace gpu
 
-GpuTrainingMeasurement bench_gpu_training(const TrainingBench& asked, Precision precision,
-                                          int gpu_index, const kernel::Cpu& cpu) {
-  require(asked.repeats > 0, "something is measured");
+GpuTrainingMeasurement bench_gpu_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
+                                          int repeats, Activations activations, Precision precision,
+                                          int gpu_index) {
+  require(repeats > 0, "something is measured");
   GpuTrainingMeasurement measured;
-  measured.shape = asked.shape, measured.sequences = asked.sequences, measured.time = asked.time;
+  measured.shape = shape, measured.sequences = sequences, measured.time = time;
   {
     const Gpu gpu(gpu_index);
     measured.device = gpu.facts().name;
     measured.product_flops_per_second = kernel::measure_limits(gpu).product_flops_per_second;
   }
-  const Parameters plain = bench_parameters(asked.shape, asked.weights, false, cpu);
-  const Parameters sane = bench_parameters(asked.shape, asked.weights, true, cpu);
+  Rwkv7Shape with_sane = shape;
+  with_sane.sane = true;
+  const Parameters plain(RandomRwkv7(shape, 1), std::nullopt);
+  const Parameters sane(RandomRwkv7(with_sane, 1), SaneSettings{3, 16});
   measured.product_flops = product_flops(plain.layout());
   measured.recurrence_flops = recurrence_flops(plain.layout());
-  const gpu::BenchCase one{random_tokens(asked.shape, asked.sequences, asked.time),
-                           asked.activations, precision, asked.repeats, gpu_index};
+  const gpu::BenchCase one{random_tokens(shape, sequences, time), activations, precision, repeats,
+                           gpu_index};
   if (precision == Precision::bf16)
     gpu::measure<bf16>(one, plain, sane, measured);
   else

@@ -8,7 +8,6 @@
 
 #include "base/timing.h"
 #include "format/rwkv7_layout.h"
-#include "train/bench.h"
 #include "train/gpu/work_clock.h"
 #include "train/rounding.h"
 #include "train/rwkv7_training.h"
@@ -39,7 +38,8 @@ struct GpuTrainingMeasurement {
   double share_of_sane() const { return 1 - baseline.seconds.median / sane.seconds.median; }
 };
 
-GpuTrainingMeasurement bench_gpu_training(const TrainingBench& asked, Precision precision,
-                                          int gpu_index, const kernel::Cpu& cpu);
+GpuTrainingMeasurement bench_gpu_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
+                                          int repeats, Activations activations, Precision precision,
+                                          int gpu_index);
 
 }  // namespace deltasane::train
