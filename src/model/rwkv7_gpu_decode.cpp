@@ -34,14 +34,16 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
   handed_.zero(*gpu_);
 }
 
-// A block of few rows takes as long as its kernels' launches; sequences one after the other take as
-// long as the weights that they read. On an H200 both take 2.7 ms where five read those of a 0.4B.
+// In a block of few rows a layer takes as long as its launches, in which an H200 could read
+// `launches` bytes of weights; one after the other, each sequence reads the layer's, and its waits
+// are worth `waits` bytes (docs/performance.md).
 template <class Real>
 bool GpuDecoder<Real>::takes(size_t sequences) const {
-  constexpr uint64_t most_bytes = uint64_t{4} << 30;
-  if (sequences > size_t(most_decoded)) return false;
-  return sequences == 1 || !room_ ||
-         sequences * (weights_.bytes - weights_.embedding_bytes) <= most_bytes;
+  constexpr uint64_t launches = 460'000'000, waits = 42'000'000;
+  if (sequences == 1 || !room_) return sequences <= size_t(most_decoded);
+  const uint64_t layer =
+      (weights_.bytes - weights_.embedding_bytes) / uint64_t(weights_.sizes.layers);
+  return sequences <= size_t(most_decoded) && sequences * (layer + waits) <= launches;
 }
 
 template <class Real>
