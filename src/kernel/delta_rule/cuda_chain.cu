@@ -102,8 +102,8 @@ struct Owner {
   // This half's part of S0 A~' + V' AK' and of S0 R~' + V' RK'.
   __device__ void read(const ForwardFactors<Real>& factors, const Left<exact>& v, Sums& sa,
                        Sums& y) const {
-    SplitSums<2> sa_sums;
-    SplitSums<1> y_sums;
+    StateSums<Real, 2> sa_sums;
+    StateSums<Real, 1> y_sums;
 #pragma unroll
     for (int n = 0; n < OwnPart::pieces; n += 2) {
       const Left<state_planes> part(S.x[n], S.x[n + 1]);
@@ -131,7 +131,7 @@ struct Owner {
     Right<state_planes> right;
 #pragma unroll
     for (int n = 0; n < OwnPart::pieces; n += 2) {
-      SplitSums<1> more;
+      StateSums<Real, 1> more;
       right.template load<Lies::straight>(factors.b, 0, first_column + 8 * n);
       more.add(sa, right);
       right.template load<Lies::straight>(factors.k, 0, first_column + 8 * n);
@@ -143,7 +143,7 @@ struct Owner {
   // y: its parts of both halves are added up.
   __device__ void finish_results(Stage<Real>& stage, const Left<state_planes>& sa,
                                  const Sums& y) const {
-    SplitSums<1> sums;
+    StateSums<Real, 1> sums;
     sums.large = y;
     Right<result> rb;
     rb.template load<Lies::transposed>(stage.factors.rb, 0, 0);
@@ -189,7 +189,7 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
     const Left<state_planes> before(sa);
     Right<state_planes> inverse;
     inverse.template load<Lies::straight>(factors.inverse, 0, 0);
-    SplitSums<2> sums;
+    StateSums<Real, 2> sums;
     sums.add(before, inverse);
     const Left<state_planes> whole_sa(sums.total());
     owner.write(factors, v, whole_sa);

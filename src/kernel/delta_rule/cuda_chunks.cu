@@ -57,8 +57,8 @@ struct TermsMemory {
 };
 
 // Both kernels wait for their products.
-template <int apart>
-using ProductSums = SplitSums<apart, Order::diagonals>;
+template <class Real, int apart>
+using ProductSums = StateSums<Real, apart, Order::diagonals>;
 
 // How far the terms are, so that the sequential pass need not wait for all of them. Zeros at first.
 struct Progress {
@@ -78,7 +78,7 @@ __device__ void make_terms(const ForwardFactors<Real>& factors, TileTerms<Real>&
   {  // A' and R', transposed
     Left<state_planes> a;
     a.template load<Lies::transposed>(factors.a, first, 0);
-    ProductSums<2> sums;
+    ProductSums<Real, 2> sums;
     sums.add(a, inverse);
     const Sums whole = sums.total();
     const auto into = [&](auto& matrix) {
@@ -89,7 +89,7 @@ __device__ void make_terms(const ForwardFactors<Real>& factors, TileTerms<Real>&
     whole.each(into(out.factors.a));
     Left<result> r;
     r.template load<Lies::transposed>(factors.r, first, 0);
-    ProductSums<1> more;
+    ProductSums<Real, 1> more;
     more.template add_main<result>(Left<state_planes>(whole), rb);
     Sums reads = r.sums();
     reads.add(more.total());
@@ -102,8 +102,8 @@ __device__ void make_terms(const ForwardFactors<Real>& factors, TileTerms<Real>&
     v.template load<Lies::transposed>(factors.given, first, 0);
     ak.template load<Lies::transposed>(factors.ak, 0, 0);
     rk.template load<Lies::transposed>(factors.rk, 0, 0);
-    ProductSums<2> sums, u_sums;
-    ProductSums<1> y_sums;
+    ProductSums<Real, 2> sums, u_sums;
+    ProductSums<Real, 1> y_sums;
     sums.add(v, ak);
     u_sums.add(Left<state_planes>(sums.total()), inverse);
     const Sums u = u_sums.total();
@@ -392,12 +392,12 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
     const Threshold threshold(next_tau);
     if (tau && tile + 1 < tiles) next_tau = __ldg(tau + (tile + 1) * op.heads);
     Sums sa, y;  // rows of the state, columns of tokens
-    ProductSums<2> more;
+    ProductSums<Real, 2> more;
     Right<state_planes> b;
     {
       const Left<state_planes> state(S.c[0], S.c[1]);
-      ProductSums<2> sa_sums;
-      ProductSums<1> y_sums;
+      ProductSums<Real, 2> sa_sums;
+      ProductSums<Real, 1> y_sums;
       sa_sums.large = u;
       sa_sums.add(state, a);
       y_sums.template add_main<result>(state, r);

@@ -32,6 +32,14 @@ constexpr int exact_planes = 1;
 template <>
 constexpr int exact_planes<float> = 3;
 constexpr int state_planes = 3;  // of what meets the state
+// Sums of what a state is made of. For floats nothing is cut off: a state of floats is to be as
+// near to the truth as plain arithmetic's.
+template <class Real>
+constexpr Large large_products = Large::cut;
+template <>
+constexpr Large large_products<float> = Large::rounded;
+template <class Real, int apart, Order order = Order::rows>
+using StateSums = SplitSums<apart, order, large_products<Real>>;
 
 template <int planes, int read_planes>
 struct TileFactors {
@@ -216,7 +224,7 @@ struct FactorMaker {
     const int warp = thread / 32;
     // Lower: what token t reads of what tokens s < t, or s <= t, wrote.
     const auto products = [&](const auto& reads, const auto& writes, auto&& use, int later) {
-      SplitSums<2, order> sums;
+      StateSums<Real, 2, order> sums;
       multiply<Lies::straight, Lies::transposed, head_size>(sums, reads, 0, writes, 0);
       sums.total().each([&](int t, int s, float x, float y) {
         const float lower[2] = {s + later <= t ? x : 0.0f, s + 1 + later <= t ? y : 0.0f};

@@ -198,7 +198,10 @@ struct Right {
 // turns, so that a product waits less for the one before it: better where few warps have nothing
 // else to do (cuda_chunks.cu, 10 %), and no better where others fill the time.
 enum class Order { rows, diagonals };
-template <int apart, Order order = Order::rows>
+// The tensor cores cut off what a sum has no room for. Rounded: large products are summed up from
+// zero each time, and an addition that rounds adds them to the others.
+enum class Large { cut, rounded };
+template <int apart, Order order = Order::rows, Large way = Large::cut>
 struct SplitSums {
   Sums large, small[apart ? apart : 1];
   // kept: of the factors' planes p and q, those with p + q < kept.
@@ -216,9 +219,10 @@ struct SplitSums {
 #pragma unroll
       for (int q = 0; q < right_planes; ++q)
         if (p + q < kept) {
-          Sums& to = p + q == 0 || apart == 0 ? large : small[p > q && apart > 1];
-          multiply_add(to.c[0], x.of[p], y.of[q][0], y.of[q][1]);
-          multiply_add(to.c[1], x.of[p], y.of[q][2], y.of[q][3]);
+          if (p + q == 0)
+            add_large(x, y);
+          else
+            add_to(apart == 0 ? large : small[p > q && apart > 1], x.of[p], y.of[q]);
         }
   }
   template <int kept, int left_planes, int right_planes>
@@ -228,10 +232,25 @@ struct SplitSums {
 #pragma unroll
       for (int p = 0; p <= both; ++p)
         if (const int q = both - p; p < left_planes && q < right_planes) {
-          Sums& to = both == 0 || apart == 0 ? large : small[p % 2 && apart > 1];
-          multiply_add(to.c[0], x.of[p], y.of[q][0], y.of[q][1]);
-          multiply_add(to.c[1], x.of[p], y.of[q][2], y.of[q][3]);
+          if (both == 0)
+            add_large(x, y);
+          else
+            add_to(apart == 0 ? large : small[p % 2 && apart > 1], x.of[p], y.of[q]);
         }
+  }
+  template <int left_planes, int right_planes>
+  __device__ void add_large(const Left<left_planes>& x, const Right<right_planes>& y) {
+    if constexpr (way == Large::cut) {
+      add_to(large, x.of[0], y.of[0]);
+    } else {
+      Sums these;
+      add_to(these, x.of[0], y.of[0]);
+      large.add(these);
+    }
+  }
+  __device__ static void add_to(Sums& sums, const uint32_t (&x)[4], const uint32_t (&y)[4]) {
+    multiply_add(sums.c[0], x, y[0], y[1]);
+    multiply_add(sums.c[1], x, y[2], y[3]);
   }
   template <int left_planes, int right_planes>
   __device__ void add(const Left<left_planes>& x, const Right<right_planes>& y) {
