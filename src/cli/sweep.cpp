@@ -2,6 +2,8 @@
 #include <CLI/CLI.hpp>
 #include <sstream>
 
+#include "base/cat.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/own_commands.h"

@@ -176,14 +176,14 @@ struct TileGradients {
   // S0, D and M of the tile that is `later` after this one: of a block that begins about when this
   // one has ended, and begins with a wait for them.
   __device__ void bring_later_tile_near(unsigned later) const {
-    const int64_t place = of_head * tiles + index + later;
+    NV_IF_TARGET(NV_PROVIDES_SM_90, (bring_tile_near(of_head * tiles + index + later);))
+  }
+  __device__ void bring_tile_near(int64_t place) const {  // of all heads' tiles
     if (place >= pass.op.batch * pass.op.heads * tiles) return;
     const int64_t head = unsigned(place) / unsigned(tiles);
-    NV_IF_TARGET(NV_PROVIDES_SM_90,
-                 (bring_near(reinterpret_cast<const KeptState*>(pass.states) + place + head,
-                             sizeof(KeptState));
-                  bring_near(reinterpret_cast<const KeptGradient<Real>*>(pass.dstates) + place,
-                             sizeof(KeptGradient<Real>));))
+    bring_near(reinterpret_cast<const KeptState*>(pass.states) + place + head, sizeof(KeptState));
+    bring_near(reinterpret_cast<const KeptGradient<Real>*>(pass.dstates) + place,
+               sizeof(KeptGradient<Real>));
   }
 
   // M, by one warp.
