@@ -32,8 +32,8 @@ constexpr int exact_planes = 1;
 template <>
 constexpr int exact_planes<float> = 3;
 constexpr int state_planes = 3;  // of what meets the state
-// Sums of what a state is made of. For floats nothing is cut off: a state of floats is to be as
-// near to the truth as plain arithmetic's.
+// Sums of what a state is made of. For floats the large products are rounded: cut off, a state's
+// largest error is up to three times plain arithmetic's.
 template <class Real>
 constexpr Large large_products = Large::cut;
 template <>
@@ -67,10 +67,8 @@ struct DecayMatrix {
   __device__ const float* at(int t, int channel) const { return &x[t][channel ^ channel / 32 * 4]; }
   // Of eight channels, the first at a multiple of eight.
   __device__ void read(int t, int channel, float (&to)[8]) const {
-    const float4 low = *reinterpret_cast<const float4*>(at(t, channel));
-    const float4 high = *reinterpret_cast<const float4*>(at(t, channel + 4));
-    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
-    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+    const auto four = [&](int c) { return *reinterpret_cast<const float4*>(at(t, c)); };
+    Eight<float>{four(channel), four(channel + 4)}.unpack(to);
   }
 };
 
@@ -109,9 +107,7 @@ struct MakerDecays {
   __device__ float& at(int t, int channel) { return x[t][place(t, channel)]; }
   __device__ void read(int t, int channel, float (&to)[8]) const {  // channel: a multiple of 8
     const auto four = [&](int c) { return *reinterpret_cast<const float4*>(&x[t][place(t, c)]); };
-    const float4 low = four(channel), high = four(channel + 4);
-    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
-    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+    Eight<float>{four(channel), four(channel + 4)}.unpack(to);
   }
 };
 
@@ -340,14 +336,11 @@ struct OwnColumns {
     each([](float& entry) { entry = 0; });
   }
   template <class Map>  // map(entry)
-  __device__ void each_of(int n, Map&& map) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) map(x[n][i]);
-  }
-  template <class Map>
   __device__ void each(Map&& map) {
 #pragma unroll
-    for (int n = 0; n < pieces; ++n) each_of(n, map);
+    for (int n = 0; n < pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) map(x[n][i]);
   }
   __device__ void set_scaled(const OwnColumns& from, float factor) {
 #pragma unroll
