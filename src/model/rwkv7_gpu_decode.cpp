@@ -47,12 +47,15 @@ bool GpuDecoder<Real>::takes(size_t sequences) const {
 }
 
 template <class Real>
-void GpuDecoder<Real>::ask_one(const Sequence& sequence, float* logits) {
-  const NextToken next{sequence.token, single_tokens_++, sequence.position, sequence.state};
-  decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
-                      weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
-                     weights_.sizes, *room_, sane_, next, v_first_.data(), handed_.data(), logits,
-                     *gpu_);
+void GpuDecoder<Real>::ask_in_turn(std::span<const Sequence> sequences, float* logits) {
+  for (const Sequence& sequence : sequences) {
+    const NextToken next{sequence.token, single_tokens_++, sequence.position, sequence.state};
+    decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
+                        weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
+                       weights_.sizes, *room_, sane_, next, v_first_.data(), handed_.data(), logits,
+                       *gpu_);
+    logits += vocabulary_;
+  }
 }
 
 template <class Real>
@@ -76,8 +79,7 @@ float* GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
   const auto count = int64_t(sequences.size());
   require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
   if (room_) {
-    for (int64_t i = 0; i < count; ++i)
-      ask_one(sequences[size_t(i)], logits_.data() + i * vocabulary_);
+    ask_in_turn(sequences, logits_.data());
     return logits_.data();
   }
   auto& inputs = *inputs_here_.as<DecodeInputs>();
@@ -101,8 +103,7 @@ void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) 
   const uint64_t bytes = uint64_t(sequences.size()) * uint64_t(vocabulary_) * sizeof(float);
   float* const here = logits && !is_pinned(logits) ? logits_here_.as<float>() : logits;
   if (room_ && logits) {  // the kernel itself writes there
-    for (size_t i = 0; i < sequences.size(); ++i)
-      ask_one(sequences[i], here + int64_t(i) * vocabulary_);
+    ask_in_turn(sequences, here);
   } else {
     ask(sequences);
     if (logits) copy_to_host(here, logits_.data(), bytes, *gpu_);

@@ -35,7 +35,8 @@ class GpuDecoder {
   float* ask(std::span<const Sequence> sequences);
 
  private:
-  void ask_one(const Sequence& sequence, float* logits);
+  // One kernel each, which writes its logits where they are wanted: there, or in pinned memory.
+  void ask_in_turn(std::span<const Sequence> sequences, float* logits);
   void ask_few(int64_t sequences);
 
   std::shared_ptr<const Gpu> gpu_;
