@@ -13,6 +13,7 @@
 #include "kernel/matmul/cuda.h"
 #include "kernel/rwkv7/cuda.h"
 #include "train/gpu/layer_buffers.h"
+#include "train/gpu/side_queue.h"
 #include "train/gpu/work_clock.h"
 #include "train/parameters.h"
 
@@ -31,6 +32,7 @@ struct GpuPass {
   kernel::cuda::DeltaRuleScratch& recurrence_scratch;
   WorkClock& clock;
   const Gpu& gpu;
+  SideQueue* side;  // null without SANE
 
   const Rwkv7Shape& shape() const { return layout.shape(); }
   kernel::cuda::RowBlock rows() const { return {size.sequences, size.time, shape().channels}; }
@@ -40,6 +42,16 @@ struct GpuPass {
   const float* w(const std::string& name) const { return parameters + layout.slot(name).offset; }
   const Real* matrix(const std::string& name) const { return rounded + layout.slot(name).offset; }
   float* dw(const std::string& name) const { return gradient + layout.slot(name).offset; }
+
+  // Asks for work(pass) beside what is asked for until wait_for_side().
+  template <class SideWork>
+  void beside(SideWork&& work) const {
+    side->begin();
+    work(GpuPass{layout, sane, size, parameters, rounded, gradient, side->products(),
+                 recurrence_scratch, side->clock(), side->gpu(), nullptr});
+    side->end();
+  }
+  void wait_for_side() const { side->join(); }
 
   // The next work is one of row operations.
   void row_operation() const { clock.begin(Work::rows, gpu); }

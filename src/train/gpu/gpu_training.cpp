@@ -68,6 +68,7 @@ struct TrainingState {
   GradientStretches stretches;
   const Gpu& gpu;
   kernel::cuda::Products products;
+  std::optional<SideQueue> side;  // with SANE
   kernel::cuda::DeltaRuleScratch recurrence_scratch;
   WorkClock clock;
 
@@ -98,6 +99,7 @@ struct TrainingState {
         stretches(l),
         gpu(g),
         products(g) {
+    if (sane) side.emplace(g);
     const Rwkv7Shape& shape = layout.shape();
     streams.resize(size_t(shape.layers) + 1);
     layers.resize(activations == Activations::keep ? size_t(shape.layers) : 1);
@@ -286,9 +288,17 @@ void GpuTraining<Real>::add(const GpuModel<Real>& model, const Batch& batch,
   gpu::TrainingState<Real>& s = *state_;
   check_batch(batch, s.size.sequences, s.size.time, s.layout.shape().vocabulary);
   gpu::expect_padding_last(batch);
-  const gpu::GpuPass<Real> c{s.layout,      s.sane,   s.size,     model.parameters,
-                             model.rounded, gradient, s.products, s.recurrence_scratch,
-                             s.clock,       s.gpu};
+  const gpu::GpuPass<Real> c{s.layout,
+                             s.sane,
+                             s.size,
+                             model.parameters,
+                             model.rounded,
+                             gradient,
+                             s.products,
+                             s.recurrence_scratch,
+                             s.clock,
+                             s.gpu,
+                             s.side ? &*s.side : nullptr};
   s.upload(batch, settings);
   s.forward(c);
   s.head(c, settings);

@@ -103,8 +103,6 @@ void low_rank_backward(const GpuPass<Real>& c, const std::string& down, const st
 template <class Real>
 void thresholds_backward(const GpuPass<Real>& c, const std::string& att,
                          const LayerBuffers<Real>& act, const BackwardBuffers<Real>& s) {
-  if (c.size.chunks == 0) return;
-  c.row_operation();
   kernel::cuda::thresholds_backward(act.z, s.dtau, c.ends() * c.shape().heads, c.sane->alpha, s.dz,
                                     c.gpu);
   factor_backward<Real>(c, att + "w_tau", c.ends(), act.x_tau, s.dz, s.dx_tau);
@@ -118,6 +116,8 @@ void time_mix_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
   const Real* const dresult = as_products_read<Real>(dx, s.dresult);
   linear_backward<Real>(c, att + "output.weight", act.y, dresult, s.dy);
   recurrence_backward(c, layer, act, v_first, dv_first, s);
+  if (c.size.chunks)
+    c.beside([&](const GpuPass<Real>& side) { thresholds_backward(side, att, act, s); });
   // sr, sk, sv, dy and db are free by now, and dr after the first three.
   three_linear_backward<Real>(c, att + "receptance.weight", act.mix_r, s.dr, s.sr);
   Real *const dmix_w = s.dy, *const dmix_a = s.db, *const dmix_g = s.dr;
@@ -130,7 +130,7 @@ void time_mix_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
                           std::nullopt);
   low_rank_backward<Real>(c, att + "g1", att + "g2", act.mix_g, act.low_g, s.dg, s.dlow, dmix_g,
                           GpuActivation::sigmoid);
-  thresholds_backward(c, att, act, s);
+  if (c.size.chunks) c.wait_for_side();
   kernel::cuda::NormShiftGradient<Real> shift{
       .op = time_mix_shift(c, layer, x, act),
       .dout = {s.sr, dmix_w, s.sk, s.sv, dmix_a, dmix_g},

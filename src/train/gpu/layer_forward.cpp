@@ -23,9 +23,7 @@ void low_rank(const GpuPass<Real>& c, const std::string& down, const std::string
 // tau of the tokens that end a chunk
 template <class Real>
 void thresholds(const GpuPass<Real>& c, const std::string& att, const LayerBuffers<Real>& act) {
-  if (c.size.chunks == 0) return;
   factor(c, att + "w_tau", c.ends(), static_cast<const Real*>(act.x_tau), act.z);
-  c.row_operation();
   kernel::cuda::thresholds(act.z, c.ends() * c.shape().heads, c.sane->alpha, act.tau, c.gpu);
 }
 
@@ -39,6 +37,7 @@ void layer_forward(const GpuPass<Real>& c, int64_t layer, const float* x,
 
   c.row_operation();
   kernel::cuda::norm_shift(time_mix_shift(c, layer, x, act), c.gpu);
+  if (c.size.chunks) c.beside([&](const GpuPass<Real>& side) { thresholds(side, att, act); });
   three_linear(c, att + "receptance.weight", read(act.mix_r), act.r);
   low_rank(c, att + "w1", att + "w2", read(act.mix_w), act.low_w, act.raw_w, GpuActivation::tanh);
   low_rank(c, att + "a1", att + "a2", read(act.mix_a), act.low_a, act.raw_a, std::nullopt);
@@ -47,9 +46,9 @@ void layer_forward(const GpuPass<Real>& c, int64_t layer, const float* x,
     low_rank(c, att + "v1", att + "v2", read(act.mix_v), act.low_v, act.gate, std::nullopt);
   else
     copy_on_gpu(v_first, act.raw_v, uint64_t(c.elements()) * sizeof(Real), c.gpu);
-  thresholds(c, att, act);
   c.row_operation();
   kernel::cuda::time_mix_inputs(time_mix_inputs(c, layer, act, read(v_first)), c.gpu);
+  if (c.size.chunks) c.wait_for_side();
   c.clock.begin(Work::recurrence_forward, c.gpu);
   kernel::cuda::delta_rule(recurrence(c, act), c.recurrence_scratch, c.gpu);
   c.row_operation();
