@@ -13,21 +13,13 @@
 namespace deltasane::cli {
 namespace {
 
-nlohmann::ordered_json share_json(const train::TrainingMeasurement& m,
-                                  const train::MedianInterval& cost) {
-  return {{"median", m.share_of_step(cost.median)},
-          {"low_95", m.share_of_step(cost.low)},
-          {"high_95", m.share_of_step(cost.high)}};
-}
-
 int bench_train_on_cpu(const BenchTrainOptions& options) {
   ThreadPool threads(options.threads);
-  const train::TrainingMeasurement m =
-      train::bench_training(released_shape(options.size), options.sequences, options.context,
-                            options.repeats, options.activations(), {threads});
+  const train::TrainingMeasurement m = train::bench_training(options.asked(), {threads});
   if (options.json) {
     const nlohmann::ordered_json all{
         {"size", options.size},
+        {"weights", options.weights},
         {"sequences", m.sequences},
         {"context", m.time},
         {"threads", threads.size()},
@@ -49,8 +41,8 @@ int bench_train_on_cpu(const BenchTrainOptions& options) {
     fmt::print("{}\n", all.dump(2));
     return 0;
   }
-  fmt::print("RWKV-7 {}, {} x {} tokens, {} thread(s), float32\n", options.size, m.sequences,
-             m.time, threads.size());
+  fmt::print("RWKV-7 {}, {} weights, {} x {} tokens, {} thread(s), float32\n", options.size,
+             options.weights, m.sequences, m.time, threads.size());
   fmt::print("{:.1f} tokens/s: {:.2f} s for loss and gradient, {:.2f} s for AdamW\n",
              m.tokens_per_second(), m.sane.median, m.update_seconds);
   fmt::print("{:.1f} % of the matrix-product rate of {:.1f} GFLOP/s\n", 100 * m.of_products(),
@@ -81,12 +73,24 @@ int bench_train(BenchTrainOptions options) {
 
 }  // namespace
 
+train::TrainingBench BenchTrainOptions::asked() const {
+  return {released_shape(size),
+          train::bench_weights_named(weights),
+          sequences,
+          context,
+          repeats,
+          recompute ? train::Activations::recompute : train::Activations::keep};
+}
+
 void describe_bench_train(CLI::App& parent, const Chosen& chosen) {
   auto options = std::make_shared<BenchTrainOptions>();
   CLI::App* app = parent.add_subcommand("train", "a training step: gradient and update");
   app->add_option("--device", options->device, "cpu or cuda[:n]")->capture_default_str();
   app->add_option("--size", options->size,
-                  "0.1B, 0.4B, 1.5B or 2.9B, random weights; default: 0.1B, and 0.4B on a GPU");
+                  "0.1B, 0.4B, 1.5B or 2.9B; default: 0.1B, and 0.4B on a GPU");
+  app->add_option("--weights", options->weights,
+                  "random: states are large, where SANE costs most; initial: as training begins")
+      ->capture_default_str();
   app->add_option("--sequences", options->sequences, "rows of a batch; default: 1, and 8 on a GPU");
   app->add_option("--context", options->context,
                   "tokens of a row; default: 512, and 4096 on a GPU");

@@ -2,22 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 
-#include "train/rwkv7_training.h"
+#include "train/bench.h"
 
 namespace deltasane::cli {
 
 struct BenchTrainOptions {
   int threads = 0, repeats = 0;
-  std::string size, device = "cpu", precision = "bf16";  // precision: on a GPU
-  int64_t sequences = 0, context = 0;                    // 0, and no size: what the device can bear
+  std::string size, weights = "random", device = "cpu", precision = "bf16";  // precision: on a GPU
+  int64_t sequences = 0, context = 0;  // 0, and no size: what the device can bear
   bool recompute = false, json = false;
 
-  train::Activations activations() const {
-    return recompute ? train::Activations::recompute : train::Activations::keep;
-  }
+  train::TrainingBench asked() const;
 };
+
+template <class Measurement>
+nlohmann::ordered_json share_json(const Measurement& m, const train::MedianInterval& cost) {
+  return {{"median", m.share_of_step(cost.median)},
+          {"low_95", m.share_of_step(cost.low)},
+          {"high_95", m.share_of_step(cost.high)}};
+}
 
 int bench_train_on_gpu(const BenchTrainOptions& options, int gpu_index);
 

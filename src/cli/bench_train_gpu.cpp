@@ -22,6 +22,7 @@ void print_gpu_json(const BenchTrainOptions& options, const train::GpuTrainingMe
                                            {"without_sane", m.baseline.milliseconds[i]}};
   const BenchJson all{{"device", m.device},
                       {"size", options.size},
+                      {"weights", options.weights},
                       {"sequences", m.sequences},
                       {"context", m.time},
                       {"precision", options.precision},
@@ -29,13 +30,14 @@ void print_gpu_json(const BenchTrainOptions& options, const train::GpuTrainingMe
                       {"tokens_per_s", m.tokens_per_second()},
                       {"step_seconds", spread_of(m.sane.seconds)},
                       {"step_seconds_without_sane", spread_of(m.baseline.seconds)},
-                      {"share_of_sane", m.share_of_sane()},
+                      {"pairs", m.sane_cost.count},
+                      {"share_of_sane", share_json(m, m.sane_cost)},
                       {"product_flops_per_token", m.product_flops},
                       {"recurrence_flops_per_token", m.recurrence_flops},
                       {"bf16_product_tflops", m.product_flops_per_second / 1e12},
                       {"fraction_of_products", m.of_products()},
                       {"muon_update_seconds", m.muon_seconds},
-                      {"activation_bytes", m.sane.activation_bytes},
+                      {"activation_bytes", m.activation_bytes},
                       {"milliseconds", where}};
   fmt::print("{}\n", all.dump(2));
 }
@@ -43,24 +45,28 @@ void print_gpu_json(const BenchTrainOptions& options, const train::GpuTrainingMe
 }  // namespace
 
 int bench_train_on_gpu(const BenchTrainOptions& options, int gpu_index) {
+  ThreadPool threads(options.threads);
   const train::GpuTrainingMeasurement m =
       with_memory_advice("fewer --sequences, a shorter --context or --recompute need less", [&] {
-        return train::bench_gpu_training(released_shape(options.size), options.sequences,
-                                         options.context, options.repeats, options.activations(),
-                                         train::precision_named(options.precision), gpu_index);
+        return train::bench_gpu_training(options.asked(), train::precision_named(options.precision),
+                                         gpu_index, {threads});
       });
   if (options.json) {
     print_gpu_json(options, m);
     return 0;
   }
-  fmt::print("RWKV-7 {}, {} x {} tokens, {}, {}; {:.1f} GiB of activations\n", options.size,
-             m.sequences, m.time, options.precision, m.device,
-             double(m.sane.activation_bytes) / double(1 << 30));
+  fmt::print("RWKV-7 {}, {} weights, {} x {} tokens, {}, {}; {:.1f} GiB of activations\n",
+             options.size, options.weights, m.sequences, m.time, options.precision, m.device,
+             double(m.activation_bytes) / double(1 << 30));
   fmt::print("{:.0f} tokens/s: {:.1f} ms a step ({:.1f} to {:.1f}); without SANE {:.1f} ms\n",
              m.tokens_per_second(), 1e3 * m.sane.seconds.median, 1e3 * m.sane.seconds.low,
              1e3 * m.sane.seconds.high, 1e3 * m.baseline.seconds.median);
-  fmt::print("{:.1f} % of the bf16 product rate of {:.0f} TFLOP/s; SANE takes {:.1f} % of a step\n",
-             100 * m.of_products(), m.product_flops_per_second / 1e12, 100 * m.share_of_sane());
+  fmt::print("{:.1f} % of the bf16 product rate of {:.0f} TFLOP/s\n", 100 * m.of_products(),
+             m.product_flops_per_second / 1e12);
+  const auto share = [&](double seconds) { return 100 * m.share_of_step(seconds); };
+  fmt::print("SANE adds {:.2f} % to a step, with 95 % between {:.2f} and {:.2f} %: {} pairs\n",
+             share(m.sane_cost.median), share(m.sane_cost.low), share(m.sane_cost.high),
+             m.sane_cost.count);
   double sum = 0;
   for (const double one : m.sane.milliseconds) sum += one;
   for (size_t i = 0; i < m.sane.milliseconds.size(); ++i)

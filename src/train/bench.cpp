@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "kernel/matmul/gradient.h"
 #include "model/random_rwkv7.h"
+#include "train/initialise.h"
 #include "train/optimizer.h"
 #include "train/processor_time.h"
 
@@ -69,23 +70,36 @@ Batch random_tokens(const Rwkv7Shape& shape, int64_t sequences, int64_t time) {
   return batch;
 }
 
-TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
-                                   int repeats, Activations activations, const kernel::Cpu& cpu) {
+BenchWeights bench_weights_named(const std::string& name) {
+  if (name == "random") return BenchWeights::random;
+  if (name == "initial") return BenchWeights::initial;
+  fail(Fault::usage, "--weights: expected random or initial, found '", name, "'");
+}
+
+Parameters bench_parameters(const Rwkv7Shape& shape, BenchWeights weights, bool sane,
+                            const kernel::Cpu& cpu) {
+  Rwkv7Shape own = shape;
+  own.sane = sane;
+  const auto settings = sane ? std::optional(SaneSettings{3, 16}) : std::nullopt;
+  if (weights == BenchWeights::initial)
+    return initialised(own, settings, {.matrices = InitialMatrices::normal}, cpu);
+  return Parameters(RandomRwkv7(own, 1), settings);
+}
+
+TrainingMeasurement bench_training(const TrainingBench& asked, const kernel::Cpu& cpu) {
+  const auto& [shape, weights, sequences, time, repeats, activations] = asked;
   require(repeats > 0, "something is measured");
   TrainingMeasurement measured;
   measured.shape = shape, measured.sequences = sequences, measured.time = time;
   measured.product_flops_per_second = product_rate(cpu);
 
-  Rwkv7Shape with_sane = shape;
-  with_sane.sane = true;
-  const SaneSettings settings{3, 16};
-  Parameters model(RandomRwkv7(with_sane, 1), settings);
-  const Parameters baseline(RandomRwkv7(shape, 1), std::nullopt);
+  Parameters model = bench_parameters(shape, weights, true, cpu);
+  const Parameters baseline = bench_parameters(shape, weights, false, cpu);
   measured.flops_per_token = product_flops(baseline.layout()) + recurrence_flops(baseline.layout());
   const Batch batch = random_tokens(shape, sequences, time);
   const LossSettings loss{batch.weight_total(), 0};
   Rwkv7Training plain(baseline.layout(), std::nullopt, sequences, time, activations);
-  Rwkv7Training sane(model.layout(), settings, sequences, time, activations);
+  Rwkv7Training sane(model.layout(), model.sane(), sequences, time, activations);
   Tensor<float> gradient({model.layout().elements()});
   struct Took {
     double wall, processor, recurrence;

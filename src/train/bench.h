@@ -9,11 +9,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/timing.h"
 #include "format/rwkv7_layout.h"
 #include "kernel/cpu_device.h"
+#include "train/parameters.h"
 #include "train/rwkv7_training.h"
 
 namespace deltasane::train {
@@ -55,7 +57,22 @@ double recurrence_flops(const ParameterLayout& layout);
 // Tokens to learn, drawn at random.
 Batch random_tokens(const Rwkv7Shape& shape, int64_t sequences, int64_t time);
 
-TrainingMeasurement bench_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
-                                   int repeats, Activations activations, const kernel::Cpu& cpu);
+// What is measured: weights that are all random, whose states are large beside tau, so that SANE
+// has the most to do; or those that training begins with.
+enum class BenchWeights { random, initial };
+BenchWeights bench_weights_named(const std::string& name);
+// sane: a shape with its tensors.
+Parameters bench_parameters(const Rwkv7Shape& shape, BenchWeights weights, bool sane,
+                            const kernel::Cpu& cpu);
+
+// What is asked for.
+struct TrainingBench {
+  Rwkv7Shape shape;
+  BenchWeights weights = BenchWeights::random;
+  int64_t sequences = 1, time = 512;
+  int repeats = 15;
+  Activations activations = Activations::keep;
+};
+TrainingMeasurement bench_training(const TrainingBench& asked, const kernel::Cpu& cpu);
 
 }  // namespace deltasane::train

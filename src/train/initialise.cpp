@@ -53,6 +53,17 @@ void fill_orthogonal(std::span<float> out, int64_t rows, int64_t columns, double
           float(gain * (rows < columns ? q[size_t(r)][size_t(c)] : q[size_t(c)][size_t(r)]));
 }
 
+void fill_normal(std::span<float> out, int64_t rows, int64_t columns, double gain,
+                 const Random& random, const kernel::Cpu& cpu) {
+  constexpr uint64_t words_of_a_number = 4;
+  const double deviation = gain / std::sqrt(double(std::max(rows, columns)));
+  cpu.threads.parallel(rows, [&](int64_t row) {
+    Random own(random.seed(), random.stream(), uint64_t(row * columns) * words_of_a_number);
+    for (float& x : out.subspan(size_t(row * columns), size_t(columns)))
+      x = float(deviation * own.normal());
+  });
+}
+
 struct ElementContext {
   const Rwkv7Shape& shape;
   int64_t layer;
@@ -125,7 +136,10 @@ Parameters initialised(const Rwkv7Shape& shape, const std::optional<SaneSettings
       for (float& x : out) x = float(random.uniform(-1e-4, 1e-4));
     } else if (slot.shape.rank() == 2 && part != "att.r_k") {
       const double gain = matrix_gain(part, slot.shape);
-      if (gain > 0) fill_orthogonal(out, slot.shape[0], slot.shape[1], gain, random, cpu);
+      if (settings.matrices == InitialMatrices::normal)
+        fill_normal(out, slot.shape[0], slot.shape[1], std::max(gain, 0.1), random, cpu);
+      else if (gain > 0)
+        fill_orthogonal(out, slot.shape[0], slot.shape[1], gain, random, cpu);
     } else {
       const ElementContext context{shape, layer};
       for (size_t i = 0; i < out.size(); ++i)

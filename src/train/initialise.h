@@ -12,10 +12,16 @@
 
 namespace deltasane::train {
 
+// Normal, for measurements: numbers as large as those of orthogonal matrices, which take a minute
+// to make for a 0.4B; and small ones where matrices begin with 0, as after some steps: products of
+// zeros take less power, and so less time, than any others.
+enum class InitialMatrices { orthogonal, normal };
+
 struct Initialisation {
   uint64_t seed = 1;
   double decay_bias_shift = 0;  // added to w0
   double rate_bias_shift = 0;   // added to a0
+  InitialMatrices matrices = InitialMatrices::orthogonal;
 };
 
 Parameters initialised(const Rwkv7Shape& shape, const std::optional<SaneSettings>& sane,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/errors.h"
@@ -35,6 +36,29 @@ TEST(Initialise, VectorsAreTheOfficialOnes) {
   EXPECT_NEAR(model.of("blocks.5.ffn.x_k")[400], 0.072750, 1e-6);
   EXPECT_NEAR(model.of("blocks.0.att.ln_x.weight")[3], 0.175620, 1e-6);
   EXPECT_NEAR(model.of("blocks.5.att.ln_x.weight")[3], 0.615572, 1e-6);
+}
+
+// For measurements: as large as orthogonal ones, and none is 0; the same with any threads.
+TEST(Initialise, NormalMatricesAreAsLarge) {
+  const auto made = [](int count, InitialMatrices matrices) {
+    ThreadPool threads(count);
+    return initialised(shape_for(2, 128, 64, 100), std::nullopt, {.matrices = matrices}, {threads});
+  };
+  const auto size = [](const Parameters& model, const char* name) {
+    double squares = 0;
+    for (const float x : model.of(name)) squares += double(x) * x;
+    return std::sqrt(squares / double(model.of(name).size()));
+  };
+  const Parameters normal = made(3, InitialMatrices::normal),
+                   orthogonal = made(1, InitialMatrices::orthogonal);
+  for (const char* const name :
+       {"blocks.1.att.receptance.weight", "blocks.1.att.key.weight", "blocks.0.ffn.key.weight"})
+    EXPECT_NEAR(size(normal, name) / size(orthogonal, name), 1, 0.05) << name;
+  EXPECT_EQ(size(orthogonal, "blocks.0.att.output.weight"), 0);
+  EXPECT_GT(size(normal, "blocks.0.att.output.weight"), 0);
+  EXPECT_EQ(normal.of("blocks.1.att.w0")[5], orthogonal.of("blocks.1.att.w0")[5]);
+  const Parameters again = made(1, InitialMatrices::normal);
+  EXPECT_TRUE(std::ranges::equal(again.all(), normal.all()));
 }
 
 TEST(Initialise, MatricesAreOrthogonal) {

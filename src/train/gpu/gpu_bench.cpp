@@ -1,17 +1,13 @@
 #include "train/gpu/gpu_bench.h"
 
 #include "kernel/gpu_limits.h"
-#include "model/random_rwkv7.h"
-#include "train/bench.h"
 #include "train/gpu/gpu_device.h"
 
 namespace deltasane::train {
 namespace gpu {
 namespace {
 
-constexpr int turns = 3;  // of a model without SANE and one with it
-
-// What every model is measured with.
+// What is measured, with every kind of step.
 struct BenchCase {
   Batch batch;
   Activations activations;
@@ -37,25 +33,43 @@ void one_step(TrainingDevice& device, const Batch& batch) {
   device.update(1e-6);
 }
 
-// The steps of one turn; seconds are added to what was measured before.
 template <class Real>
-void measure_turn(const BenchCase& one, const Parameters& model, std::vector<double>& seconds,
-                  GpuStepMeasurement& measured) {
+double seconds_of_step(GpuTrainingDevice<Real>& device, const Batch& batch) {
+  GpuEvent began, ended;
+  began.record(device.gpu());
+  one_step(device, batch);
+  ended.record(device.gpu());
+  ended.wait();
+  return ended.milliseconds_since(began) / 1e3;
+}
+
+template <class Real>
+void measure_steps(const BenchCase& one, const Parameters& model,
+                   GpuTrainingMeasurement& measured) {
   GpuTrainingDevice<Real> device(one.job(model), one.gpu_index);
-  one_step(device, one.batch);  // products choose their algorithms, and scratch memory grows
-  std::vector<GpuEvent> marks(size_t(one.repeats) + 1);
-  marks[0].record(device.gpu());
-  for (size_t i = 1; i < marks.size(); ++i) {
-    one_step(device, one.batch);
-    marks[i].record(device.gpu());
-  }
-  device.gpu().wait();
-  for (size_t i = 1; i < marks.size(); ++i)
-    seconds.push_back(marks[i].milliseconds_since(marks[i - 1]) / 1e3);
-  device.clock().start();
-  one_step(device, one.batch);
-  measured.milliseconds = device.clock().stop(device.gpu());
   measured.activation_bytes = device.activation_bytes();
+  for (const bool sane : {false, true}) {  // products choose their algorithms, and memory grows
+    device.neutralize(sane);
+    one_step(device, one.batch);
+  }
+  std::vector<double> seconds[2], more;
+  for (int pair = 0; pair < one.repeats; ++pair) {
+    for (const bool second : {false, true}) {
+      const bool sane = second != (pair % 2 == 1);
+      device.neutralize(sane);
+      seconds[sane].push_back(seconds_of_step(device, one.batch));
+    }
+    more.push_back(seconds[true].back() - seconds[false].back());
+  }
+  measured.sane_cost = median_interval(more);
+  for (const bool sane : {false, true}) {
+    GpuStepMeasurement& step = sane ? measured.sane : measured.baseline;
+    step.seconds = timing_of(seconds[sane]);
+    device.neutralize(sane);
+    device.clock().start();
+    one_step(device, one.batch);
+    step.milliseconds = device.clock().stop(device.gpu());
+  }
 }
 
 // What an update with Muon takes.
@@ -77,43 +91,34 @@ double muon_seconds(const BenchCase& one, const Parameters& model) {
 }
 
 template <class Real>
-void measure(const BenchCase& one, const Parameters& plain, const Parameters& sane,
-             GpuTrainingMeasurement& measured) {
-  std::vector<double> without, with;
-  for (int turn = 0; turn < turns; ++turn) {
-    measure_turn<Real>(one, plain, without, measured.baseline);
-    measure_turn<Real>(one, sane, with, measured.sane);
-  }
-  measured.baseline.seconds = timing_of(without), measured.sane.seconds = timing_of(with);
-  measured.muon_seconds = muon_seconds<Real>(one, sane);
+void measure(const BenchCase& one, const Parameters& model, GpuTrainingMeasurement& measured) {
+  measure_steps<Real>(one, model, measured);
+  measured.muon_seconds = muon_seconds<Real>(one, model);
 }
 
 }  // namespace
 }  // namespace gpu
 
-GpuTrainingMeasurement bench_gpu_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
-                                          int repeats, Activations activations, Precision precision,
-                                          int gpu_index) {
-  require(repeats > 0, "something is measured");
+GpuTrainingMeasurement bench_gpu_training(const TrainingBench& asked, Precision precision,
+                                          int gpu_index, const kernel::Cpu& cpu) {
+  require(asked.repeats > 0, "something is measured");
   GpuTrainingMeasurement measured;
-  measured.shape = shape, measured.sequences = sequences, measured.time = time;
+  measured.shape = asked.shape, measured.sequences = asked.sequences, measured.time = asked.time;
   {
     const Gpu gpu(gpu_index);
     measured.device = gpu.facts().name;
     measured.product_flops_per_second = kernel::measure_limits(gpu).product_flops_per_second;
   }
-  Rwkv7Shape with_sane = shape;
-  with_sane.sane = true;
-  const Parameters plain(RandomRwkv7(shape, 1), std::nullopt);
-  const Parameters sane(RandomRwkv7(with_sane, 1), SaneSettings{3, 16});
-  measured.product_flops = product_flops(plain.layout());
-  measured.recurrence_flops = recurrence_flops(plain.layout());
-  const gpu::BenchCase one{random_tokens(shape, sequences, time), activations, precision, repeats,
-                           gpu_index};
+  const Parameters model = bench_parameters(asked.shape, asked.weights, true, cpu);
+  const ParameterLayout plain(asked.shape);  // what SANE's products take is not counted
+  measured.product_flops = product_flops(plain);
+  measured.recurrence_flops = recurrence_flops(plain);
+  const gpu::BenchCase one{random_tokens(asked.shape, asked.sequences, asked.time),
+                           asked.activations, precision, asked.repeats, gpu_index};
   if (precision == Precision::bf16)
-    gpu::measure<bf16>(one, plain, sane, measured);
+    gpu::measure<bf16>(one, model, measured);
   else
-    gpu::measure<float>(one, plain, sane, measured);
+    gpu::measure<float>(one, model, measured);
   return measured;
 }
 

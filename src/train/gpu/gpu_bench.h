@@ -1,5 +1,9 @@
 // How fast a training step is on a GPU, against the rate of bf16 matrix products that the same GPU
 // reaches in the same run, and where its time goes.
+//
+// One model with SANE makes steps with and without it, in pairs whose order changes from one to the
+// next: a GPU's clock follows its heat, and models that have memory of their own differ by a
+// percent for that alone.
 #pragma once
 
 #include <array>
@@ -8,17 +12,17 @@
 
 #include "base/timing.h"
 #include "format/rwkv7_layout.h"
+#include "train/bench.h"
 #include "train/gpu/work_clock.h"
 #include "train/rounding.h"
 #include "train/rwkv7_training.h"
 
 namespace deltasane::train {
 
-// Steps of one model: gradient, clipping and AdamW.
+// Steps of one kind: gradient, clipping and AdamW.
 struct GpuStepMeasurement {
   Timing seconds;
   std::array<double, gpu::kinds_of_work> milliseconds{};  // of one more step, marked
-  uint64_t activation_bytes = 0;
 };
 
 struct GpuTrainingMeasurement {
@@ -27,7 +31,9 @@ struct GpuTrainingMeasurement {
   int64_t sequences = 0, time = 0;
   double product_flops = 0, recurrence_flops = 0;  // of one token, forward and backward
   double product_flops_per_second = 0;             // bf16, large matrices
-  GpuStepMeasurement baseline, sane;               // in turns
+  GpuStepMeasurement baseline, sane;               // in pairs
+  MedianInterval sane_cost;                        // seconds, by the pairs
+  uint64_t activation_bytes = 0;
   double muon_seconds = 0;  // what the update takes with Muon instead of AdamW
 
   double tokens() const { return double(sequences * time); }
@@ -35,11 +41,10 @@ struct GpuTrainingMeasurement {
   double of_products() const {
     return product_flops * tokens_per_second() / product_flops_per_second;
   }
-  double share_of_sane() const { return 1 - baseline.seconds.median / sane.seconds.median; }
+  double share_of_step(double seconds) const { return seconds / baseline.seconds.median; }
 };
 
-GpuTrainingMeasurement bench_gpu_training(const Rwkv7Shape& shape, int64_t sequences, int64_t time,
-                                          int repeats, Activations activations, Precision precision,
-                                          int gpu_index);
+GpuTrainingMeasurement bench_gpu_training(const TrainingBench& asked, Precision precision,
+                                          int gpu_index, const kernel::Cpu& cpu);
 
 }  // namespace deltasane::train

@@ -106,6 +106,7 @@ class GpuTrainingDevice : public TrainingDevice {
   std::string sums_by() const override { return sums_ ? sums_->name() : ""; }
 
   const Gpu& gpu() const { return gpu_; }
+  void neutralize(bool on) { training_.neutralize(on); }
   WorkClock& clock() { return training_.clock(); }
   uint64_t activation_bytes() const { return training_.bytes(); }
 

@@ -307,6 +307,13 @@ void GpuTraining<Real>::add(const GpuModel<Real>& model, const Batch& batch,
 }
 
 template <class Real>
+void GpuTraining<Real>::neutralize(bool on) {
+  gpu::TrainingState<Real>& s = *state_;
+  require(s.sane.has_value(), "neutralize is for a model with SANE");
+  s.size.chunks = on ? s.size.time / s.sane->chunk : 0;
+}
+
+template <class Real>
 gpu::WorkClock& GpuTraining<Real>::clock() {
   return state_->clock;
 }

@@ -43,6 +43,10 @@ class GpuTraining {
   void add(const GpuModel<Real>& model, const Batch& batch, const LossSettings& settings,
            float* gradient, double* loss, const FinishedStretch& finished = {});
 
+  // For a benchmark: whether the next passes of a model with SANE are with it, or as if it had
+  // none.
+  void neutralize(bool on);
+
   gpu::WorkClock& clock();
   uint64_t bytes() const;  // of activations and buffers
 
