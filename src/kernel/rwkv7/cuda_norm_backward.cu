@@ -30,7 +30,7 @@ struct Walk {
 template <class Real, int mixes, bool with_tau, int most_threads, int blocks>
 __global__ void __launch_bounds__(most_threads, blocks)
     shift_backward_rows(const __grid_constant__ NormShiftGradient<Real> g, const Walk walk) {
-  constexpr int all = mixes + (with_tau ? 1 : 0), sets = all + 2;
+  constexpr int sets = mixes + (with_tau ? 1 : 0) + 2;
   __shared__ float place[2][32 * 3];
   BlockSums<3> sums{place};
   const NormShift<Real>& op = g.op;
@@ -40,35 +40,48 @@ __global__ void __launch_bounds__(most_threads, blocks)
   const int64_t begin = blockIdx.x % walk.pieces * walk.rows, end = min(time, begin + walk.rows);
   const int64_t first_row = sequence * time;
 
-  // Mix m of row t; zero where the row has none.
+  const auto tokens_until = [&](int64_t t) { return uint32_t(op.position + t) + 1; };
+  const auto ends_chunk = [&](int64_t t) {
+    return with_tau && tokens_until(t) % uint32_t(op.chunk) == 0;
+  };
+  // Mix m of row t; that with mu_tau only where a chunk ends.
   const auto gradient = [&](int m, int64_t t) {
     if (!mine) return Packed<Real>();
     if (!with_tau || m < mixes) return Packed<Real>(g.dout[m] + (first_row + t) * channels + c);
-    const uint32_t count = uint32_t(op.position + t) + 1, chunk = uint32_t(op.chunk);
-    if (count % chunk) return Packed<Real>();
-    return Packed<Real>(g.dout_tau +
-                        (sequence * op.chunks + int64_t(count / chunk) - 1) * channels + c);
+    const int64_t chunk = int64_t(tokens_until(t) / uint32_t(op.chunk)) - 1;
+    return Packed<Real>(g.dout_tau + (sequence * op.chunks + chunk) * channels + c);
+  };
+  // use(m) for each mix that row t has.
+  const auto each_mix = [&](int64_t t, auto&& use) {
+#pragma unroll
+    for (int m = 0; m < mixes; ++m) use(m);
+    if (ends_chunk(t)) use(mixes);
   };
   const auto load_mu = [&](int m, float(&mu)[octet]) {
     if (mine) load((with_tau && m == mixes ? op.mu_tau : op.mu[m]) + c, mu);
   };
 
   float weight[octet] = {}, bias[octet] = {}, dweight[octet] = {}, dbias[octet] = {};
-  float dmu[all][octet] = {};
+  float dmu[mixes][octet] = {};
+  // That of mu_tau, which few rows add to, is in shared memory: each thread's own, and no
+  // registers.
+  __shared__ float dmu_tau[octet][with_tau ? most_threads : 1];
+  if constexpr (with_tau)
+#pragma unroll
+    for (int i = 0; i < octet; ++i) dmu_tau[i][threadIdx.x] = 0;
   float later[octet] = {};  // sum_i dout_i,t+1 mu_i
   if (mine) {
     load(op.weight + c, weight);
     load(op.bias + c, bias);
   }
   if (end < time)
-#pragma unroll
-    for (int m = 0; m < all; ++m) {
+    each_mix(end, [&](int m) {
       float d[octet], mu[octet] = {};
       gradient(m, end).unpack(d);
       load_mu(m, mu);
 #pragma unroll
       for (int i = 0; i < octet; ++i) later[i] += d[i] * mu[i];
-    }
+    });
   float x[1][octet] = {}, u[octet];  // x becomes (x - mean) scale
   if (mine) load(op.x + (first_row + end - 1) * channels + c, x[0]);
   Moments of[1];
@@ -81,9 +94,12 @@ __global__ void __launch_bounds__(most_threads, blocks)
 
   for (int64_t t = end - 1; t >= begin; --t) {
     const int64_t at = (first_row + t) * channels + c;
-    Packed<Real> dout[all];
+    Packed<Real> read[mixes];
 #pragma unroll
-    for (int m = 0; m < all; ++m) dout[m] = gradient(m, t);
+    for (int m = 0; m < mixes; ++m) read[m] = gradient(m, t);
+    const auto dout = [&](int m) {  // few rows have the last: it is read where it is used
+      return !with_tau || m < mixes ? read[m] : gradient(m, t);
+    };
     float before[octet] = {}, dx[octet] = {}, du[octet];
     if (mine) {
       if (t > 0) load(op.x + at - channels, before);
@@ -94,17 +110,16 @@ __global__ void __launch_bounds__(most_threads, blocks)
       du[i] = later[i];
       later[i] = 0;
     }
-#pragma unroll
-    for (int m = 0; m < all; ++m) {
+    each_mix(t, [&](int m) {
       float d[octet], mu[octet] = {};
-      dout[m].unpack(d);
+      dout(m).unpack(d);
       load_mu(m, mu);
 #pragma unroll
       for (int i = 0; i < octet; ++i) {
         du[i] += d[i] * (1.0f - mu[i]);
         later[i] += d[i] * mu[i];
       }
-    }
+    });
     float sum[3] = {};
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
@@ -136,13 +151,16 @@ __global__ void __launch_bounds__(most_threads, blocks)
     }
     if (mine) store(g.dx + at, dx);
     if (mine && g.dx_real) store(g.dx_real + at, dx);
-#pragma unroll
-    for (int m = 0; m < all; ++m) {
+    each_mix(t, [&](int m) {
       float d[octet];
-      dout[m].unpack(d);
+      dout(m).unpack(d);
 #pragma unroll
-      for (int i = 0; i < octet; ++i) dmu[m][i] += d[i] * u[i];
-    }
+      for (int i = 0; i < octet; ++i)
+        if (!with_tau || m < mixes)
+          dmu[m][i] += d[i] * u[i];
+        else
+          dmu_tau[i][threadIdx.x] += d[i] * u[i];
+    });
 #pragma unroll
     for (int i = 0; i < octet; ++i) u[i] = before[i];
     of[0] = of_before;
@@ -151,7 +169,13 @@ __global__ void __launch_bounds__(most_threads, blocks)
   leave_partial(g.scratch, sets, 0, channels, c, dweight);
   leave_partial(g.scratch, sets, 1, channels, c, dbias);
 #pragma unroll
-  for (int m = 0; m < all; ++m) leave_partial(g.scratch, sets, 2 + m, channels, c, dmu[m]);
+  for (int m = 0; m < mixes; ++m) leave_partial(g.scratch, sets, 2 + m, channels, c, dmu[m]);
+  if constexpr (with_tau) {
+    float own[octet];
+#pragma unroll
+    for (int i = 0; i < octet; ++i) own[i] = dmu_tau[i][threadIdx.x];
+    leave_partial(g.scratch, sets, 2 + mixes, channels, c, own);
+  }
 }
 
 template <class Real, int mixes, bool with_tau>
