@@ -5,10 +5,12 @@
 //
 // and du goes through the layer norm. A block walks rows of one sequence from the last to the
 // first: what row t+1 gave to t, and u_t-1 which the next step needs as its u, stay in registers.
-// So x and every dout are read once, but for one row of each at a block's ends.
+// So x and every dout are read once, but for one row of each at a block's ends. Rows to come are on
+// their way into shared memory meanwhile: every thread copies its own channels for itself.
 #include <algorithm>
 
 #include "base/choose.h"
+#include "kernel/cuda_async.cuh"
 #include "kernel/cuda_partials.cuh"
 #include "kernel/rwkv7/cuda.h"
 #include "kernel/rwkv7/cuda_norm.cuh"
@@ -17,12 +19,107 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
+// As many blocks as are at work at once on an H200, where a row has up to 1024 channels: more would
+// begin when others have ended.
+constexpr int64_t blocks_at_once = 3 * 132;
+
+constexpr uint64_t reserved_shared = 36 << 10;  // what the kernels declare themselves
+
 struct Walk {
   int64_t rows, pieces, blocks;  // rows of a block, blocks of a sequence, of all
-  explicit Walk(const RowBlock& of)
-      : rows(std::max<int64_t>(1, rows_to_walk(of.rows(), blocks_with_partials))),
-        pieces((of.time + rows - 1) / rows),
-        blocks(pieces * of.sequences) {}
+  int stages = 0;                // rows that shared memory has room for
+  explicit Walk(const RowBlock& of) {
+    const int64_t wanted =
+        std::max<int64_t>(1, blocks_at_once / std::max<int64_t>(1, of.sequences));
+    rows = std::max<int64_t>(1, (of.time + wanted - 1) / wanted);
+    pieces = (of.time + rows - 1) / rows;
+    blocks = pieces * of.sequences;
+  }
+};
+
+// Rows on their way: of row t every dout, x of the row before and dx. With no stages they are read
+// where they are used.
+template <class Real, int mixes>
+struct RowsAhead {
+  static constexpr int most_stages = 3;
+  static constexpr int of_dout = int(octet * sizeof(Real) / sizeof(uint4));  // units of 16 bytes
+  static constexpr int of_floats = int(octet * sizeof(float) / sizeof(uint4));
+  static constexpr int x_unit = mixes * of_dout, dx_unit = x_unit + of_floats;
+  static constexpr int units = dx_unit + of_floats;  // of a thread's channels
+
+  const NormShiftGradient<Real>& g;
+  uint4* memory;
+  int stages;
+  bool mine;
+  int slot = 0;  // of the row that is walked
+
+  __device__ uint4* at(int which, int unit) const {
+    return memory + (which * units + unit) * int(blockDim.x) + int(threadIdx.x);
+  }
+  // place: of this thread's first channel in row t.
+  __device__ void ask_for(int which, int64_t t, int64_t place) const {
+    if (mine && t >= 0) {
+#pragma unroll
+      for (int m = 0; m < mixes; ++m) copy<of_dout>(at(which, m * of_dout), g.dout[m] + place);
+      if (t > 0) copy<of_floats>(at(which, x_unit), g.op.x + place - g.op.rows.channels);
+      copy<of_floats>(at(which, dx_unit), g.dx + place);
+    }
+    close_group();
+  }
+  template <int count, class Number>
+  __device__ static void copy(uint4* to, const Number* from) {
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      copy_async(to + i * int(blockDim.x), reinterpret_cast<const uint4*>(from) + i);
+  }
+
+  // Before row t, the last, is walked. `first`: rows before it are not asked for.
+  __device__ void begin(int64_t t, int64_t first, int64_t place) const {
+    for (int i = 0; i + 1 < stages; ++i)
+      ask_for(i, t - i >= first ? t - i : -1, place - i * g.op.rows.channels);
+  }
+  // Until row t is there; asks for the one that takes the place of row t + 1.
+  __device__ void come_to(int64_t t, int64_t first, int64_t place) const {
+    if (stages == 0) return;
+    const int ahead = stages - 1;
+    ask_for(slot == 0 ? ahead : slot - 1, t - ahead >= first ? t - ahead : -1,
+            place - ahead * g.op.rows.channels);
+    if (stages == 3)
+      wait_for_groups<2>();
+    else if (stages == 2)
+      wait_for_groups<1>();
+    else
+      wait_for_groups<0>();
+  }
+  __device__ void leave() { slot = slot + 1 < stages ? slot + 1 : 0; }
+
+  __device__ Packed<Real> dout(int m, int64_t place) const {
+    Packed<Real> packed;
+    if (mine) get(packed, m * of_dout, g.dout[m] + place);
+    return packed;
+  }
+  __device__ void before(int64_t place, float (&x)[octet]) const {
+    floats(x_unit, g.op.x + place - g.op.rows.channels, x);
+  }
+  __device__ void dx(int64_t place, float (&x)[octet]) const { floats(dx_unit, g.dx + place, x); }
+
+  __device__ void floats(int unit, const float* from, float (&x)[octet]) const {
+    Packed<float> packed;
+    if (mine) get(packed, unit, from);
+    packed.unpack(x);
+  }
+  template <class Number>
+  __device__ void get(Packed<Number>& packed, int unit, const Number* from) const {
+    if (stages == 0)
+      packed = Packed<Number>(from);
+    else
+      take(packed, at(slot, unit));
+  }
+  __device__ static void take(Packed<bf16>& packed, const uint4* from) { packed.bits = *from; }
+  __device__ static void take(Packed<float>& packed, const uint4* from) {
+    packed.low = *reinterpret_cast<const float4*>(from);
+    packed.high = *reinterpret_cast<const float4*>(from + blockDim.x);
+  }
 };
 
 // `with_tau`: mu_tau is one more mix, which only the rows that end a chunk have.
@@ -31,6 +128,7 @@ template <class Real, int mixes, bool with_tau, int most_threads, int blocks>
 __global__ void __launch_bounds__(most_threads, blocks)
     shift_backward_rows(const __grid_constant__ NormShiftGradient<Real> g, const Walk walk) {
   constexpr int sets = mixes + (with_tau ? 1 : 0) + 2;
+  extern __shared__ uint4 rows_memory[];
   __shared__ float place[2][32 * 3];
   BlockSums<3> sums{place};
   const NormShift<Real>& op = g.op;
@@ -39,87 +137,75 @@ __global__ void __launch_bounds__(most_threads, blocks)
   const int64_t sequence = blockIdx.x / walk.pieces, time = op.rows.time;
   const int64_t begin = blockIdx.x % walk.pieces * walk.rows, end = min(time, begin + walk.rows);
   const int64_t first_row = sequence * time;
+  RowsAhead<Real, mixes> ahead{g, rows_memory, walk.stages, mine};
+  ahead.begin(end - 1, begin, (first_row + end - 1) * channels + c);
 
   const auto tokens_until = [&](int64_t t) { return uint32_t(op.position + t) + 1; };
   const auto ends_chunk = [&](int64_t t) {
     return with_tau && tokens_until(t) % uint32_t(op.chunk) == 0;
   };
-  // Mix m of row t; that with mu_tau only where a chunk ends.
-  const auto gradient = [&](int m, int64_t t) {
+  const auto of_tau = [&](int64_t t) {  // of a row that ends a chunk
     if (!mine) return Packed<Real>();
-    if (!with_tau || m < mixes) return Packed<Real>(g.dout[m] + (first_row + t) * channels + c);
     const int64_t chunk = int64_t(tokens_until(t) / uint32_t(op.chunk)) - 1;
     return Packed<Real>(g.dout_tau + (sequence * op.chunks + chunk) * channels + c);
-  };
-  // use(m) for each mix that row t has.
-  const auto each_mix = [&](int64_t t, auto&& use) {
-#pragma unroll
-    for (int m = 0; m < mixes; ++m) use(m);
-    if (ends_chunk(t)) use(mixes);
-  };
-  const auto load_mu = [&](int m, float(&mu)[octet]) {
-    if (mine) load((with_tau && m == mixes ? op.mu_tau : op.mu[m]) + c, mu);
   };
 
   float weight[octet] = {}, bias[octet] = {}, dweight[octet] = {}, dbias[octet] = {};
   float dmu[mixes][octet] = {};
-  // That of mu_tau, which few rows add to, is in shared memory: each thread's own, and no
-  // registers.
+  // That of mu_tau, which few rows add to, is in shared memory: each thread's own.
   __shared__ float dmu_tau[octet][with_tau ? most_threads : 1];
   if constexpr (with_tau)
 #pragma unroll
     for (int i = 0; i < octet; ++i) dmu_tau[i][threadIdx.x] = 0;
   float later[octet] = {};  // sum_i dout_i,t+1 mu_i
+  const auto add_to_later = [&](const Packed<Real>& dout, const float* mus) {
+    float d[octet], mu[octet] = {};
+    dout.unpack(d);
+    if (mine) load(mus + c, mu);
+#pragma unroll
+    for (int i = 0; i < octet; ++i) later[i] += d[i] * mu[i];
+  };
   if (mine) {
     load(op.weight + c, weight);
     load(op.bias + c, bias);
   }
-  if (end < time)
-    each_mix(end, [&](int m) {
-      float d[octet], mu[octet] = {};
-      gradient(m, end).unpack(d);
-      load_mu(m, mu);
+  if (end < time) {
+    const int64_t at = (first_row + end) * channels + c;
 #pragma unroll
-      for (int i = 0; i < octet; ++i) later[i] += d[i] * mu[i];
-    });
-  float x[1][octet] = {}, u[octet];  // x becomes (x - mean) scale
+    for (int m = 0; m < mixes; ++m)
+      add_to_later(mine ? Packed<Real>(g.dout[m] + at) : Packed<Real>(), op.mu[m]);
+    if (ends_chunk(end)) add_to_later(of_tau(end), op.mu_tau);
+  }
+  float x[1][octet] = {};  // becomes (x - mean) scale
   if (mine) load(op.x + (first_row + end - 1) * channels + c, x[0]);
   Moments of[1];
   moments_of(x, mine, channels, op.eps, sums, of);
 #pragma unroll
-  for (int i = 0; i < octet; ++i) {
-    x[0][i] = normal(x[0][i], of[0]);
-    u[i] = __fmaf_rn(x[0][i], weight[i], bias[i]);
-  }
+  for (int i = 0; i < octet; ++i) x[0][i] = normal(x[0][i], of[0]);
 
   for (int64_t t = end - 1; t >= begin; --t) {
     const int64_t at = (first_row + t) * channels + c;
-    Packed<Real> read[mixes];
-#pragma unroll
-    for (int m = 0; m < mixes; ++m) read[m] = gradient(m, t);
-    const auto dout = [&](int m) {  // few rows have the last: it is read where it is used
-      return !with_tau || m < mixes ? read[m] : gradient(m, t);
-    };
-    float before[octet] = {}, dx[octet] = {}, du[octet];
-    if (mine) {
-      if (t > 0) load(op.x + at - channels, before);
-      load(g.dx + at, dx);
-    }
+    ahead.come_to(t, begin, at);
+    float before[octet] = {}, du[octet];
+    if (t > 0) ahead.before(at, before);
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
       du[i] = later[i];
       later[i] = 0;
     }
-    each_mix(t, [&](int m) {
+    const auto add_to_both = [&](const Packed<Real>& dout, const float* mus) {
       float d[octet], mu[octet] = {};
-      dout(m).unpack(d);
-      load_mu(m, mu);
+      dout.unpack(d);
+      if (mine) load(mus + c, mu);
 #pragma unroll
       for (int i = 0; i < octet; ++i) {
         du[i] += d[i] * (1.0f - mu[i]);
         later[i] += d[i] * mu[i];
       }
-    });
+    };
+#pragma unroll
+    for (int m = 0; m < mixes; ++m) add_to_both(ahead.dout(m, at), op.mu[m]);
+    if (ends_chunk(t)) add_to_both(of_tau(t), op.mu_tau);
     float sum[3] = {};
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
@@ -140,29 +226,33 @@ __global__ void __launch_bounds__(most_threads, blocks)
       }
     sums(squares);
     of_before.scale = 1.0f / sqrtf(squares[0] / float(channels) + op.eps);
+    float dx[octet], away[octet];  // away: from this row's u to the one before
+    ahead.dx(at, dx);
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
       dx[i] += of[0].scale * (du[i] * weight[i] - mean - x[0][i] * along);
       dweight[i] += du[i] * x[0][i];
       dbias[i] += du[i];
+      const float u = __fmaf_rn(x[0][i], weight[i], bias[i]);
       x[0][i] = normal(before[i], of_before);
-      before[i] = t > 0 ? __fmaf_rn(x[0][i], weight[i], bias[i]) : 0.0f;  // from here on: u
-      u[i] = before[i] - u[i];                                            // and the difference
+      away[i] = (t > 0 ? __fmaf_rn(x[0][i], weight[i], bias[i]) : 0.0f) - u;
     }
     if (mine) store(g.dx + at, dx);
     if (mine && g.dx_real) store(g.dx_real + at, dx);
-    each_mix(t, [&](int m) {
+#pragma unroll
+    for (int m = 0; m < mixes; ++m) {
       float d[octet];
-      dout(m).unpack(d);
+      ahead.dout(m, at).unpack(d);
 #pragma unroll
-      for (int i = 0; i < octet; ++i)
-        if (!with_tau || m < mixes)
-          dmu[m][i] += d[i] * u[i];
-        else
-          dmu_tau[i][threadIdx.x] += d[i] * u[i];
-    });
+      for (int i = 0; i < octet; ++i) dmu[m][i] += d[i] * away[i];
+    }
+    if (ends_chunk(t)) {
+      float d[octet];
+      of_tau(t).unpack(d);
 #pragma unroll
-    for (int i = 0; i < octet; ++i) u[i] = before[i];
+      for (int i = 0; i < octet; ++i) dmu_tau[i][threadIdx.x] += d[i] * away[i];
+    }
+    ahead.leave();
     of[0] = of_before;
   }
   if (!mine) return;
@@ -182,8 +272,11 @@ template <class Real, int mixes, bool with_tau>
 void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const RowBlock& rows = g.op.rows;
   const unsigned threads = threads_of_row(rows.channels);
-  const Walk walk(rows);
-  const Grid grid{unsigned(walk.blocks), threads};
+  Walk walk(rows);
+  const uint64_t row_bytes = threads * RowsAhead<Real, mixes>::units * sizeof(uint4);
+  const uint64_t room = gpu.facts().shared_bytes - reserved_shared;
+  walk.stages = int(std::min<uint64_t>(RowsAhead<Real, mixes>::most_stages, room / row_bytes));
+  const Grid grid{unsigned(walk.blocks), threads, walk.stages * row_bytes};
   if (threads <= 128)
     launch(shift_backward_rows<Real, mixes, with_tau, 128, 3>, grid, gpu, g, walk);
   else if (threads <= 512)
