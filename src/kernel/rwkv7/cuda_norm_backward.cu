@@ -23,7 +23,8 @@ namespace {
 // begin when others have ended.
 constexpr int64_t blocks_at_once = 3 * 132;
 
-constexpr uint64_t reserved_shared = 36 << 10;  // what the kernels declare themselves
+using SumsMemory = float[32 * 3];
+constexpr uint64_t sums_bytes = 2 * sizeof(SumsMemory);
 
 struct Walk {
   int64_t rows, pieces, blocks;  // rows of a block, blocks of a sequence, of all
@@ -56,6 +57,7 @@ struct RowsAhead {
   __device__ uint4* at(int which, int unit) const {
     return memory + (which * units + unit) * int(blockDim.x) + int(threadIdx.x);
   }
+  __device__ uint4* behind() const { return memory + stages * units * int(blockDim.x); }
   // place: of this thread's first channel in row t.
   __device__ void ask_for(int which, int64_t t, int64_t place) const {
     if (mine && t >= 0) {
@@ -128,16 +130,15 @@ template <class Real, int mixes, bool with_tau, int most_threads, int blocks>
 __global__ void __launch_bounds__(most_threads, blocks)
     shift_backward_rows(const __grid_constant__ NormShiftGradient<Real> g, const Walk walk) {
   constexpr int sets = mixes + (with_tau ? 1 : 0) + 2;
-  extern __shared__ uint4 rows_memory[];
-  __shared__ float place[2][32 * 3];
-  BlockSums<3> sums{place};
+  extern __shared__ uint4 shared[];
+  BlockSums<3> sums{reinterpret_cast<SumsMemory*>(shared)};
   const NormShift<Real>& op = g.op;
   const int channels = int(op.rows.channels), c = int(threadIdx.x) * octet;
   const bool mine = c < channels;
   const int64_t sequence = blockIdx.x / walk.pieces, time = op.rows.time;
   const int64_t begin = blockIdx.x % walk.pieces * walk.rows, end = min(time, begin + walk.rows);
   const int64_t first_row = sequence * time;
-  RowsAhead<Real, mixes> ahead{g, rows_memory, walk.stages, mine};
+  RowsAhead<Real, mixes> ahead{g, shared + sums_bytes / sizeof(uint4), walk.stages, mine};
   ahead.begin(end - 1, begin, (first_row + end - 1) * channels + c);
 
   const auto tokens_until = [&](int64_t t) { return uint32_t(op.position + t) + 1; };
@@ -153,10 +154,10 @@ __global__ void __launch_bounds__(most_threads, blocks)
   float weight[octet] = {}, bias[octet] = {}, dweight[octet] = {}, dbias[octet] = {};
   float dmu[mixes][octet] = {};
   // That of mu_tau, which few rows add to, is in shared memory: each thread's own.
-  __shared__ float dmu_tau[octet][with_tau ? most_threads : 1];
+  float* const dmu_tau = reinterpret_cast<float*>(ahead.behind()) + threadIdx.x;
   if constexpr (with_tau)
 #pragma unroll
-    for (int i = 0; i < octet; ++i) dmu_tau[i][threadIdx.x] = 0;
+    for (int i = 0; i < octet; ++i) dmu_tau[i * blockDim.x] = 0;
   float later[octet] = {};  // sum_i dout_i,t+1 mu_i
   const auto add_to_later = [&](const Packed<Real>& dout, const float* mus) {
     float d[octet], mu[octet] = {};
@@ -250,7 +251,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
       float d[octet];
       of_tau(t).unpack(d);
 #pragma unroll
-      for (int i = 0; i < octet; ++i) dmu_tau[i][threadIdx.x] += d[i] * away[i];
+      for (int i = 0; i < octet; ++i) dmu_tau[i * blockDim.x] += d[i] * away[i];
     }
     ahead.leave();
     of[0] = of_before;
@@ -263,7 +264,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
   if constexpr (with_tau) {
     float own[octet];
 #pragma unroll
-    for (int i = 0; i < octet; ++i) own[i] = dmu_tau[i][threadIdx.x];
+    for (int i = 0; i < octet; ++i) own[i] = dmu_tau[i * blockDim.x];
     leave_partial(g.scratch, sets, 2 + mixes, channels, c, own);
   }
 }
@@ -273,16 +274,21 @@ void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const RowBlock& rows = g.op.rows;
   const unsigned threads = threads_of_row(rows.channels);
   Walk walk(rows);
-  const uint64_t row_bytes = threads * RowsAhead<Real, mixes>::units * sizeof(uint4);
-  const uint64_t room = gpu.facts().shared_bytes - reserved_shared;
-  walk.stages = int(std::min<uint64_t>(RowsAhead<Real, mixes>::most_stages, room / row_bytes));
-  const Grid grid{unsigned(walk.blocks), threads, walk.stages * row_bytes};
+  const uint64_t of_tau = with_tau ? threads * octet * sizeof(float) : 0;
+  const uint64_t of_row = threads * RowsAhead<Real, mixes>::units * sizeof(uint4);
+  const uint64_t room = gpu.facts().shared_bytes - sums_bytes - of_tau;
+  walk.stages = int(std::min<uint64_t>(RowsAhead<Real, mixes>::most_stages, room / of_row));
+  const Grid grid{unsigned(walk.blocks), threads, sums_bytes + walk.stages * of_row + of_tau};
+  const auto walk_rows = [&](auto* kernel) {
+    keep_shared(kernel);
+    launch(kernel, grid, gpu, g, walk);
+  };
   if (threads <= 128)
-    launch(shift_backward_rows<Real, mixes, with_tau, 128, 3>, grid, gpu, g, walk);
+    walk_rows(shift_backward_rows<Real, mixes, with_tau, 128, 3>);
   else if (threads <= 512)
-    launch(shift_backward_rows<Real, mixes, with_tau, 512, 1>, grid, gpu, g, walk);
+    walk_rows(shift_backward_rows<Real, mixes, with_tau, 512, 1>);
   else  // the sums do not fit in the registers of so many threads, and go to memory
-    launch(shift_backward_rows<Real, mixes, with_tau, 1024, 1>, grid, gpu, g, walk);
+    walk_rows(shift_backward_rows<Real, mixes, with_tau, 1024, 1>);
   PartialSums sums{
       walk.blocks, rows.channels, mixes + (with_tau ? 1 : 0) + 2, g.scratch, {g.dweight, g.dbias}};
   for (int m = 0; m < mixes; ++m) sums.to[2 + m] = g.dmu[m];
