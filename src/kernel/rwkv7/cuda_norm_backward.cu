@@ -23,6 +23,7 @@ namespace {
 // begin when others have ended.
 constexpr int64_t blocks_at_once = 3 * 132;
 
+constexpr int most_stages = 3;
 using SumsMemory = float[32 * 3];
 constexpr uint64_t sums_bytes = 2 * sizeof(SumsMemory);
 
@@ -42,7 +43,6 @@ struct Walk {
 // where they are used.
 template <class Real, int mixes>
 struct RowsAhead {
-  static constexpr int most_stages = 3;
   static constexpr int of_dout = int(octet * sizeof(Real) / sizeof(uint4));  // units of 16 bytes
   static constexpr int of_floats = int(octet * sizeof(float) / sizeof(uint4));
   static constexpr int x_unit = mixes * of_dout, dx_unit = x_unit + of_floats;
@@ -57,7 +57,7 @@ struct RowsAhead {
   __device__ uint4* at(int which, int unit) const {
     return memory + (which * units + unit) * int(blockDim.x) + int(threadIdx.x);
   }
-  __device__ uint4* behind() const { return memory + stages * units * int(blockDim.x); }
+  __device__ uint4* behind() const { return at(stages, 0) - int(threadIdx.x); }
   // place: of this thread's first channel in row t.
   __device__ void ask_for(int which, int64_t t, int64_t place) const {
     if (mine && t >= 0) {
@@ -124,6 +124,45 @@ struct RowsAhead {
   }
 };
 
+// mu of every mix, this thread's channels: a single one in registers, more in shared memory, from
+// which they come sooner than from memory's caches; where rows have no room there, nor have these.
+template <int mixes>
+struct OwnMus {
+  static constexpr int units = mixes == 1 ? 0 : 2 * mixes;
+  const float* const (&mu)[most_mixes];
+  float4* memory;
+  bool here, mine;
+  Packed<float> only;
+
+  __device__ OwnMus(const float* const (&all)[most_mixes], uint4* shared, bool room, bool own)
+      : mu(all),
+        memory(reinterpret_cast<float4*>(shared) + threadIdx.x),
+        here(room && mixes > 1),
+        mine(own) {
+    if constexpr (mixes == 1) only = given(0);
+    if (!here) return;
+#pragma unroll
+    for (int m = 0; m < mixes; ++m) {
+      const Packed<float> one = given(m);
+      memory[2 * m * blockDim.x] = one.low, memory[(2 * m + 1) * blockDim.x] = one.high;
+    }
+  }
+  __device__ Packed<float> given(int m) const {
+    return mine ? Packed<float>(mu[m] + threadIdx.x * octet) : Packed<float>();
+  }
+  __device__ void get(int m, float (&to)[octet]) const {
+    Packed<float> one = only;
+    if (here)
+      one.low = memory[2 * m * blockDim.x], one.high = memory[(2 * m + 1) * blockDim.x];
+    else if constexpr (mixes > 1)
+      one = given(m);
+    one.unpack(to);
+  }
+  __device__ float4* behind() const {
+    return memory + (here ? units * blockDim.x : 0) - threadIdx.x;
+  }
+};
+
 // `with_tau`: mu_tau is one more mix, which only the rows that end a chunk have.
 // `blocks`: how many a multiprocessor should hold, which bounds the registers.
 template <class Real, int mixes, bool with_tau, int most_threads, int blocks>
@@ -140,6 +179,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
   const int64_t first_row = sequence * time;
   RowsAhead<Real, mixes> ahead{g, shared + sums_bytes / sizeof(uint4), walk.stages, mine};
   ahead.begin(end - 1, begin, (first_row + end - 1) * channels + c);
+  const OwnMus<mixes> mus(op.mu, ahead.behind(), walk.stages > 0, mine);
 
   const auto tokens_until = [&](int64_t t) { return uint32_t(op.position + t) + 1; };
   const auto ends_chunk = [&](int64_t t) {
@@ -154,15 +194,14 @@ __global__ void __launch_bounds__(most_threads, blocks)
   float weight[octet] = {}, bias[octet] = {}, dweight[octet] = {}, dbias[octet] = {};
   float dmu[mixes][octet] = {};
   // That of mu_tau, which few rows add to, is in shared memory: each thread's own.
-  float* const dmu_tau = reinterpret_cast<float*>(ahead.behind()) + threadIdx.x;
+  float* const dmu_tau = reinterpret_cast<float*>(mus.behind()) + threadIdx.x;
   if constexpr (with_tau)
 #pragma unroll
     for (int i = 0; i < octet; ++i) dmu_tau[i * blockDim.x] = 0;
   float later[octet] = {};  // sum_i dout_i,t+1 mu_i
-  const auto add_to_later = [&](const Packed<Real>& dout, const float* mus) {
-    float d[octet], mu[octet] = {};
+  const auto add_to_later = [&](const Packed<Real>& dout, const float(&mu)[octet]) {
+    float d[octet];
     dout.unpack(d);
-    if (mine) load(mus + c, mu);
 #pragma unroll
     for (int i = 0; i < octet; ++i) later[i] += d[i] * mu[i];
   };
@@ -173,9 +212,16 @@ __global__ void __launch_bounds__(most_threads, blocks)
   if (end < time) {
     const int64_t at = (first_row + end) * channels + c;
 #pragma unroll
-    for (int m = 0; m < mixes; ++m)
-      add_to_later(mine ? Packed<Real>(g.dout[m] + at) : Packed<Real>(), op.mu[m]);
-    if (ends_chunk(end)) add_to_later(of_tau(end), op.mu_tau);
+    for (int m = 0; m < mixes; ++m) {
+      float mu[octet];
+      mus.get(m, mu);
+      add_to_later(mine ? Packed<Real>(g.dout[m] + at) : Packed<Real>(), mu);
+    }
+    if (ends_chunk(end)) {
+      float mu[octet] = {};
+      if (mine) load(op.mu_tau + c, mu);
+      add_to_later(of_tau(end), mu);
+    }
   }
   float x[1][octet] = {};  // becomes (x - mean) scale
   if (mine) load(op.x + (first_row + end - 1) * channels + c, x[0]);
@@ -194,10 +240,9 @@ __global__ void __launch_bounds__(most_threads, blocks)
       du[i] = later[i];
       later[i] = 0;
     }
-    const auto add_to_both = [&](const Packed<Real>& dout, const float* mus) {
-      float d[octet], mu[octet] = {};
+    const auto add_to_both = [&](const Packed<Real>& dout, const float(&mu)[octet]) {
+      float d[octet];
       dout.unpack(d);
-      if (mine) load(mus + c, mu);
 #pragma unroll
       for (int i = 0; i < octet; ++i) {
         du[i] += d[i] * (1.0f - mu[i]);
@@ -205,8 +250,16 @@ __global__ void __launch_bounds__(most_threads, blocks)
       }
     };
 #pragma unroll
-    for (int m = 0; m < mixes; ++m) add_to_both(ahead.dout(m, at), op.mu[m]);
-    if (ends_chunk(t)) add_to_both(of_tau(t), op.mu_tau);
+    for (int m = 0; m < mixes; ++m) {
+      float mu[octet];
+      mus.get(m, mu);
+      add_to_both(ahead.dout(m, at), mu);
+    }
+    if (ends_chunk(t)) {
+      float mu[octet] = {};
+      if (mine) load(op.mu_tau + c, mu);
+      add_to_both(of_tau(t), mu);
+    }
     float sum[3] = {};
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
@@ -274,11 +327,15 @@ void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const RowBlock& rows = g.op.rows;
   const unsigned threads = threads_of_row(rows.channels);
   Walk walk(rows);
-  const uint64_t of_tau = with_tau ? threads * octet * sizeof(float) : 0;
   const uint64_t of_row = threads * RowsAhead<Real, mixes>::units * sizeof(uint4);
-  const uint64_t room = gpu.facts().shared_bytes - sums_bytes - of_tau;
-  walk.stages = int(std::min<uint64_t>(RowsAhead<Real, mixes>::most_stages, room / of_row));
-  const Grid grid{unsigned(walk.blocks), threads, sums_bytes + walk.stages * of_row + of_tau};
+  const uint64_t of_mus = threads * OwnMus<mixes>::units * sizeof(float4);
+  const uint64_t rest = sums_bytes + (with_tau ? threads * octet * sizeof(float) : 0);
+  // A multiprocessor has some KB more than a block may have, which blocks beside each other take.
+  const uint64_t room = threads <= 128 ? gpu.facts().shared_bytes / 3 : gpu.facts().shared_bytes;
+  while (walk.stages < most_stages && rest + of_mus + (walk.stages + 1) * of_row <= room)
+    ++walk.stages;
+  const Grid grid{unsigned(walk.blocks), threads,
+                  rest + (walk.stages ? of_mus + walk.stages * of_row : 0)};
   const auto walk_rows = [&](auto* kernel) {
     keep_shared(kernel);
     launch(kernel, grid, gpu, g, walk);
