@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernel/rwkv7/cuda_decode.h"
+#include "kernel/rwkv7/cuda_decay.cuh"
 #include "kernel/rwkv7/cuda_decode_parts.cuh"
 #include "kernel/rwkv7/cuda_head.cuh"
 
@@ -170,7 +171,7 @@ __device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early,
     const float gated = sigmoid_of(early.added + up);
     switch (role_of_thread<lanes>()) {
       case role_w:
-        place.in.w[own] = expf(-0.6065306597f * gated);
+        place.in.w[own] = decay_of(gated);
         break;
       case role_a: {
         const float r = raw.r[own], k = raw.k[own];

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(most_threads)
     for (int i = 0; i < octet; ++i) {
       const float kappa = k[i] * k_k[i] / direction.divisor;
       const float rate = sigmoid(a0[i] + a[i]);
-      w[i] = expf(-decay_rate * sigmoid(w0[i] + w[i]));
+      w[i] = decay_of(sigmoid(w0[i] + w[i]));
       a[i] = -kappa;
       b[i] = kappa * rate;
       k[i] *= 1.0f + (rate - 1.0f) * k_a[i];

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "kernel/cuda_lanes.cuh"
+#include "kernel/rwkv7/cuda_decay.cuh"
 
 namespace deltasane::kernel::cuda {
 
-inline constexpr float decay_rate = 0.60653065971263342f;  // exp(-1/2)
 inline constexpr int head_channels = 64;
 
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }

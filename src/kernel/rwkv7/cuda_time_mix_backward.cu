@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(most_threads)
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
       const float omega = sigmoid(bias[i] + x[i]);
-      d[i] *= -decay_rate * expf(-decay_rate * omega) * omega * (1.0f - omega);
+      d[i] *= -decay_rate * decay_of(omega) * omega * (1.0f - omega);
       dw0[i] += d[i];
     }
     store(g.draw_w + at, d);
