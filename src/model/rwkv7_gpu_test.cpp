@@ -320,7 +320,7 @@ TEST_P(Rwkv7OnGpuTest, SequencesSideBySideAreTheDefinition) {
     const auto truth = reference::rwkv7<double>(source, shape_, strength(), read);
     const auto plain = reference::rwkv7<float>(source, shape_, strength(), read);
     const Closeness memory =
-        closeness(states[size_t(i)].memory().span(), plain.memory, truth.memory, Judged::as_model);
+        closeness(states[size_t(i)].memory().span(), plain.memory, truth.memory);
     EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
     std::vector<float> found, plainly;
     std::vector<double> truly;
@@ -334,7 +334,7 @@ TEST_P(Rwkv7OnGpuTest, SequencesSideBySideAreTheDefinition) {
       for (size_t j = 0; j < wide; ++j) sum += std::exp(truth.logits[row + j]);
       truly.push_back(std::log(sum) - truth.logits[row + size_t(target)]);
     }
-    const Closeness cost = closeness(found, plainly, truly, Judged::as_model);
+    const Closeness cost = closeness(found, plainly, truly);
     EXPECT_TRUE(cost.close) << "losses " << cost.explanation();
     EXPECT_EQ(states[size_t(i)].position, before + time);
     EXPECT_EQ(taus[size_t(i)].at(2, 2).count, GetParam() == Sane::none ? 0 : (before + time) / 16);
@@ -352,8 +352,7 @@ TEST_P(Rwkv7OnGpuTest, SequencesKeepTheirOwnAlphas) {
     const RandomRwkv7 source(shape_, 1);
     const auto truth = reference::rwkv7<double>(source, shape_, {alpha, 16}, read);
     const auto plain = reference::rwkv7<float>(source, shape_, {alpha, 16}, read);
-    const Closeness memory =
-        closeness(state.memory().span(), plain.memory, truth.memory, Judged::as_model);
+    const Closeness memory = closeness(state.memory().span(), plain.memory, truth.memory);
     EXPECT_TRUE(memory.close) << memory.explanation();
   };
   std::vector<double> losses(32);
@@ -441,9 +440,9 @@ void Rwkv7OnGpuTest::step_together(int64_t count) {
       logits.insert(logits.end(), row.begin(), row.end());
     }
     const Closeness near = closeness(logits, std::span(plain.logits).last(count_of_last),
-                                     std::span(truth.logits).last(count_of_last), Judged::as_model);
+                                     std::span(truth.logits).last(count_of_last));
     const Closeness memory =
-        closeness(states[size_t(i)].memory().span(), plain.memory, truth.memory, Judged::as_model);
+        closeness(states[size_t(i)].memory().span(), plain.memory, truth.memory);
     EXPECT_TRUE(near.close) << "logits " << near.explanation();
     EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
     EXPECT_EQ(states[size_t(i)].position, i % 17 + steps);

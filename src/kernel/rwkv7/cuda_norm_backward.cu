@@ -39,35 +39,25 @@ struct Walk {
   }
 };
 
-// Rows on their way: of row t every dout, that of tau where a chunk ends, x of the row before and
-// dx. With no stages they are read where they are used.
-template <class Real, int mixes, bool with_tau>
+// Rows on their way: of row t every dout, x of the row before and dx. With no stages they are read
+// where they are used.
+template <class Real, int mixes>
 struct RowsAhead {
   static constexpr int of_dout = int(octet * sizeof(Real) / sizeof(uint4));  // units of 16 bytes
   static constexpr int of_floats = int(octet * sizeof(float) / sizeof(uint4));
   static constexpr int x_unit = mixes * of_dout, dx_unit = x_unit + of_floats;
-  static constexpr int tau_unit = dx_unit + of_floats;
-  static constexpr int units = tau_unit + (with_tau ? of_dout : 0);  // of a thread's channels
+  static constexpr int units = dx_unit + of_floats;  // of a thread's channels
 
   const NormShiftGradient<Real>& g;
   uint4* memory;
   int stages;
   bool mine;
-  int64_t sequence;
   int slot = 0;  // of the row that is walked
 
   __device__ uint4* at(int which, int unit) const {
     return memory + (which * units + unit) * int(blockDim.x) + int(threadIdx.x);
   }
   __device__ uint4* behind() const { return at(stages, 0) - int(threadIdx.x); }
-  __device__ uint32_t tokens_until(int64_t t) const { return uint32_t(g.op.position + t) + 1; }
-  __device__ bool ends_chunk(int64_t t) const {
-    return with_tau && tokens_until(t) % uint32_t(g.op.chunk) == 0;
-  }
-  __device__ const Real* of_tau(int64_t t) const {  // a row that ends a chunk
-    const int64_t chunk = int64_t(tokens_until(t) / uint32_t(g.op.chunk)) - 1;
-    return g.dout_tau + (sequence * g.op.chunks + chunk) * g.op.rows.channels + threadIdx.x * octet;
-  }
   // place: of this thread's first channel in row t.
   __device__ void ask_for(int which, int64_t t, int64_t place) const {
     if (mine && t >= 0) {
@@ -75,7 +65,6 @@ struct RowsAhead {
       for (int m = 0; m < mixes; ++m) copy<of_dout>(at(which, m * of_dout), g.dout[m] + place);
       if (t > 0) copy<of_floats>(at(which, x_unit), g.op.x + place - g.op.rows.channels);
       copy<of_floats>(at(which, dx_unit), g.dx + place);
-      if (ends_chunk(t)) copy<of_dout>(at(which, tau_unit), of_tau(t));
     }
     close_group();
   }
@@ -109,11 +98,6 @@ struct RowsAhead {
   __device__ Packed<Real> dout(int m, int64_t place) const {
     Packed<Real> packed;
     if (mine) get(packed, m * of_dout, g.dout[m] + place);
-    return packed;
-  }
-  __device__ Packed<Real> dout_of_tau(int64_t t) const {
-    Packed<Real> packed;
-    if (mine) get(packed, tau_unit, of_tau(t));
     return packed;
   }
   __device__ void before(int64_t place, float (&x)[octet]) const {
@@ -179,6 +163,36 @@ struct OwnMus {
   }
 };
 
+// The mix with mu_tau, which only rows that end a chunk have: where the next one is on the way from
+// row t up to the first.
+template <class Real, bool with_tau>
+struct TauRows {
+  const NormShiftGradient<Real>& g;
+  const Real* row;  // of the chunk that ends next; this thread's channels
+  int until;        // so many rows from here
+  bool mine;
+
+  __device__ TauRows(const NormShiftGradient<Real>& g, int64_t sequence, int64_t t, bool mine)
+      : g(g), row(nullptr), until(0), mine(mine) {
+    if constexpr (!with_tau) return;
+    const int64_t tokens = g.op.position + t + 1, chunk = g.op.chunk;
+    until = int(tokens % chunk);
+    row = g.dout_tau + (sequence * g.op.chunks + tokens / chunk - 1) * g.op.rows.channels +
+          threadIdx.x * octet;
+  }
+  __device__ bool here() const { return with_tau && until == 0; }
+  __device__ Packed<Real> dout() const { return mine ? Packed<Real>(row) : Packed<Real>(); }
+  __device__ void mu(float (&to)[octet]) const {
+    Packed<float> packed;
+    if (mine) packed = Packed<float>(g.op.mu_tau + threadIdx.x * octet);
+    packed.unpack(to);
+  }
+  __device__ void go_up() {
+    if (here()) row -= g.op.rows.channels, until = int(g.op.chunk);
+    --until;
+  }
+};
+
 // `with_tau`: mu_tau is one more mix, which only the rows that end a chunk have.
 // `blocks`: how many a multiprocessor should hold, which bounds the registers.
 template <class Real, int mixes, bool with_tau, int most_threads, int blocks>
@@ -193,10 +207,11 @@ __global__ void __launch_bounds__(most_threads, blocks)
   const int64_t sequence = blockIdx.x / walk.pieces, time = op.rows.time;
   const int64_t begin = blockIdx.x % walk.pieces * walk.rows, end = min(time, begin + walk.rows);
   const int64_t first_row = sequence * time;
-  RowsAhead<Real, mixes, with_tau> ahead{g, shared + sums_bytes / sizeof(uint4), walk.stages, mine,
-                                         sequence};
+  RowsAhead<Real, mixes> ahead{g, shared + sums_bytes / sizeof(uint4), walk.stages, mine};
   ahead.begin(end - 1, begin, (first_row + end - 1) * channels + c);
   const OwnMus<mixes> mus(op.mu, ahead.behind(), walk.stages > 0, mine);
+
+  TauRows<Real, with_tau> of_tau(g, sequence, min(end, time - 1), mine);
 
   float weight[octet] = {}, bias[octet] = {}, dweight[octet] = {}, dbias[octet] = {};
   float dmu[mixes][octet] = {};
@@ -224,11 +239,12 @@ __global__ void __launch_bounds__(most_threads, blocks)
       mus.get(m, mu);
       add_to_later(mine ? Packed<Real>(g.dout[m] + at) : Packed<Real>(), mu);
     }
-    if (ahead.ends_chunk(end)) {
-      float mu[octet] = {};
-      if (mine) load(op.mu_tau + c, mu);
-      add_to_later(mine ? Packed<Real>(ahead.of_tau(end)) : Packed<Real>(), mu);
+    if (of_tau.here()) {
+      float mu[octet];
+      of_tau.mu(mu);
+      add_to_later(of_tau.dout(), mu);
     }
+    of_tau.go_up();
   }
   float x[1][octet] = {};  // becomes (x - mean) scale
   if (mine) load(op.x + (first_row + end - 1) * channels + c, x[0]);
@@ -239,9 +255,6 @@ __global__ void __launch_bounds__(most_threads, blocks)
 
   for (int64_t t = end - 1; t >= begin; --t) {
     const int64_t at = (first_row + t) * channels + c;
-    const bool ends_chunk = ahead.ends_chunk(t);
-    float mu_tau[octet] = {};
-    if (ends_chunk && mine) load(op.mu_tau + c, mu_tau);
     ahead.come_to(t, begin, at);
     float before[octet] = {}, du[octet];
     if (t > 0) ahead.before(at, before);
@@ -265,7 +278,11 @@ __global__ void __launch_bounds__(most_threads, blocks)
       mus.get(m, mu);
       add_to_both(ahead.dout(m, at), mu);
     }
-    if (ends_chunk) add_to_both(ahead.dout_of_tau(t), mu_tau);
+    if (of_tau.here()) {
+      float mu[octet];
+      of_tau.mu(mu);
+      add_to_both(of_tau.dout(), mu);
+    }
     float sum[3] = {};
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
@@ -306,13 +323,13 @@ __global__ void __launch_bounds__(most_threads, blocks)
 #pragma unroll
       for (int i = 0; i < octet; ++i) dmu[m][i] += d[i] * away[i];
     }
-    if (ends_chunk) {
+    if (of_tau.here()) {
       float d[octet];
-      ahead.dout_of_tau(t).unpack(d);
+      of_tau.dout().unpack(d);
 #pragma unroll
       for (int i = 0; i < octet; ++i) dmu_tau[i * blockDim.x] += d[i] * away[i];
     }
-    ahead.leave();
+    ahead.leave(), of_tau.go_up();
     of[0] = of_before;
   }
   if (!mine) return;
@@ -333,7 +350,7 @@ void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const RowBlock& rows = g.op.rows;
   const unsigned threads = threads_of_row(rows.channels);
   Walk walk(rows);
-  const uint64_t of_row = threads * RowsAhead<Real, mixes, with_tau>::units * sizeof(uint4);
+  const uint64_t of_row = threads * RowsAhead<Real, mixes>::units * sizeof(uint4);
   const uint64_t of_mus = threads * OwnMus<mixes>::units * sizeof(float4);
   const uint64_t rest = sums_bytes + (with_tau ? threads * octet * sizeof(float) : 0);
   // A multiprocessor has some KB more than a block may have, which blocks beside each other take.
