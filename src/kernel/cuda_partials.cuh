@@ -10,7 +10,6 @@
 namespace deltasane::kernel::cuda {
 
 inline constexpr int most_sets = 9;
-inline constexpr int64_t blocks_with_partials = 528;  // four for each multiprocessor of an H200
 
 struct PartialSums {
   int64_t blocks, channels;  // channels: a multiple of 32

@@ -9,52 +9,55 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-template <class Real, int most_threads>
-__global__ void __launch_bounds__(most_threads)
+// `blocks`: how many a multiprocessor should hold, which bounds the registers.
+template <class Real, int most_threads, int blocks>
+__global__ void __launch_bounds__(most_threads, blocks)
     inputs_rows(const __grid_constant__ TimeMixInputs<Real> op, int64_t walk) {
   const int64_t channels = op.rows.channels, c = int64_t(threadIdx.x) * octet;
   // Channels end where a head does, so threads without any are whole heads: all join in the sums.
   const bool mine = c < channels;
   const int64_t begin = blockIdx.x * walk,
                 end = min(op.rows.sequences * op.rows.time, begin + walk);
-  float w0[octet] = {}, a0[octet] = {}, v0[octet] = {}, k_k[octet] = {}, k_a[octet] = {};
-  if (mine) {
-    load(op.w0 + c, w0);
-    load(op.a0 + c, a0);
-    load(op.k_k + c, k_k);
-    load(op.k_a + c, k_a);
-    if (op.gate) load(op.v0 + c, v0);
-  }
   for (int64_t row = begin; row < end; ++row) {
     const int64_t at = row * channels + c;
     float w[octet] = {}, a[octet] = {}, k[octet] = {}, v[octet] = {}, b[octet];
-    float gate[octet] = {}, v_first[octet] = {};
+    float w0[octet] = {}, a0[octet] = {}, k_k[octet] = {}, k_a[octet] = {};
+    Packed<Real> gate, v_first;
     if (mine) {
       load(op.raw_w + at, w);
       load(op.raw_a + at, a);
       load(op.raw_k + at, k);
       load(op.raw_v + at, v);
-      if (op.gate) {
-        load(op.gate + at, gate);
-        load(op.v_first + at, v_first);
-      }
+      if (op.gate) gate = Packed<Real>(op.gate + at), v_first = Packed<Real>(op.v_first + at);
+      // These are in the first cache, and not in registers for all rows: more blocks have room.
+      load(op.w0 + c, w0);
+      load(op.a0 + c, a0);
+      load(op.k_k + c, k_k);
+      load(op.k_a + c, k_a);
     }
     const Direction direction(k, k_k);
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
-      const float kappa = k[i] * k_k[i] / direction.divisor;
+      const float kappa = k[i] * k_k[i] * direction.inverse;
       const float rate = sigmoid(a0[i] + a[i]);
       w[i] = decay_of(sigmoid(w0[i] + w[i]));
       a[i] = -kappa;
       b[i] = kappa * rate;
       k[i] *= 1.0f + (rate - 1.0f) * k_a[i];
-      if (op.gate) v[i] += (v_first[i] - v[i]) * sigmoid(v0[i] + gate[i]);
     }
     if (!mine) continue;
     store(op.w + at, w);
     store(op.a + at, a);
     store(op.b + at, b);
     store(op.k + at, k);
+    if (op.gate) {
+      float v0[octet], first[octet], x[octet];
+      load(op.v0 + c, v0);
+      gate.unpack(x);
+      v_first.unpack(first);
+#pragma unroll
+      for (int i = 0; i < octet; ++i) v[i] += (first[i] - v[i]) * sigmoid(v0[i] + x[i]);
+    }
     store(op.v + at, v);
   }
 }
@@ -93,16 +96,12 @@ __global__ void __launch_bounds__(most_threads)
   }
 }
 
+// The kernel for rows of so many channels: wide ones have fewer registers for each thread.
 template <class Op>
-using Kernel = void (*)(Op, int64_t);
-
-// `wide`: for rows of more than 2048 channels, with fewer registers for each thread.
-template <class Op>
-void over_rows(Kernel<Op> narrow, Kernel<Op> wide, const Op& op, const Gpu& gpu) {
+void over_rows(void (*kernel)(Op, int64_t), const Op& op, const Gpu& gpu) {
   const int64_t rows = op.rows.rows(), walk = rows_to_walk(rows, 2112);
-  const unsigned threads = threads_of_row(op.rows.channels);
   if (rows > 0)
-    launch(threads <= 256 ? narrow : wide, {unsigned((rows + walk - 1) / walk), threads}, gpu, op,
+    launch(kernel, {unsigned((rows + walk - 1) / walk), threads_of_row(op.rows.channels)}, gpu, op,
            walk);
 }
 
@@ -113,13 +112,18 @@ void time_mix_inputs(const TimeMixInputs<Real>& op, const Gpu& gpu) {
   require((op.gate == nullptr) == (op.v_first == nullptr), "a gate is for the first layer's v");
   require_aligned(op.raw_w, op.raw_a, op.raw_k, op.raw_v, op.gate, op.v_first, op.w0, op.a0, op.v0,
                   op.k_k, op.k_a, op.w, op.a, op.b, op.k, op.v);
-  over_rows<TimeMixInputs<Real>>(inputs_rows<Real, 256>, inputs_rows<Real, 1024>, op, gpu);
+  const unsigned threads = threads_of_row(op.rows.channels);
+  over_rows(threads <= 128   ? inputs_rows<Real, 128, 6>
+            : threads <= 256 ? inputs_rows<Real, 256, 1>
+                             : inputs_rows<Real, 1024, 1>,
+            op, gpu);
 }
 
 template <class Real>
 void time_mix_output(const TimeMixOutput<Real>& op, const Gpu& gpu) {
   require_aligned(op.read, op.r, op.k, op.v, op.g, op.weight, op.bias, op.r_k, op.y);
-  over_rows<TimeMixOutput<Real>>(output_rows<Real, 256>, output_rows<Real, 1024>, op, gpu);
+  const unsigned threads = threads_of_row(op.rows.channels);
+  over_rows(threads <= 256 ? output_rows<Real, 256> : output_rows<Real, 1024>, op, gpu);
 }
 
 template void time_mix_inputs(const TimeMixInputs<float>&, const Gpu&);

@@ -25,17 +25,17 @@ struct HeadMoments {
   __device__ float operator()(float x) const { return (x - mean) * scale; }
 };
 
-// kappa = k k_k / max(|k k_k|, 1e-12)
+// kappa = k k_k inverse, inverse = 1 / max(|k k_k|, 1e-12)
 struct Direction {
-  float divisor;
-  bool shorter;  // then it is a quotient by a constant
+  float inverse;
+  bool shorter;  // then it is a product with a constant
   __device__ Direction(const float (&k)[octet], const float (&k_k)[octet]) {
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < octet; ++i) squares += k[i] * k_k[i] * k[i] * k_k[i];
     const float length = sqrtf(head_sum(squares));
     shorter = length < 1e-12f;
-    divisor = shorter ? 1e-12f : length;
+    inverse = 1.0f / (shorter ? 1e-12f : length);
   }
 };
 

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int input_sets = 5, output_sets = 3;
 
-template <class Real, bool gated, int most_threads>
-__global__ void __launch_bounds__(most_threads)
+template <class Real, bool gated, int most_threads, int blocks>
+__global__ void __launch_bounds__(most_threads, blocks)
     inputs_backward_rows(const __grid_constant__ TimeMixInputsGradient<Real> g, int64_t walk) {
   const TimeMixInputs<Real>& op = g.op;
   const int channels = int(op.rows.channels), c = int(threadIdx.x) * octet;
@@ -54,15 +54,15 @@ __global__ void __launch_bounds__(most_threads)
     float along = 0;
 #pragma unroll
     for (int i = 0; i < octet; ++i)
-      along += k[i] * k_k[i] / direction.divisor * (db[i] * rate[i] - da[i]);
+      along += k[i] * k_k[i] * direction.inverse * (db[i] * rate[i] - da[i]);
     along = head_sum(along);
     if (direction.shorter) along = 0;
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
-      const float kappa = k[i] * k_k[i] / direction.divisor;
+      const float kappa = k[i] * k_k[i] * direction.inverse;
       const float dkappa = db[i] * rate[i] - da[i];
       const float drate = db[i] * kappa + dk[i] * k[i] * k_a[i];
-      const float ddirection = (dkappa - kappa * along) / direction.divisor;
+      const float ddirection = (dkappa - kappa * along) * direction.inverse;
       dk_a[i] += dk[i] * k[i] * (rate[i] - 1.0f);
       dk_k[i] += ddirection * k[i];
       dk[i] = dk[i] * (1.0f + (rate[i] - 1.0f) * k_a[i]) + ddirection * k_k[i];
@@ -184,27 +184,34 @@ __global__ void __launch_bounds__(most_threads)
   leave_partial(g.scratch, output_sets, 2, channels, c, dr_k);
 }
 
-int64_t walk_of(const RowBlock& rows) {
-  return std::max<int64_t>(1, rows_to_walk(rows.rows(), blocks_with_partials));
-}
-int64_t blocks_of(const RowBlock& rows) {
-  return (rows.rows() + walk_of(rows) - 1) / walk_of(rows);
-}
+// As many blocks as an H200 has at work at once: three of a multiprocessor for the inputs, where a
+// row has up to 1024 channels, and four for the output; more would begin when others have ended.
+constexpr int64_t multiprocessors = 132, input_blocks = 3 * multiprocessors;
+constexpr int64_t output_blocks = 4 * multiprocessors;
 
-// `wide`: for rows of more than 2048 channels, with fewer registers for each thread.
-template <class Op>
-void over_rows(void (*narrow)(Op, int64_t), void (*wide)(Op, int64_t), const Op& g,
-               const Gpu& gpu) {
-  const RowBlock& rows = g.op.rows;
-  const unsigned threads = threads_of_row(rows.channels);
-  launch(threads <= 256 ? narrow : wide, {unsigned(blocks_of(rows)), threads}, gpu, g,
-         walk_of(rows));
+// How the blocks, some `wanted` of them, have the rows.
+struct Walk {
+  int64_t rows, blocks;  // rows: of a block
+  Walk(const RowBlock& of, int64_t wanted)
+      : rows(std::max<int64_t>(1, rows_to_walk(of.rows(), wanted))),
+        blocks((of.rows() + rows - 1) / rows) {}
+};
+
+template <class Real, bool gated>
+void walk_inputs(const TimeMixInputsGradient<Real>& g, const Walk& walk, const Gpu& gpu) {
+  const unsigned threads = threads_of_row(g.op.rows.channels);
+  launch(threads <= 128   ? inputs_backward_rows<Real, gated, 128, 3>
+         : threads <= 256 ? inputs_backward_rows<Real, gated, 256, 1>
+                          : inputs_backward_rows<Real, gated, 1024, 1>,
+         {unsigned(walk.blocks), threads}, gpu, g, walk.rows);
 }
 
 }  // namespace
 
 int64_t time_mix_scratch(const RowBlock& rows) {
-  return blocks_of(rows) * input_sets * rows.channels;
+  return std::max(Walk(rows, input_blocks).blocks * input_sets,
+                  Walk(rows, output_blocks).blocks * output_sets) *
+         rows.channels;
 }
 
 template <class Real>
@@ -219,14 +226,12 @@ void time_mix_inputs_backward(const TimeMixInputsGradient<Real>& g, const Gpu& g
                   op.k_k, op.k_a);
   require_aligned(g.dw, g.da, g.db, g.dk, g.dv, g.draw_w, g.draw_w_real, g.draw_a, g.draw_k,
                   g.draw_v, g.dgate, g.dv_first, g.scratch);
-  using Op = TimeMixInputsGradient<Real>;
+  const Walk walk(op.rows, input_blocks);
   if (gated)
-    over_rows<Op>(inputs_backward_rows<Real, true, 256>, inputs_backward_rows<Real, true, 1024>, g,
-                  gpu);
+    walk_inputs<Real, true>(g, walk, gpu);
   else
-    over_rows<Op>(inputs_backward_rows<Real, false, 256>, inputs_backward_rows<Real, false, 1024>,
-                  g, gpu);
-  add_partials({blocks_of(op.rows),
+    walk_inputs<Real, false>(g, walk, gpu);
+  add_partials({walk.blocks,
                 op.rows.channels,
                 gated ? input_sets : input_sets - 1,
                 g.scratch,
@@ -240,11 +245,12 @@ void time_mix_output_backward(const TimeMixOutputGradient<Real>& g, const Gpu& g
   if (op.rows.rows() == 0) return;
   require_aligned(op.read, op.r, op.k, op.v, op.g, op.weight, op.bias, op.r_k, g.dy, g.dread, g.dr,
                   g.dk, g.dv, g.dg, g.scratch);
-  over_rows<TimeMixOutputGradient<Real>>(output_backward_rows<Real, 256>,
-                                         output_backward_rows<Real, 1024>, g, gpu);
+  const unsigned threads = threads_of_row(op.rows.channels);
+  const Walk walk(op.rows, output_blocks);
+  launch(threads <= 256 ? output_backward_rows<Real, 256> : output_backward_rows<Real, 1024>,
+         {unsigned(walk.blocks), threads}, gpu, g, walk.rows);
   add_partials(
-      {blocks_of(op.rows), op.rows.channels, output_sets, g.scratch, {g.dweight, g.dbias, g.dr_k}},
-      gpu);
+      {walk.blocks, op.rows.channels, output_sets, g.scratch, {g.dweight, g.dbias, g.dr_k}}, gpu);
 }
 
 template void time_mix_inputs_backward(const TimeMixInputsGradient<float>&, const Gpu&);
