@@ -36,6 +36,19 @@ struct ForwardMemory {
   __device__ static uint32_t round(int tile) { return tile / Crew<Real>::stages % 2; }
 };
 
+// The stages as an owner goes through them: to find each from its tile takes 70 cycles.
+template <class Real>
+struct Ring {
+  Stage<Real>* stage;
+  int place = 0;
+  uint32_t round = 0;  // for its signals
+
+  __device__ void turn() {
+    ++stage;
+    if (++place == Crew<Real>::stages) stage -= place, place = 0, round ^= 1;
+  }
+};
+
 // The head of a block, and its tiles.
 struct Place {
   int64_t sequence, head, time;
@@ -163,20 +176,25 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
     S.load(op.initial + int64_t(blockIdx.x) * state_entries);
   else
     S.clear();
-  KeptState* states =
-      pass.states ? reinterpret_cast<KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1)
-                  : nullptr;
+  auto* const states = reinterpret_cast<KeptState*>(pass.states);
+  float4* kept = states ? OwnPart::place(states[int64_t(blockIdx.x) * (tiles + 1)]) : nullptr;
+  const auto keep_state = [&] {
+    if (!kept) return;
+    S.store(kept);
+    kept += sizeof(KeptState) / sizeof(float4);
+  };
+  Ring<Real> ring{memory.stage};
   const int chunks = int(op.time / tile_tokens);
   const float* const tau =
       op.tau ? op.tau + place.sequence * chunks * op.heads + place.head : nullptr;
   float next_tau = tau && chunks ? __ldg(tau) : 1;
   for (int tile = 0; tile < tiles; ++tile) {
-    if (states) S.store(*states++);
+    keep_state();
     const Threshold threshold(next_tau);
     if (tau && tile + 1 < chunks) next_tau = __ldg(tau + (tile + 1) * op.heads);
-    Stage<Real>& stage = memory.of(tile);
+    Stage<Real>& stage = *ring.stage;
     const ForwardFactors<Real>& factors = stage.factors;
-    wait_for(stage.made, memory.round(tile));
+    wait_for(stage.made, ring.round);
     Left<exact_planes<Real>> v;
     v.template load<Lies::transposed>(factors.given, owner.row, 0);
     Sums sa, y;  // rows of the state, columns of tokens
@@ -199,8 +217,9 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
       owner.finish_results(stage, whole_sa, y);
     }
     arrive(stage.used);
+    ring.turn();
   }
-  if (states) S.store(*states);
+  keep_state();
   if (op.final_state) S.store(op.final_state + int64_t(blockIdx.x) * state_entries);
 }
 

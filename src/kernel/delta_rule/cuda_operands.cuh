@@ -317,20 +317,23 @@ struct OwnColumns {
       at[4 * n + 8 * head_size / 2] = {x[n][2], x[n][3]};
     }
   }
-  // Likewise, where states are kept between kernels.
+  // Likewise, where states are kept between kernels: from this lane's numbers of the first piece
+  // on.
+  __device__ static float4* place(KeptState& state) {
+    return &state.of[first_row() / 16][first_column() / 8][threadIdx.x % 32];
+  }
   __device__ void load(const KeptState& state) {
+    const float4* const at = place(const_cast<KeptState&>(state));
 #pragma unroll
     for (int n = 0; n < pieces; ++n) {
-      const float4 four =
-          __ldg(&state.of[first_row() / 16][first_column() / 8 + n][threadIdx.x % 32]);
+      const float4 four = __ldg(at + 32 * n);
       x[n][0] = four.x, x[n][1] = four.y, x[n][2] = four.z, x[n][3] = four.w;
     }
   }
-  __device__ void store(KeptState& state) const {
+  __device__ void store(float4* state) const {
 #pragma unroll
     for (int n = 0; n < pieces; ++n)
-      state.of[first_row() / 16][first_column() / 8 + n][threadIdx.x % 32] =
-          make_float4(x[n][0], x[n][1], x[n][2], x[n][3]);
+      state[32 * n] = make_float4(x[n][0], x[n][1], x[n][2], x[n][3]);
   }
   __device__ void clear() {
     each([](float& entry) { entry = 0; });
