@@ -112,7 +112,8 @@ struct Owner {
   int row = OwnPart::first_row(), first_column = OwnPart::first_column();
   bool left_half = OwnPart::half() == 0;
 
-  // This half's part of S0 A~' + V' AK' and of S0 R~' + V' RK'.
+  // This half's part of S0 A~' + V' AK' and of S0 R~' + V' RK'. What is not of S0 has the left
+  // half, because the right one puts the results together.
   __device__ void read(const ForwardFactors<Real>& factors, const Left<exact>& v, Sums& sa,
                        Sums& y) const {
     StateSums<Real, 2> sa_sums;
@@ -131,7 +132,6 @@ struct Owner {
       Right<state_planes> ak;
       ak.template load<Lies::transposed>(factors.ak, 0, 0);
       sa_sums.add(v, ak);
-    } else {
       Right<result> rk;
       rk.template load<Lies::transposed>(factors.rk, 0, 0);
       y_sums.template add_main<result>(v, rk);
@@ -145,10 +145,10 @@ struct Owner {
 #pragma unroll
     for (int n = 0; n < OwnPart::pieces; n += 2) {
       StateSums<Real, 1> more;
-      right.template load<Lies::straight>(factors.b, 0, first_column + 8 * n);
-      more.add(sa, right);
       right.template load<Lies::straight>(factors.k, 0, first_column + 8 * n);
       more.add(v, right);
+      right.template load<Lies::straight>(factors.b, 0, first_column + 8 * n);
+      more.add(sa, right);
       S.add(n, more.total());
       S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
     }
