@@ -214,10 +214,11 @@ struct FactorMaker {
     meet();
   }
 
-  // The products of the vectors. Each warp has one of them.
+  // The products of the vectors. Each warp has one of them; the first one's is the longest, and two
+  // groups have it on different schedulers.
   template <Order order = Order::rows>
   __device__ void make_products(Factors& to) {
-    const int warp = thread / 32;
+    const int warp = groups == 1 ? thread / 32 : (thread / 32 + threadIdx.x / makers * 2) % 4;
     // Lower: what token t reads of what tokens s < t, or s <= t, wrote.
     const auto products = [&](const auto& reads, const auto& writes, auto&& use, int later) {
       StateSums<Real, 2, order> sums;
@@ -241,7 +242,7 @@ struct FactorMaker {
       float x[tile_tokens], half[tile_tokens / 2];
       const int column = thread % 16;
       invert_column(memory.ab, column, x);
-      const bool second = thread >= 16;
+      const bool second = thread % 32 >= 16;
 #pragma unroll
       for (int t = 0; t < 8; ++t) half[t] = second ? x[t + 8] : x[t];
       to.inverse.set(column, second ? 8 : 0, half);
