@@ -48,7 +48,9 @@ TYPED_TEST(Recurrence, LessThanATile) {
   emulation::machine().multiprocessors = 4;
   this->check({.time = 1, .heads = 2}, {none, strong});
 }
-TYPED_TEST(Recurrence, FewHeads) { this->check({.time = 69}, {none, strong, usual, weakest}); }
+TYPED_TEST(Recurrence, FewHeads) {
+  this->check({.time = 69}, {none, strong, usual, weak, weakest});
+}
 TYPED_TEST(Recurrence, FewHeadsOfWholeTiles) { this->check({.time = 64}, {none, strong}); }
 TYPED_TEST(Recurrence, TokenByToken) {
   this->check({.time = 1, .heads = 2, .position = 15}, {strong});

@@ -229,6 +229,7 @@ template <class Real>
 struct CarryMemory {
   Stage<Real> stage[stages];
   Parts sa[2], read[2];
+  Boundary boundary[stages];
 };
 
 // Stages of tiles, a barrier a tile. Before barrier i the next tile has come; after it the one
@@ -283,6 +284,24 @@ struct TileBringer {
   }
 };
 
+// Makes what SANE needs of the tiles to come.
+struct BoundaryMaker {
+  Boundary* boundary;  // of the stages
+  const float* tau;    // of the first tile, or null
+  int64_t step;        // to the next one's
+  int tiles, next = 0;
+  float next_tau = 0;
+
+  __device__ void ask() {
+    if (tau && next < tiles) next_tau = __ldg(tau + next * step);
+  }
+  __device__ void make() {
+    if (threadIdx.x % 32 == 0) boundary[next % stages] = Boundary(next_tau);
+    ++next;
+    ask();
+  }
+};
+
 // Adds up what the warps have found of a tile's results, a tile late, and writes them.
 template <class Real>
 struct ResultWriter {
@@ -317,32 +336,81 @@ struct ResultWriter {
       store_one(to + step, ((x[0].y + x[1].y) + (x[2].y + x[3].y)) + known[i].y);
     }
   }
-  __device__ void run(int tiles) {
+  // Before a tile's barrier the boundary of the next one is there.
+  __device__ void run(int tiles, BoundaryMaker boundaries) {
+    boundaries.ask();
+    boundaries.make(), boundaries.make();
     __syncthreads();
     for (int tile = 0; tile < tiles; ++tile) {
       __syncthreads();
       if (tile > 0) write(tile - 1);
       ask_for(tile);
+      boundaries.make();
     }
     __syncthreads();
     write(tiles - 1);
   }
 };
 
+// How a tile ends, for the entries of one thread.
+struct TileEnd {
+  Threshold threshold;
+  float decay[2][2];   // of the two columns of each piece
+  float scaled[2][2];  // times the boundary's factor
+  // decays: from this lane's first column on.
+  __device__ TileEnd(const Boundary& boundary, const float* decays)
+      : threshold(boundary.threshold) {
+#pragma unroll
+    for (int p = 0; p < 2; ++p) {
+      const float2 both = two(decays + 8 * p);
+      decay[p][0] = both.x, decay[p][1] = both.y;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) find_here(scaled[p][i] = boundary.factor.times(decay[p][i]));
+    }
+  }
+  // S -> (S + added) diag(decay), and SANE if it is wanted.
+  __device__ void update(Sums& S, const Sums& added, bool wanted) const {
+    Sums sum = S;
+    sum.add(added);
+    const auto set = [&](const float(&factor)[2][2]) {
+#pragma unroll
+      for (int p = 0; p < 2; ++p)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) S.c[p][i] = sum.c[p][i] * factor[p][i % 2];
+    };
+    set(scaled);
+    if (!wanted) return;
+    TinyFirst sane{threshold};
+    sane.take(S.c[0]), sane.take(S.c[1]);
+    if (sane.all_tiny()) return;
+    set(decay);
+    Tangent(threshold.tau).replace([&](auto&& map) {
+#pragma unroll
+      for (int p = 0; p < 2; ++p)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) map(S.c[p][i]);
+    });
+  }
+};
+
+// One block on a multiprocessor is all that is asked for: registers keep what waits for memory.
 template <class Real>
-__global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op, int tiles,
-                                                              const TileTerms<Real>* all,
-                                                              const uint32_t* made,
-                                                              float* final_state) {
+__global__ __launch_bounds__(carry_threads, 1) void carry_kernel(DeltaRule<Real> op, int tiles,
+                                                                 const TileTerms<Real>* all,
+                                                                 const uint32_t* made,
+                                                                 float* final_state) {
   extern __shared__ float4 raw_memory[];
   CarryMemory<Real>& memory = *reinterpret_cast<CarryMemory<Real>*>(raw_memory);
   const int64_t of_head = blockIdx.x / row_blocks;
   const int row_block = blockIdx.x % row_blocks;
   const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
+  const int64_t chunks = (op.position + op.time) / tile_tokens - op.position / tile_tokens;
+  const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
   if (threadIdx.x >= carriers + 32) {
     const int64_t first = (sequence * op.time * op.heads + head) * head_size;
     Real* const y = op.y ? op.y + first + row_block * shared_rows : nullptr;
-    return ResultWriter<Real>{memory, y, op.heads * head_size}.run(tiles);
+    const BoundaryMaker boundaries{memory.boundary, tau, op.heads, tiles};
+    return ResultWriter<Real>{memory, y, op.heads * head_size}.run(tiles, boundaries);
   }
   if (threadIdx.x >= carriers) {
     TileBringer<Real>{all + of_head * tiles, made + of_head * tiles, memory.stage, tiles, row_block}
@@ -362,22 +430,20 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
       const float2 upper = two(from), lower = two(from + 8 * head_size);
       S.c[p][0] = upper.x, S.c[p][1] = upper.y, S.c[p][2] = lower.x, S.c[p][3] = lower.y;
     }
-  const int64_t chunks = (op.position + op.time) / tile_tokens - op.position / tile_tokens;
-  const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
-  float next_tau = tau ? __ldg(tau) : 1;
   constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   Right<state_planes> a;
   Right<result> r;
-  Sums u;  // the first warp's, zeros for the others
-  KeptState* states =
-      op.states ? reinterpret_cast<KeptState*>(op.states) + of_head * (tiles + 1) : nullptr;
+  Sums u;         // the first warp's, zeros for the others
+  float4* kept =  // where this thread's entries of the next state go
+      op.states ? &reinterpret_cast<KeptState*>(op.states)[of_head * (tiles + 1)]
+                       .of[row_block][column / 8][lane]
+                : nullptr;
   const auto keep_state = [&] {
-    if (!states) return;
+    if (!kept) return;
 #pragma unroll
     for (int p = 0; p < 2; ++p)
-      states->of[row_block][column / 8 + p][lane] =
-          make_float4(S.c[p][0], S.c[p][1], S.c[p][2], S.c[p][3]);
-    ++states;
+      kept[32 * p] = make_float4(S.c[p][0], S.c[p][1], S.c[p][2], S.c[p][3]);
+    kept += sizeof(KeptState) / sizeof(float4);
   };
   const auto read_first = [&](const Stage<Real>& stage) {
     a.template load<Lies::straight>(stage.factors.a, column, 0);
@@ -389,8 +455,7 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
   for (int tile = 0; tile < tiles; ++tile) {
     const Stage<Real>& stage = memory.stage[tile % stages];
     keep_state();
-    const Threshold threshold(next_tau);
-    if (tau && tile + 1 < tiles) next_tau = __ldg(tau + (tile + 1) * op.heads);
+    const TileEnd end(memory.boundary[tile % stages], &stage.factors.decay[column + lane % 4 * 2]);
     Sums sa, y;  // rows of the state, columns of tokens
     ProductSums<Real, 2> more;
     Right<state_planes> b;
@@ -414,33 +479,8 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
     memory.sa[tile % 2].add_others(sa);
     more.add(Left<state_planes>(sa), b);
     memory.read[tile % 2].say(y);
-    if (tile + 1 < tiles) read_first(memory.stage[(tile + 1) % stages]);
-    const Sums added = more.total();
-    float largest = 0;
-#pragma unroll
-    for (int p = 0; p < 2; ++p) {
-      const float2 decay = two(&stage.factors.decay[column + 8 * p + lane % 4 * 2]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        S.c[p][i] = (S.c[p][i] + added.c[p][i]) * (i % 2 ? decay.y : decay.x);
-        largest = fmaxf(largest, fabsf(S.c[p][i]));
-      }
-    }
-    if (tau) {
-      const auto all_entries = [&](auto&& of) {
-#pragma unroll
-        for (int p = 0; p < 2; ++p)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) S.c[p][i] = of(S.c[p][i]);
-      };
-      // The shortest way is gone while lanes vote whether it may be.
-      const bool tiny = __all_sync(~0u, threshold.tiny(largest));
-      all_entries([&](float x) {
-        const float y = threshold.of_tiny(x);
-        return tiny ? y : x;
-      });
-      if (!tiny) threshold.choose(largest, all_entries);
-    }
+    read_first(memory.stage[(tile + 1) % stages]);  // of the last tile: what nobody uses
+    end.update(S, more.total(), tau);
   }
   __syncthreads();
   keep_state();
