@@ -386,6 +386,7 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
 #pragma unroll 1
   for (int number = 0; number < count; ++number) {
     const bool at_end = number + 1 == count;
+    if (at_end) let_next_kernel_start();
     const int layer = number / matrices, kind = at_end ? int(matrices) : number % matrices;
     const LayerWeights<Weight>& w = layers[at_end ? 0 : layer];
     const InRows& in = segments[layer > 0];
