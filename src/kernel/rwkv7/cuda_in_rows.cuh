@@ -10,9 +10,11 @@ namespace deltasane::kernel::cuda {
 struct RowRange {
   int begin, end;
 };
-// Of a matrix, for one of `blocks`.
+// Of a matrix, for one of `blocks`; rows times blocks have 32 bits, which are divided in a tenth of
+// the time of 64.
 __host__ __device__ constexpr RowRange range_of(int64_t rows, int block, int blocks) {
-  return {int(rows * block / blocks), int(rows * (block + 1) / blocks)};
+  const auto all = uint32_t(rows), of = uint32_t(blocks);
+  return {int(all * uint32_t(block) / of), int(all * uint32_t(block + 1) / of)};
 }
 
 struct InRows {

@@ -323,6 +323,28 @@ __device__ float tau_of(const TokenStep<Weight>& p, const LayerWeights<Weight>& 
   return trained_tau(p.sane, z[0]);
 }
 
+// This block's part of the product with this number, by what lies in the GPU's memory: nothing has
+// to be there before it.
+template <class Weight>
+__device__ TokenProduct<Weight> product_of(const TokenStep<Weight>& p, int number) {
+  const LayerSizes& s = p.sizes;
+  const int layer = number / matrices, kind = number % matrices;
+  const Weight* matrix = p.weights.head;
+  int64_t rows = p.weights.vocabulary, columns = s.channels;
+  int segments = -1;
+  if (layer < int(s.layers)) {
+    const LayerWeights<Weight>& w = p.weights.layers[layer];
+    matrix = kind == matrix_in       ? w.in
+             : kind == matrix_output ? w.output
+             : kind == matrix_key    ? w.ffn_key
+                                     : w.ffn_value;
+    rows = kind == matrix_key ? s.feed_forward : s.channels;
+    if (kind == matrix_value) columns = s.feed_forward;
+    if (kind == matrix_in) rows = InRows(s, layer == 0).rows(), segments = layer > 0;
+  }
+  return {matrix, segments, range_of(rows, int(blockIdx.x), int(gridDim.x)), int(columns)};
+}
+
 // Pieces of weights on their way: as many as shared memory holds beside the vectors of a 0.4B, a
 // 2.9B, a 14B.
 template <int pairs>
@@ -354,22 +376,8 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   for (int i = threadIdx.x; i < words; i += token_threads)
     reinterpret_cast<uint64_t*>(layers)[i] = reinterpret_cast<const uint64_t*>(p.weights.layers)[i];
   if (threadIdx.x < 2) segments[threadIdx.x] = InRows(s, threadIdx.x == 0);
-  __syncthreads();
 #pragma unroll 1
-  for (int i = threadIdx.x; i < count; i += token_threads) {
-    const LayerWeights<Weight>& w = layers[i + 1 < count ? i / matrices : 0];
-    TokenProduct<Weight>& product = products[i];
-    product = {w.ffn_value, -1, own_rows, int(s.feed_forward)};
-    if (i + 1 == count) {
-      product = {p.weights.head, -1, range_of(p.weights.vocabulary, block, blocks), channels};
-    } else if (i % matrices == matrix_in) {
-      product = {w.in, i > 0, range_of(segments[i > 0].rows(), block, blocks), channels};
-    } else if (i % matrices == matrix_output) {
-      product = {w.output, -1, own_rows, channels};
-    } else if (i % matrices == matrix_key) {
-      product = {w.ffn_key, -1, range_of(s.feed_forward, block, blocks), channels};
-    }
-  }
+  for (int i = threadIdx.x; i < count; i += token_threads) products[i] = product_of(p, i);
   __syncthreads();
   WeightStream<Weight, depth> stream(products, count, segments, run_sums, ring);
   const TokenInputs<Weight, pairs> inputs{channels, u, u + channels, moments};
@@ -386,6 +394,7 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
 #pragma unroll 1
   for (int number = 0; number < count; ++number) {
     const bool at_end = number + 1 == count;
+    if (at_end) let_next_kernel_start();
     const int layer = number / matrices, kind = at_end ? int(matrices) : number % matrices;
     const LayerWeights<Weight>& w = layers[at_end ? 0 : layer];
     const InRows& in = segments[layer > 0];

@@ -1,6 +1,6 @@
-// A block has a row, or eight blocks of a cluster have one together. It is walked some ten times
-// and stays in the GPU's cache meanwhile. All threads take every decision alike: what a walk
-// returns, it returns to all of them.
+// A block has a row, or eight blocks of a cluster have one together. It is walked three times, or
+// more where many tokens are kept, and stays in the GPU's cache meanwhile. All threads take every
+// decision alike: what a walk returns, it returns to all of them.
 #include "kernel/sampler/cuda.h"
 
 #include "base/error.h"
@@ -36,6 +36,8 @@ struct Shared {
   Sum of_block[2][most_blocks];
   RowScan scan_of_block[2][most_blocks];
   int32_t token[2];
+  alignas(16) uint32_t key_of_warp[most_blocks * warps];  // the largest; of all blocks' warps
+  uint32_t border;
   int candidates;  // of the list, in the first block
   Sum candidate[most_candidates];
   Sum listed[most_listed];
@@ -118,12 +120,25 @@ struct Blocks {
     for (int32_t i = begin + lane; i < end; i += 32) use(i, row[i]);
   }
 
+  // The first walk: what it reads comes from afar, so eight are asked for at once.
   __device__ RowScan scan() {
+    constexpr int at_once = 8;
     const int now = next_turn();
     RowScan mine;
-    each([&](int32_t i, float logit) { mine = joined(mine, scanned(i, logit)); });
+#pragma unroll 1
+    for (int32_t from = begin + lane; from < end; from += at_once * 32) {
+      float logit[at_once];
+#pragma unroll
+      for (int i = 0; i < at_once; ++i)
+        logit[i] = from + i * 32 < end ? row[from + i * 32] : -INFINITY;
+#pragma unroll
+      for (int i = 0; i < at_once; ++i)
+        if (from + i * 32 < end) mine = joined(mine, scanned(from + i * 32, logit[i]));
+    }
     mine = warp_joined(mine);
     if (lane == 0) shared.scan_of_warp[warp] = mine;
+    if (lane < blocks)
+      in_block(shared.key_of_warp[rank * warps + warp], lane) = key_of(mine.largest);
     __syncthreads();
     if (warp == 0) {
       mine = warp_joined(shared.scan_of_warp[lane]);
@@ -222,25 +237,13 @@ struct Blocks {
     return shared.token[now];
   }
 
-  // Eight bits of the last one's logit at a time, until those that reach it are few. The first
-  // block has the list, its first warp alone goes on with it: the others are told that it is empty.
+  // The first block has the list, its first warp alone goes on with it: the others are told that it
+  // is empty.
   __device__ int list(int count) {
-    uint32_t known = 0;
-    Digit found{0, 0, 0};
-    int shift = 32;
-    do {
-      shift -= 8;
-      found = digit(CountMeasure{}, known, shift, found.above, uint64_t(count));
-      known |= found.digit << shift;
-    } while (shift > 0 && found.above + found.own > most_candidates);
-    if (found.above + found.own > most_candidates) return -1;
-    each([&](int32_t i, float logit) {
-      const uint32_t key = key_of(logit);
-      if (key < known || CountMeasure{}(i, logit) == 0) return;
-      const int place = atomicAdd(&in_block(shared.candidates, 0), 1);
-      in_block(shared.candidate[place], 0) = entry_of(i, key);
-    });
-    meet();
+    if (count > blocks * warps || !gather(border_of_warps(count))) {
+      const int64_t known = border_of_digits(count);
+      if (known < 0 || !gather(uint32_t(known))) return -1;
+    }
     if (rank > 0) return 0;
     const int candidates = shared.candidates;
     if (int(threadIdx.x) < candidates) {
@@ -271,6 +274,61 @@ struct Blocks {
   }
 
  private:
+  // A key that at least `count` tokens reach: of the largest ones of the warps, the one with that
+  // number. Seldom two of the first tokens have the same warp: so not many more reach it.
+  __device__ uint32_t border_of_warps(int count) const {
+    constexpr int all = blocks * warps, parts = 4;  // threads that look at a warp's key
+    static_assert(parts * all <= threads && all % (4 * parts) == 0);
+    const int own = int(threadIdx.x) / parts;
+    if (own < all) {  // whole warps
+      const uint32_t mine = shared.key_of_warp[own];
+      const auto* const four = reinterpret_cast<const uint4*>(shared.key_of_warp);
+      int before = 0;
+#pragma unroll 4
+      for (int i = int(threadIdx.x) % parts; i < all / 4; i += parts) {
+        const uint4 keys = four[i];
+        const int ahead = own - 4 * i;  // equal ones are in the order of warps
+        before += (keys.x > mine || (keys.x == mine && 0 < ahead)) +
+                  (keys.y > mine || (keys.y == mine && 1 < ahead)) +
+                  (keys.z > mine || (keys.z == mine && 2 < ahead)) +
+                  (keys.w > mine || (keys.w == mine && 3 < ahead));
+      }
+      before += __shfl_xor_sync(~0u, before, 1);
+      before += __shfl_xor_sync(~0u, before, 2);
+      if (before + 1 == count) shared.border = mine;
+    }
+    __syncthreads();
+    return shared.border;
+  }
+  // Likewise, eight bits at a time, until those that reach it are few; -1 where they never are.
+  __device__ int64_t border_of_digits(int count) {
+    uint32_t known = 0;
+    Digit found{0, 0, 0};
+    int shift = 32;
+    do {
+      shift -= 8;
+      found = digit(CountMeasure{}, known, shift, found.above, uint64_t(count));
+      known |= found.digit << shift;
+    } while (shift > 0 && found.above + found.own > most_candidates);
+    return found.above + found.own > most_candidates ? -1 : int64_t(known);
+  }
+  // The tokens that reach a key become the first block's candidates; false: they are too many, and
+  // there are none.
+  __device__ bool gather(uint32_t border) const {
+    each([&](int32_t i, float logit) {
+      const uint32_t key = key_of(logit);
+      if (key < border || CountMeasure{}(i, logit) == 0) return;
+      const int place = atomicAdd(&in_block(shared.candidates, 0), 1);
+      if (place < most_candidates) in_block(shared.candidate[place], 0) = entry_of(i, key);
+    });
+    meet();
+    if (in_block(shared.candidates, 0) <= most_candidates) return true;
+    meet();
+    if (threadIdx.x == 0) shared.candidates = 0;
+    meet();
+    return false;
+  }
+
   template <class Measure>
   __device__ Sum of_listed(const Measure& measure, int some, int number) const {
     if (number >= some) return 0;
@@ -311,6 +369,7 @@ __device__ void pick(float* logits, int64_t vocabulary, const Picking& how,
                      const TokenPenalty* penalties, Picked* to) {
   __shared__ Shared shared;
   Blocks<blocks> walker(logits, int32_t(vocabulary), int(blockIdx.x) % blocks, shared);
+  wait_for_kernel_before();
   for (int64_t i = how.from + threadIdx.x; i < how.to; i += threads) {
     const TokenPenalty penalty = penalties[i];
     if (penalty.token >= walker.whole_begin && penalty.token < walker.whole_end)

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <nv/target>
 
+#include <array>
 #include <utility>
 
 #include "tensor/cuda/gpu.h"
@@ -33,28 +34,31 @@ void launch(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Arg&&...
   launch(kernel, grid, gpu.stream(), std::forward<Arg>(arg)...);
 }
 
-template <class... Param, class... Arg>
-void launch_with(cudaLaunchAttribute attribute, void (*kernel)(Param...), const Grid& grid,
-                 const Gpu& gpu, Arg&&... arg) {
+template <size_t count, class... Param, class... Arg>
+void launch_with(std::array<cudaLaunchAttribute, count> attributes, void (*kernel)(Param...),
+                 const Grid& grid, const Gpu& gpu, Arg&&... arg) {
   allow_shared(kernel, grid);
   cudaLaunchConfig_t config{};
   config.gridDim = grid.blocks, config.blockDim = grid.threads;
   config.dynamicSmemBytes = grid.shared;
   config.stream = gpu.stream();
-  config.attrs = &attribute, config.numAttrs = 1;
+  config.attrs = attributes.data(), config.numAttrs = unsigned(count);
   check_cuda(cudaLaunchKernelEx(&config, kernel, Param(std::forward<Arg>(arg))...));
 }
 
 // The kernel may start while the one before it in the queue still runs. Every thread of it calls
 // wait_for_kernel_before() before it touches what that one reads or writes. Where the GPU cannot do
 // that (before compute capability 9.0) it starts as usual.
-template <class... Param, class... Arg>
-void launch_early(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Arg&&... arg) {
-  if (gpu.facts().capability < 90) return launch(kernel, grid, gpu, std::forward<Arg>(arg)...);
+inline cudaLaunchAttribute may_start_early() {
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  launch_with(early, kernel, grid, gpu, std::forward<Arg>(arg)...);
+  return early;
+}
+template <class... Param, class... Arg>
+void launch_early(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Arg&&... arg) {
+  if (gpu.facts().capability < 90) return launch(kernel, grid, gpu, std::forward<Arg>(arg)...);
+  launch_with(std::array{may_start_early()}, kernel, grid, gpu, std::forward<Arg>(arg)...);
 }
 
 // A multiprocessor that runs the kernel has all the shared memory it can have. Where blocks of two
@@ -74,17 +78,18 @@ void launch_together(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu,
   cudaLaunchAttribute together{};
   together.id = cudaLaunchAttributeCooperative;
   together.val.cooperative = 1;
-  launch_with(together, kernel, grid, gpu, std::forward<Arg>(arg)...);
+  launch_with(std::array{together}, kernel, grid, gpu, std::forward<Arg>(arg)...);
 }
 
-// Each `size` neighbouring blocks are a cluster. From compute capability 9.0 on.
+// Each `size` neighbouring blocks are a cluster; the kernel may start early, as by launch_early.
+// From compute capability 9.0 on.
 template <class... Param, class... Arg>
 void launch_cluster(void (*kernel)(Param...), const Grid& grid, unsigned size, const Gpu& gpu,
                     Arg&&... arg) {
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim.x = size, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  launch_with(cluster, kernel, grid, gpu, std::forward<Arg>(arg)...);
+  launch_with(std::array{cluster, may_start_early()}, kernel, grid, gpu, std::forward<Arg>(arg)...);
 }
 
 // All that the kernel before has written is seen after this.
