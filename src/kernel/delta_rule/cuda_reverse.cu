@@ -185,15 +185,13 @@ __device__ Sums invert(const Sums& ab, SquareMemory& memory) {
 struct BothSlopes {
   float of_state, of_tau;  // the first times the decay w
 };
-// |x| < 1/4: within 4e-9 before rounding.
-__device__ BothSlopes slopes_at_tiny(float x, float w) {
-  const float q = x * x;
-  const float p = fmaf(q, fmaf(q, fmaf(q, 0.034435720f, 0.057035519f), 0.133334691f), 0.666666664f);
+// |x| < 0.2: within 1e-7 before rounding.
+__device__ BothSlopes slopes_at_tiny(float x, float q, float w) {
+  const float p = fmaf(q, fmaf(q, 0.059106726f, 0.133303553f), 0.666666746f);
   return {fmaf(q, -w, w), x * (q * p)};
 }
 // |x| < 0.6: within 3e-8 before rounding.
-__device__ BothSlopes slopes_at_small(float x, float w) {
-  const float q = x * x;
+__device__ BothSlopes slopes_at_small(float x, float q, float w) {
   float p = fmaf(q, 0.031457461f, 0.000996863f);
   p = fmaf(q, p, 0.023760039f);
   p = fmaf(q, p, 0.031265177f);
@@ -203,19 +201,19 @@ __device__ BothSlopes slopes_at_small(float x, float w) {
   return {fmaf(q, -w, w), x * (q * p)};
 }
 // Any: u = atanh x by two logarithms, each within 2^-22, of numbers that are not quite 0.
-__device__ BothSlopes slopes_at_any(float x, float w) {
+__device__ BothSlopes slopes_at_any(float x, float, float w) {
   constexpr float almost = 0.99999994f, half_log_of_2 = 0.34657359f;
   const float slope = fmaf(-x, x, 1.0f);
   const float u = log2_of(fmaf(x, almost, 1.0f)) - log2_of(fmaf(x, -almost, 1.0f));
   return {slope * w, fmaf(u * slope, -half_log_of_2, x)};
 }
-// Calls use(x, w -> slopes) with the shortest way there is if no |x| of this thread, and of the
+// Calls use(x, q, w -> slopes) with the shortest way there is if no q of this thread, and of the
 // others of its warp, is above `largest`.
 template <class Use>
 __device__ void choose_slopes(float largest, Use&& use) {
-  if (__all_sync(~0u, largest < 0.25f))
+  if (__all_sync(~0u, largest < 0.2f * 0.2f))
     use(slopes_at_tiny);
-  else if (__all_sync(~0u, largest < 0.6f))
+  else if (__all_sync(~0u, largest < 0.6f * 0.6f))
     use(slopes_at_small);
   else
     use(slopes_at_any);
@@ -289,19 +287,26 @@ struct SlopeMaker {
     float dtau[4] = {};
 #pragma unroll 1
     for (int first = 0; first < Rows::pieces; first += at_once) {
-      float largest = 0;
+      float q[at_once][4];
+      // Squares, not below 0, have the order of their bits, and the largest of three integers is one
+      // instruction.
+      int largest = 0;
 #pragma unroll
       for (int n = 0; n < at_once; ++n) {
         const float4 g = gradient_after[first + n][owner];
         const float(&slope)[4] = of_tau.x[n];
         dtau[0] = fmaf(g.x, slope[0], dtau[0]), dtau[1] = fmaf(g.y, slope[1], dtau[1]);
         dtau[2] = fmaf(g.z, slope[2], dtau[2]), dtau[3] = fmaf(g.w, slope[3], dtau[3]);
-        largest = fmaxf(largest, x.largest(n));
+        int bits[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          q[n][i] = x.x[n][i] * x.x[n][i], bits[i] = __float_as_int(q[n][i]);
+        largest = __vimax3_s32(largest, __vimax3_s32(bits[0], bits[1], bits[2]), bits[3]);
       }
       of_tau.move_up(at_once);
-      choose_slopes(largest, [&](auto&& slopes_at) {
+      choose_slopes(__int_as_float(largest), [&](auto&& slopes_at) {
 #pragma unroll
-        for (int n = 0; n < at_once; ++n) make_piece(n, first + n, decay, slopes, slopes_at);
+        for (int n = 0; n < at_once; ++n) make_piece(n, first + n, q[n], decay, slopes, slopes_at);
       });
       x.move_up(at_once);
     }
@@ -309,13 +314,13 @@ struct SlopeMaker {
   }
   // here: where the piece is now.
   template <class SlopesAt>
-  __device__ void make_piece(int here, int piece, const float* decay, OfOwners& slopes,
-                             SlopesAt&& slopes_at) {
+  __device__ void make_piece(int here, int piece, const float (&q)[4], const float* decay,
+                             OfOwners& slopes, SlopesAt&& slopes_at) {
     const float2 w = Rows::of_columns(piece, decay);
     float of_state[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const BothSlopes both = slopes_at(x.x[here][i], i % 2 ? w.y : w.x);
+      const BothSlopes both = slopes_at(x.x[here][i], q[i], i % 2 ? w.y : w.x);
       of_state[i] = both.of_state, of_tau.x[Rows::pieces - at_once + here][i] = both.of_tau;
     }
     slopes[piece][owner] = {of_state[0], of_state[1], of_state[2], of_state[3]};

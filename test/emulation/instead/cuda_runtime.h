@@ -47,7 +47,9 @@ using std::min;
 
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
+inline int __vimax3_s32(int x, int y, int z) { return std::max(x, std::max(y, z)); }
 inline unsigned __vimin3_u32(unsigned x, unsigned y, unsigned z) {
   return std::min(x, std::min(y, z));
 }
