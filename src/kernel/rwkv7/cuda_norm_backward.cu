@@ -253,8 +253,24 @@ __global__ void __launch_bounds__(most_threads, blocks)
 #pragma unroll
   for (int i = 0; i < octet; ++i) x[0][i] = normal(x[0][i], of[0]);
 
+  // The mix with mu_tau, of which row t gets dout (1 - mu) and the one before it dout mu, before
+  // row t is walked and after it: in the midst of the walk every row would lose by it. has_u:
+  // whether there is a u at the row of x.
+  const auto add_tau = [&](bool has_u, float sign, float share) {
+    float d[octet], mu[octet];
+    of_tau.dout().unpack(d);
+    of_tau.mu(mu);
+#pragma unroll
+    for (int i = 0; i < octet; ++i) {
+      const float u = has_u ? __fmaf_rn(x[0][i], weight[i], bias[i]) : 0.0f;
+      later[i] += d[i] * (share + sign * mu[i]);
+      dmu_tau[i * blockDim.x] += sign * d[i] * u;
+    }
+  };
   for (int64_t t = end - 1; t >= begin; --t) {
     const int64_t at = (first_row + t) * channels + c;
+    const bool ends_chunk = of_tau.here();
+    if (ends_chunk) add_tau(true, -1, 1);
     ahead.come_to(t, begin, at);
     float before[octet] = {}, du[octet];
     if (t > 0) ahead.before(at, before);
@@ -277,11 +293,6 @@ __global__ void __launch_bounds__(most_threads, blocks)
       float mu[octet];
       mus.get(m, mu);
       add_to_both(ahead.dout(m, at), mu);
-    }
-    if (of_tau.here()) {
-      float mu[octet];
-      of_tau.mu(mu);
-      add_to_both(of_tau.dout(), mu);
     }
     float sum[3] = {};
 #pragma unroll
@@ -323,14 +334,10 @@ __global__ void __launch_bounds__(most_threads, blocks)
 #pragma unroll
       for (int i = 0; i < octet; ++i) dmu[m][i] += d[i] * away[i];
     }
-    if (of_tau.here()) {
-      float d[octet];
-      of_tau.dout().unpack(d);
-#pragma unroll
-      for (int i = 0; i < octet; ++i) dmu_tau[i * blockDim.x] += d[i] * away[i];
-    }
-    ahead.leave(), of_tau.go_up();
+    ahead.leave();
     of[0] = of_before;
+    if (ends_chunk) add_tau(t > 0, 1, 0);
+    of_tau.go_up();
   }
   if (!mine) return;
   leave_partial(g.scratch, sets, 0, channels, c, dweight);
