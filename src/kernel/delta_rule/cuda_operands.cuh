@@ -354,10 +354,6 @@ struct OwnColumns {
 #pragma unroll
       for (int i = 0; i < 4; ++i) x[n][i] = x[n + count][i];
   }
-  __device__ float largest(int n) const {
-    const auto& p = x[n];
-    return fmaxf(fmaxf(fabsf(p[0]), fabsf(p[1])), fmaxf(fabsf(p[2]), fabsf(p[3])));
-  }
   // SANE. Whether entries are tiny is seen by their squares, which they need then: numbers that are
   // not below 0 have the order of their bits, and the largest of three integers is one instruction.
   __device__ void neutralize(const Threshold& threshold) {
