@@ -11,9 +11,9 @@ namespace deltasane::kernel::cuda {
 struct BothSlopes {
   float of_state, of_tau;  // the first times the decay w
 };
-// |x| < 0.2: within 1e-7 before rounding.
+// |x| < 1/4: within 4e-9 before rounding.
 __device__ inline BothSlopes slopes_at_tiny(float x, float q, float w) {
-  const float p = fmaf(q, fmaf(q, 0.059106726f, 0.133303553f), 0.666666746f);
+  const float p = fmaf(q, fmaf(q, fmaf(q, 0.034435720f, 0.057035519f), 0.133334691f), 0.666666664f);
   return {fmaf(q, -w, w), x * (q * p)};
 }
 // |x| < 0.6: within 3e-8 before rounding.
@@ -37,7 +37,7 @@ __device__ inline BothSlopes slopes_at_any(float x, float, float w) {
 // others of its warp, is above `largest`.
 template <class Use>
 __device__ void choose_slopes(float largest, Use&& use) {
-  if (__all_sync(~0u, largest < 0.2f * 0.2f))
+  if (__all_sync(~0u, largest < 0.25f * 0.25f))
     use(slopes_at_tiny);
   else if (__all_sync(~0u, largest < 0.6f * 0.6f))
     use(slopes_at_small);
