@@ -369,10 +369,6 @@ struct OwnColumns {
 #pragma unroll
       for (int i = 0; i < 4; ++i) x[n][i] = x[n + count][i];
   }
-  __device__ float largest(int n) const {
-    const auto& p = x[n];
-    return fmaxf(fmaxf(fabsf(p[0]), fabsf(p[1])), fmaxf(fabsf(p[2]), fabsf(p[3])));
-  }
   __device__ static float2 of_columns(int n, const float* all) {
     return *reinterpret_cast<const float2*>(all + first_column() + 8 * n + threadIdx.x % 4 * 2);
   }

@@ -10,21 +10,30 @@
 
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/delta_rule/cuda_operands.cuh"
+#include "kernel/delta_rule/cuda_slopes.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-// The threads of a block that has so many groups of 16 rows, with SANE or without.
+// The threads of a block that has so many groups of 16 rows, with SANE or without. Warps that are
+// four apart share a scheduler. Of five or six the fourth has one for itself, so a single owner,
+// whom all wait for, is that one.
 constexpr int all_groups = head_size / shared_rows;
 constexpr int vector_makers = 64, product_makers = 64;
 template <int groups, bool sane>
 struct Roles {
   static constexpr int owners = 32 * groups, slope_makers = sane ? owners : 0;
-  static constexpr int first_vector_maker = owners;
-  static constexpr int first_product_maker = first_vector_maker + vector_makers;
-  static constexpr int first_slope_maker = first_product_maker + product_makers;
-  static constexpr int threads = first_slope_maker + slope_makers;
+  static constexpr int first_product_maker = slope_makers;  // of all makers
+  static constexpr int first_vector_maker = first_product_maker + product_makers;
+  static constexpr int all_makers = first_vector_maker + vector_makers;
+  static constexpr int first_owner = groups > 1 ? 0 : 3 * 32;
+  static constexpr int threads = all_makers + owners;
+  // Of a thread, which owner it is, and which maker if it is none.
+  __device__ static int owner() { return int(threadIdx.x) - first_owner; }
+  __device__ static int maker() {
+    return int(threadIdx.x) < first_owner ? threadIdx.x : threadIdx.x - owners;
+  }
 };
 template <int groups>
 using OwnRows = OwnColumns<head_size, groups>;
@@ -79,14 +88,10 @@ struct VectorMaker {
     w = op.w + first + thread;
   }
 
-  __device__ void ask_for_vectors(int64_t tile, int count) {
-#pragma unroll
-    for (int i = 0; i < own_tokens; ++i) {
-      const int64_t at = (tile * tile_tokens + i) * step;
-      if (first_token + i >= count) continue;
-      next[i].a.load(a + at), next[i].r.load(r + at);
-      next[i].b.load(b + at), next[i].dy.load(dy + at);
-    }
+  __device__ void ask_for_vectors(int64_t tile, int i) {  // of this thread's i-th token
+    const int64_t at = (tile * tile_tokens + i) * step;
+    next[i].a.load(a + at), next[i].r.load(r + at);
+    next[i].b.load(b + at), next[i].dy.load(dy + at);
   }
   __device__ void ask_for_decays(int64_t tile, int count) {
     const float* const from = w + tile * tile_tokens * step;
@@ -97,7 +102,10 @@ struct VectorMaker {
   // The last tile, which may have fewer tokens.
   __device__ void begin(int tile, int64_t time) {
     const int count = int(time - tile * tile_tokens);
-    ask_for_decays(tile, count), ask_for_vectors(tile, count);
+    ask_for_decays(tile, count);
+#pragma unroll
+    for (int i = 0; i < own_tokens; ++i)
+      if (first_token + i < count) ask_for_vectors(tile, i);
     if (time < tile_tokens) step = 0;  // see make: there are no 16 tokens to be asked for again
   }
 
@@ -108,7 +116,8 @@ struct VectorMaker {
     Vectors here[own_tokens];
 #pragma unroll
     for (int i = 0; i < own_tokens; ++i) here[i] = next[i];
-    ask_for_vectors(before, tile_tokens);
+#pragma unroll
+    for (int i = 0; i < own_tokens; ++i) ask_for_vectors(before, i);
     float decay = 1;
 #pragma unroll
     for (int t = 0; t < tile_tokens; ++t) *decays.at(t, thread) = decay *= next_w[t];
@@ -179,46 +188,6 @@ __device__ Sums invert(const Sums& ab, SquareMemory& memory) {
   return inverse;
 }
 
-// A neutralization that left the state S = tau x, x = tanh u, makes of G, the gradient after it, G
-// sech^2 u before it, and of tau's gradient the sum of G (tanh u - u sech^2 u). With q = x^2 the
-// latter slope is x q (2/3 + 2/15 q + 2/35 q^2 + ...), as atanh x = x (1 + q/3 + q^2/5 + ...).
-struct BothSlopes {
-  float of_state, of_tau;  // the first times the decay w
-};
-// |x| < 0.2: within 1e-7 before rounding.
-__device__ BothSlopes slopes_at_tiny(float x, float q, float w) {
-  const float p = fmaf(q, fmaf(q, 0.059106726f, 0.133303553f), 0.666666746f);
-  return {fmaf(q, -w, w), x * (q * p)};
-}
-// |x| < 0.6: within 3e-8 before rounding.
-__device__ BothSlopes slopes_at_small(float x, float q, float w) {
-  float p = fmaf(q, 0.031457461f, 0.000996863f);
-  p = fmaf(q, p, 0.023760039f);
-  p = fmaf(q, p, 0.031265177f);
-  p = fmaf(q, p, 0.057173215f);
-  p = fmaf(q, p, 0.133332625f);
-  p = fmaf(q, p, 0.666666687f);
-  return {fmaf(q, -w, w), x * (q * p)};
-}
-// Any: u = atanh x by two logarithms, each within 2^-22, of numbers that are not quite 0.
-__device__ BothSlopes slopes_at_any(float x, float, float w) {
-  constexpr float almost = 0.99999994f, half_log_of_2 = 0.34657359f;
-  const float slope = fmaf(-x, x, 1.0f);
-  const float u = log2_of(fmaf(x, almost, 1.0f)) - log2_of(fmaf(x, -almost, 1.0f));
-  return {slope * w, fmaf(u * slope, -half_log_of_2, x)};
-}
-// Calls use(x, q, w -> slopes) with the shortest way there is if no q of this thread, and of the
-// others of its warp, is above `largest`.
-template <class Use>
-__device__ void choose_slopes(float largest, Use&& use) {
-  if (__all_sync(~0u, largest < 0.2f * 0.2f))
-    use(slopes_at_tiny);
-  else if (__all_sync(~0u, largest < 0.6f * 0.6f))
-    use(slopes_at_small);
-  else
-    use(slopes_at_any);
-}
-
 // The sum of all parts, by one warp.
 template <int count>
 __device__ void write_dtau(float* to, const float (&parts)[count]) {
@@ -254,7 +223,8 @@ __device__ void make_products(const ReversePass<Real>& pass,
     if constexpr (sane)
       if (tile < chunks) write_dtau(dtau + tile * op.heads * sharers, memory.dtau[tile % 2]);
   };
-  const bool first_warp = threadIdx.x < Roles<groups, sane>::first_product_maker + 32;
+  const bool first_warp =
+      Roles<groups, sane>::maker() < Roles<groups, sane>::first_product_maker + 32;
   for (int tile = tiles; tile >= -1; --tile) {
     if (tile >= 0 && tile < tiles) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 3];
@@ -337,7 +307,7 @@ __device__ void make_slopes(const ReversePass<Real>& pass,
       op.tau + blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads;
   const auto* const states =
       reinterpret_cast<const KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1);
-  SlopeMaker<groups> maker{int(threadIdx.x) - Roles<groups, true>::first_slope_maker};
+  SlopeMaker<groups> maker{Roles<groups, true>::maker()};
   OwnRows<groups> next;
   float next_tau = 1;
   const auto ask_for = [&](int tile) {
@@ -361,7 +331,7 @@ template <class Real, int groups, bool sane>
 __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, groups, sane>& memory,
                         int tiles) {
   using OwnRows = OwnRows<groups>;
-  const int row = OwnRows::first_row();
+  const int row = OwnRows::first_row(), owner = Roles<groups, sane>::owner();
   OwnRows D;
   if (pass.gradient.dfinal)
     D.load(pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries);
@@ -372,7 +342,7 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
 #pragma unroll
       for (int n = 0; n < OwnRows::pieces; ++n) {
         const float(&d)[4] = D.x[n];
-        memory.gradients[tile % 2][n][threadIdx.x] = {d[0], d[1], d[2], d[3]};
+        memory.gradients[tile % 2][n][owner] = {d[0], d[1], d[2], d[3]};
       }
     }
   };
@@ -391,7 +361,7 @@ __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, group
       SplitSums<2> sums;
       const auto scale = [&](int n) {
         if constexpr (sane) {
-          const float4 slope = memory.slopes[tile % 2][n][threadIdx.x];
+          const float4 slope = memory.slopes[tile % 2][n][owner];
           float(&d)[4] = D.x[n];
           d[0] *= slope.x, d[1] *= slope.y, d[2] *= slope.z, d[3] *= slope.w;
         } else {
@@ -441,11 +411,12 @@ __global__ __launch_bounds__(Roles<groups, sane>::threads,
   extern __shared__ float4 raw_memory[];
   auto& memory = *reinterpret_cast<ReverseMemory<Real, groups, sane>*>(raw_memory);
   const int tiles = int((pass.op.time + tile_tokens - 1) / tile_tokens);
-  if (threadIdx.x < Roles::owners)
+  const int maker = Roles::maker();
+  if (Roles::owner() >= 0 && Roles::owner() < Roles::owners)
     go_back(pass, memory, tiles);
-  else if (threadIdx.x < Roles::first_product_maker)
-    make_vectors<Real>(pass, memory, tiles, threadIdx.x - Roles::first_vector_maker);
-  else if (!sane || threadIdx.x < Roles::first_slope_maker)
+  else if (maker >= Roles::first_vector_maker)
+    make_vectors<Real>(pass, memory, tiles, maker - Roles::first_vector_maker);
+  else if (!sane || maker >= Roles::first_product_maker)
     make_products(pass, memory, tiles);
   else if constexpr (sane)
     make_slopes(pass, memory, tiles);
