@@ -43,7 +43,7 @@ struct TokenStep {
   DecodeSane sane;
   NextToken next;
   float *x, *y, *first_in, *other_in, *hidden;  // handed on; the first layer has places of its own
-  float *v_first, *logits;
+  float* logits;
 
   __device__ float* in(int layer) const { return layer > 0 ? other_in : first_in; }
   // How many numbers a place had before: of x, for or by the product with this number; of y and
@@ -158,7 +158,7 @@ struct NormVectors {
 // A token's row, asked for before the weights that would stand in its way.
 template <int pairs>
 struct Embedding {
-  float2 value[pairs], gain[pairs], bias[pairs];
+  float2 value[pairs] = {}, gain[pairs], bias[pairs];
 
   template <class Weight>
   __device__ Embedding(const TokenWeights<Weight>& weights, int channels, int32_t token) {
@@ -192,26 +192,38 @@ struct TokenInputs {
   //
   // Means and squares about them, of threads, then of warps, then, about the first warp's mean, of
   // all. That warp has a sixteenth of the numbers or more: so the squares about its mean are at
-  // most 17 times those about the mean of all, which need no second round of shuffles then.
+  // most 17 times those about the mean of all, which need no second round of shuffles then. The
+  // reciprocal is off by a unit in the last place at most, the root by two.
   __device__ NormScale scale_of(const float2 (&value)[pairs]) const {
-    float mean = 0, squares = 0;
     int count = 0;  // of each thread of the warp
-    each_pair<pairs>(channels, [&](int i, int) { mean += value[i].x + value[i].y, count += 2; });
-    mean *= count ? __frcp_rn(float(count)) : 0.0f;
-    each_pair<pairs>(channels, [&](int i, int) {
-      const float a = value[i].x - mean, b = value[i].y - mean;
-      squares += a * a + b * b;
-    });
-    const WarpMoments of_warp = warp_moments({mean, squares}, float(count));
+    each_pair<pairs>(channels, [&](int, int) { count += 2; });
+    const WarpMoments of_warp =
+        warp_moments(of_thread(value, count), pairs == 1 ? 2.0f : float(count));
     if (threadIdx.x % 32 == 0)
       moments[threadIdx.x / 32] = {of_warp.mean, of_warp.squares, 32.0f * float(count), 0.0f};
     __syncthreads();
     const float4 own = moments[threadIdx.x % token_warps];
     const float first = moments[0].x, away = own.x - first, all_away = own.z * away;
-    const float share = __frcp_rn(float(channels));
+    const float share = about_reciprocal(float(channels));
     const float sum = warps_sum(all_away), about_first = warps_sum(fmaf(all_away, away, own.y));
     const float off = sum * share, about = fmaf(-sum, off, about_first);
-    return {first + off, 1.0f / sqrtf(about * share + few_norm_eps)};
+    return {first + off, rsqrtf(about * share + few_norm_eps)};
+  }
+  // Where there is one pair a thread the compiler knows how many numbers there are: those of
+  // threads without channels are zeros, and count for nothing in the end.
+  __device__ WarpMoments of_thread(const float2 (&value)[pairs], int count) const {
+    if constexpr (pairs == 1) {
+      const float apart = value[0].x - value[0].y;
+      return {0.5f * (value[0].x + value[0].y), 0.5f * apart * apart};
+    }
+    float mean = 0, squares = 0;
+    each_pair<pairs>(channels, [&](int i, int) { mean += value[i].x + value[i].y; });
+    mean *= count ? about_reciprocal(float(count)) : 0.0f;
+    each_pair<pairs>(channels, [&](int i, int) {
+      const float a = value[i].x - mean, b = value[i].y - mean;
+      squares += a * a + b * b;
+    });
+    return {mean, squares};
   }
   // Over the neighbouring threads that have a warp's number each.
   __device__ static float warps_sum(float x) {
@@ -278,6 +290,7 @@ struct TokenInputs {
     each_handed(
         count, turn, [&](int c) { return from + c; },
         [&](int c, float2 both) { put(area + c, both); });
+#pragma unroll 1
     for (int c = count + threadIdx.x; c < filled_columns<Weight>(count); c += token_threads)
       area[c] = 0;
     __syncthreads();
@@ -352,14 +365,21 @@ constexpr int depth_of = pairs == 1   ? 11
                          : pairs == 3 ? 9
                                       : 7;
 
+// What a block has in shared memory whatever the model.
+struct alignas(16) BlockPlace {
+  HeadPlace head;
+  float4 moments[token_warps];
+  float v_first[head_size];  // of the block's head
+  float sums[2][32];
+  InRows segments[2];  // of the first layer, of the others
+};
+
 template <class Weight, int pairs>
 __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weight> p) {
   constexpr int depth = depth_of<pairs>;
   extern __shared__ __align__(16) uint4 ring[];
-  __shared__ __align__(16) HeadPlace place;
-  __shared__ float sums[2][32];
-  __shared__ float4 moments[token_warps];
-  __shared__ InRows segments[2];  // of the first layer, of the others
+  __shared__ BlockPlace declared;
+  auto& [place, moments, v_first, sums, segments] = kept_address(declared);
   const LayerSizes& s = p.sizes;
   const int block = int(blockIdx.x), blocks = int(gridDim.x), channels = int(s.channels);
   RunSums& run_sums = *reinterpret_cast<RunSums*>(ring + depth * (piece_bytes / 16));
@@ -432,15 +452,14 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
         __syncthreads();
         const float* const own_raw = inputs.area + ranks.low;
         const HeadRaw raw{own_raw, own_raw + head_size, own_raw + 2 * head_size};
-        make_inputs(early, w, ranks, block, raw, inputs.area, p.v_first + first, place);
+        make_inputs(early, w, ranks, block, raw, inputs.area, v_first, place);
         const float y = finish_head(early, tau, place);
         if (threadIdx.x < head_size) hand_on(p.y + first + threadIdx.x, y, p.turn_of(layer));
         early.s.store(p.memory(state, layer, block));
       }
-      if (kind == matrix_output)
-        inputs.stage(p.y, channels, p.turn_of(layer));
-      else
-        inputs.stage(p.hidden, int(s.feed_forward), p.turn_of(layer));
+      const bool of_heads = kind == matrix_output;
+      inputs.stage(of_heads ? p.y : p.hidden, of_heads ? channels : int(s.feed_forward),
+                   p.turn_of(layer));
 #pragma unroll 1
       for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
         shift[row] = u[row];
@@ -483,7 +502,7 @@ Variant<Weight> variant_for(const LayerSizes& s) {
 template <class Weight>
 std::optional<TokenRoom> room_for_token(const LayerSizes& s, const Gpu& gpu) {
   constexpr int64_t declared = 4900;  // room for the kernel's own variables
-  static_assert(sizeof(HeadPlace) + 1024 <= declared);
+  static_assert(sizeof(BlockPlace) <= declared);
   const int blocks = gpu.facts().multiprocessors;  // the order of writes needs as many
   int64_t mixes = 1;
   for (const bool first : {true, false})
@@ -505,10 +524,10 @@ std::optional<TokenRoom> room_for_token(const LayerSizes& s, const Gpu& gpu) {
 template <class Weight>
 void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
                   const TokenRoom& room, const DecodeSane& sane, const NextToken& next,
-                  float* v_first, float* handed, float* logits, const Gpu& gpu) {
+                  float* handed, float* logits, const Gpu& gpu) {
   TokenStep<Weight> p{};
   p.weights = weights, p.sizes = sizes, p.room = room, p.sane = sane, p.next = next;
-  p.v_first = v_first, p.logits = logits;
+  p.logits = logits;
   p.x = handed, p.y = p.x + sizes.channels, p.first_in = p.y + sizes.channels;
   p.other_in = p.first_in + sizes.rows_of_in(true);
   p.hidden = p.other_in + sizes.rows_of_in(false);
@@ -520,8 +539,8 @@ void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
 template std::optional<TokenRoom> room_for_token<float>(const LayerSizes&, const Gpu&);
 template std::optional<TokenRoom> room_for_token<bf16>(const LayerSizes&, const Gpu&);
 template void decode_token(const TokenWeights<float>&, const LayerSizes&, const TokenRoom&,
-                           const DecodeSane&, const NextToken&, float*, float*, float*, const Gpu&);
+                           const DecodeSane&, const NextToken&, float*, float*, const Gpu&);
 template void decode_token(const TokenWeights<bf16>&, const LayerSizes&, const TokenRoom&,
-                           const DecodeSane&, const NextToken&, float*, float*, float*, const Gpu&);
+                           const DecodeSane&, const NextToken&, float*, float*, const Gpu&);
 
 }  // namespace deltasane::kernel::cuda
