@@ -29,11 +29,6 @@ struct Results {
   float* at;
   uint32_t turn;
 };
-// Rows of a product that have the same input: where it begins in the area.
-struct Run {
-  int input;
-  Then then;
-};
 
 template <class Weight>
 struct TokenStep {
@@ -384,7 +379,8 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   const int block = int(blockIdx.x), blocks = int(gridDim.x), channels = int(s.channels);
   RunSums& run_sums = *reinterpret_cast<RunSums*>(ring + depth * (piece_bytes / 16));
   float* const u = reinterpret_cast<float*>(&run_sums + 1);
-  float* const own = u + channels + p.room.area;
+  float* const area = &kept_address(u[channels]);
+  float* const own = &kept_address(area[p.room.area]);
   auto* const layers = reinterpret_cast<LayerWeights<Weight>*>(own + p.room.own_rows);
   auto* const products = reinterpret_cast<TokenProduct<Weight>*>(layers + s.layers);
   const int count = int(s.layers) * matrices + 1;
@@ -400,7 +396,7 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   for (int i = threadIdx.x; i < count; i += token_threads) products[i] = product_of(p, i);
   __syncthreads();
   WeightStream<Weight, depth> stream(products, count, segments, run_sums, ring);
-  const TokenInputs<Weight, pairs> inputs{channels, u, u + channels, moments};
+  const TokenInputs<Weight, pairs> inputs{channels, u, area, moments};
   float* const state = p.next.state;
   const bool chunk_ends = ends_chunk(p.sane, p.next.position);
   ask_for_layer(p, layers[0], 0, state);
@@ -418,8 +414,11 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
     const int layer = number / matrices, kind = at_end ? int(matrices) : number % matrices;
     const LayerWeights<Weight>& w = layers[at_end ? 0 : layer];
     const InRows& in = segments[layer > 0];
-    const int from = in.segment_of(products[number].rows.begin);
+    const int own_begin = products[number].rows.begin, from = in.segment_of(own_begin);
     float* const shift = at_end ? nullptr : p.shift(state, layer, kind / 2);
+    // What can be known before the product's input is there: nobody waits for this block yet.
+    const Results to = p.results_of(number);
+    const Then then = in.then(in.segment_of(own_begin + int(threadIdx.x)));  // of matrix_in
     if (kind % 2 == 0) {
       const bool time_mix = kind == matrix_in;
       inputs.norm(
@@ -460,27 +459,29 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
       const bool of_heads = kind == matrix_output;
       inputs.stage(of_heads ? p.y : p.hidden, of_heads ? channels : int(s.feed_forward),
                    p.turn_of(layer));
-#pragma unroll 1
-      for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
-        shift[row] = u[row];
     }
-    const Results to = p.results_of(number);
     stream.multiply(
         number, inputs.area,
-        [&](int row) {
-          if (kind != matrix_in)
-            return Run{0, kind == matrix_key ? Then::squared_relu : Then::nothing};
-          const int segment = in.segment_of(row);
-          return Run{(segment - from) * channels, in.then(segment)};
-        },
-        [&](int row, float sum, const Run& run) {
+        [&](int row) { return kind == matrix_in ? (in.segment_of(row) - from) * channels : 0; },
+        [&](int row, float sum) {
           if (at_end) {
             to.at[row] = sum;
             return;
           }
           if (kind % 2 == 1) sum = own[row - own_rows.begin] += sum;
-          hand_on(to.at + row, finished(sum, run.then), to.turn);
+          if (kind == matrix_key) sum = finished(sum, Then::squared_relu);
+          if (kind == matrix_in) {
+            const bool in_first_run = row == own_begin + int(threadIdx.x);
+            if (const Then by = in_first_run ? then : in.then(in.segment_of(row));
+                by != Then::nothing)
+              sum = by == Then::tanh ? finished(sum, Then::tanh) : finished(sum, Then::sigmoid);
+          }
+          hand_on(to.at + row, sum, to.turn);
         });
+    if (kind % 2 == 1)  // who wrote what this product has read has read the row before
+#pragma unroll 1
+      for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
+        shift[row] = u[row];
   }
 }
 
