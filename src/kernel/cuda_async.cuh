@@ -8,6 +8,15 @@
 
 namespace deltasane::kernel::cuda {
 
+// What lies in shared memory, by an address that is found here and kept: the compiler would find it
+// again at every use, which takes as long as the use itself.
+template <class T>
+__device__ T& kept_address(T& shared) {
+  auto at = uint32_t(__cvta_generic_to_shared(&shared));
+  asm volatile("" : "+r"(at));
+  return *static_cast<T*>(__cvta_shared_to_generic(at));
+}
+
 // How the cache is to treat what is read once and not again.
 __device__ inline uint64_t read_once() {
   uint64_t policy;

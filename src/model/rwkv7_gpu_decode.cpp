@@ -52,8 +52,7 @@ void GpuDecoder<Real>::ask_in_turn(std::span<const Sequence> sequences, float* l
     const NextToken next{sequence.token, single_tokens_++, sequence.position, sequence.state};
     decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
                         weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
-                       weights_.sizes, *room_, sane_, next, v_first_.data(), handed_.data(), logits,
-                       *gpu_);
+                       weights_.sizes, *room_, sane_, next, handed_.data(), logits, *gpu_);
     logits += vocabulary_;
   }
 }

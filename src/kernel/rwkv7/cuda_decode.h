@@ -118,6 +118,6 @@ inline int64_t handed_numbers(const LayerSizes& s) {
 template <class Weight>
 void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
                   const TokenRoom& room, const DecodeSane& sane, const NextToken& next,
-                  float* v_first, float* handed, float* logits, const Gpu& gpu);
+                  float* handed, float* logits, const Gpu& gpu);
 
 }  // namespace deltasane::kernel::cuda

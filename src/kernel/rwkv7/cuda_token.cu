@@ -12,6 +12,7 @@
 
 #include "kernel/rwkv7/cuda_decode.h"
 #include "kernel/rwkv7/cuda_head_step.cuh"
+#include "kernel/rwkv7/cuda_token_inputs.cuh"
 #include "kernel/rwkv7/cuda_weight_stream.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -29,11 +30,6 @@ struct Results {
   float* at;
   uint32_t turn;
 };
-// Rows of a product that have the same input: where it begins in the area.
-struct Run {
-  int input;
-  Then then;
-};
 
 template <class Weight>
 struct TokenStep {
@@ -43,7 +39,7 @@ struct TokenStep {
   DecodeSane sane;
   NextToken next;
   float *x, *y, *first_in, *other_in, *hidden;  // handed on; the first layer has places of its own
-  float *v_first, *logits;
+  float* logits;
 
   __device__ float* in(int layer) const { return layer > 0 ? other_in : first_in; }
   // How many numbers a place had before: of x, for or by the product with this number; of y and
@@ -89,200 +85,6 @@ int64_t bytes_beside_pieces(const LayerSizes& s, const TokenRoom& room) {
          s.layers * int64_t(sizeof(LayerWeights<Weight>)) +
          (s.layers * matrices + 1) * int64_t(sizeof(TokenProduct<Weight>));
 }
-
-// Some seconds: then a kernel that waits for what does not come is an error, not a GPU that hangs.
-constexpr int most_polls = 1 << 24;
-
-// The two numbers at `place`, when they are there.
-__device__ float2 wait_for_handed(HandedPair pair, const float* place, uint32_t turn) {
-  for (int polls = 0; !pair.has(turn); ++polls) {
-    if (polls == most_polls) __trap();
-    pair = read_handed(place);
-  }
-  return pair.values();
-}
-
-// use(i, two numbers) for all pairs of `count` handed numbers, i even and place(i) where they lie,
-// by the threads in turns; each waits for its own. Four are asked for at once.
-template <class Place, class Use>
-__device__ void each_handed(int count, uint32_t turn, Place place, Use use) {
-  constexpr int at_once = 4, step = 2 * token_threads;
-#pragma unroll 1
-  for (int first = 2 * threadIdx.x; first < count; first += at_once * step) {
-    HandedPair pair[at_once];
-#pragma unroll
-    for (int i = 0; i < at_once; ++i)
-      if (first + i * step < count) pair[i] = read_handed(place(first + i * step));
-#pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int at = first + i * step;
-      if (at < count) use(at, wait_for_handed(pair[i], place(at), turn));
-    }
-  }
-}
-
-// In the GPU's memory, where nothing changes it.
-__device__ inline float2 weight_at(const float* at) {
-  float2 both;  // volatile: not to be moved behind what is waited for
-  asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(both.x), "=f"(both.y) : "l"(at));
-  return both;
-}
-// Of a state, which other blocks write.
-__device__ inline float2 shift_at(const float* at) {
-  float2 both;
-  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(both.x), "=f"(both.y) : "l"(at));
-  return both;
-}
-
-// Of a row each thread has the channels 2 (t + 512 i) and the next ones: 64 of a warp lie together,
-// and are all there or not at all.
-constexpr int most_pairs = 4;
-template <int pairs, class Use>  // use(i, channel)
-__device__ void each_pair(int channels, Use use) {
-  int thread = int(threadIdx.x);
-  asm volatile("" : "+r"(thread));  // places are found again: kept, they would fill the registers
-#pragma unroll
-  for (int i = 0; i < pairs; ++i)
-    if (const int c = 2 * (thread + i * token_threads); c < channels) use(i, c);
-}
-
-// What a norm needs beside x, asked for before x is waited for.
-template <int pairs>
-struct NormVectors {
-  // The rest is asked for late: few blocks have it.
-  static constexpr int mixes = pairs == 1 ? 2 : 1;
-  // Zeros, so that nothing is kept through a layer for channels that are not there.
-  float2 gain[pairs] = {}, bias[pairs] = {}, before[pairs] = {}, mu[mixes][pairs] = {};
-};
-
-// A token's row, asked for before the weights that would stand in its way.
-template <int pairs>
-struct Embedding {
-  float2 value[pairs], gain[pairs], bias[pairs];
-
-  template <class Weight>
-  __device__ Embedding(const TokenWeights<Weight>& weights, int channels, int32_t token) {
-    const Weight* const row = weights.embedding + int64_t(token) * channels;
-    each_pair<pairs>(channels, [&](int i, int c) {
-      value[i] = {to_float(row[c]), to_float(row[c + 1])};
-      if (!weights.embedding_gain) return;
-      gain[i] = weight_at(weights.embedding_gain + c);
-      bias[i] = weight_at(weights.embedding_bias + c);
-    });
-  }
-};
-
-struct NormScale {
-  float mean, scale;
-};
-
-// A block's vectors in shared memory.
-template <class Weight, int pairs>
-struct TokenInputs {
-  int channels;
-  float* u;         // (C), the layer norm that was made last
-  float* area;      // the mixes (C) each; or the input of a product
-  float4* moments;  // of the warps: mean, squares about it, how many
-
-  __device__ float* mix(int i) const { return area + i * channels; }
-  // Two numbers of a product's input.
-  __device__ static void put(float* at, float2 both) { PieceInput<Weight>::put(at, both); }
-
-  // Of a row's norm, for all threads, by one barrier. Another one comes before the next call.
-  //
-  // Means and squares about them, of threads, then of warps, then, about the first warp's mean, of
-  // all. That warp has a sixteenth of the numbers or more: so the squares about its mean are at
-  // most 17 times those about the mean of all, which need no second round of shuffles then.
-  __device__ NormScale scale_of(const float2 (&value)[pairs]) const {
-    float mean = 0, squares = 0;
-    int count = 0;  // of each thread of the warp
-    each_pair<pairs>(channels, [&](int i, int) { mean += value[i].x + value[i].y, count += 2; });
-    mean *= count ? __frcp_rn(float(count)) : 0.0f;
-    each_pair<pairs>(channels, [&](int i, int) {
-      const float a = value[i].x - mean, b = value[i].y - mean;
-      squares += a * a + b * b;
-    });
-    const WarpMoments of_warp = warp_moments({mean, squares}, float(count));
-    if (threadIdx.x % 32 == 0)
-      moments[threadIdx.x / 32] = {of_warp.mean, of_warp.squares, 32.0f * float(count), 0.0f};
-    __syncthreads();
-    const float4 own = moments[threadIdx.x % token_warps];
-    const float first = moments[0].x, away = own.x - first, all_away = own.z * away;
-    const float share = __frcp_rn(float(channels));
-    const float sum = warps_sum(all_away), about_first = warps_sum(fmaf(all_away, away, own.y));
-    const float off = sum * share, about = fmaf(-sum, off, about_first);
-    return {first + off, 1.0f / sqrtf(about * share + few_norm_eps)};
-  }
-  // Over the neighbouring threads that have a warp's number each.
-  __device__ static float warps_sum(float x) {
-#pragma unroll
-    for (int away = token_warps / 2; away > 0; away /= 2) x += __shfl_xor_sync(~0u, x, away);
-    return x;
-  }
-
-  // u becomes the token's embedding.
-  __device__ void embed(Embedding<pairs>& token, bool has_norm) const {
-    if (has_norm) {
-      const auto [mean, scale] = scale_of(token.value);
-      each_pair<pairs>(channels, [&](int i, int) {
-        float2& x = token.value[i];
-        x = {(x.x - mean) * scale * token.gain[i].x + token.bias[i].x,
-             (x.y - mean) * scale * token.gain[i].y + token.bias[i].y};
-      });
-    }
-    each_pair<pairs>(channels, [&](int i, int c) { two(u + c) = token.value[i]; });
-    __syncthreads();
-  }
-
-  // Layer norm of x, and `mixes` mixes with the row before it: mu(i) of mix i. Without `shift`
-  // there is one mix, the norm.
-  template <class Mu>
-  __device__ void norm(const float* weight, const float* offset, const float* shift, int mixes,
-                       Mu mu, const float* x, uint32_t turn) const {
-    NormVectors<pairs> of{};  // not to be kept from one norm to the next
-    each_pair<pairs>(channels, [&](int i, int c) {
-      of.gain[i] = weight_at(weight + c), of.bias[i] = weight_at(offset + c);
-      if (!shift) return;
-      of.before[i] = shift_at(shift + c);
-#pragma unroll
-      for (int m = 0; m < NormVectors<pairs>::mixes; ++m)
-        if (m < mixes) of.mu[m][i] = weight_at(mu(m) + c);
-    });
-    HandedPair pair[pairs];
-    each_pair<pairs>(channels, [&](int i, int c) { pair[i] = read_handed(x + c); });
-    float2 value[pairs] = {};
-    each_pair<pairs>(channels,
-                     [&](int i, int c) { value[i] = wait_for_handed(pair[i], x + c, turn); });
-    const auto [mean, scale] = scale_of(value);
-    each_pair<pairs>(channels, [&](int i, int c) {
-      const float2 n{(value[i].x - mean) * scale * of.gain[i].x + of.bias[i].x,
-                     (value[i].y - mean) * scale * of.gain[i].y + of.bias[i].y};
-      two(u + c) = n;
-      const auto mix_with = [&](int m, float2 by) {
-        put(mix(m) + c, {n.x + (of.before[i].x - n.x) * by.x, n.y + (of.before[i].y - n.y) * by.y});
-      };
-      if (!shift) {
-        put(mix(0) + c, n);
-        return;
-      }
-#pragma unroll
-      for (int m = 0; m < NormVectors<pairs>::mixes; ++m)
-        if (m < mixes) mix_with(m, of.mu[m][i]);
-#pragma unroll 1
-      for (int m = NormVectors<pairs>::mixes; m < mixes; ++m) mix_with(m, weight_at(mu(m) + c));
-    });
-    __syncthreads();
-  }
-  // `count` numbers become the input of a product.
-  __device__ void stage(const float* from, int count, uint32_t turn) const {
-    each_handed(
-        count, turn, [&](int c) { return from + c; },
-        [&](int c, float2 both) { put(area + c, both); });
-    for (int c = count + threadIdx.x; c < filled_columns<Weight>(count); c += token_threads)
-      area[c] = 0;
-    __syncthreads();
-  }
-};
 
 // Brings into the cache what a layer reads besides the matrices: a block has a vector, and what its
 // head reads.
@@ -352,19 +154,27 @@ constexpr int depth_of = pairs == 1   ? 11
                          : pairs == 3 ? 9
                                       : 7;
 
+// What a block has in shared memory whatever the model.
+struct alignas(16) BlockPlace {
+  HeadPlace head;
+  float4 moments[token_warps];
+  float v_first[head_size];  // of the block's head
+  float sums[2][32];
+  InRows segments[2];  // of the first layer, of the others
+};
+
 template <class Weight, int pairs>
 __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weight> p) {
   constexpr int depth = depth_of<pairs>;
   extern __shared__ __align__(16) uint4 ring[];
-  __shared__ __align__(16) HeadPlace place;
-  __shared__ float sums[2][32];
-  __shared__ float4 moments[token_warps];
-  __shared__ InRows segments[2];  // of the first layer, of the others
+  __shared__ BlockPlace declared;
+  auto& [place, moments, v_first, sums, segments] = kept_address(declared);
   const LayerSizes& s = p.sizes;
   const int block = int(blockIdx.x), blocks = int(gridDim.x), channels = int(s.channels);
   RunSums& run_sums = *reinterpret_cast<RunSums*>(ring + depth * (piece_bytes / 16));
   float* const u = reinterpret_cast<float*>(&run_sums + 1);
-  float* const own = u + channels + p.room.area;
+  float* const area = &kept_address(u[channels]);
+  float* const own = &kept_address(area[p.room.area]);
   auto* const layers = reinterpret_cast<LayerWeights<Weight>*>(own + p.room.own_rows);
   auto* const products = reinterpret_cast<TokenProduct<Weight>*>(layers + s.layers);
   const int count = int(s.layers) * matrices + 1;
@@ -380,7 +190,7 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
   for (int i = threadIdx.x; i < count; i += token_threads) products[i] = product_of(p, i);
   __syncthreads();
   WeightStream<Weight, depth> stream(products, count, segments, run_sums, ring);
-  const TokenInputs<Weight, pairs> inputs{channels, u, u + channels, moments};
+  const TokenInputs<Weight, pairs> inputs{channels, u, area, moments};
   float* const state = p.next.state;
   const bool chunk_ends = ends_chunk(p.sane, p.next.position);
   ask_for_layer(p, layers[0], 0, state);
@@ -398,8 +208,11 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
     const int layer = number / matrices, kind = at_end ? int(matrices) : number % matrices;
     const LayerWeights<Weight>& w = layers[at_end ? 0 : layer];
     const InRows& in = segments[layer > 0];
-    const int from = in.segment_of(products[number].rows.begin);
+    const int own_begin = products[number].rows.begin, from = in.segment_of(own_begin);
     float* const shift = at_end ? nullptr : p.shift(state, layer, kind / 2);
+    // What can be known before the product's input is there: nobody waits for this block yet.
+    const Results to = p.results_of(number);
+    const Then then = in.then(in.segment_of(own_begin + int(threadIdx.x)));  // of matrix_in
     if (kind % 2 == 0) {
       const bool time_mix = kind == matrix_in;
       inputs.norm(
@@ -432,36 +245,37 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
         __syncthreads();
         const float* const own_raw = inputs.area + ranks.low;
         const HeadRaw raw{own_raw, own_raw + head_size, own_raw + 2 * head_size};
-        make_inputs(early, w, ranks, block, raw, inputs.area, p.v_first + first, place);
+        make_inputs(early, w, ranks, block, raw, inputs.area, v_first, place);
         const float y = finish_head(early, tau, place);
         if (threadIdx.x < head_size) hand_on(p.y + first + threadIdx.x, y, p.turn_of(layer));
         early.s.store(p.memory(state, layer, block));
       }
-      if (kind == matrix_output)
-        inputs.stage(p.y, channels, p.turn_of(layer));
-      else
-        inputs.stage(p.hidden, int(s.feed_forward), p.turn_of(layer));
-#pragma unroll 1
-      for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
-        shift[row] = u[row];
+      const bool of_heads = kind == matrix_output;
+      inputs.stage(of_heads ? p.y : p.hidden, of_heads ? channels : int(s.feed_forward),
+                   p.turn_of(layer));
     }
-    const Results to = p.results_of(number);
     stream.multiply(
         number, inputs.area,
-        [&](int row) {
-          if (kind != matrix_in)
-            return Run{0, kind == matrix_key ? Then::squared_relu : Then::nothing};
-          const int segment = in.segment_of(row);
-          return Run{(segment - from) * channels, in.then(segment)};
-        },
-        [&](int row, float sum, const Run& run) {
+        [&](int row) { return kind == matrix_in ? (in.segment_of(row) - from) * channels : 0; },
+        [&](int row, float sum) {
           if (at_end) {
             to.at[row] = sum;
             return;
           }
           if (kind % 2 == 1) sum = own[row - own_rows.begin] += sum;
-          hand_on(to.at + row, finished(sum, run.then), to.turn);
+          if (kind == matrix_key) sum = finished(sum, Then::squared_relu);
+          if (kind == matrix_in) {
+            const bool in_first_run = row == own_begin + int(threadIdx.x);
+            if (const Then by = in_first_run ? then : in.then(in.segment_of(row));
+                by != Then::nothing)
+              sum = by == Then::tanh ? finished(sum, Then::tanh) : finished(sum, Then::sigmoid);
+          }
+          hand_on(to.at + row, sum, to.turn);
         });
+    if (kind % 2 == 1)  // who wrote what this product has read has read the row before
+#pragma unroll 1
+      for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
+        shift[row] = u[row];
   }
 }
 
@@ -483,7 +297,7 @@ Variant<Weight> variant_for(const LayerSizes& s) {
 template <class Weight>
 std::optional<TokenRoom> room_for_token(const LayerSizes& s, const Gpu& gpu) {
   constexpr int64_t declared = 4900;  // room for the kernel's own variables
-  static_assert(sizeof(HeadPlace) + 1024 <= declared);
+  static_assert(sizeof(BlockPlace) <= declared);
   const int blocks = gpu.facts().multiprocessors;  // the order of writes needs as many
   int64_t mixes = 1;
   for (const bool first : {true, false})
@@ -505,10 +319,10 @@ std::optional<TokenRoom> room_for_token(const LayerSizes& s, const Gpu& gpu) {
 template <class Weight>
 void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
                   const TokenRoom& room, const DecodeSane& sane, const NextToken& next,
-                  float* v_first, float* handed, float* logits, const Gpu& gpu) {
+                  float* handed, float* logits, const Gpu& gpu) {
   TokenStep<Weight> p{};
   p.weights = weights, p.sizes = sizes, p.room = room, p.sane = sane, p.next = next;
-  p.v_first = v_first, p.logits = logits;
+  p.logits = logits;
   p.x = handed, p.y = p.x + sizes.channels, p.first_in = p.y + sizes.channels;
   p.other_in = p.first_in + sizes.rows_of_in(true);
   p.hidden = p.other_in + sizes.rows_of_in(false);
@@ -520,8 +334,8 @@ void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
 template std::optional<TokenRoom> room_for_token<float>(const LayerSizes&, const Gpu&);
 template std::optional<TokenRoom> room_for_token<bf16>(const LayerSizes&, const Gpu&);
 template void decode_token(const TokenWeights<float>&, const LayerSizes&, const TokenRoom&,
-                           const DecodeSane&, const NextToken&, float*, float*, float*, const Gpu&);
+                           const DecodeSane&, const NextToken&, float*, float*, const Gpu&);
 template void decode_token(const TokenWeights<bf16>&, const LayerSizes&, const TokenRoom&,
-                           const DecodeSane&, const NextToken&, float*, float*, float*, const Gpu&);
+                           const DecodeSane&, const NextToken&, float*, float*, const Gpu&);
 
 }  // namespace deltasane::kernel::cuda

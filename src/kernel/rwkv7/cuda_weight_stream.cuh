@@ -3,10 +3,11 @@
 // across the ends of products and layers. For cuda_token.cu.
 //
 // A block has a range of every matrix's rows, and hands on the sums of up to 32 of them together (a
-// run). A warp has some columns of all of them: every sixteenth unit of 128 bytes. A piece is a
-// unit of eight rows in two loads, of 64 bytes a row each (see cuda_piece_sums.cuh). So all warps
-// have the same work however few rows there are. Nothing is unrolled that need not be: a token runs
-// through all of this code once a layer, and it has to stay in the instruction cache.
+// run), whatever they are multiplied with. A warp has some columns of all of them: every sixteenth
+// unit of 128 bytes. A piece is a unit of eight rows in two loads, of 64 bytes a row each (see
+// cuda_piece_sums.cuh). So all warps have the same work however few rows there are. Nothing is
+// unrolled that need not be: a token runs through all of this code once a layer, and it has to stay
+// in the instruction cache.
 #pragma once
 
 #include "kernel/cuda_async.cuh"
@@ -80,33 +81,38 @@ class WeightStream {
     for (int i = 0; i < depth; ++i) ask();
   }
 
-  // The product with this number: finish(row, sum, run(row)) by one thread for each row of the
-  // block. inputs + run(row).input is what the row is multiplied with, in shared memory as
-  // PieceInput puts it, zero up to filled_columns. Called for all numbers in order, by all threads;
-  // no thread reads an input any more when it returns.
-  template <class Run, class Finish>
-  __device__ void multiply(int number, const float* inputs, Run run, Finish finish) {
+  // The product with this number: finish(row, sum) by one thread for each row of the block.
+  // inputs + input_of(row) is what the row is multiplied with, in shared memory as PieceInput puts
+  // it, zero up to filled_columns. Called for all numbers in order, by all threads; no thread reads
+  // an input any more when it returns.
+  template <class InputOf, class Finish>
+  __device__ void multiply(int number, const float* inputs, InputOf input_of, Finish finish) {
     const TokenProduct<Weight>& product = products_[number];
     const int rows_end = product.rows.end, columns = product.columns;
     PieceInput<Weight> own;
+    int run = product.rows.begin;  // the first row of those that are handed on together
 #pragma unroll 1
-    for (int begin = product.rows.begin, end; begin < rows_end; begin = end) {
-      end = min(begin + run_rows, product.input_end(begin, in_));
-      const auto of_run = run(begin);
-      RunSums::Row* row = sums_.rows[turn_];
+    for (int row = run; row < rows_end;) {
+      const int end = product.input_end(row, in_);
+      const float* const input = inputs + input_of(row);
 #pragma unroll 1
-      for (const RunSums::Row* const last = row + (end - begin); row < last; row += piece_rows) {
+      while (row < end) {
         PieceSums<Weight> sums;
 #pragma unroll 1
         for (int first = first_column(); first < columns; first += all_columns)
-          add_piece(inputs + of_run.input + first, own, sums);
-        sums.write(lane(), [&](int r, float sum) { row[r].of_warp[warp()] = sum; });
+          add_piece(input + first, own, sums);
+        // Behind the end sums are of no row: the next piece's come there.
+        RunSums::Row* const rows = sums_.rows[turn_] + (row - run);
+        sums.write(lane(), [&](int r, float sum) { rows[r].of_warp[warp()] = sum; });
+        __syncwarp();
+        row = min(row + piece_rows, end);
+        if (row < rows_end && row - run + piece_rows <= run_rows) continue;
+        __syncthreads();
+        // One warp goes on with the sums: neighbours are written together.
+        if (const int mine = run + lane(); warp() == 0 && mine < row)
+          finish(mine, sums_.sum(turn_, lane()));
+        turn_ ^= 1, run = row;
       }
-      __syncthreads();
-      // One warp goes on with the sums: neighbours are written together.
-      if (const int mine = begin + lane(); warp() == 0 && mine < end)
-        finish(mine, sums_.sum(turn_, lane()), of_run);
-      turn_ ^= 1;
     }
   }
 
