@@ -47,12 +47,9 @@ int bench_train_on_cpu(const BenchTrainOptions& options) {
              m.tokens_per_second(), m.sane.median, m.update_seconds);
   fmt::print("{:.1f} % of the matrix-product rate of {:.1f} GFLOP/s\n", 100 * m.of_products(),
              m.product_flops_per_second / 1e9);
-  const auto share = [&](double seconds) { return 100 * m.share_of_step(seconds); };
-  fmt::print("SANE takes {:.2f} % of a step, with 95 % between {:.2f} and {:.2f} %: {} pairs\n",
-             share(m.sane_cost.median), share(m.sane_cost.low), share(m.sane_cost.high),
+  fmt::print("SANE's part of a step: {}: {} pairs\n", share_text(m, m.sane_cost),
              m.sane_cost.count);
-  fmt::print("  (by the time of whole steps {:.2f} %, between {:.2f} and {:.2f} %)\n",
-             share(m.whole_cost.median), share(m.whole_cost.low), share(m.whole_cost.high));
+  fmt::print("  (by the time of whole steps {})\n", share_text(m, m.whole_cost));
   return 0;
 }
 

@@ -1,6 +1,8 @@
 // What `bench train` is told, and its part on a GPU.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,6 +25,14 @@ nlohmann::ordered_json share_json(const Measurement& m, const train::MedianInter
   return {{"median", m.share_of_step(cost.median)},
           {"low_95", m.share_of_step(cost.low)},
           {"high_95", m.share_of_step(cost.high)}};
+}
+
+// In percent of a step.
+template <class Measurement>
+std::string share_text(const Measurement& m, const train::MedianInterval& cost) {
+  return fmt::format("{:.2f} %, with 95 % between {:.2f} and {:.2f} %",
+                     100 * m.share_of_step(cost.median), 100 * m.share_of_step(cost.low),
+                     100 * m.share_of_step(cost.high));
 }
 
 int bench_train_on_gpu(const BenchTrainOptions& options, int gpu_index);

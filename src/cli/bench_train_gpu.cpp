@@ -63,10 +63,7 @@ int bench_train_on_gpu(const BenchTrainOptions& options, int gpu_index) {
              1e3 * m.sane.seconds.high, 1e3 * m.baseline.seconds.median);
   fmt::print("{:.1f} % of the bf16 product rate of {:.0f} TFLOP/s\n", 100 * m.of_products(),
              m.product_flops_per_second / 1e12);
-  const auto share = [&](double seconds) { return 100 * m.share_of_step(seconds); };
-  fmt::print("SANE adds {:.2f} % to a step, with 95 % between {:.2f} and {:.2f} %: {} pairs\n",
-             share(m.sane_cost.median), share(m.sane_cost.low), share(m.sane_cost.high),
-             m.sane_cost.count);
+  fmt::print("SANE adds to a step: {}: {} pairs\n", share_text(m, m.sane_cost), m.sane_cost.count);
   double sum = 0;
   for (const double one : m.sane.milliseconds) sum += one;
   for (size_t i = 0; i < m.sane.milliseconds.size(); ++i)
