@@ -179,6 +179,10 @@ __global__ __launch_bounds__(makers, terms_resident) void terms_kernel(DeltaRule
 constexpr int carry_warps = head_size / 16, carriers = 32 * carry_warps;
 constexpr int carry_threads = carriers + 64;  // a warp brings tiles, and one writes results
 constexpr int stages = 4;
+// Bounds of its registers, not what there is: 128 a thread are as many as fit beside the terms',
+// and what waits for memory needs them.
+constexpr int carry_bound = 256, carry_resident = 2;
+static_assert(carry_threads <= carry_bound);
 
 template <class Real>
 struct Stage {
@@ -330,10 +334,11 @@ struct ResultWriter {
 };
 
 template <class Real>
-__global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op, int tiles,
-                                                              const TileTerms<Real>* all,
-                                                              const uint32_t* made,
-                                                              float* final_state) {
+__global__ __launch_bounds__(carry_bound,
+                             carry_resident) void carry_kernel(DeltaRule<Real> op, int tiles,
+                                                               const TileTerms<Real>* all,
+                                                               const uint32_t* made,
+                                                               float* final_state) {
   extern __shared__ float4 raw_memory[];
   CarryMemory<Real>& memory = *reinterpret_cast<CarryMemory<Real>*>(raw_memory);
   const int64_t of_head = blockIdx.x / row_blocks;
@@ -368,16 +373,17 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
   constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   Right<state_planes> a;
   Right<result> r;
-  Sums u;  // the first warp's, zeros for the others
-  KeptState* states =
-      op.states ? reinterpret_cast<KeptState*>(op.states) + of_head * (tiles + 1) : nullptr;
+  Sums u;         // the first warp's, zeros for the others
+  float4* kept =  // where this thread's entries of the next state go
+      op.states ? &reinterpret_cast<KeptState*>(op.states)[of_head * (tiles + 1)]
+                       .of[row_block][column / 8][lane]
+                : nullptr;
   const auto keep_state = [&] {
-    if (!states) return;
+    if (!kept) return;
 #pragma unroll
     for (int p = 0; p < 2; ++p)
-      states->of[row_block][column / 8 + p][lane] =
-          make_float4(S.c[p][0], S.c[p][1], S.c[p][2], S.c[p][3]);
-    ++states;
+      kept[32 * p] = make_float4(S.c[p][0], S.c[p][1], S.c[p][2], S.c[p][3]);
+    kept += sizeof(KeptState) / sizeof(float4);
   };
   const auto read_first = [&](const Stage<Real>& stage) {
     a.template load<Lies::straight>(stage.factors.a, column, 0);
@@ -414,7 +420,7 @@ __global__ __launch_bounds__(carry_threads) void carry_kernel(DeltaRule<Real> op
     memory.sa[tile % 2].add_others(sa);
     more.add(Left<state_planes>(sa), b);
     memory.read[tile % 2].say(y);
-    if (tile + 1 < tiles) read_first(memory.stage[(tile + 1) % stages]);
+    read_first(memory.stage[(tile + 1) % stages]);  // of the last tile: what nobody uses
     const Sums added = more.total();
     float largest = 0;
 #pragma unroll
