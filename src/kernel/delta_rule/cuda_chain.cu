@@ -23,11 +23,13 @@ template <class Real>
 struct Stage {
   ForwardFactors<Real> factors;
   alignas(16) Real y[tile_tokens][head_size + 8];
-  Signal made, used;  // by every thread: racecheck does not see one that stands for its warp
+  Threshold threshold;  // where SANE follows
+  Signal made, used;    // by every thread: racecheck does not see one that stands for its warp
 };
 template <class Real>
 struct ForwardMemory {
   Stage<Real> stage[Crew<Real>::stages];
+  Boundary next[Crew<Real>::groups];  // of each group's next tile
   MakerMemory making[Crew<Real>::groups];
   Exchange sa[2], y[2];  // by turns: the other warp may still read those of the tile before
 
@@ -52,15 +54,25 @@ struct Ring {
 // The head of a block, and its tiles.
 struct Place {
   int64_t sequence, head, time;
-  int tiles;
+  int tiles, chunks;
   template <class Real>
   __device__ explicit Place(const DeltaRule<Real>& op)
       : sequence(blockIdx.x / op.heads),
         head(blockIdx.x % op.heads),
         time(op.time),
-        tiles(int((op.time + tile_tokens - 1) / tile_tokens)) {}
+        tiles(int((op.time + tile_tokens - 1) / tile_tokens)),
+        chunks(int(op.time / tile_tokens)) {}
   __device__ int length(int tile) const {
     return int(min(time - tile * tile_tokens, int64_t(tile_tokens)));
+  }
+  // Whether SANE follows a tile, and with what tau: 0 where it does not.
+  template <class Real>
+  __device__ bool has_sane(const DeltaRule<Real>& op, int tile) const {
+    return op.tau && tile < chunks;
+  }
+  template <class Real>
+  __device__ float tau(const DeltaRule<Real>& op, int tile) const {
+    return has_sane(op, tile) ? __ldg(op.tau + (sequence * chunks + tile) * op.heads + head) : 0;
   }
 };
 
@@ -86,6 +98,11 @@ __device__ void make_tiles(const DeltaRule<Real>& op, ForwardMemory<Real>& memor
   maker.turn_to(op, place.sequence, place.head);
   Real* const y = op.y ? op.y + (maker.v - op.v) : nullptr;
   if (group < place.tiles) maker.ask_for(group, place.length(group));
+  Boundary& next = memory.next[group];
+  const bool makes_boundaries = maker.thread == makers - 1;  // without SANE one for all tiles
+  if (makes_boundaries) next = Boundary(place.tau(op, group));
+  float next_tau = makes_boundaries ? place.tau(op, group + groups) : 0;
+  maker.meet();
   for (int tile = group; tile < place.tiles + Crew<Real>::stages; tile += groups) {
     Stage<Real>& stage = memory.of(tile);
     const int before = tile - Crew<Real>::stages;  // which had this stage
@@ -94,10 +111,15 @@ __device__ void make_tiles(const DeltaRule<Real>& op, ForwardMemory<Real>& memor
       wait_for(stage.used, memory.round(before));
       results.read(&stage.y[maker.token][maker.part]);
     }
-    if (tile < place.tiles) maker.make_vectors(stage.factors);
+    if (tile < place.tiles) maker.make_vectors(stage.factors, next.factor);
     if (y && before >= 0 && maker.token < place.length(before))
       results.write(y + before * tile_tokens * maker.step);
     if (tile >= place.tiles) continue;
+    if (makes_boundaries && op.tau) {
+      stage.threshold = next.threshold;
+      next = Boundary(next_tau);
+      next_tau = place.tau(op, tile + 2 * groups);
+    }
     if (tile + groups < place.tiles) maker.ask_for(tile + groups, place.length(tile + groups));
     maker.make_products(stage.factors);
     arrive(stage.made);
@@ -138,9 +160,19 @@ struct Owner {
     }
     sa = sa_sums.total(), y = y_sums.total();
   }
-  // S0 -> S, before SANE.
-  __device__ void write(const ForwardFactors<Real>& factors, const Left<exact>& v,
-                        const Left<state_planes>& sa) {
+  // S0 -> S, and SA. own: this half's part of SA before the inverse, of which `parts` has the
+  // other's. then(n): what follows for two pieces, from piece n on. All in one piece: where ways
+  // part, the tensor cores' sums are waited for.
+  template <class Then>
+  __device__ Left<state_planes> write(const ForwardFactors<Real>& factors, const Left<exact>& v,
+                                      Sums own, const Exchange& parts, Then&& then) {
+    parts.add_other(own);
+    const Left<state_planes> before(own);
+    Right<state_planes> inverse;
+    inverse.template load<Lies::straight>(factors.inverse, 0, 0);
+    StateSums<Real, 2> sums;
+    sums.add(before, inverse);
+    const Left<state_planes> sa(sums.total());
     Right<state_planes> right;
 #pragma unroll
     for (int n = 0; n < OwnPart::pieces; n += 2) {
@@ -151,7 +183,25 @@ struct Owner {
       more.add(sa, right);
       S.add(n, more.total());
       S.scale(n, factors.decay), S.scale(n + 1, factors.decay);
+      then(n);
     }
+    return sa;
+  }
+  // Likewise with SANE, as if all entries were tiny; otherwise they are found once more.
+  __device__ Left<state_planes> write_sane(const Stage<Real>& stage, const Left<exact>& v,
+                                           const Sums& own, const Exchange& parts) {
+    TinyFirst sane{stage.threshold};
+    OwnPart before;
+    const Left<state_planes> sa = write(stage.factors, v, own, parts, [&](int n) {
+#pragma unroll
+      for (int p = n; p < n + 2; ++p) before.copy(p, S), sane.take(S.x[p]);
+    });
+    if (!sane.all_tiny()) {
+      const float inverse_g = stage.threshold.inverse_g();
+      S.set(before, [&](float X) { return X * inverse_g; });
+      Tangent(stage.threshold.tau).replace([&](auto&& map) { S.each(map); });
+    }
+    return sa;
   }
   // y: its parts of both halves are added up.
   __device__ void finish_results(Stage<Real>& stage, const Left<state_planes>& sa,
@@ -184,14 +234,8 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
     kept += sizeof(KeptState) / sizeof(float4);
   };
   Ring<Real> ring{memory.stage};
-  const int chunks = int(op.time / tile_tokens);
-  const float* const tau =
-      op.tau ? op.tau + place.sequence * chunks * op.heads + place.head : nullptr;
-  float next_tau = tau && chunks ? __ldg(tau) : 1;
   for (int tile = 0; tile < tiles; ++tile) {
     keep_state();
-    const Threshold threshold(next_tau);
-    if (tau && tile + 1 < chunks) next_tau = __ldg(tau + (tile + 1) * op.heads);
     Stage<Real>& stage = *ring.stage;
     const ForwardFactors<Real>& factors = stage.factors;
     wait_for(stage.made, ring.round);
@@ -203,15 +247,11 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
     sa_parts.say(sa);
     if (owner.left_half) y_parts.say(y);
     Exchange::meet();
-    sa_parts.add_other(sa);
-    const Left<state_planes> before(sa);
-    Right<state_planes> inverse;
-    inverse.template load<Lies::straight>(factors.inverse, 0, 0);
-    StateSums<Real, 2> sums;
-    sums.add(before, inverse);
-    const Left<state_planes> whole_sa(sums.total());
-    owner.write(factors, v, whole_sa);
-    if (tau && tile < chunks) S.neutralize(threshold);
+    Left<state_planes> whole_sa;
+    if (place.has_sane(op, tile))
+      whole_sa = owner.write_sane(stage, v, sa, sa_parts);
+    else
+      whole_sa = owner.write(factors, v, sa, sa_parts, [](int) {});
     if (!owner.left_half && op.y) {
       y_parts.add_other(y);
       owner.finish_results(stage, whole_sa, y);

@@ -14,6 +14,8 @@
 //
 // The sequential pass is the second of two kernels and may start when every block of the first has
 // started: so it waits for terms only that running blocks make, and they wait for nobody.
+//
+// Both are one file, over 500 lines, because what one writes for the other is known to nobody else.
 #include <algorithm>
 
 #include "base/error.h"
@@ -233,6 +235,29 @@ template <class Real>
 struct CarryMemory {
   Stage<Real> stage[stages];
   Parts sa[2], read[2];
+  Boundary boundary[stages];
+};
+
+// Makes the ends of tiles. A warp makes 32 at once: one takes as long, and every tile waits for
+// this warp.
+struct BoundaryMaker {
+  Boundary* boundary;  // of the stages
+  const float* tau;    // of the first tile, or null
+  int64_t step;        // to the next one's
+  int tiles;
+  float next_tau = ask(threadIdx.x % 32);
+  Boundary mine = {};
+
+  __device__ float ask(int tile) const {
+    return tau && tile < tiles ? __ldg(tau + tile * step) : 0;
+  }
+  // For one tile after the other. Without SANE all are the same.
+  __device__ void put(int tile) {
+    if (!tau && tile >= stages) return;
+    const int lane = threadIdx.x % 32;
+    if (tile % 32 == 0) mine = Boundary(next_tau), next_tau = ask(tile + 32 + lane);
+    if (tile % 32 == lane) boundary[tile % stages] = mine;
+  }
 };
 
 // Stages of tiles, a barrier a tile. Before barrier i the next tile has come; after it the one
@@ -243,7 +268,8 @@ struct TileBringer {
   const uint32_t* made;          // likewise
   Stage<Real>* stage;
   int tiles, rows;  // rows: which of a tile's
-  int there = 0;    // so many tiles' terms
+  BoundaryMaker boundaries;
+  int there = 0;  // so many tiles' terms
 
   // Each lane looks for a tile. What another block wrote before it said so is seen by the lane that
   // was told, and by the others of its warp when they have met.
@@ -260,6 +286,7 @@ struct TileBringer {
       wait_for(tile);
       copy(&stage[tile % stages].factors, &terms[tile].factors);
       copy(&stage[tile % stages].rows, &terms[tile].rows[rows]);
+      boundaries.put(tile);
     }
     close_group();
   }
@@ -333,6 +360,28 @@ struct ResultWriter {
   }
 };
 
+// S -> (S + added) diag(decay), and SANE if it is wanted. decays: from this lane's first column on.
+__device__ inline void update(Sums& S, const Sums& added, const float* decays,
+                              const Boundary& boundary, bool wanted) {
+  const float2 decay[2] = {two(decays), two(decays + 8)};  // of the two columns of each piece
+  Sums sum = S;
+  sum.add(added);
+  const auto each = [&](auto&& map) {  // map(entry, sum, decay)
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) map(S.c[p][i], sum.c[p][i], i % 2 ? decay[p].y : decay[p].x);
+  };
+  each([&](float& x, float s, float w) { x = s * boundary.factor.times(w); });
+  if (!wanted) return;
+  TinyFirst sane{boundary.threshold};
+  sane.take(S.c[0]), sane.take(S.c[1]);
+  if (sane.all_tiny()) return;
+  each([](float& x, float s, float w) { x = s * w; });
+  const auto entries = [&](auto&& map) { each([&](float& x, float, float) { map(x); }); };
+  Tangent(boundary.threshold.tau).replace(entries);
+}
+
 template <class Real>
 __global__ __launch_bounds__(carry_bound,
                              carry_resident) void carry_kernel(DeltaRule<Real> op, int tiles,
@@ -344,13 +393,17 @@ __global__ __launch_bounds__(carry_bound,
   const int64_t of_head = blockIdx.x / row_blocks;
   const int row_block = blockIdx.x % row_blocks;
   const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
+  const int64_t chunks = (op.position + op.time) / tile_tokens - op.position / tile_tokens;
+  const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
   if (threadIdx.x >= carriers + 32) {
     const int64_t first = (sequence * op.time * op.heads + head) * head_size;
     Real* const y = op.y ? op.y + first + row_block * shared_rows : nullptr;
     return ResultWriter<Real>{memory, y, op.heads * head_size}.run(tiles);
   }
   if (threadIdx.x >= carriers) {
-    TileBringer<Real>{all + of_head * tiles, made + of_head * tiles, memory.stage, tiles, row_block}
+    const BoundaryMaker boundaries{memory.boundary, tau, op.heads, tiles};
+    TileBringer<Real>{
+        all + of_head * tiles, made + of_head * tiles, memory.stage, tiles, row_block, boundaries}
         .bring();
     // The next kernel in the queue starts when this one has ended, so the terms' must have too.
     return wait_for_kernel_before();
@@ -367,9 +420,6 @@ __global__ __launch_bounds__(carry_bound,
       const float2 upper = two(from), lower = two(from + 8 * head_size);
       S.c[p][0] = upper.x, S.c[p][1] = upper.y, S.c[p][2] = lower.x, S.c[p][3] = lower.y;
     }
-  const int64_t chunks = (op.position + op.time) / tile_tokens - op.position / tile_tokens;
-  const float* const tau = op.tau ? op.tau + sequence * chunks * op.heads + head : nullptr;
-  float next_tau = tau ? __ldg(tau) : 1;
   constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   Right<state_planes> a;
   Right<result> r;
@@ -395,8 +445,7 @@ __global__ __launch_bounds__(carry_bound,
   for (int tile = 0; tile < tiles; ++tile) {
     const Stage<Real>& stage = memory.stage[tile % stages];
     keep_state();
-    const Threshold threshold(next_tau);
-    if (tau && tile + 1 < tiles) next_tau = __ldg(tau + (tile + 1) * op.heads);
+    const Boundary boundary = memory.boundary[tile % stages];
     Sums sa, y;  // rows of the state, columns of tokens
     ProductSums<Real, 2> more;
     Right<state_planes> b;
@@ -421,32 +470,7 @@ __global__ __launch_bounds__(carry_bound,
     more.add(Left<state_planes>(sa), b);
     memory.read[tile % 2].say(y);
     read_first(memory.stage[(tile + 1) % stages]);  // of the last tile: what nobody uses
-    const Sums added = more.total();
-    float largest = 0;
-#pragma unroll
-    for (int p = 0; p < 2; ++p) {
-      const float2 decay = two(&stage.factors.decay[column + 8 * p + lane % 4 * 2]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        S.c[p][i] = (S.c[p][i] + added.c[p][i]) * (i % 2 ? decay.y : decay.x);
-        largest = fmaxf(largest, fabsf(S.c[p][i]));
-      }
-    }
-    if (tau) {
-      const auto all_entries = [&](auto&& of) {
-#pragma unroll
-        for (int p = 0; p < 2; ++p)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) S.c[p][i] = of(S.c[p][i]);
-      };
-      // The shortest way is gone while lanes vote whether it may be.
-      const bool tiny = __all_sync(~0u, threshold.tiny(largest));
-      all_entries([&](float x) {
-        const float y = threshold.of_tiny(x);
-        return tiny ? y : x;
-      });
-      if (!tiny) threshold.choose(largest, all_entries);
-    }
+    update(S, more.total(), &stage.factors.decay[column + lane % 4 * 2], boundary, tau);
   }
   __syncthreads();
   keep_state();

@@ -188,8 +188,8 @@ struct FactorMaker {
       meet_at<makers>(2 + owner_warps / 2 + threadIdx.x / makers % groups);
   }
 
-  // The vectors of what has come, with the decay taken out.
-  __device__ void make_vectors(Factors& to) {
+  // The vectors of what has come, with the decay taken out. The tile's decay is times `factor`.
+  __device__ void make_vectors(Factors& to, const Factor& factor = Factor()) {
     float decay = 1;
 #pragma unroll
     for (int t = 0; t < 8; ++t) next_w[t] = decay *= next_w[t];
@@ -197,7 +197,7 @@ struct FactorMaker {
 #pragma unroll
     for (int t = 0; t < 8; ++t)
       memory.decays.at(first_token + t, channel) = first_token ? before * next_w[t] : next_w[t];
-    if (first_token) to.decay[channel] = before * decay;
+    if (first_token) to.decay[channel] = factor.times(before * decay);
     meet();
     float own[8], earlier[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     memory.decays.read(token, part, own);
@@ -346,6 +346,17 @@ struct OwnColumns {
 #pragma unroll
       for (int i = 0; i < 4; ++i) map(x[n][i]);
   }
+  template <class Map>  // map(entry) -> entry
+  __device__ void set(const OwnColumns& from, Map&& map) {
+#pragma unroll
+    for (int n = 0; n < pieces; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[n][i] = map(from.x[n][i]);
+  }
+  __device__ void copy(int n, const OwnColumns& from) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[n][i] = from.x[n][i];
+  }
   __device__ void set_scaled(const OwnColumns& from, float factor) {
 #pragma unroll
     for (int n = 0; n < pieces; ++n)
@@ -361,30 +372,6 @@ struct OwnColumns {
   __device__ float largest(int n) const {
     const auto& p = x[n];
     return fmaxf(fmaxf(fabsf(p[0]), fabsf(p[1])), fmaxf(fabsf(p[2]), fabsf(p[3])));
-  }
-  // SANE. Whether entries are tiny is seen by their squares, which they need then: numbers that are
-  // not below 0 have the order of their bits, and the largest of three integers is one instruction.
-  __device__ void neutralize(const Threshold& threshold) {
-    float squares[pieces][4];
-    int largest = 0;
-#pragma unroll
-    for (int n = 0; n < pieces; ++n) {
-      int bits[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        squares[n][i] = x[n][i] * x[n][i], bits[i] = __float_as_int(squares[n][i]);
-      largest = __vimax3_s32(largest, __vimax3_s32(bits[0], bits[1], bits[2]), bits[3]);
-    }
-    const float square = __int_as_float(largest);
-    if (__all_sync(~0u, threshold.is_of_tiny(square))) {
-#pragma unroll
-      for (int n = 0; n < pieces; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x[n][i] = threshold.of_tiny(x[n][i], squares[n][i]);
-    } else {
-      threshold.choose_above(threshold.is_of_small(square),
-                             [&](auto&& of) { each([&](float& entry) { entry = of(entry); }); });
-    }
   }
   __device__ static float2 of_columns(int n, const float* all) {
     return *reinterpret_cast<const float2*>(all + first_column() + 8 * n + threadIdx.x % 4 * 2);

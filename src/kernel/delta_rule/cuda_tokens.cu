@@ -238,17 +238,12 @@ __device__ void scale_columns(State& S, const float (&x)[columns_each]) {
     for (int j = 0; j < columns_each; ++j) S[i][j] *= x[j];
 }
 
-__device__ void neutralize(State& S, const Threshold& threshold) {
-  float largest = 0;
-#pragma unroll
-  for (int i = 0; i < rows_each; ++i)
-#pragma unroll
-    for (int j = 0; j < columns_each; ++j) largest = fmaxf(largest, fabsf(S[i][j]));
-  threshold.choose(largest, [&](auto&& map) {
+__device__ void neutralize(State& S, const Tangent& tangent) {
+  tangent.replace([&](auto&& map) {
 #pragma unroll
     for (int i = 0; i < rows_each; ++i)
 #pragma unroll
-      for (int j = 0; j < columns_each; ++j) S[i][j] = map(S[i][j]);
+      for (int j = 0; j < columns_each; ++j) map(S[i][j]);
   });
 }
 
@@ -370,7 +365,7 @@ __global__ __launch_bounds__(threads, resident) void forward_kernel(TokenPass<Re
     float decay[columns_each];
     read_columns(tile.decay + at.column, decay);
     scale_columns(S, decay);
-    if (threshold > 0) neutralize(S, Threshold(threshold));
+    if (threshold > 0) neutralize(S, Tangent(threshold));
   }
   write_y();
   if (pass.final_state) store_state(S, pass.final_state + int64_t(blockIdx.x) * state_entries, at);

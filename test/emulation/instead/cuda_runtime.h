@@ -46,9 +46,11 @@ using std::max;
 using std::min;
 
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
-inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
-inline int __vimax3_s32(int x, int y, int z) { return std::max(x, std::max(y, z)); }
+inline unsigned __vimin3_u32(unsigned x, unsigned y, unsigned z) {
+  return std::min(x, std::min(y, z));
+}
 inline int __clz(int x) { return std::countl_zero(unsigned(x)); }
 inline unsigned __brev(unsigned x) {
   unsigned y = 0;

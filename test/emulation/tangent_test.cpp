@@ -1,0 +1,83 @@
+// The tangents of SANE on a GPU, one by one: each way is as exact as the numerics page says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernel/delta_rule/cuda_tile.cuh"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+constexpr double rounding = 0x1p-24;  // of a number, at most
+constexpr float taus[] = {1e-30f, 1.2e-4f, 0.7f, 3.0f, 150.0f, 9e7f, 1e30f};
+
+// The largest relative error for |x| / tau up to `limit`, of both signs and for several tau.
+template <class Way>  // way(tau, x)
+double largest_error(double limit, Way&& way) {
+  double largest = 0;
+  for (const float tau : taus)
+    for (int i = 1; i <= 4000; ++i)
+      for (const double sign : {-1.0, 1.0}) {
+        const float x = float(sign * limit * tau * i / 4001);
+        const double truth = double(tau) * std::tanh(double(x) / tau);
+        largest = std::max(largest, std::abs(way(tau, x) / truth - 1));
+      }
+  return largest;
+}
+
+// As a tile ends for an entry: with its decay, here 1.
+float tiny_way(float tau, float x) {
+  const Boundary boundary(tau);
+  TinyFirst sane{boundary.threshold};
+  float X[4] = {0, 0, x * boundary.factor.times(1), 0};
+  sane.take(X);
+  EXPECT_GT(sane.least, __float_as_uint(sane.threshold.below)) << x << " of " << tau;
+  return X[2];
+}
+TEST(Tangents, OfTinyEntries) {
+  EXPECT_LT(largest_error(0.25, tiny_way), 4e-9 + 4 * rounding);  // factor, X, the sum, the product
+}
+// Errors that go one way would add up from tile to tile.
+TEST(Tangents, OfTinyEntriesAreRightOnAverage) {
+  for (const float tau : taus) {
+    double sum = 0;
+    const int count = 4000;
+    for (int i = 1; i <= count; ++i) {
+      const float decay = float(0.9 + 0.1 * i / count);
+      const Boundary boundary(tau);
+      TinyFirst sane{boundary.threshold};
+      const double x = 0.2 * tau * ((i * 379) % count + 1) / count;
+      float X[4] = {float(x) * boundary.factor.times(decay), 0, 0, 0};
+      sane.take(X);
+      sum += X[0] / (double(tau) * std::tanh(double(float(x)) * decay / tau)) - 1;
+    }
+    EXPECT_LT(std::abs(sum / count), 0.2 * rounding) << tau;
+  }
+}
+TEST(Tangents, EntriesThatAreNotTinyAreSeen) {
+  for (const float tau : {1e-30f, 1e-5f, 1.2e-4f, 0.7f, 150.0f, 9e7f, 1e9f, 1e30f})
+    for (const float part : {0.2501f, 0.5f, 1.3f, 100.0f, 1e6f, INFINITY, NAN})
+      for (int i = 0; i < 4; ++i) {
+        const Boundary boundary(tau);
+        TinyFirst sane{boundary.threshold};
+        float X[4] = {};
+        X[i] = part * tau * boundary.factor.times(1);
+        sane.take(X);
+        EXPECT_LE(sane.least, __float_as_uint(sane.threshold.below)) << part << " of " << tau;
+      }
+}
+TEST(Tangents, WithoutATauDecaysAreWhatTheyAre) { EXPECT_EQ(Boundary(0).factor.times(0.7f), 0.7f); }
+TEST(Tangents, OfEntriesBelowAQuarter) {
+  const auto way = [](float tau, float x) { return Tangent(tau).of_quarter(x); };
+  EXPECT_LT(largest_error(0.25, way), 5e-9 + 1.1 * rounding);
+}
+TEST(Tangents, OfSmallEntries) {
+  const auto way = [](float tau, float x) { return Tangent(tau).of_small(x); };
+  EXPECT_LT(largest_error(0.9, way), 1.8e-8 + 3 * rounding);  // 1 + .., times x, and u's
+}
+TEST(Tangents, OfAnyEntries) {
+  const auto way = [](float tau, float x) { return Tangent(tau)(x); };
+  EXPECT_LT(largest_error(30, way), 1.8e-8 + 4 * rounding);
+}
+}  // namespace
+}  // namespace deltasane::kernel::cuda
