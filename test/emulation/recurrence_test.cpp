@@ -51,7 +51,10 @@ TYPED_TEST(Recurrence, LessThanATile) {
 TYPED_TEST(Recurrence, FewHeads) {
   this->check({.time = 69}, {none, strong, usual, weak, weakest});
 }
-TYPED_TEST(Recurrence, FewHeadsOfWholeTiles) { this->check({.time = 64}, {none, strong}); }
+TYPED_TEST(Recurrence, FewHeadsOfWholeTiles) {
+  this->check({.time = 64}, {none, strong});
+  this->check({.time = 35 * 16}, {usual});  // more tiles than a warp has lanes
+}
 TYPED_TEST(Recurrence, TokenByToken) {
   this->check({.time = 1, .heads = 2, .position = 15}, {strong});
   this->check({.batch = 2, .time = 37, .heads = 3, .position = 11}, {none, strong, weakest});

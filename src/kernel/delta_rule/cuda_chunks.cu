@@ -14,6 +14,8 @@
 //
 // The sequential pass is the second of two kernels and may start when every block of the first has
 // started: so it waits for terms only that running blocks make, and they wait for nobody.
+//
+// Both are one file, over 500 lines, because what one writes for the other is known to nobody else.
 #include <algorithm>
 
 #include "base/error.h"
@@ -179,6 +181,10 @@ __global__ __launch_bounds__(makers, terms_resident) void terms_kernel(DeltaRule
 constexpr int carry_warps = head_size / 16, carriers = 32 * carry_warps;
 constexpr int carry_threads = carriers + 64;  // a warp brings tiles, and one writes results
 constexpr int stages = 4;
+// Bounds of its registers, not what there is: 128 a thread are as many as fit beside the terms',
+// and what waits for memory needs them.
+constexpr int carry_bound = 256, carry_resident = 2;
+static_assert(carry_threads <= carry_bound);
 
 template <class Real>
 struct Stage {
@@ -232,6 +238,28 @@ struct CarryMemory {
   Boundary boundary[stages];
 };
 
+// Makes the ends of tiles. A warp makes 32 at once: one takes as long, and every tile waits for
+// this warp.
+struct BoundaryMaker {
+  Boundary* boundary;  // of the stages
+  const float* tau;    // of the first tile, or null
+  int64_t step;        // to the next one's
+  int tiles;
+  float next_tau = ask(threadIdx.x % 32);
+  Boundary mine = {};
+
+  __device__ float ask(int tile) const {
+    return tau && tile < tiles ? __ldg(tau + tile * step) : 0;
+  }
+  // For one tile after the other. Without SANE all are the same.
+  __device__ void put(int tile) {
+    if (!tau && tile >= stages) return;
+    const int lane = threadIdx.x % 32;
+    if (tile % 32 == 0) mine = Boundary(next_tau), next_tau = ask(tile + 32 + lane);
+    if (tile % 32 == lane) boundary[tile % stages] = mine;
+  }
+};
+
 // Stages of tiles, a barrier a tile. Before barrier i the next tile has come; after it the one
 // before i has been read by all, and its stage is filled again.
 template <class Real>
@@ -240,7 +268,8 @@ struct TileBringer {
   const uint32_t* made;          // likewise
   Stage<Real>* stage;
   int tiles, rows;  // rows: which of a tile's
-  int there = 0;    // so many tiles' terms
+  BoundaryMaker boundaries;
+  int there = 0;  // so many tiles' terms
 
   // Each lane looks for a tile. What another block wrote before it said so is seen by the lane that
   // was told, and by the others of its warp when they have met.
@@ -257,6 +286,7 @@ struct TileBringer {
       wait_for(tile);
       copy(&stage[tile % stages].factors, &terms[tile].factors);
       copy(&stage[tile % stages].rows, &terms[tile].rows[rows]);
+      boundaries.put(tile);
     }
     close_group();
   }
@@ -281,24 +311,6 @@ struct TileBringer {
       ask_for(tile + stages - 1);
     }
     __syncthreads();
-  }
-};
-
-// Makes what SANE needs of the tiles to come.
-struct BoundaryMaker {
-  Boundary* boundary;  // of the stages
-  const float* tau;    // of the first tile, or null
-  int64_t step;        // to the next one's
-  int tiles, next = 0;
-  float next_tau = 0;
-
-  __device__ void ask() {
-    if (tau && next < tiles) next_tau = __ldg(tau + next * step);
-  }
-  __device__ void make() {
-    if (threadIdx.x % 32 == 0) boundary[next % stages] = Boundary(next_tau);
-    ++next;
-    ask();
   }
 };
 
@@ -336,69 +348,46 @@ struct ResultWriter {
       store_one(to + step, ((x[0].y + x[1].y) + (x[2].y + x[3].y)) + known[i].y);
     }
   }
-  // Before a tile's barrier the boundary of the next one is there.
-  __device__ void run(int tiles, BoundaryMaker boundaries) {
-    boundaries.ask();
-    boundaries.make(), boundaries.make();
+  __device__ void run(int tiles) {
     __syncthreads();
     for (int tile = 0; tile < tiles; ++tile) {
       __syncthreads();
       if (tile > 0) write(tile - 1);
       ask_for(tile);
-      boundaries.make();
     }
     __syncthreads();
     write(tiles - 1);
   }
 };
 
-// How a tile ends, for the entries of one thread.
-struct TileEnd {
-  Threshold threshold;
-  float decay[2][2];   // of the two columns of each piece
-  float scaled[2][2];  // times the boundary's factor
-  // decays: from this lane's first column on.
-  __device__ TileEnd(const Boundary& boundary, const float* decays)
-      : threshold(boundary.threshold) {
+// S -> (S + added) diag(decay), and SANE if it is wanted. decays: from this lane's first column on.
+__device__ inline void update(Sums& S, const Sums& added, const float* decays,
+                              const Boundary& boundary, bool wanted) {
+  const float2 decay[2] = {two(decays), two(decays + 8)};  // of the two columns of each piece
+  Sums sum = S;
+  sum.add(added);
+  const auto each = [&](auto&& map) {  // map(entry, sum, decay)
 #pragma unroll
-    for (int p = 0; p < 2; ++p) {
-      const float2 both = two(decays + 8 * p);
-      decay[p][0] = both.x, decay[p][1] = both.y;
+    for (int p = 0; p < 2; ++p)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) find_here(scaled[p][i] = boundary.factor.times(decay[p][i]));
-    }
-  }
-  // S -> (S + added) diag(decay), and SANE if it is wanted.
-  __device__ void update(Sums& S, const Sums& added, bool wanted) const {
-    Sums sum = S;
-    sum.add(added);
-    const auto set = [&](const float(&factor)[2][2]) {
-#pragma unroll
-      for (int p = 0; p < 2; ++p)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) S.c[p][i] = sum.c[p][i] * factor[p][i % 2];
-    };
-    set(scaled);
-    if (!wanted) return;
-    TinyFirst sane{threshold};
-    sane.take(S.c[0]), sane.take(S.c[1]);
-    if (sane.all_tiny()) return;
-    set(decay);
-    Tangent(threshold.tau).replace([&](auto&& map) {
-#pragma unroll
-      for (int p = 0; p < 2; ++p)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) map(S.c[p][i]);
-    });
-  }
-};
+      for (int i = 0; i < 4; ++i) map(S.c[p][i], sum.c[p][i], i % 2 ? decay[p].y : decay[p].x);
+  };
+  each([&](float& x, float s, float w) { x = s * boundary.factor.times(w); });
+  if (!wanted) return;
+  TinyFirst sane{boundary.threshold};
+  sane.take(S.c[0]), sane.take(S.c[1]);
+  if (sane.all_tiny()) return;
+  each([](float& x, float s, float w) { x = s * w; });
+  const auto entries = [&](auto&& map) { each([&](float& x, float, float) { map(x); }); };
+  Tangent(boundary.threshold.tau).replace(entries);
+}
 
-// One block on a multiprocessor is all that is asked for: registers keep what waits for memory.
 template <class Real>
-__global__ __launch_bounds__(carry_threads, 1) void carry_kernel(DeltaRule<Real> op, int tiles,
-                                                                 const TileTerms<Real>* all,
-                                                                 const uint32_t* made,
-                                                                 float* final_state) {
+__global__ __launch_bounds__(carry_bound,
+                             carry_resident) void carry_kernel(DeltaRule<Real> op, int tiles,
+                                                               const TileTerms<Real>* all,
+                                                               const uint32_t* made,
+                                                               float* final_state) {
   extern __shared__ float4 raw_memory[];
   CarryMemory<Real>& memory = *reinterpret_cast<CarryMemory<Real>*>(raw_memory);
   const int64_t of_head = blockIdx.x / row_blocks;
@@ -409,11 +398,12 @@ __global__ __launch_bounds__(carry_threads, 1) void carry_kernel(DeltaRule<Real>
   if (threadIdx.x >= carriers + 32) {
     const int64_t first = (sequence * op.time * op.heads + head) * head_size;
     Real* const y = op.y ? op.y + first + row_block * shared_rows : nullptr;
-    const BoundaryMaker boundaries{memory.boundary, tau, op.heads, tiles};
-    return ResultWriter<Real>{memory, y, op.heads * head_size}.run(tiles, boundaries);
+    return ResultWriter<Real>{memory, y, op.heads * head_size}.run(tiles);
   }
   if (threadIdx.x >= carriers) {
-    TileBringer<Real>{all + of_head * tiles, made + of_head * tiles, memory.stage, tiles, row_block}
+    const BoundaryMaker boundaries{memory.boundary, tau, op.heads, tiles};
+    TileBringer<Real>{
+        all + of_head * tiles, made + of_head * tiles, memory.stage, tiles, row_block, boundaries}
         .bring();
     // The next kernel in the queue starts when this one has ended, so the terms' must have too.
     return wait_for_kernel_before();
@@ -455,7 +445,7 @@ __global__ __launch_bounds__(carry_threads, 1) void carry_kernel(DeltaRule<Real>
   for (int tile = 0; tile < tiles; ++tile) {
     const Stage<Real>& stage = memory.stage[tile % stages];
     keep_state();
-    const TileEnd end(memory.boundary[tile % stages], &stage.factors.decay[column + lane % 4 * 2]);
+    const Boundary boundary = memory.boundary[tile % stages];
     Sums sa, y;  // rows of the state, columns of tokens
     ProductSums<Real, 2> more;
     Right<state_planes> b;
@@ -480,7 +470,7 @@ __global__ __launch_bounds__(carry_threads, 1) void carry_kernel(DeltaRule<Real>
     more.add(Left<state_planes>(sa), b);
     memory.read[tile % 2].say(y);
     read_first(memory.stage[(tile + 1) % stages]);  // of the last tile: what nobody uses
-    end.update(S, more.total(), tau);
+    update(S, more.total(), &stage.factors.decay[column + lane % 4 * 2], boundary, tau);
   }
   __syncthreads();
   keep_state();
