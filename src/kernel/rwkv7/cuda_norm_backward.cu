@@ -163,33 +163,28 @@ struct OwnMus {
   }
 };
 
-// The mix with mu_tau, which only rows that end a chunk have: where the next one is on the way from
-// row t up to the first.
+// The mix with mu_tau, which only rows that end a chunk have. Which do is found of the row's number
+// anew: all threads of a block know it then, and jump together.
 template <class Real, bool with_tau>
 struct TauRows {
   const NormShiftGradient<Real>& g;
-  const Real* row;  // of the chunk that ends next; this thread's channels
-  int until;        // so many rows from here
+  int64_t sequence;
   bool mine;
 
-  __device__ TauRows(const NormShiftGradient<Real>& g, int64_t sequence, int64_t t, bool mine)
-      : g(g), row(nullptr), until(0), mine(mine) {
-    if constexpr (!with_tau) return;
-    const int64_t tokens = g.op.position + t + 1, chunk = g.op.chunk;
-    until = int(tokens % chunk);
-    row = g.dout_tau + (sequence * g.op.chunks + tokens / chunk - 1) * g.op.rows.channels +
-          threadIdx.x * octet;
+  __device__ uint32_t tokens_until(int64_t t) const { return uint32_t(g.op.position + t) + 1; }
+  __device__ bool has(int64_t t) const {
+    return with_tau && tokens_until(t) % uint32_t(g.op.chunk) == 0;
   }
-  __device__ bool here() const { return with_tau && until == 0; }
-  __device__ Packed<Real> dout() const { return mine ? Packed<Real>(row) : Packed<Real>(); }
+  __device__ Packed<Real> dout(int64_t t) const {
+    if (!mine) return {};
+    const int64_t chunk = int64_t(tokens_until(t) / uint32_t(g.op.chunk)) - 1;
+    return Packed<Real>(g.dout_tau + (sequence * g.op.chunks + chunk) * g.op.rows.channels +
+                        threadIdx.x * octet);
+  }
   __device__ void mu(float (&to)[octet]) const {
     Packed<float> packed;
     if (mine) packed = Packed<float>(g.op.mu_tau + threadIdx.x * octet);
     packed.unpack(to);
-  }
-  __device__ void go_up() {
-    if (here()) row -= g.op.rows.channels, until = int(g.op.chunk);
-    --until;
   }
 };
 
@@ -211,7 +206,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
   ahead.begin(end - 1, begin, (first_row + end - 1) * channels + c);
   const OwnMus<mixes> mus(op.mu, ahead.behind(), walk.stages > 0, mine);
 
-  TauRows<Real, with_tau> of_tau(g, sequence, min(end, time - 1), mine);
+  const TauRows<Real, with_tau> of_tau{g, sequence, mine};
 
   float weight[octet] = {}, bias[octet] = {}, dweight[octet] = {}, dbias[octet] = {};
   float dmu[mixes][octet] = {};
@@ -239,12 +234,11 @@ __global__ void __launch_bounds__(most_threads, blocks)
       mus.get(m, mu);
       add_to_later(mine ? Packed<Real>(g.dout[m] + at) : Packed<Real>(), mu);
     }
-    if (of_tau.here()) {
+    if (of_tau.has(end)) {
       float mu[octet];
       of_tau.mu(mu);
-      add_to_later(of_tau.dout(), mu);
+      add_to_later(of_tau.dout(end), mu);
     }
-    of_tau.go_up();
   }
   float x[1][octet] = {};  // becomes (x - mean) scale
   if (mine) load(op.x + (first_row + end - 1) * channels + c, x[0]);
@@ -256,9 +250,9 @@ __global__ void __launch_bounds__(most_threads, blocks)
   // The mix with mu_tau, of which row t gets dout (1 - mu) and the one before it dout mu, before
   // row t is walked and after it: in the midst of the walk every row would lose by it. has_u:
   // whether there is a u at the row of x.
-  const auto add_tau = [&](bool has_u, float sign, float share) {
+  const auto add_tau = [&](int64_t t, bool has_u, float sign, float share) {
     float d[octet], mu[octet];
-    of_tau.dout().unpack(d);
+    of_tau.dout(t).unpack(d);
     of_tau.mu(mu);
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
@@ -269,8 +263,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
   };
   for (int64_t t = end - 1; t >= begin; --t) {
     const int64_t at = (first_row + t) * channels + c;
-    const bool ends_chunk = of_tau.here();
-    if (ends_chunk) add_tau(true, -1, 1);
+    if (of_tau.has(t)) add_tau(t, true, -1, 1);
     ahead.come_to(t, begin, at);
     float before[octet] = {}, du[octet];
     if (t > 0) ahead.before(at, before);
@@ -336,8 +329,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
     }
     ahead.leave();
     of[0] = of_before;
-    if (ends_chunk) add_tau(t > 0, 1, 0);
-    of_tau.go_up();
+    if (of_tau.has(t)) add_tau(t, t > 0, 1, 0);
   }
   if (!mine) return;
   leave_partial(g.scratch, sets, 0, channels, c, dweight);
