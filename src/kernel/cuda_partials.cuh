@@ -11,6 +11,10 @@ namespace deltasane::kernel::cuda {
 
 inline constexpr int most_sets = 9;
 
+// How many blocks leave sums: so many on each multiprocessor of an H200, whatever the GPU, so that
+// results are the same on all. More than are at work at once would begin when others have ended.
+constexpr int64_t blocks_with_partials(int64_t on_each) { return on_each * 132; }
+
 struct PartialSums {
   int64_t blocks, channels;  // channels: a multiple of 32
   int sets;

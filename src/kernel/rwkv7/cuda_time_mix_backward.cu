@@ -184,23 +184,20 @@ __global__ void __launch_bounds__(most_threads)
   leave_partial(g.scratch, output_sets, 2, channels, c, dr_k);
 }
 
-// As many blocks as an H200 has at work at once: three of a multiprocessor for the inputs, where a
-// row has up to 1024 channels, and four for the output; more would begin when others have ended.
-constexpr int64_t multiprocessors = 132, input_blocks = 3 * multiprocessors;
-constexpr int64_t output_blocks = 4 * multiprocessors;
+// Blocks on each multiprocessor, where a row has up to 1024 channels.
+constexpr int for_inputs = 3, for_output = 4;
 
-// How the blocks, some `wanted` of them, have the rows.
 struct Walk {
   int64_t rows, blocks;  // rows: of a block
-  Walk(const RowBlock& of, int64_t wanted)
-      : rows(std::max<int64_t>(1, rows_to_walk(of.rows(), wanted))),
+  Walk(const RowBlock& of, int on_each)
+      : rows(std::max<int64_t>(1, rows_to_walk(of.rows(), blocks_with_partials(on_each)))),
         blocks((of.rows() + rows - 1) / rows) {}
 };
 
 template <class Real, bool gated>
 void walk_inputs(const TimeMixInputsGradient<Real>& g, const Walk& walk, const Gpu& gpu) {
   const unsigned threads = threads_of_row(g.op.rows.channels);
-  launch(threads <= 128   ? inputs_backward_rows<Real, gated, 128, 3>
+  launch(threads <= 128   ? inputs_backward_rows<Real, gated, 128, for_inputs>
          : threads <= 256 ? inputs_backward_rows<Real, gated, 256, 1>
                           : inputs_backward_rows<Real, gated, 1024, 1>,
          {unsigned(walk.blocks), threads}, gpu, g, walk.rows);
@@ -209,8 +206,8 @@ void walk_inputs(const TimeMixInputsGradient<Real>& g, const Walk& walk, const G
 }  // namespace
 
 int64_t time_mix_scratch(const RowBlock& rows) {
-  return std::max(Walk(rows, input_blocks).blocks * input_sets,
-                  Walk(rows, output_blocks).blocks * output_sets) *
+  return std::max(Walk(rows, for_inputs).blocks * input_sets,
+                  Walk(rows, for_output).blocks * output_sets) *
          rows.channels;
 }
 
@@ -226,7 +223,7 @@ void time_mix_inputs_backward(const TimeMixInputsGradient<Real>& g, const Gpu& g
                   op.k_k, op.k_a);
   require_aligned(g.dw, g.da, g.db, g.dk, g.dv, g.draw_w, g.draw_w_real, g.draw_a, g.draw_k,
                   g.draw_v, g.dgate, g.dv_first, g.scratch);
-  const Walk walk(op.rows, input_blocks);
+  const Walk walk(op.rows, for_inputs);
   if (gated)
     walk_inputs<Real, true>(g, walk, gpu);
   else
@@ -246,7 +243,7 @@ void time_mix_output_backward(const TimeMixOutputGradient<Real>& g, const Gpu& g
   require_aligned(op.read, op.r, op.k, op.v, op.g, op.weight, op.bias, op.r_k, g.dy, g.dread, g.dr,
                   g.dk, g.dv, g.dg, g.scratch);
   const unsigned threads = threads_of_row(op.rows.channels);
-  const Walk walk(op.rows, output_blocks);
+  const Walk walk(op.rows, for_output);
   launch(threads <= 256 ? output_backward_rows<Real, 256> : output_backward_rows<Real, 1024>,
          {unsigned(walk.blocks), threads}, gpu, g, walk.rows);
   add_partials(
