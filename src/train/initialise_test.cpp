@@ -23,7 +23,8 @@ TEST(Initialise, VectorsAreTheOfficialOnes) {
   EXPECT_EQ(shape.rank_v, 32);
   EXPECT_EQ(shape.rank_g, 128);
   shape.feed_forward = shape.rank_w = shape.rank_a = shape.rank_v = shape.rank_g = 1;
-  const Parameters model = initialised(shape, std::nullopt, {}, {threads});
+  const Parameters model =
+      initialised(shape, std::nullopt, {.matrices = InitialMatrices::normal}, {threads});
   EXPECT_NEAR(model.of("blocks.0.att.x_r")[1], 0.735194, 1e-6);
   EXPECT_NEAR(model.of("blocks.0.att.x_w")[1], 0.997470, 1e-6);
   EXPECT_NEAR(model.of("blocks.0.att.x_k")[1], 0.990445, 1e-6);
