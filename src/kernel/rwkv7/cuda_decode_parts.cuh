@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "kernel/rwkv7/cuda_gates.cuh"
 
 namespace deltasane::kernel::cuda {
 
@@ -43,11 +44,10 @@ __device__ inline void ask_for(const void* from, int64_t bytes) {
 
 enum class Then { nothing, tanh, sigmoid, squared_relu };
 
-__device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float finished(float value, Then then) {
   if (then == Then::nothing) return value;
   if (then == Then::squared_relu) return value < 0 ? 0.0f : value * value;  // keeps NaN
-  return then == Then::tanh ? tanhf(value) : sigmoid_of(value);
+  return then == Then::tanh ? tanhf(value) : sigmoid(value);
 }
 
 }  // namespace deltasane::kernel::cuda

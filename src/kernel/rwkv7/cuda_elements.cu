@@ -4,6 +4,7 @@
 
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/rwkv7/cuda.h"
+#include "kernel/rwkv7/cuda_gates.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -45,7 +46,7 @@ struct Tanh {
   __device__ float operator()(float, float x) const { return tanhf(x); }
 };
 struct Sigmoid {
-  __device__ float operator()(float, float x) const { return 1.0f / (1.0f + expf(-x)); }
+  __device__ float operator()(float, float x) const { return sigmoid(x); }
 };
 struct SquaredRelu {
   __device__ float operator()(float, float x) const { return x > 0 ? x * x : 0.0f; }

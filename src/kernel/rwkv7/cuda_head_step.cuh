@@ -4,8 +4,8 @@
 #pragma once
 
 #include "kernel/rwkv7/cuda_decode.h"
-#include "kernel/rwkv7/cuda_decay.cuh"
 #include "kernel/rwkv7/cuda_decode_parts.cuh"
+#include "kernel/rwkv7/cuda_gates.cuh"
 #include "kernel/rwkv7/cuda_head.cuh"
 
 namespace deltasane::kernel::cuda {
@@ -168,7 +168,7 @@ __device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early,
   const float squares = warp_sum(direction[0] * direction[0] + direction[1] * direction[1]);
   const float up = sum_of_role<lanes>(early.up.multiply(w, ranks, head * head_size + own, low));
   if (threadIdx.x % (lanes / head_roles) == 0) {
-    const float gated = sigmoid_of(early.added + up);
+    const float gated = sigmoid(early.added + up);
     switch (role_of_thread<lanes>()) {
       case role_w:
         place.in.w[own] = decay_of(gated);

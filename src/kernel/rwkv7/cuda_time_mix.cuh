@@ -2,13 +2,11 @@
 #pragma once
 
 #include "kernel/cuda_lanes.cuh"
-#include "kernel/rwkv7/cuda_decay.cuh"
+#include "kernel/rwkv7/cuda_gates.cuh"
 
 namespace deltasane::kernel::cuda {
 
 inline constexpr int head_channels = 64;
-
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 // Mean and 1/deviation of a head.
 struct HeadMoments {

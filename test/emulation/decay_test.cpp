@@ -1,0 +1,40 @@
+// A GPU's decays, by the function that its kernels call: a state is multiplied by hundreds of them,
+// so their errors must be small on average, and not only one by one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernel/rwkv7/cuda_gates.cuh"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+struct Errors {  // in units of the last place of numbers from 1/2 to 1
+  double largest = 0, mean = 0;
+};
+constexpr int count = 100'000;
+Errors errors_of(double first_gate, double last_gate) {
+  Errors errors;
+  for (int i = 0; i < count; ++i) {
+    const auto gate = float(first_gate + (last_gate - first_gate) * i / count);
+    const float t = -decay_rate * gate;  // rounded, as it is for plain arithmetic
+    const double truth = std::exp(double(t));
+    const double error = (double(decay_of(gate)) - truth) * 0x1p24;
+    errors.largest = std::max(errors.largest, std::abs(error));
+    errors.mean += error / count;
+  }
+  return errors;
+}
+
+TEST(Decays, AreWithinAUnit) { EXPECT_LT(errors_of(0, 1).largest, 1); }
+// On average roundings are off by nothing: by their usual error, 0.29 units, over the root of how
+// many there are. What is left is the polynomial's own error. Slow decays are multiplied most
+// often.
+TEST(Decays, LeanToNeitherSide) {
+  const double allowed = 6e-10 * 0x1p24 + 4 * 0.29 / std::sqrt(double(count));
+  EXPECT_LT(std::abs(errors_of(0, 1).mean), allowed);
+  EXPECT_LT(std::abs(errors_of(0, 0.05).mean), allowed);
+}
+
+}  // namespace
+}  // namespace deltasane::kernel::cuda
