@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(side* side)
 
 void add_partials(const PartialSums& sums, const Gpu& gpu) {
   require(sums.sets > 0 && sums.sets <= most_sets && sums.channels % side == 0,
-          "partial sums have up to nine sets of whole lines");
+          "partial sums have up to eight sets of whole lines");
   for (int i = 0; i < sums.sets; ++i)
     require(sums.to[i] != nullptr, "every partial sum has a place to go");
   launch(add_columns, {unsigned(sums.sets * sums.channels / side), dim3(side, side)}, gpu, sums);

@@ -9,7 +9,7 @@
 
 namespace deltasane::kernel::cuda {
 
-inline constexpr int most_sets = 9;
+inline constexpr int most_sets = 8;
 
 // How many blocks leave sums: so many on each multiprocessor of an H200, whatever the GPU, so that
 // results are the same on all. More than are at work at once would begin when others have ended.

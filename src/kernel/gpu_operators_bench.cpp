@@ -104,15 +104,21 @@ struct Bench {
       if (mixes == 6) {
         op.chunks = rows.time / op.chunk;
         op.mu_tau = t.floats(C), op.out_tau = t.reals(rows.sequences * op.chunks * C);
-        g.dout_tau = op.out_tau, g.dmu_tau = t.floats(C);
-        of_tau = 2.0 / double(op.chunk);
+        of_tau = 1.0 / double(op.chunk);
       }
       g.dx = t.floats(count()), g.dweight = t.floats(C), g.dbias = t.floats(C);
       g.scratch = t.floats(norm_shift_scratch(rows));
-      const std::string name = mixes == 1 ? "norm_shift, 1 mix" : "norm_shift, 6 mixes and tau";
-      measure(name, n * (4 + 2 * mixes + of_tau), [&] { norm_shift(op, gpu); });
-      measure(name + ", backward", n * (12 + 2 * mixes + of_tau),
-              [&] { norm_shift_backward(g, gpu); });
+      const std::string name = mixes == 1 ? "norm_shift, 1 mix" : "norm_shift, 6 mixes";
+      measure(mixes == 1 ? name : name + " and tau", n * (4 + 2 * mixes + 2 * of_tau),
+              [&] { norm_shift(op, gpu); });
+      measure(name + ", backward", n * (12 + 2 * mixes), [&] { norm_shift_backward(g, gpu); });
+      if (mixes == 1) continue;
+      float* const scratch = t.floats(tau_shift_scratch(rows.sequences * op.chunks, C));
+      // Of each row that ends a chunk, and of the one before it, x and twice dx.
+      measure("norm_shift, mix of tau, backward", n * of_tau * (2 + 2 * 12), [&] {
+        tau_shift_backward<bf16>({op, op.out_tau, g.dx, g.dweight, g.dbias, g.dmu[0], scratch},
+                                 gpu);
+      });
     }
   }
 

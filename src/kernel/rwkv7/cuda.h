@@ -52,22 +52,34 @@ struct NormShift {
 template <class Real>
 void norm_shift(const NormShift<Real>& op, const Gpu& gpu);
 
-// The gradient of norm_shift where `before` is zero; u and the mixes are made again from x.
+// The gradient of norm_shift where `before` is zero; u and the mixes are made again from x. Without
+// that of the mix with mu_tau.
 template <class Real>
 struct NormShiftGradient {
   NormShift<Real> op;  // `out` is not used
   const Real* dout[most_mixes] = {};
-  const Real* dout_tau = nullptr;
   float* dx;                    // (rows, C), added to
   float *dweight, *dbias;       // (C), added to
   float* dmu[most_mixes] = {};  // (C), added to
-  float* dmu_tau = nullptr;
-  float* scratch;           // (norm_shift_scratch(rows)) floats
-  Real* dx_real = nullptr;  // (rows, C), takes dx as products read it; null: not wanted
+  float* scratch;               // (norm_shift_scratch(rows)) floats
+  Real* dx_real = nullptr;      // (rows, C), takes dx as products read it; null: not wanted
 };
 int64_t norm_shift_scratch(const RowBlock& rows);
 template <class Real>
 void norm_shift_backward(const NormShiftGradient<Real>& op, const Gpu& gpu);
+
+// And of the mix with mu_tau alone, which must come first where dx is wanted as products read it.
+template <class Real>
+struct TauShiftGradient {
+  NormShift<Real> op;            // the other mixes are not used
+  const Real* dout;              // (sequences, chunks, C)
+  float* dx;                     // (rows, C), added to
+  float *dweight, *dbias, *dmu;  // (C), added to
+  float* scratch;                // (tau_shift_scratch(sequences * chunks, C)) floats
+};
+int64_t tau_shift_scratch(int64_t ends, int64_t channels);
+template <class Real>
+void tau_shift_backward(const TauShiftGradient<Real>& op, const Gpu& gpu);
 
 // tau = alpha softplus(z) + 1, (count); z is float. And dz = dtau alpha sigmoid(z).
 void thresholds(const float* z, int64_t count, double alpha, float* tau, const Gpu& gpu);

@@ -19,10 +19,14 @@ TYPED_TEST_SUITE(GpuGradientsOf, Reals);
 
 TYPED_TEST(GpuGradientsOf, NormShiftIsTheDefinition) {
   using Real = TypeParam;
+  struct Case {
+    int mixes;
+    int64_t position;  // at 7 the first row ends a chunk
+  };
   for (const RowBlock& rows : shapes())
-    for (const int mixes : {1, 6}) {
+    for (const auto& [mixes, position] : {Case{1, 0}, Case{6, 5}, Case{6, 7}}) {
       const bool with_tau = mixes == 6;
-      const int64_t C = rows.channels, position = with_tau ? 5 : 0;
+      const int64_t C = rows.channels;
       const Shift<float> plain(rows, mixes, position);
       const Shift<double> truth(rows, mixes, position);
       constexpr float start = 0.5f;
@@ -55,11 +59,20 @@ TYPED_TEST(GpuGradientsOf, NormShiftIsTheDefinition) {
         g.dmu[m] = dmu[size_t(m)].data();
       }
       g.op.position = position, g.op.chunk = shift_chunk, g.op.chunks = plain.chunks;
-      if (with_tau) {
-        g.op.mu_tau = mu.back().data(), g.dmu_tau = dmu.back().data();
-        g.dout_tau = d.back().data();  // null where no chunk ends
-      }
       g.dx = dx.data(), g.dweight = dweight.data(), g.dbias = dbias.data();
+      if (with_tau) {
+        g.op.mu_tau = mu.back().data();
+        auto of_tau =
+            this->template poisoned<float>(tau_shift_scratch(rows.sequences * plain.chunks, C));
+        tau_shift_backward<Real>({.op = g.op,
+                                  .dout = d.back().data(),  // null where no chunk ends
+                                  .dx = g.dx,
+                                  .dweight = g.dweight,
+                                  .dbias = g.dbias,
+                                  .dmu = dmu.back().data(),
+                                  .scratch = of_tau.data()},
+                                 this->gpu());
+      }
       g.scratch = scratch.data();
       auto dx_real = this->template poisoned<Real>(rows.rows() * C);
       g.dx_real = dx_real.data();

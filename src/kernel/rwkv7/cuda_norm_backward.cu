@@ -36,12 +36,11 @@ struct Walk {
   }
 };
 
-// `with_tau`: mu_tau is one more mix, which only the rows that end a chunk have.
 // `blocks`: how many a multiprocessor should hold, which bounds the registers.
-template <class Real, int mixes, bool with_tau, int most_threads, int blocks>
+template <class Real, int mixes, int most_threads, int blocks>
 __global__ void __launch_bounds__(most_threads, blocks)
     shift_backward_rows(const __grid_constant__ NormShiftGradient<Real> g, const Walk walk) {
-  constexpr int sets = mixes + (with_tau ? 1 : 0) + 2;
+  constexpr int sets = mixes + 2;
   extern __shared__ uint4 shared[];
   BlockSums<3> sums{reinterpret_cast<SumsMemory*>(shared)};
   const NormShift<Real>& op = g.op;
@@ -54,15 +53,8 @@ __global__ void __launch_bounds__(most_threads, blocks)
   ahead.begin(end - 1, begin, (first_row + end - 1) * channels + c);
   const OwnMus<mixes> mus(op.mu, ahead.behind(), walk.stages > 0, mine);
 
-  const TauRows<Real, with_tau> of_tau{g, sequence, mine};
-
   float weight[octet] = {}, bias[octet] = {}, dweight[octet] = {}, dbias[octet] = {};
   float dmu[mixes][octet] = {};
-  // That of mu_tau, which few rows add to, is in shared memory: each thread's own.
-  float* const dmu_tau = reinterpret_cast<float*>(mus.behind()) + threadIdx.x;
-  if constexpr (with_tau)
-#pragma unroll
-    for (int i = 0; i < octet; ++i) dmu_tau[i * blockDim.x] = 0;
   float later[octet] = {};  // sum_i dout_i,t+1 mu_i
   const auto add_to_later = [&](const Packed<Real>& dout, const float(&mu)[octet]) {
     float d[octet];
@@ -82,11 +74,6 @@ __global__ void __launch_bounds__(most_threads, blocks)
       mus.get(m, mu);
       add_to_later(mine ? Packed<Real>(g.dout[m] + at) : Packed<Real>(), mu);
     }
-    if (of_tau.has(end)) {
-      float mu[octet];
-      of_tau.mu(mu);
-      add_to_later(of_tau.dout(end), mu);
-    }
   }
   float x[1][octet] = {};  // becomes (x - mean) scale
   if (mine) load(op.x + (first_row + end - 1) * channels + c, x[0]);
@@ -95,23 +82,8 @@ __global__ void __launch_bounds__(most_threads, blocks)
 #pragma unroll
   for (int i = 0; i < octet; ++i) x[0][i] = normal(x[0][i], of[0]);
 
-  // The mix with mu_tau, of which row t gets dout (1 - mu) and the one before it dout mu, before
-  // row t is walked and after it: in the midst of the walk every row would lose by it. has_u:
-  // whether there is a u at the row of x.
-  const auto add_tau = [&](int64_t t, bool has_u, float sign, float share) {
-    float d[octet], mu[octet];
-    of_tau.dout(t).unpack(d);
-    of_tau.mu(mu);
-#pragma unroll
-    for (int i = 0; i < octet; ++i) {
-      const float u = has_u ? __fmaf_rn(x[0][i], weight[i], bias[i]) : 0.0f;
-      later[i] += d[i] * (share + sign * mu[i]);
-      dmu_tau[i * blockDim.x] += sign * d[i] * u;
-    }
-  };
   for (int64_t t = end - 1; t >= begin; --t) {
     const int64_t at = (first_row + t) * channels + c;
-    if (of_tau.has(t)) add_tau(t, true, -1, 1);
     ahead.come_to(t, begin, at);
     float before[octet] = {}, du[octet];
     if (t > 0) ahead.before(at, before);
@@ -177,50 +149,40 @@ __global__ void __launch_bounds__(most_threads, blocks)
     }
     ahead.leave();
     of[0] = of_before;
-    if (of_tau.has(t)) add_tau(t, t > 0, 1, 0);
   }
   if (!mine) return;
   leave_partial(g.scratch, sets, 0, channels, c, dweight);
   leave_partial(g.scratch, sets, 1, channels, c, dbias);
 #pragma unroll
   for (int m = 0; m < mixes; ++m) leave_partial(g.scratch, sets, 2 + m, channels, c, dmu[m]);
-  if constexpr (with_tau) {
-    float own[octet];
-#pragma unroll
-    for (int i = 0; i < octet; ++i) own[i] = dmu_tau[i * blockDim.x];
-    leave_partial(g.scratch, sets, 2 + mixes, channels, c, own);
-  }
 }
 
-template <class Real, int mixes, bool with_tau>
+template <class Real, int mixes>
 void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const RowBlock& rows = g.op.rows;
   const unsigned threads = threads_of_row(rows.channels);
   Walk walk(rows);
   const uint64_t of_row = threads * RowsAhead<Real, mixes>::units * sizeof(uint4);
   const uint64_t of_mus = threads * OwnMus<mixes>::units * sizeof(float4);
-  const uint64_t rest = sums_bytes + (with_tau ? threads * octet * sizeof(float) : 0);
   // A multiprocessor has some KB more than a block may have, which blocks beside each other take.
   const uint64_t room =
       threads <= 128 ? gpu.facts().shared_bytes / on_each : gpu.facts().shared_bytes;
-  while (walk.stages < most_stages && rest + of_mus + (walk.stages + 1) * of_row <= room)
+  while (walk.stages < most_stages && sums_bytes + of_mus + (walk.stages + 1) * of_row <= room)
     ++walk.stages;
   const Grid grid{unsigned(walk.blocks), threads,
-                  rest + (walk.stages ? of_mus + walk.stages * of_row : 0)};
+                  sums_bytes + (walk.stages ? of_mus + walk.stages * of_row : 0)};
   const auto walk_rows = [&](auto* kernel) {
     keep_shared(kernel);
     launch(kernel, grid, gpu, g, walk);
   };
   if (threads <= 128)
-    walk_rows(shift_backward_rows<Real, mixes, with_tau, 128, on_each>);
+    walk_rows(shift_backward_rows<Real, mixes, 128, on_each>);
   else if (threads <= 512)
-    walk_rows(shift_backward_rows<Real, mixes, with_tau, 512, 1>);
+    walk_rows(shift_backward_rows<Real, mixes, 512, 1>);
   else  // the sums do not fit in the registers of so many threads, and go to memory
-    walk_rows(shift_backward_rows<Real, mixes, with_tau, 1024, 1>);
-  PartialSums sums{
-      walk.blocks, rows.channels, mixes + (with_tau ? 1 : 0) + 2, g.scratch, {g.dweight, g.dbias}};
+    walk_rows(shift_backward_rows<Real, mixes, 1024, 1>);
+  PartialSums sums{walk.blocks, rows.channels, mixes + 2, g.scratch, {g.dweight, g.dbias}};
   for (int m = 0; m < mixes; ++m) sums.to[2 + m] = g.dmu[m];
-  if (with_tau) sums.to[2 + mixes] = g.dmu_tau;
   add_partials(sums, gpu);
 }
 
@@ -231,27 +193,13 @@ int64_t norm_shift_scratch(const RowBlock& rows) {
 }
 
 template <class Real>
-void norm_shift_backward(const NormShiftGradient<Real>& given, const Gpu& gpu) {
-  NormShiftGradient<Real> g = given;
+void norm_shift_backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const NormShift<Real>& op = g.op;
   if (op.rows.rows() == 0) return;
-  require(op.position >= 0 && op.chunk > 0 && op.chunk + op.rows.time < int64_t{1} << 31,
-          "positions count from 0, and rows of a sequence in 31 bits");
-  g.op.position %= op.chunk;
   require(op.before == nullptr, "norm_shift_backward is for sequences that start from nothing");
-  if (op.mu_tau) require(g.dout_tau || op.chunks == 0, "the mix with mu_tau has a gradient");
-  if (op.mu_tau)
-    require(op.chunks == (op.position + op.rows.time) / op.chunk,
-            "norm_shift is told how many chunks end in its rows");
-  require_aligned(op.x, op.weight, op.bias, op.mu_tau, g.dout_tau, g.dx, g.dx_real, g.scratch);
+  require_aligned(op.x, op.weight, op.bias, g.dx, g.dx_real, g.scratch);
   for (int i = 0; i < op.mixes; ++i) require_aligned(op.mu[i], g.dout[i]);
-  choose<1, 6>(op.mixes, "mixes", [&]<int mixes>() {
-    if (op.mu_tau == nullptr) return backward<Real, mixes, false>(g, gpu);
-    if constexpr (mixes == 6)
-      backward<Real, mixes, true>(g, gpu);
-    else
-      require(false, "only the time mix has mu_tau");
-  });
+  choose<1, 6>(op.mixes, "mixes", [&]<int mixes>() { backward<Real, mixes>(g, gpu); });
 }
 
 template void norm_shift_backward(const NormShiftGradient<float>&, const Gpu&);

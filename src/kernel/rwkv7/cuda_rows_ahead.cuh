@@ -1,6 +1,6 @@
 // What a walk over rows on the way back of norm_shift reads: rows to come, which are on their way
-// into shared memory, the mixes' mu, and the rows that have a gradient of tau's mix. Every thread
-// has its own eight channels of each, and waits for no other. For cuda_norm_backward.cu.
+// into shared memory, and the mixes' mu. Every thread has its own eight channels of each, and waits
+// for no other. For cuda_norm_backward.cu.
 #pragma once
 
 #include "kernel/cuda_async.cuh"
@@ -127,34 +127,6 @@ struct OwnMus {
     else if constexpr (mixes > 1)
       one = given(m);
     one.unpack(to);
-  }
-  __device__ float4* behind() const {
-    return memory + (here ? units * blockDim.x : 0) - threadIdx.x;
-  }
-};
-
-// The mix with mu_tau, which only rows that end a chunk have. Which do is found of the row's number
-// anew: all threads of a block know it then, and jump together.
-template <class Real, bool with_tau>
-struct TauRows {
-  const NormShiftGradient<Real>& g;
-  int64_t sequence;
-  bool mine;
-
-  __device__ uint32_t tokens_until(int64_t t) const { return uint32_t(g.op.position + t) + 1; }
-  __device__ bool has(int64_t t) const {
-    return with_tau && tokens_until(t) % uint32_t(g.op.chunk) == 0;
-  }
-  __device__ Packed<Real> dout(int64_t t) const {
-    if (!mine) return {};
-    const int64_t chunk = int64_t(tokens_until(t) / uint32_t(g.op.chunk)) - 1;
-    return Packed<Real>(g.dout_tau + (sequence * g.op.chunks + chunk) * g.op.rows.channels +
-                        threadIdx.x * octet);
-  }
-  __device__ void mu(float (&to)[octet]) const {
-    Packed<float> packed;
-    if (mine) packed = Packed<float>(g.op.mu_tau + threadIdx.x * octet);
-    packed.unpack(to);
   }
 };
 

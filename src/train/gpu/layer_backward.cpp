@@ -99,13 +99,22 @@ void low_rank_backward(const GpuPass<Real>& c, const std::string& down, const st
   factor_backward<Real>(c, down, rows, mix, dlow, dmix, store);
 }
 
-// From s.dtau to s.dx_tau.
+// From s.dtau to s.dx_tau and dx: all of the way back of tau.
 template <class Real>
-void thresholds_backward(const GpuPass<Real>& c, const std::string& att,
-                         const LayerBuffers<Real>& act, const BackwardBuffers<Real>& s) {
+void thresholds_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
+                         const LayerBuffers<Real>& act, const BackwardBuffers<Real>& s, float* dx) {
+  const std::string block = block_name(layer), att = block + "att.";
   kernel::cuda::thresholds_backward(act.z, s.dtau, c.ends() * c.shape().heads, c.sane->alpha, s.dz,
                                     c.gpu);
   factor_backward<Real>(c, att + "w_tau", c.ends(), act.x_tau, s.dz, s.dx_tau);
+  kernel::cuda::tau_shift_backward<Real>({.op = time_mix_shift(c, layer, x, act),
+                                          .dout = s.dx_tau,
+                                          .dx = dx,
+                                          .dweight = c.dw(block + "ln1.weight"),
+                                          .dbias = c.dw(block + "ln1.bias"),
+                                          .dmu = c.dw(att + "x_tau"),
+                                          .scratch = s.sums},
+                                         c.gpu);
 }
 
 template <class Real>
@@ -116,8 +125,8 @@ void time_mix_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
   const Real* const dresult = as_products_read<Real>(dx, s.dresult);
   linear_backward<Real>(c, att + "output.weight", act.y, dresult, s.dy);
   recurrence_backward(c, layer, act, v_first, dv_first, s);
-  if (c.size.chunks)
-    c.beside([&](const GpuPass<Real>& side) { thresholds_backward(side, att, act, s); });
+  if (c.size.chunks)  // until it is waited for nothing else needs dx, or the room for sums
+    c.beside([&](const GpuPass<Real>& side) { thresholds_backward(side, layer, x, act, s, dx); });
   // sr, sk, sv, dy and db are free by now, and dr after the first three.
   three_linear_backward<Real>(c, att + "receptance.weight", act.mix_r, s.dr, s.sr);
   Real *const dmix_w = s.dy, *const dmix_a = s.db, *const dmix_g = s.dr;
@@ -131,19 +140,18 @@ void time_mix_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
   low_rank_backward<Real>(c, att + "g1", att + "g2", act.mix_g, act.low_g, s.dg, s.dlow, dmix_g,
                           GpuActivation::sigmoid);
   if (c.size.chunks) c.wait_for_side();
-  kernel::cuda::NormShiftGradient<Real> shift{
-      .op = time_mix_shift(c, layer, x, act),
-      .dout = {s.sr, dmix_w, s.sk, s.sv, dmix_a, dmix_g},
-      .dx = dx,
-      .dweight = c.dw(block + "ln1.weight"),
-      .dbias = c.dw(block + "ln1.bias"),
-      .dmu = {c.dw(att + "x_r"), c.dw(att + "x_w"), c.dw(att + "x_k"), c.dw(att + "x_v"),
-              c.dw(att + "x_a"), c.dw(att + "x_g")},
-      .scratch = s.sums,
-      .dx_real = rounded_copy(s.dresult)};
-  if (c.size.chunks) shift.dout_tau = s.dx_tau, shift.dmu_tau = c.dw(att + "x_tau");
   c.row_operation();
-  kernel::cuda::norm_shift_backward(shift, c.gpu);
+  kernel::cuda::norm_shift_backward<Real>(
+      {.op = time_mix_shift(c, layer, x, act),
+       .dout = {s.sr, dmix_w, s.sk, s.sv, dmix_a, dmix_g},
+       .dx = dx,
+       .dweight = c.dw(block + "ln1.weight"),
+       .dbias = c.dw(block + "ln1.bias"),
+       .dmu = {c.dw(att + "x_r"), c.dw(att + "x_w"), c.dw(att + "x_k"), c.dw(att + "x_v"),
+               c.dw(att + "x_a"), c.dw(att + "x_g")},
+       .scratch = s.sums,
+       .dx_real = rounded_copy(s.dresult)},
+      c.gpu);
 }
 
 }  // namespace

@@ -83,8 +83,9 @@ struct BackwardBuffers {
     plan.place(dz, ends * s.heads), plan.place(dx_tau, ends * s.channels);
     plan.place(dtau, ends * s.heads);
     const kernel::cuda::RowBlock block{size.sequences, size.time, s.channels};
-    plan.place(sums, std::max(kernel::cuda::norm_shift_scratch(block),
-                              kernel::cuda::time_mix_scratch(block)));
+    plan.place(sums, std::max({kernel::cuda::norm_shift_scratch(block),
+                               kernel::cuda::time_mix_scratch(block),
+                               kernel::cuda::tau_shift_scratch(ends, s.channels)}));
   }
 };
 
