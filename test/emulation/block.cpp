@@ -23,6 +23,12 @@ dim3 blockDim, gridDim;
 namespace deltasane::emulation {
 namespace {
 
+unsigned thread_number = 0;  // in its block, whatever the block's extent
+void be_thread(unsigned number) {
+  thread_number = number;
+  threadIdx = {number % blockDim.x, number / blockDim.x, 0};
+}
+
 constexpr unsigned most_threads = 1024, most_warps = most_threads / warp_lanes;
 constexpr size_t stack_bytes = 64 * 1024;
 
@@ -97,7 +103,7 @@ void begin(unsigned thread) {
 // processor remembers of where calls return to is right for the next fiber too.
 [[gnu::noinline]] void change(Fiber& from, Fiber& to) {
   if (__builtin_setjmp(from.place) != 0) return;
-  if (!to.begun) begin(threadIdx.x);
+  if (!to.begun) begin(thread_number);
   __builtin_longjmp(to.place, 1);
 }
 
@@ -130,7 +136,7 @@ void note_failure(const std::string& what) {
   block->failure = std::make_exception_ptr(Error(Fault::device, what));
 }
 
-Fiber& current() { return block->fibers[threadIdx.x]; }
+Fiber& current() { return block->fibers[thread_number]; }
 
 // The thread stops here until it is its turn. Its warp may be the next one, if that is wanted.
 void take_turns(bool stay_in_warp = true) {
@@ -140,7 +146,7 @@ void take_turns(bool stay_in_warp = true) {
     const bool stay =
         stay_in_warp && block->order != Order::shuffled && block->ready_warps >> block->warp & 1;
     if (!stay) block->warp = one_of(block->ready_warps);
-    threadIdx.x = block->warp * warp_lanes + one_of(block->warps[block->warp].ready);
+    be_thread(block->warp * warp_lanes + one_of(block->warps[block->warp].ready));
     to = &current();
   } else if (!block->failure && block->alive) {
     note_failure(cat("a kernel: no thread can go on", who_waits()));
@@ -153,9 +159,9 @@ void set_ready(unsigned warp, uint32_t lanes) {
   if (block->warps[warp].ready) block->ready_warps |= 1u << warp;
 }
 void set_waiting() {
-  Warp& warp = block->warps[threadIdx.x / warp_lanes];
-  warp.ready &= ~(1u << threadIdx.x % warp_lanes);
-  if (!warp.ready) block->ready_warps &= ~(1u << threadIdx.x / warp_lanes);
+  Warp& warp = block->warps[thread_number / warp_lanes];
+  warp.ready &= ~(1u << thread_number % warp_lanes);
+  if (!warp.ready) block->ready_warps &= ~(1u << thread_number / warp_lanes);
 }
 
 void open_if_complete(Barrier& barrier) {
@@ -169,7 +175,7 @@ Barrier& barrier_for(unsigned number, unsigned count) {
   if (number >= block->barriers.size()) fail(Fault::device, "a kernel: no barrier ", number);
   Barrier& barrier = block->barriers[number];
   if (barrier.arrived && barrier.count != count)
-    fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", threadIdx.x,
+    fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", thread_number,
          ": comes to barrier ", number, " for ", count, " threads, others for ", barrier.count);
   barrier.count = count;
   ++barrier.arrived;
@@ -179,7 +185,7 @@ Barrier& barrier_for(unsigned number, unsigned count) {
 Signal& signal_at(const void* at) {
   const auto found = block->signals.find(at);
   if (found == block->signals.end())
-    fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", threadIdx.x,
+    fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", thread_number,
          ": comes to a signal that is not set up");
   return found->second;
 }
@@ -227,7 +233,7 @@ void run_block(unsigned threads, size_t shared) {
   }
   block->threads = block->alive = threads;
   block->warp = one_of(block->ready_warps);
-  threadIdx.x = block->warp * warp_lanes + one_of(block->warps[block->warp].ready);
+  be_thread(block->warp * warp_lanes + one_of(block->warps[block->warp].ready));
   change(block->host, current());
   if (block->failure) {  // the others stay where they are: they begin anew
     for (Fiber& fiber : block->fibers) fiber.begun = false;
@@ -243,9 +249,10 @@ void run_block(unsigned threads, size_t shared) {
 
 }  // namespace
 
-void run_kernel(const std::function<void()>& thread, const Extent& blocks, unsigned threads,
+void run_kernel(const std::function<void()>& thread, const Extent& blocks, const Extent& extent,
                 size_t shared) {
-  require(threads && threads % warp_lanes == 0 && threads <= most_threads,
+  const unsigned threads = extent.x * extent.y * extent.z;
+  require(threads && threads % warp_lanes == 0 && threads <= most_threads && extent.z == 1,
           "a block has whole warps, up to 32");
   require(shared <= shared_bytes, "a block has the shared memory there is");
   if (!block) {
@@ -253,7 +260,7 @@ void run_kernel(const std::function<void()>& thread, const Extent& blocks, unsig
     block->stacks = memory_for_stacks();
   }
   block->thread = &thread;
-  blockDim = {threads, 1, 1}, gridDim = {blocks.x, blocks.y, blocks.z};
+  blockDim = {extent.x, extent.y, extent.z}, gridDim = {blocks.x, blocks.y, blocks.z};
   for (blockIdx.z = 0; blockIdx.z < blocks.z; ++blockIdx.z)
     for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y)
       for (blockIdx.x = 0; blockIdx.x < blocks.x; ++blockIdx.x) run_block(threads, shared);
@@ -270,25 +277,25 @@ Machine& machine() {
 }
 
 void meet_lanes(const char* instruction, void* mine, void (*together)(const Lanes&)) {
-  Warp& warp = block->warps[threadIdx.x / warp_lanes];
+  Warp& warp = block->warps[thread_number / warp_lanes];
   if (warp.arrived && warp.instruction != instruction)
-    fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", threadIdx.x, ": comes to ",
+    fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", thread_number, ": comes to ",
          instruction, " while lanes of its warp wait at ", warp.instruction);
   warp.instruction = instruction;
-  warp.brought[threadIdx.x % warp_lanes] = mine;
+  warp.brought[thread_number % warp_lanes] = mine;
   if (++warp.arrived < warp_lanes) {
     set_waiting();
   } else {
     together(warp.brought);
     warp.arrived = 0;
-    set_ready(threadIdx.x / warp_lanes, ~0u);
+    set_ready(thread_number / warp_lanes, ~0u);
   }
   take_turns();
 }
 
 void meet_threads(unsigned number, unsigned count) {
   Barrier& barrier = barrier_for(number, count);
-  barrier.waiting[threadIdx.x / warp_lanes] |= 1u << threadIdx.x % warp_lanes;
+  barrier.waiting[thread_number / warp_lanes] |= 1u << thread_number % warp_lanes;
   set_waiting();
   open_if_complete(barrier);
   take_turns();
@@ -308,7 +315,7 @@ void arrive_at_signal(const void* at) {
 void wait_for_signal(const void* at, unsigned round) {
   Signal& signal = signal_at(at);
   while (signal.round == round) {
-    signal.waiting[threadIdx.x / warp_lanes] |= 1u << threadIdx.x % warp_lanes;
+    signal.waiting[thread_number / warp_lanes] |= 1u << thread_number % warp_lanes;
     set_waiting();
     take_turns();
   }
@@ -316,16 +323,16 @@ void wait_for_signal(const void* at, unsigned round) {
 
 void copy_later(void* to, const void* from, size_t bytes, size_t zeros) {
   fail_unless_aligned(to, bytes), fail_unless_aligned(from, bytes);
-  const Copy copy{to, from, bytes, zeros, block->groups[threadIdx.x]};
+  const Copy copy{to, from, bytes, zeros, block->groups[thread_number]};
   if (block->order == Order::shuffled)
     land(copy);
   else
-    block->copies[threadIdx.x].push_back(copy);
+    block->copies[thread_number].push_back(copy);
 }
-void close_copies() { ++block->groups[threadIdx.x]; }
+void close_copies() { ++block->groups[thread_number]; }
 void wait_for_copies(size_t younger) {
-  std::deque<Copy>& copies = block->copies[threadIdx.x];
-  while (!copies.empty() && copies.front().group + younger < block->groups[threadIdx.x]) {
+  std::deque<Copy>& copies = block->copies[thread_number];
+  while (!copies.empty() && copies.front().group + younger < block->groups[thread_number]) {
     land(copies.front());
     copies.pop_front();
   }
@@ -341,7 +348,7 @@ void* at_shared(uint32_t address) {
 
 void fail_unless_aligned(const void* at, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(at) % bytes)
-    fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", threadIdx.x, ": ", bytes,
+    fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", thread_number, ": ", bytes,
          " bytes at an address that is no multiple of that");
 }
 

@@ -30,7 +30,7 @@ struct Extent {
 
 // Runs `thread` once for every thread of every block. Fails where threads wait for each other for
 // ever, and with what a thread of them fails with.
-void run_kernel(const std::function<void()>& thread, const Extent& blocks, unsigned threads,
+void run_kernel(const std::function<void()>& thread, const Extent& blocks, const Extent& threads,
                 size_t shared);
 
 // Says where kernels have an array in shared memory: memory of the host that lies still. It is

@@ -24,7 +24,7 @@ class Emulation : public testing::Test {
   void TearDown() override { machine() = {}; }
 
   static void run(const std::function<void()>& thread) {
-    run_kernel(thread, {}, threads, sizeof(memory));
+    run_kernel(thread, {}, {threads}, sizeof(memory));
   }
   // In how many orders every thread finds the number that it should.
   static int right_orders(const std::function<float()>& thread,
@@ -153,10 +153,18 @@ TEST_F(Emulation, SeesBarriersThatDoNotAgree) {
                "others for");
 }
 
+TEST_F(Emulation, HasLinesOfThreads) {
+  constexpr unsigned lines = 4;
+  std::vector<int> found(32 * lines);
+  run_kernel([&] { ++found[threadIdx.y * blockDim.x + threadIdx.x]; }, {}, {32, lines}, 0);
+  EXPECT_EQ(found, std::vector<int>(32 * lines, 1));
+  EXPECT_EQ(blockDim.y, lines);
+}
+
 TEST_F(Emulation, SeesWritesBeyondSharedMemory) {
   const auto write = [] { memory[threadIdx.x] = 1; };
-  run_kernel(write, {}, threads, threads * sizeof(float));
-  EXPECT_FAULT(run_kernel(write, {}, threads, threads * sizeof(float) - 1), Fault::device,
+  run_kernel(write, {}, {threads}, threads * sizeof(float));
+  EXPECT_FAULT(run_kernel(write, {}, {threads}, threads * sizeof(float) - 1), Fault::device,
                "wrote beyond its 511 bytes");
 }
 
@@ -242,7 +250,7 @@ TEST_F(Emulation, MultipliesMatrices) {
               if (c[p][i] != sum) right = false;
             }
         },
-        {}, 32, sizeof(memory));
+        {}, {32}, sizeof(memory));
     EXPECT_TRUE(right);
   }
 }
@@ -270,7 +278,7 @@ TEST_F(Emulation, StoresAndTransposesMatrices) {
         for (int m = 0; m < 4; ++m)
           if (transpose(x[m]) != transposes[m]) right = false;
       },
-      {}, 32, sizeof(memory));
+      {}, {32}, sizeof(memory));
   EXPECT_TRUE(right);
 }
 

@@ -14,6 +14,7 @@
 #define __device__
 #define __shared__
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 struct uint3 {
   unsigned x = 0, y = 0, z = 0;
@@ -60,6 +61,9 @@ inline unsigned __brev(unsigned x) {
   return y;
 }
 inline float __fdividef(float x, float y) { return x / y; }
+inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fsub_rn(float x, float y) { return x - y; }
 
 template <class T>
 T __ldg(const T* at) {
@@ -72,6 +76,7 @@ void __stcs(T* at, T x) {
   *at = x;
 }
 inline unsigned atomicAdd(unsigned* at, unsigned x) { return std::exchange(*at, *at + x); }
+inline int atomicAdd(int* at, int x) { return std::exchange(*at, *at + x); }
 
 inline void __syncthreads() { deltasane::emulation::meet_threads(0, 0); }
 inline void __syncwarp(unsigned = ~0u) { deltasane::emulation::meet_warp(); }

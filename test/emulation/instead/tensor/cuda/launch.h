@@ -16,7 +16,8 @@ struct Grid {
 template <class... Param, class... Arg>
 void launch(void (*kernel)(Param...), const Grid& grid, const Gpu&, Arg&&... arg) {
   emulation::run_kernel([&] { kernel(Param(arg)...); },
-                        {grid.blocks.x, grid.blocks.y, grid.blocks.z}, grid.threads.x, grid.shared);
+                        {grid.blocks.x, grid.blocks.y, grid.blocks.z},
+                        {grid.threads.x, grid.threads.y, grid.threads.z}, grid.shared);
 }
 
 // What may run beside other kernels runs after those that were launched before.

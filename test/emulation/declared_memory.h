@@ -1,0 +1,8 @@
+// For a file of kernels that is included after this one: arrays that they declare as __shared__
+// with a size are those of all threads of a block.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#undef __shared__
+#define __shared__ static
