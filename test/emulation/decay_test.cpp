@@ -12,16 +12,16 @@ namespace {
 struct Errors {  // in units of the last place of numbers from 1/2 to 1
   double largest = 0, mean = 0;
 };
-constexpr int count = 100'000;
+constexpr int gates = 100'000;
 Errors errors_of(double first_gate, double last_gate) {
   Errors errors;
-  for (int i = 0; i < count; ++i) {
-    const auto gate = float(first_gate + (last_gate - first_gate) * i / count);
+  for (int i = 0; i < gates; ++i) {
+    const auto gate = float(first_gate + (last_gate - first_gate) * i / gates);
     const float t = -decay_rate * gate;  // rounded, as it is for plain arithmetic
     const double truth = std::exp(double(t));
     const double error = (double(decay_of(gate)) - truth) * 0x1p24;
     errors.largest = std::max(errors.largest, std::abs(error));
-    errors.mean += error / count;
+    errors.mean += error / gates;
   }
   return errors;
 }
@@ -31,7 +31,7 @@ TEST(Decays, AreWithinAUnit) { EXPECT_LT(errors_of(0, 1).largest, 1); }
 // many there are. What is left is the polynomial's own error. Slow decays are multiplied most
 // often.
 TEST(Decays, LeanToNeitherSide) {
-  const double allowed = 6e-10 * 0x1p24 + 4 * 0.29 / std::sqrt(double(count));
+  const double allowed = 6e-10 * 0x1p24 + 4 * 0.29 / std::sqrt(double(gates));
   EXPECT_LT(std::abs(errors_of(0, 1).mean), allowed);
   EXPECT_LT(std::abs(errors_of(0, 0.05).mean), allowed);
 }

@@ -61,6 +61,9 @@ void copy_to_gpu(void* to, const void* from, uint64_t bytes, const Gpu&) {
 void copy_to_host(void* to, const void* from, uint64_t bytes, const Gpu&) {
   if (bytes) std::memcpy(to, from, bytes);
 }
+void copy_on_gpu(void* to, const void* from, uint64_t bytes, const Gpu&) {
+  if (bytes) std::memmove(to, from, bytes);
+}
 void zero_on_gpu(void* at, uint64_t bytes, const Gpu&) {
   if (bytes) std::memset(at, 0, bytes);
 }

@@ -61,6 +61,7 @@ inline unsigned __brev(unsigned x) {
   return y;
 }
 inline float __fdividef(float x, float y) { return x / y; }
+extern "C" inline float __expf(float x) noexcept { return std::exp(x); }  // a name that C has too
 inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
 inline float __fmul_rn(float x, float y) { return x * y; }
 inline float __fsub_rn(float x, float y) { return x - y; }
