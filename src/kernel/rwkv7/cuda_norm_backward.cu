@@ -1,4 +1,4 @@
-// The gradient of norm_shift.
+// The gradient of norm_shift, but for the mix with mu_tau (cuda_tau_shift_backward.cu).
 //
 //     du_t = sum_i dout_i,t (1 - mu_i) + sum_i dout_i,t+1 mu_i        dmu_i += dout_i,t (u_t-1 -
 //     u_t)

@@ -99,6 +99,7 @@ void tau_shift_backward(const TauShiftGradient<Real>& given, const Gpu& gpu) {
   g.op.position %= op.chunk;
   require(op.chunks == (op.position + op.rows.time) / op.chunk,
           "the mix with mu_tau is told how many chunks end in its rows");
+  require(op.mu_tau && g.dout, "the mix with mu_tau has a gradient");
   require(op.before == nullptr, "the mix with mu_tau has a gradient in sequences from their start");
   require_aligned(op.x, op.weight, op.bias, op.mu_tau, g.dout, g.dx, g.scratch);
   const Share share(ends);
