@@ -18,6 +18,7 @@ namespace {
 struct BenchKernelOptions {
   int threads = 0;
   std::string isa, device = "cpu";
+  double tau = kernel::usual_tau;
   bool json = false;
 };
 
@@ -57,11 +58,11 @@ KernelBench bench_on_cpu(const BenchKernelOptions& options) {
   return {fmt::format("{}, {} thread(s)", kernel::name_of(isa), threads.size()),
           {{"instruction_set", kernel::name_of(isa)}, {"threads", threads.size()}},
           limits,
-          kernel::bench_delta_rule({threads, isa}),
+          kernel::bench_delta_rule({threads, isa}, options.tau),
           {}};
 }
 
-KernelBench bench_on_gpu(int index) {
+KernelBench bench_on_gpu(int index, double tau) {
   if constexpr (built_with_cuda) {
     const Gpu gpu(index);
     uint64_t seed = 1;
@@ -71,7 +72,7 @@ KernelBench bench_on_gpu(int index) {
     return {fmt::format("{}, bf16 in and out", gpu.facts().name),
             {{"gpu", gpu.facts().name}},
             limits,
-            kernel::cuda::bench_delta_rule(gpu),
+            kernel::cuda::bench_delta_rule(gpu, tau),
             kernel::bench_gpu_operators(gpu)};
   } else {
     require(false, "a device of another build is refused where it is named");
@@ -167,11 +168,15 @@ void print_operators(const KernelBench& bench) {
 }
 
 int bench_kernel(const BenchKernelOptions& options) {
+  if (!(options.tau > 0))
+    fail(Fault::usage, "--tau: expected a number above 0, found ", options.tau);
   const Device device = device_named(options.device);
-  const KernelBench bench = device.gpu ? bench_on_gpu(*device.gpu) : bench_on_cpu(options);
+  const KernelBench bench =
+      device.gpu ? bench_on_gpu(*device.gpu, options.tau) : bench_on_cpu(options);
   const DeviceLimits& limits = bench.limits;
   if (options.json) {
     nlohmann::ordered_json all = bench.facts;
+    all["tau"] = options.tau;
     all[limits.bytes_name + "_gb_per_s"] = limits.bytes_per_second / 1e9;
     all[limits.flops_name + "_gflops"] = limits.flops_per_second / 1e9;
     all["rows"] = nlohmann::ordered_json::array();
@@ -184,10 +189,10 @@ int bench_kernel(const BenchKernelOptions& options) {
     return 0;
   }
   fmt::print(
-      "delta_rule, rwkv7, head size 64, {}; limits in this run: {} {:.1f} GB/s, {} {:.1f} "
+      "delta_rule, rwkv7, head size 64, {}; tau {}; limits in this run: {} {:.1f} GB/s, {} {:.1f} "
       "GFLOP/s\n\n",
-      bench.device, limits.bytes_name, limits.bytes_per_second / 1e9, limits.flops_name,
-      limits.flops_per_second / 1e9);
+      bench.device, options.tau, limits.bytes_name, limits.bytes_per_second / 1e9,
+      limits.flops_name, limits.flops_per_second / 1e9);
   fmt::print("{:<9} {:<5} {:>13} {:>11} {:>9} {:>12} {:>7} {:>8} {:>7} {:>8} {:>7}\n", "pass",
              "SANE", "(B,T,H)", "tokens/s", "ms", "us/head,tok", "GB/s", "GFLOP/s", "% bytes",
              "% flops", "spread");
@@ -225,10 +230,14 @@ void describe_bench_kernel(CLI::App& parent, const Chosen& chosen) {
   app->add_option("--threads", options->threads, "threads; 0: all processors")
       ->capture_default_str();
   app->add_option("--isa", options->isa, "instruction set; the widest one if not given");
+  app->add_option("--tau", options->tau,
+                  "of SANE; states are of order 0.1 to 1, and larger ones beside it take longer")
+      ->capture_default_str();
   app->add_flag("--json", options->json, "print JSON");
   app->footer(
       "Examples:\n  deltasane bench kernel --threads 1\n"
       "  deltasane bench kernel --device cuda\n"
+      "  deltasane bench kernel --device cuda --tau 0.3\n"
       "  deltasane bench kernel --json > kernel.json");
   app->callback([=] { *chosen = [options] { return bench_kernel(*options); }; });
 }

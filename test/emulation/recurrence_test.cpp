@@ -65,6 +65,11 @@ TYPED_TEST(Recurrence, TokenByTokenOnACrowdedGpu) {
   emulation::machine().multiprocessors = 1;
   this->check({.batch = 2, .time = 7, .heads = 2, .position = 11}, {strong});
 }
+// Then blocks may share heads on the way back, however many there are.
+TYPED_TEST(Recurrence, ManyHeadsWithLessSharedMemory) {
+  emulation::machine().multiprocessors = 4, emulation::machine().shared = 163 * 1024;
+  this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, usual});
+}
 // Some have not the shared memory for tiles: they read token by token, and there is no way back.
 TYPED_TEST(Recurrence, OnAGpuWithLittleSharedMemory) {
   emulation::machine().shared = 99 * 1024;

@@ -64,9 +64,10 @@ struct Turns {
 };
 
 // A problem like a trained model's: slow decays, small keys, and a state of order one.
-Problem<float> realistic(int64_t batch, int64_t time, int64_t heads, bool sane) {
+// tau 0: without SANE.
+Problem<float> realistic(int64_t batch, int64_t time, int64_t heads, double tau) {
   ProblemShape shape{.batch = batch, .time = time, .heads = heads};
-  shape.tau_low = sane ? 3.0 : 0, shape.tau_high = sane ? 3.2 : 0;  // alpha 3 at the start
+  shape.tau_low = shape.tau_high = tau;
   shape.stagger = 0;
   shape.state_scale = 0.1;
   Problem<float> problem(shape, 1);
@@ -77,14 +78,14 @@ Problem<float> realistic(int64_t batch, int64_t time, int64_t heads, bool sane) 
 
 }  // namespace
 
-std::vector<DeltaRuleMeasurement> bench_delta_rule(const Cpu& cpu) {
+std::vector<DeltaRuleMeasurement> bench_delta_rule(const Cpu& cpu, double tau) {
   std::vector<DeltaRuleMeasurement> rows;
   struct Size {
     int64_t batch, time, heads;
   };
   for (const Size& size : {Size{1, 512, 12}, {1, 4096, 16}, {8, 512, 16}}) {
-    Problem<float> plain = realistic(size.batch, size.time, size.heads, false);
-    Problem<float> sane = realistic(size.batch, size.time, size.heads, true);
+    Problem<float> plain = realistic(size.batch, size.time, size.heads, 0);
+    Problem<float> sane = realistic(size.batch, size.time, size.heads, tau);
     const double N = 64, heads = double(size.batch * size.heads);
     const double head_tokens = heads * double(size.time), state_bytes = heads * N * N * 4;
     const auto add = [&](const char* pass, int64_t time, double bytes, double flops, auto run) {

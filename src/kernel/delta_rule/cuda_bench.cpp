@@ -18,7 +18,8 @@ struct BenchCase {
   GpuTensor<float> w, dw, tau, dtau, states;
   DeltaRuleScratch scratch;
 
-  BenchCase(int64_t n, int64_t t, int64_t h, const Gpu& gpu) : batch(n), time(t), heads(h) {
+  BenchCase(int64_t n, int64_t t, int64_t h, double of_sane, const Gpu& gpu)
+      : batch(n), time(t), heads(h) {
     const Shape tokens{batch, time, heads, size};
     const auto make = [&](auto& tensor, float low, float high, uint64_t seed) {
       using Element = std::remove_cvref_t<decltype(*tensor.data())>;
@@ -40,7 +41,7 @@ struct BenchCase {
       *one = GpuTensor<bf16>(gpu, tokens, "a benchmark");
     dw = GpuTensor<float>(gpu, tokens, "a benchmark");
     Tensor<float> thresholds({batch, time / 16, heads});
-    thresholds.fill(3.08f);
+    thresholds.fill(float(of_sane));
     tau = GpuTensor<float>(gpu, thresholds, "a benchmark");
     dtau = GpuTensor<float>(gpu, thresholds.shape(), "a benchmark");
     states = GpuTensor<float>(gpu, {delta_rule_states(batch, time, heads)}, "a benchmark");
@@ -64,13 +65,13 @@ struct BenchCase {
 
 }  // namespace
 
-std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu) {
+std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau) {
   std::vector<DeltaRuleMeasurement> rows;
   struct Size {
     int64_t batch, time, heads;
   };
   for (const Size& at : {Size{8, 4096, 16}, {32, 4096, 16}, {1, 4096, 16}, {1, 65536, 16}}) {
-    BenchCase data(at.batch, at.time, at.heads, gpu);
+    BenchCase data(at.batch, at.time, at.heads, tau, gpu);
     const double head_tokens = double(at.batch * at.time * at.heads), N = double(size);
     const auto add = [&](const char* pass, double bytes, double flops,
                          const std::function<void(bool)>& run) {
