@@ -230,8 +230,9 @@ void describe_bench_kernel(CLI::App& parent, const Chosen& chosen) {
   app->add_option("--threads", options->threads, "threads; 0: all processors")
       ->capture_default_str();
   app->add_option("--isa", options->isa, "instruction set; the widest one if not given");
-  app->add_option("--tau", options->tau,
-                  "of SANE; states are of order 0.1 to 1, and larger ones beside it take longer")
+  app->add_option(
+         "--tau", options->tau,
+         "SANE's: the smaller it is, the larger are states beside it, and some take longer")
       ->capture_default_str();
   app->add_flag("--json", options->json, "print JSON");
   app->footer(

@@ -65,7 +65,8 @@ TYPED_TEST(Recurrence, TokenByTokenOnACrowdedGpu) {
   emulation::machine().multiprocessors = 1;
   this->check({.batch = 2, .time = 7, .heads = 2, .position = 11}, {strong});
 }
-// Then blocks may share heads on the way back, however many there are.
+// Blocks share heads on the way back, however many there are, where one has too little shared
+// memory for a head: of floats here.
 TYPED_TEST(Recurrence, ManyHeadsWithLessSharedMemory) {
   emulation::machine().multiprocessors = 4, emulation::machine().shared = 163 * 1024;
   this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, usual});

@@ -35,6 +35,6 @@ inline constexpr double usual_tau = 3.08;
 // Forward, backward and step of rwkv7 at the shapes everyone compares, without and with SANE. The
 // two of a pair are measured in turns, with the multiply-add limit between them, so that a change
 // of the machine's pace meets all of them.
-std::vector<DeltaRuleMeasurement> bench_delta_rule(const Cpu& cpu, double tau = usual_tau);
+std::vector<DeltaRuleMeasurement> bench_delta_rule(const Cpu& cpu, double tau);
 
 }  // namespace deltasane::kernel

@@ -10,6 +10,6 @@ namespace deltasane::kernel::cuda {
 
 // Forward, forward keeping the states for the way back, and backward, without and with SANE, in
 // turns. Times are the GPU's own, of the median run.
-std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau = usual_tau);
+std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau);
 
 }  // namespace deltasane::kernel::cuda
