@@ -14,6 +14,7 @@ struct Taus {
   double low, high;
 };
 constexpr Taus none{0, 0}, strong{1.4, 1.6}, usual{7, 9}, weak{30, 50}, weakest{150, 200};
+constexpr Taus changing{0.4, 12};  // so that a state is now large beside it and now tiny
 
 template <class Real>
 class Recurrence : public testing::Test {
@@ -38,7 +39,8 @@ TYPED_TEST_SUITE(Recurrence, Types);
 TYPED_TEST(Recurrence, TileAfterTile) {
   emulation::machine().multiprocessors = 4;  // so many heads that they fill it
   this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, weak, weakest});
-  this->check({.batch = 2, .time = 133, .heads = 2}, {usual});  // round after round of stages
+  // Round after round of stages.
+  this->check({.batch = 2, .time = 133, .heads = 2}, {usual, changing});
 }
 TYPED_TEST(Recurrence, WithLargeStates) {
   this->check({.time = 33, .state_scale = 30}, {strong, usual});
@@ -52,7 +54,7 @@ TYPED_TEST(Recurrence, FewHeads) {
   this->check({.time = 69}, {none, strong, usual, weak, weakest});
 }
 TYPED_TEST(Recurrence, FewHeadsOfWholeTiles) {
-  this->check({.time = 64}, {none, strong});
+  this->check({.time = 64}, {none, strong, changing});
   this->check({.time = 35 * 16}, {usual});  // more tiles than a warp has lanes
 }
 TYPED_TEST(Recurrence, TokenByToken) {

@@ -71,13 +71,39 @@ TEST(Tangents, OfEntriesBelowAQuarter) {
   const auto way = [](float tau, float x) { return Tangent(tau).of_quarter(x); };
   EXPECT_LT(largest_error(0.25, way), 5e-9 + 1.1 * rounding);
 }
-TEST(Tangents, OfSmallEntries) {
-  const auto way = [](float tau, float x) { return Tangent(tau).of_small(x); };
-  EXPECT_LT(largest_error(0.9, way), 1.8e-8 + 3 * rounding);  // 1 + .., times x, and u's
+// Beyond what is rounded last, the sum and the product, errors of the quotient count as far as it
+// does beside 1: 0.2 at 0.9 tau, 0.8 at 1.7 tau.
+TEST(Tangents, OfMediumEntries) {
+  const auto way = [](float tau, float x) {
+    const Tangent tangent(tau);
+    return tangent.of_medium(x, tangent.square(x));
+  };
+  EXPECT_LT(largest_error(0.9, way), 2.1e-8 + 3 * rounding);
+  EXPECT_LT(largest_error(1.7, way), 2.1e-8 + 5 * rounding);
 }
 TEST(Tangents, OfAnyEntries) {
   const auto way = [](float tau, float x) { return Tangent(tau)(x); };
   EXPECT_LT(largest_error(30, way), 1.8e-8 + 4 * rounding);
+}
+// As a tile ends for a warp that has had others than tiny ones: X and 1 / g are rounded too.
+float larger_way(float tau, float x, bool medium) {
+  const Boundary boundary(tau);
+  MediumFirst sane{Tangent(tau, boundary.threshold.inverse_g())};
+  const float X = x * boundary.factor.times(1);
+  float all[4] = {0, X, 0, 0};
+  sane.take(all);
+  EXPECT_EQ(sane.largest < __float_as_int(1.7f * 1.7f), medium) << x << " of " << tau;
+  return medium ? all[1] : sane.tangent(X);
+}
+TEST(Tangents, OfLargerEntriesOfATile) {
+  const auto medium = [](float tau, float x) { return larger_way(tau, x, true); };
+  EXPECT_LT(largest_error(0.25, medium), 4e-9 + 5 * rounding);
+  EXPECT_LT(largest_error(1.69, medium), 2.1e-8 + 8 * rounding);
+  for (const float tau : taus)
+    for (const float part : {1.71f, -2.0f, 9.0f, 1e3f}) {
+      const double truth = double(tau) * std::tanh(double(part * tau) / tau);
+      EXPECT_LT(std::abs(larger_way(tau, part * tau, false) / truth - 1), 4 * rounding) << part;
+    }
 }
 }  // namespace
 }  // namespace deltasane::kernel::cuda

@@ -133,6 +133,7 @@ struct Owner {
   OwnPart S;
   int row = OwnPart::first_row(), first_column = OwnPart::first_column();
   bool left_half = OwnPart::half() == 0;
+  bool tiny = true;  // all entries of this warp were, when they last were neutralized
 
   // This half's part of S0 A~' + V' AK' and of S0 R~' + V' RK'. What is not of S0 has the left
   // half, because the right one puts the results together.
@@ -187,20 +188,29 @@ struct Owner {
     }
     return sa;
   }
-  // Likewise with SANE, as if all entries were tiny; otherwise they are found once more.
-  __device__ Left<state_planes> write_sane(const Stage<Real>& stage, const Left<exact>& v,
-                                           const Sums& own, const Exchange& parts) {
-    TinyFirst sane{stage.threshold};
+  // Likewise, and SANE if it is wanted: as if all entries were tiny, and if they were not, or not
+  // the last time, by ways for larger ones.
+  __device__ Left<state_planes> end_tile(const Stage<Real>& stage, const Left<exact>& v,
+                                         const Sums& own, const Exchange& parts, bool wanted) {
     OwnPart before;
-    const Left<state_planes> sa = write(stage.factors, v, own, parts, [&](int n) {
+    Left<state_planes> sa;
+    if (wanted && tiny) {
+      TinyFirst tiny_first{stage.threshold};
+      sa = write(stage.factors, v, own, parts, [&](int n) {
 #pragma unroll
-      for (int p = n; p < n + 2; ++p) before.copy(p, S), sane.take(S.x[p]);
-    });
-    if (!sane.all_tiny()) {
-      const float inverse_g = stage.threshold.inverse_g();
-      S.set(before, [&](float X) { return X * inverse_g; });
-      Tangent(stage.threshold.tau).replace([&](auto&& map) { S.each(map); });
+        for (int p = n; p < n + 2; ++p) before.copy(p, S), tiny_first.take(S.x[p]);
+      });
+      if (tiny_first.all_tiny()) return sa;
+    } else {
+      sa = write(stage.factors, v, own, parts, [](int) {});
+      if (!wanted) return sa;
+      before = S;
     }
+    MediumFirst medium_first{Tangent(stage.threshold.tau, stage.threshold.inverse_g())};
+#pragma unroll
+    for (int n = 0; n < OwnPart::pieces; ++n) S.copy(n, before), medium_first.take(S.x[n]);
+    if (!medium_first.all_medium()) S.set(before, medium_first.tangent);
+    tiny = medium_first.all_tiny();
     return sa;
   }
   // y: its parts of both halves are added up.
@@ -247,11 +257,8 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
     sa_parts.say(sa);
     if (owner.left_half) y_parts.say(y);
     Exchange::meet();
-    Left<state_planes> whole_sa;
-    if (place.has_sane(op, tile))
-      whole_sa = owner.write_sane(stage, v, sa, sa_parts);
-    else
-      whole_sa = owner.write(factors, v, sa, sa_parts, [](int) {});
+    const Left<state_planes> whole_sa =
+        owner.end_tile(stage, v, sa, sa_parts, place.has_sane(op, tile));
     if (!owner.left_half && op.y) {
       y_parts.add_other(y);
       owner.finish_results(stage, whole_sa, y);

@@ -374,12 +374,14 @@ __device__ inline void update(Sums& S, const Sums& added, const float* decays,
   };
   each([&](float& x, float s, float w) { x = s * boundary.factor.times(w); });
   if (!wanted) return;
-  TinyFirst sane{boundary.threshold};
-  sane.take(S.c[0]), sane.take(S.c[1]);
-  if (sane.all_tiny()) return;
+  TinyFirst tiny_first{boundary.threshold};
+  tiny_first.take(S.c[0]), tiny_first.take(S.c[1]);
+  if (tiny_first.all_tiny()) return;
   each([](float& x, float s, float w) { x = s * w; });
-  const auto entries = [&](auto&& map) { each([&](float& x, float, float) { map(x); }); };
-  Tangent(boundary.threshold.tau).replace(entries);
+  MediumFirst medium_first{Tangent(boundary.threshold.tau)};
+  medium_first.take(S.c[0]), medium_first.take(S.c[1]);
+  if (medium_first.all_medium()) return;
+  each([&](float& x, float s, float w) { x = medium_first.tangent(s * w); });
 }
 
 template <class Real>

@@ -116,6 +116,22 @@ struct MakerMemory {
   alignas(16) float ab[tile_tokens][tile_tokens + 4];
 };
 
+// What tokens t of a tile read of what tokens s wrote, if s + later <= t.
+template <class Products, class Reads, class Writes>
+__device__ Sums meet_earlier(const Reads& reads, const Writes& writes, int later) {
+  Products products;
+  multiply<Lies::straight, Lies::transposed, head_size>(products, reads, 0, writes, 0);
+  Sums sums = products.total();
+#pragma unroll
+  for (int p = 0; p < 2; ++p)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int t = threadIdx.x % 32 / 4 + i / 2 * 8, s = 8 * p + threadIdx.x % 4 * 2 + i % 2;
+      if (s + later > t) sums.c[p][i] = 0;
+    }
+  return sums;
+}
+
 // Column `column` of (I - N)^-1 for the strictly lower part N of `lower`. What four entries add to
 // all later ones is added as soon as they are there, so that the way from one to the next is short.
 __device__ inline void invert_column(const float (&lower)[tile_tokens][tile_tokens + 4], int column,
@@ -215,43 +231,45 @@ struct FactorMaker {
   }
 
   // The products of the vectors. Each warp has one of them; the first one's is the longest, and two
-  // groups have it on different schedulers.
+  // groups have it on different schedulers. Two warps share the code of theirs: with a copy for
+  // each, and SANE's ways for large entries, it would not fit the instruction cache.
   template <Order order = Order::rows>
   __device__ void make_products(Factors& to) {
     const int warp = groups == 1 ? thread / 32 : (thread / 32 + threadIdx.x / makers * 2) % 4;
-    // Lower: what token t reads of what tokens s < t, or s <= t, wrote.
-    const auto products = [&](const auto& reads, const auto& writes, auto&& use, int later) {
-      StateSums<Real, 2, order> sums;
-      multiply<Lies::straight, Lies::transposed, head_size>(sums, reads, 0, writes, 0);
-      sums.total().each([&](int t, int s, float x, float y) {
-        const float lower[2] = {s + later <= t ? x : 0.0f, s + 1 + later <= t ? y : 0.0f};
-        use(t, s, lower);
+    const bool of_k = warp >= 2;
+    const auto& writes = of_k ? to.k : to.b;
+    const auto met_by = [&](const auto& reads, int later) {
+      return meet_earlier<StateSums<Real, 2, order>>(reads, writes, later);
+    };
+    const auto keep = [](auto& matrix, const Sums& sums) {
+      sums.each([&](int t, int s, float x, float next) {
+        const float two[2] = {x, next};
+        matrix.set(t, s, two);
       });
     };
-    const auto into = [](auto& matrix) {
-      return [&matrix](int t, int s, const float(&x)[2]) { matrix.set(t, s, x); };
-    };
-    if (warp == 0) {
-      products(
-          to.a, to.b,
-          [&](int t, int s, const float(&x)[2]) {
-            *reinterpret_cast<float2*>(&memory.ab[t][s]) = {x[0], x[1]};
-          },
-          1);
-      __syncwarp();
-      float x[tile_tokens], half[tile_tokens / 2];
-      const int column = thread % 16;
-      invert_column(memory.ab, column, x);
-      const bool second = thread % 32 >= 16;
-#pragma unroll
-      for (int t = 0; t < 8; ++t) half[t] = second ? x[t + 8] : x[t];
-      to.inverse.set(column, second ? 8 : 0, half);
-    } else if (warp == 1) {
-      products(to.r, to.b, into(to.rb), 0);
+    if (warp % 2) {
+      keep(of_k ? to.rk : to.rb, met_by(to.r, 0));
+    } else {
+      const Sums sums = met_by(to.a, 1);
+      if (of_k)
+        keep(to.ak, sums);
+      else
+        invert(sums, to);
     }
-    if (warp == 2) products(to.a, to.k, into(to.ak), 1);
-    if (warp == 3) products(to.r, to.k, into(to.rk), 0);
     meet();  // compute-sanitizer's racecheck takes what follows for a race otherwise
+  }
+  __device__ void invert(const Sums& ab, Factors& to) {
+    ab.each([&](int t, int s, float x, float next) {
+      *reinterpret_cast<float2*>(&memory.ab[t][s]) = {x, next};
+    });
+    __syncwarp();
+    float x[tile_tokens], half[tile_tokens / 2];
+    const int column = thread % 16;
+    invert_column(memory.ab, column, x);
+    const bool second = thread % 32 >= 16;
+#pragma unroll
+    for (int t = 0; t < 8; ++t) half[t] = second ? x[t + 8] : x[t];
+    to.inverse.set(column, second ? 8 : 0, half);
   }
 };
 

@@ -148,21 +148,6 @@ __device__ KeptGradient<Real>& kept_gradient(const ReversePass<Real>& pass, int 
   return reinterpret_cast<KeptGradient<Real>*>(pass.dstates)[int64_t(blockIdx.x) * tiles + tile];
 }
 
-// What tokens t of a tile read of what tokens s wrote, if s + later <= t.
-template <class Reads, class Writes>
-__device__ Sums meet_earlier(const Reads& reads, const Writes& writes, int later) {
-  SplitSums<2> products;
-  multiply<Lies::straight, Lies::transposed, head_size>(products, reads, 0, writes, 0);
-  Sums sums = products.total();
-#pragma unroll
-  for (int p = 0; p < 2; ++p)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int t = threadIdx.x % 32 / 4 + i / 2 * 8, s = 8 * p + threadIdx.x % 4 * 2 + i % 2;
-      if (s + later > t) sums.c[p][i] = 0;
-    }
-  return sums;
-}
 // (I - AB)^-1, by one warp. memory: what it takes.
 using SquareMemory = float[tile_tokens][tile_tokens + 4];
 __device__ Sums invert(const Sums& ab, SquareMemory& memory) {
@@ -228,7 +213,8 @@ __device__ void make_products(const ReversePass<Real>& pass,
   for (int tile = tiles; tile >= -1; --tile) {
     if (tile >= 0 && tile < tiles) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 3];
-      Sums sums = meet_earlier(first_warp ? factors.a : factors.r, factors.b, first_warp ? 1 : 0);
+      Sums sums = meet_earlier<SplitSums<2>>(first_warp ? factors.a : factors.r, factors.b,
+                                             first_warp ? 1 : 0);
       if (first_warp) sums = invert(sums, memory.ab);
       const Left<state_planes> made(sums);
       made.store(first_warp ? factors.inverse : factors.rb, 0, 0);
@@ -258,8 +244,8 @@ struct SlopeMaker {
 #pragma unroll 1
     for (int first = 0; first < Rows::pieces; first += at_once) {
       float q[at_once][4];
-      // Squares, not below 0, have the order of their bits, and the largest of three integers is one
-      // instruction.
+      // Squares, not below 0, have the order of their bits, and the largest of three integers is
+      // one instruction.
       int largest = 0;
 #pragma unroll
       for (int n = 0; n < at_once; ++n) {

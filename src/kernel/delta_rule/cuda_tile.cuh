@@ -69,48 +69,59 @@ __device__ inline float reciprocal(float x) {
   return fmaf(fmaf(-x, y, 1.0f), y, y);
 }
 
-// x -> tau tanh(x / tau), by odd polynomials below tau / 4 (within 5e-9 before rounding) and 0.9
-// tau (1.8e-8).
+// X = g x -> tau tanh(x / tau): where |x| / tau is below a quarter by an odd polynomial (within
+// 5e-9 before rounding), below 1.7 by a quotient (2.1e-8).
 struct Tangent {
-  float tau, inverse;  // 1 / tau within an ulp, which moves tanh by less than half of one
-  __device__ explicit Tangent(float t) : tau(t), inverse(about_reciprocal(t)) {}
-  __device__ float of_quarter(float x) const {
-    const float u = x * inverse, q = u * u;
-    const float p = fmaf(q, fmaf(q, -0.051651978f, 0.133261727f), -0.333332777f);
-    return fmaf(x * q, p, x);
+  float tau, inverse_g;
+  float inverse;  // 1 / (g tau), within an ulp or two, which moves tanh by less than one
+  static constexpr float quarter = 0.25f, medium = 1.7f;
+  __device__ explicit Tangent(float t, float one_over_g = 1)
+      : tau(t), inverse_g(one_over_g), inverse(one_over_g * about_reciprocal(t)) {}
+  __device__ float square(float X) const {  // of x / tau
+    const float u = X * inverse;
+    return u * u;
   }
-  __device__ bool small(float x) const { return fabsf(x) < 0.9f * tau; }
-  __device__ float of_small(float x) const {
-    const float u = x * inverse, q = u * u;
+  __device__ float of_quarter(float X) const {
+    const float q = square(X);
+    const float p = fmaf(q, fmaf(q, -0.051651978f, 0.133261727f), -0.333332777f);
+    return fmaf(X * q, p, X) * inverse_g;
+  }
+  // Of a small entry over / under is small, and so are its errors, which may lean to one side.
+  __device__ float of_medium(float X, float q) const {
+    const float over = q * fmaf(q, -0.0144525220f * inverse_g, -0.333333037f * inverse_g);
+    const float under = fmaf(q, fmaf(q, 0.0154425442f, 0.443353666f), 1.0f);
+    return X * fmaf(over, about_reciprocal(under), inverse_g);
+  }
+  // Any: a polynomial below 0.9 (1.8e-8), and tau (1 - 2 / (exp(2 |x| / tau) + 1)) above, the
+  // exponential within 2^-22. Both are found and one is taken: where a warp has entries of both
+  // kinds, going one way after the other takes longer.
+  __device__ float operator()(float X) const {
+    constexpr float twice_in_powers = 2.885390082f;  // 2 log2(e)
+    const float power = power_of_two(fabsf(X) * (inverse * twice_in_powers));
+    const float rest = about_reciprocal(power + 1);  // of a power beyond all numbers: 0
+    const float above = copysignf(fmaf(-2 * tau, rest, tau), X), q = square(X);
     float p = fmaf(q, 0.001303960f, -0.006860055f);
     p = fmaf(q, p, 0.020904126f);
     p = fmaf(q, p, -0.053721491f);
     p = fmaf(q, p, 0.133303598f);
     p = fmaf(q, p, -0.333332121f);
-    return x * fmaf(q, p, 1.0f);
-  }
-  // Above: tau (1 - 2 / (exp(2 |x| / tau) + 1)), the exponential within 2^-22. Both are found and
-  // one is taken: where a warp has entries of both kinds, going one way after the other takes
-  // longer.
-  __device__ float operator()(float x) const {
-    constexpr float twice_in_powers = 2.885390082f;  // 2 log2(e)
-    const float power = power_of_two(fabsf(x) * (inverse * twice_in_powers));
-    const float rest = about_reciprocal(power + 1);  // of a power beyond all numbers: 0
-    const float above = copysignf(fmaf(-2 * tau, rest, tau), x), below = of_small(x);
-    return small(x) ? below : above;
+    float below = X * fmaf(q * inverse_g, p, inverse_g);
+    find_here(below);  // and not behind a branch
+    return q < 0.9f * 0.9f ? below : above;
   }
   // Of all entries of a warp: each(map) calls map(entry) for those of this thread. All go the
   // shortest way there is for the largest.
   template <class Each>
   __device__ void replace(Each&& each) const {
     float largest = 0;
-    each([&](float& x) { largest = fmaxf(largest, fabsf(x)); });
-    if (__all_sync(~0u, largest < 0.25f * tau))
-      each([&](float& x) { x = of_quarter(x); });
-    else if (__all_sync(~0u, small(largest)))
-      each([&](float& x) { x = of_small(x); });
+    each([&](float& X) { largest = fmaxf(largest, fabsf(X)); });
+    largest *= inverse;
+    if (__all_sync(~0u, largest < quarter))
+      each([&](float& X) { X = of_quarter(X); });
+    else if (__all_sync(~0u, largest < medium))
+      each([&](float& X) { X = of_medium(X, square(X)); });
     else
-      each([&](float& x) { x = (*this)(x); });
+      each([&](float& X) { X = (*this)(X); });
   }
 };
 
@@ -179,6 +190,26 @@ struct TinyFirst {
   __device__ bool all_tiny() const {
     return __all_sync(~0u, least > __float_as_uint(threshold.below));
   }
+};
+// Likewise as if none was beyond 1.7 tau: for a warp that has, or had, others than tiny ones.
+struct MediumFirst {
+  Tangent tangent;
+  int largest = 0;  // of the bits of all squares, which are not below 0
+  __device__ void take(float (&X)[4]) {
+    int bits[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float q = tangent.square(X[i]);
+      bits[i] = __float_as_int(q);
+      X[i] = tangent.of_medium(X[i], q);
+    }
+    largest = __vimax3_s32(largest, __vimax3_s32(bits[0], bits[1], bits[2]), bits[3]);
+  }
+  __device__ bool all_below(float part) const {  // of tau
+    return __all_sync(~0u, largest < __float_as_int(part * part));
+  }
+  __device__ bool all_tiny() const { return all_below(Tangent::quarter); }
+  __device__ bool all_medium() const { return all_below(Tangent::medium); }
 };
 
 }  // namespace deltasane::kernel::cuda
