@@ -173,17 +173,30 @@ struct TileGradients {
     return {__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z), __uint_as_float(x.w)};
   }
 
-  // S0, D and M of the tile that is `later` after this one: of a block that begins about when this
-  // one has ended, and begins with a wait for them.
-  __device__ void bring_later_tile_near(unsigned later) const {
-    NV_IF_TARGET(NV_PROVIDES_SM_90, (bring_tile_near(of_head * tiles + index + later);))
+  // What the tile takes that is `later` after this one: of a block that begins about when this one
+  // has ended, and begins with a wait for it. S0, D and M:
+  __device__ void bring_later_states_near(unsigned later) const {
+    NV_IF_TARGET(NV_PROVIDES_SM_90, (bring_states_near(of_head * tiles + index + later);))
   }
-  __device__ void bring_tile_near(int64_t place) const {  // of all heads' tiles
+  __device__ void bring_states_near(int64_t place) const {  // of all heads' tiles
     if (place >= pass.op.batch * pass.op.heads * tiles) return;
     const int64_t head = unsigned(place) / unsigned(tiles);
     bring_near(reinterpret_cast<const KeptState*>(pass.states) + place + head, sizeof(KeptState));
     bring_near(reinterpret_cast<const KeptGradient<Real>*>(pass.dstates) + place,
                sizeof(KeptGradient<Real>));
+  }
+  // And, by one warp, the vectors.
+  __device__ void bring_later_vectors_near(unsigned later) const {
+    const int64_t place = of_head * tiles + index + later;
+    if (place >= pass.op.batch * pass.op.heads * tiles) return;
+    const int64_t its_head = unsigned(place) / unsigned(tiles), tile = place - its_head * tiles;
+    const int64_t sequence = unsigned(its_head) / unsigned(pass.op.heads);
+    const int64_t token = min(tile * tile_tokens + lane % tile_tokens, pass.op.time - 1);
+    const int64_t at =
+        ((sequence * pass.op.time + token) * pass.op.heads + its_head - sequence * pass.op.heads) *
+        head_size;
+    bring_rows_near(pass.op.r, pass.op.a, at), bring_rows_near(pass.op.k, pass.op.b, at);
+    bring_rows_near(pass.gradient.dy, pass.op.v, at), bring_decays_near(pass.op.w, at);
   }
 
   // M, by one warp.
@@ -597,7 +610,8 @@ __global__ __launch_bounds__(threads,
       tile.ask_for_rows(raw);
       const bool has_inverse = tile.warp == 0;  // it has no square
       if (has_inverse) tile.ask_for_inverse(raw_inverse);
-      if (threadIdx.x == threads - 32) tile.bring_later_tile_near(running);
+      if (threadIdx.x == threads - 32) tile.bring_later_states_near(running);
+      if (threadIdx.x >= threads - 32) tile.bring_later_vectors_near(running);
       if (pass.dtau_parts && threadIdx.x == 0) add_dtau_parts(pass);  // all of that is on its way
       tile.keep_decays(w);
       __syncthreads();

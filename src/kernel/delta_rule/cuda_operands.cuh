@@ -96,6 +96,19 @@ __device__ void set_as_is(Matrix& matrix, int row, int channel, const Eight<floa
   matrix.set(row, channel, x);
 }
 
+// By a warp: rows of a tile, or as many numbers of them, come nearer before somebody asks for them.
+// Half of the lanes have those of one matrix, half of another one's; at: where this lane's begins,
+// of the token threadIdx.x % 16.
+template <int numbers = head_size, class Real>
+__device__ void bring_rows_near(const Real* one, const Real* other, int64_t at) {
+  const Real* const row = (threadIdx.x % 32 < 16 ? one : other) + at;
+#pragma unroll
+  for (int i = 0; i < numbers; i += 128 / sizeof(Real)) bring_line_near(row + i);
+}
+__device__ inline void bring_decays_near(const float* w, int64_t at) {
+  bring_rows_near<head_size / 2>(w, w + head_size / 2, at);
+}
+
 // Decays of a tile while its factors are made. A warp writes 16 channels of two tokens, eight
 // tokens apart, and reads four of every eight channels of four tokens: so that both find them in
 // different banks.

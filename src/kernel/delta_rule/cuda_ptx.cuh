@@ -27,6 +27,7 @@ __device__ inline float log2_of(float x) {
 
 // No instruction, but the compiler finds x here, and not later where it is used.
 __device__ inline void find_here(float& x) { asm volatile("" : "+f"(x)); }
+__device__ inline void find_here(int& x) { asm volatile("" : "+r"(x)); }
 
 // A barrier of some of a block's threads, whole warps. The number known to the compiler: otherwise
 // it takes all barriers that a block may have.
@@ -89,6 +90,10 @@ __device__ inline void store_word(uint32_t at, uint32_t x) {
 // size are multiples of 16. From compute capability 9.0 on.
 __device__ inline void bring_near(const void* from, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+// Likewise the 128 bytes of a line of that cache; anywhere.
+__device__ inline void bring_line_near(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
 
 // Four times 8 x 8 numbers of 16 bits: lane l says where in shared memory row l % 8 of matrix l / 8

@@ -16,25 +16,83 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-// The threads of a block that has so many groups of 16 rows, with SANE or without. Warps that are
-// four apart share a scheduler. Of five or six the fourth has one for itself, so a single owner,
-// whom all wait for, is that one.
 constexpr int all_groups = head_size / shared_rows;
-constexpr int vector_makers = 64, product_makers = 64;
+constexpr int vector_makers = 64;
+
+// What the warps of a block do that has so many groups of 16 rows, with SANE or without. Warps that
+// are four apart share a scheduler. A single owner, whom all wait for, has one for itself, and
+// others have for company who leaves it most of the time: all by measurement.
+enum class Role { owner, product_maker, vector_maker, slope_maker };
+struct Duty {
+  Role role;
+  int which;  // of the warps with that role
+};
 template <int groups, bool sane>
-struct Roles {
-  static constexpr int owners = 32 * groups, slope_makers = sane ? owners : 0;
-  static constexpr int first_product_maker = slope_makers;  // of all makers
-  static constexpr int first_vector_maker = first_product_maker + product_makers;
-  static constexpr int all_makers = first_vector_maker + vector_makers;
-  static constexpr int first_owner = groups > 1 ? 0 : 3 * 32;
-  static constexpr int threads = all_makers + owners;
-  // Of a thread, which owner it is, and which maker if it is none.
-  __device__ static int owner() { return int(threadIdx.x) - first_owner; }
-  __device__ static int maker() {
-    return int(threadIdx.x) < first_owner ? threadIdx.x : threadIdx.x - owners;
+struct Duties {  // each group has an owner and, with SANE, a maker of slopes
+  static constexpr int warps = (sane ? 2 : 1) * groups + 4;
+  static constexpr Duty of(int warp) {
+    if (warp < groups) return {Role::owner, warp};
+    if (warp < warps - 4) return {Role::slope_maker, warp - groups};
+    const int maker = warp - (warps - 4);
+    return {maker < 2 ? Role::product_maker : Role::vector_maker, maker % 2};
   }
 };
+template <>
+struct Duties<1, true> {
+  static constexpr int warps = 6;
+  static constexpr Duty of(int warp) {
+    constexpr Duty all[warps] = {{Role::slope_maker, 0},   {Role::product_maker, 1},
+                                 {Role::vector_maker, 0},  {Role::owner, 0},
+                                 {Role::product_maker, 0}, {Role::vector_maker, 1}};
+    return all[warp];
+  }
+};
+template <>
+struct Duties<1, false> {
+  static constexpr int warps = 5;
+  static constexpr Duty of(int warp) {
+    constexpr Duty all[warps] = {{Role::product_maker, 0},
+                                 {Role::vector_maker, 0},
+                                 {Role::vector_maker, 1},
+                                 {Role::owner, 0},
+                                 {Role::product_maker, 1}};
+    return all[warp];
+  }
+};
+
+template <int groups, bool sane>
+struct Roles {
+  static constexpr int owners = 32 * groups, threads = 32 * Duties<groups, sane>::warps;
+  // Four bits of each warp: no memory has to be asked.
+  static constexpr uint64_t packed = [] {
+    uint64_t bits = 0;
+    for (int warp = 0; warp < Duties<groups, sane>::warps; ++warp) {
+      const Duty duty = Duties<groups, sane>::of(warp);
+      bits |= uint64_t(int(duty.role) * 4 + duty.which) << warp * 4;
+    }
+    return bits;
+  }();
+  __device__ static int duty() { return int(packed >> threadIdx.x / 32 * 4 & 15); }
+  __device__ static Role role() { return Role(duty() / 4); }
+  // Of the threads with its role, which one a thread is.
+  __device__ static int thread() { return duty() % 4 * 32 + threadIdx.x % 32; }
+};
+
+// Calls play<role>() for the one of these that a thread has. The order decides where their code
+// lies.
+template <Role... in_order>
+struct CodeOrder {
+  template <class Play>
+  __device__ static void choose(Role role, Play&& play) {
+    (void)((role == in_order && (play.template operator()<in_order>(), true)) || ...);
+  }
+};
+// By measurement: for one sequence with SANE others take up to 9 % longer, for many some 7 %.
+template <bool sane>
+using BestOrder = std::conditional_t<
+    sane, CodeOrder<Role::owner, Role::slope_maker, Role::product_maker, Role::vector_maker>,
+    CodeOrder<Role::product_maker, Role::vector_maker, Role::owner>>;
+
 template <int groups>
 using OwnRows = OwnColumns<head_size, groups>;
 
@@ -195,6 +253,25 @@ __device__ void make_vectors(const ReversePass<Real>& pass, FactorMemory<Real>& 
     __syncthreads();
   }
 }
+// By one warp: the vectors and decays of a tile come nearer before their makers ask for them, a
+// tile ahead, which is too late for memory when many heads ask.
+template <class Real>
+struct VectorBringer {
+  static constexpr int ahead = 3;  // tiles, of the one that is made
+  const ReversePass<Real>& pass;
+  int64_t step, first;  // from token to token; of the first tile's
+
+  __device__ explicit VectorBringer(const ReversePass<Real>& pass) : pass(pass) {
+    const int64_t heads = pass.op.heads, token = threadIdx.x % tile_tokens;
+    step = heads * head_size;
+    first = (blockIdx.x / heads * pass.op.time + token) * step + blockIdx.x % heads * head_size;
+  }
+  __device__ void bring(int tile) const {
+    const int64_t at = first + tile * tile_tokens * step;
+    bring_rows_near(pass.op.a, pass.op.r, at), bring_rows_near(pass.op.b, pass.gradient.dy, at);
+    bring_decays_near(pass.op.w, at);
+  }
+};
 template <class Real, int groups, bool sane>
 __device__ void make_products(const ReversePass<Real>& pass,
                               ReverseMemory<Real, groups, sane>& memory, int tiles) {
@@ -208,8 +285,8 @@ __device__ void make_products(const ReversePass<Real>& pass,
     if constexpr (sane)
       if (tile < chunks) write_dtau(dtau + tile * op.heads * sharers, memory.dtau[tile % 2]);
   };
-  const bool first_warp =
-      Roles<groups, sane>::maker() < Roles<groups, sane>::first_product_maker + 32;
+  const bool first_warp = Roles<groups, sane>::thread() < 32;
+  const VectorBringer<Real> bringer(pass);
   for (int tile = tiles; tile >= -1; --tile) {
     if (tile >= 0 && tile < tiles) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 3];
@@ -220,6 +297,8 @@ __device__ void make_products(const ReversePass<Real>& pass,
       made.store(first_warp ? factors.inverse : factors.rb, 0, 0);
       if (first_warp) kept_gradient(pass, tiles, tile).M.set(0, 0, made);
     }
+    if (const int brought = tile - 1 - bringer.ahead; groups > 1 && !first_warp && brought >= 0)
+      bringer.bring(brought);
     if (!first_warp && tile + 2 < tiles) write_dtau_of(tile + 2);
     __syncthreads();
   }
@@ -232,9 +311,10 @@ template <int groups>
 struct SlopeMaker {
   using Rows = OwnRows<groups>;
   using OfOwners = typename SlopeMemory<groups>::OfOwners;
-  // Pieces. Where few warps run, shorter code is worth more than fewer instructions; other pieces
-  // move up then, for registers have no index.
-  static constexpr int at_once = groups > 1 ? Rows::pieces : Rows::pieces / 2;
+  // Pieces. Where few warps run, and for larger entries, shorter code is worth more than fewer
+  // instructions; other pieces move up then, for registers have no index.
+  static constexpr int larger_at_once = Rows::pieces / 2;
+  static constexpr int at_once = groups > 1 ? Rows::pieces : larger_at_once;
   int owner;
   Rows x, of_tau;  // the former by tau
 
@@ -243,7 +323,6 @@ struct SlopeMaker {
     float dtau[4] = {};
 #pragma unroll 1
     for (int first = 0; first < Rows::pieces; first += at_once) {
-      float q[at_once][4];
       // Squares, not below 0, have the order of their bits, and the largest of three integers is
       // one instruction.
       int largest = 0;
@@ -255,31 +334,37 @@ struct SlopeMaker {
         dtau[2] = fmaf(g.z, slope[2], dtau[2]), dtau[3] = fmaf(g.w, slope[3], dtau[3]);
         int bits[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          q[n][i] = x.x[n][i] * x.x[n][i], bits[i] = __float_as_int(q[n][i]);
+        for (int i = 0; i < 4; ++i) bits[i] = __float_as_int(x.x[n][i] * x.x[n][i]);
         largest = __vimax3_s32(largest, __vimax3_s32(bits[0], bits[1], bits[2]), bits[3]);
       }
-      of_tau.move_up(at_once);
-      choose_slopes(__int_as_float(largest), [&](auto&& slopes_at) {
-#pragma unroll
-        for (int n = 0; n < at_once; ++n) make_piece(n, first + n, q[n], decay, slopes, slopes_at);
-      });
-      x.move_up(at_once);
+      choose_slopes(
+          __int_as_float(largest),
+          [&](auto&& tiny) { make_pieces<at_once>(first, decay, slopes, tiny); },
+          [&](auto&& larger) { make_pieces<larger_at_once>(first, decay, slopes, larger); });
     }
     return (dtau[0] + dtau[1]) + (dtau[2] + dtau[3]);
   }
-  // here: where the piece is now.
-  template <class SlopesAt>
-  __device__ void make_piece(int here, int piece, const float (&q)[4], const float* decay,
-                             OfOwners& slopes, SlopesAt&& slopes_at) {
-    const float2 w = Rows::of_columns(piece, decay);
-    float of_state[4];
+  // Of pieces that have moved up to the front, `step` at a time.
+  template <int step, class SlopesAt>
+  __device__ void make_pieces(int first, const float* decay, OfOwners& slopes,
+                              SlopesAt&& slopes_at) {
+#pragma unroll 1
+    for (int piece = first; piece < first + at_once; piece += step) {
+      of_tau.move_up(step);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const BothSlopes both = slopes_at(x.x[here][i], q[i], i % 2 ? w.y : w.x);
-      of_state[i] = both.of_state, of_tau.x[Rows::pieces - at_once + here][i] = both.of_tau;
+      for (int n = 0; n < step; ++n) {
+        const float2 w = Rows::of_columns(piece + n, decay);
+        float of_state[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float here = x.x[n][i];
+          const BothSlopes both = slopes_at(here, here * here, i % 2 ? w.y : w.x);
+          of_state[i] = both.of_state, of_tau.x[Rows::pieces - step + n][i] = both.of_tau;
+        }
+        slopes[piece + n][owner] = {of_state[0], of_state[1], of_state[2], of_state[3]};
+      }
+      x.move_up(step);
     }
-    slopes[piece][owner] = {of_state[0], of_state[1], of_state[2], of_state[3]};
   }
 };
 // If the last tile ends before a chunk does it is as if a neutralization left 0. What is made of
@@ -293,7 +378,7 @@ __device__ void make_slopes(const ReversePass<Real>& pass,
       op.tau + blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads;
   const auto* const states =
       reinterpret_cast<const KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1);
-  SlopeMaker<groups> maker{Roles<groups, true>::maker()};
+  SlopeMaker<groups> maker{Roles<groups, true>::thread()};
   OwnRows<groups> next;
   float next_tau = 1;
   const auto ask_for = [&](int tile) {
@@ -317,7 +402,7 @@ template <class Real, int groups, bool sane>
 __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, groups, sane>& memory,
                         int tiles) {
   using OwnRows = OwnRows<groups>;
-  const int row = OwnRows::first_row(), owner = Roles<groups, sane>::owner();
+  const int row = OwnRows::first_row(), owner = Roles<groups, sane>::thread();
   OwnRows D;
   if (pass.gradient.dfinal)
     D.load(pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries);
@@ -397,15 +482,21 @@ __global__ __launch_bounds__(Roles<groups, sane>::threads,
   extern __shared__ float4 raw_memory[];
   auto& memory = *reinterpret_cast<ReverseMemory<Real, groups, sane>*>(raw_memory);
   const int tiles = int((pass.op.time + tile_tokens - 1) / tile_tokens);
-  const int maker = Roles::maker();
-  if (Roles::owner() >= 0 && Roles::owner() < Roles::owners)
-    go_back(pass, memory, tiles);
-  else if (maker >= Roles::first_vector_maker)
-    make_vectors<Real>(pass, memory, tiles, maker - Roles::first_vector_maker);
-  else if (!sane || maker >= Roles::first_product_maker)
-    make_products(pass, memory, tiles);
-  else if constexpr (sane)
-    make_slopes(pass, memory, tiles);
+  BestOrder<sane>::choose(Roles::role(), [&]<Role role>() {
+    if constexpr (role == Role::owner) {
+      go_back(pass, memory, tiles);
+    } else if constexpr (role == Role::vector_maker) {
+      int thread = Roles::thread();
+      // Otherwise the compiler finds it again in every tile, 35 instructions; with SANE that is
+      // faster nevertheless.
+      if constexpr (!sane) find_here(thread);
+      make_vectors<Real>(pass, memory, tiles, thread);
+    } else if constexpr (role == Role::product_maker) {
+      make_products(pass, memory, tiles);
+    } else if constexpr (sane) {
+      make_slopes(pass, memory, tiles);
+    }
+  });
 }
 
 template <int groups, bool sane, class Real>

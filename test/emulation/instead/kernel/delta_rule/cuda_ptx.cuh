@@ -19,6 +19,7 @@ inline float power_of_two(float x) { return without_tiny(float(std::exp2(double(
 inline float log2_of(float x) { return float(std::log2(double(without_tiny(x)))); }
 
 inline void find_here(float&) {}
+inline void find_here(int&) {}
 
 template <int number, int threads>
 void meet_at() {
@@ -34,6 +35,7 @@ inline void bring_near(const void* from, uint32_t bytes) {
   const volatile char* const at = static_cast<const char*>(from);
   (void)at[0], (void)at[bytes - 1];
 }
+inline void bring_line_near(const void* from) { bring_near(from, 128); }
 inline uint32_t shared_address(const void* at) { return emulation::shared_address(at); }
 
 using Signal = uint64_t;
