@@ -10,6 +10,7 @@
 
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/delta_rule/cuda_operands.cuh"
+#include "kernel/delta_rule/cuda_reverse_roles.cuh"
 #include "kernel/delta_rule/cuda_slopes.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -18,81 +19,6 @@ namespace {
 
 constexpr int all_groups = head_size / shared_rows;
 constexpr int vector_makers = 64;
-
-// What the warps of a block do that has so many groups of 16 rows, with SANE or without. Warps that
-// are four apart share a scheduler. A single owner, whom all wait for, has one for itself, and
-// others have for company who leaves it most of the time: all by measurement.
-enum class Role { owner, product_maker, vector_maker, slope_maker };
-struct Duty {
-  Role role;
-  int which;  // of the warps with that role
-};
-template <int groups, bool sane>
-struct Duties {  // each group has an owner and, with SANE, a maker of slopes
-  static constexpr int warps = (sane ? 2 : 1) * groups + 4;
-  static constexpr Duty of(int warp) {
-    if (warp < groups) return {Role::owner, warp};
-    if (warp < warps - 4) return {Role::slope_maker, warp - groups};
-    const int maker = warp - (warps - 4);
-    return {maker < 2 ? Role::product_maker : Role::vector_maker, maker % 2};
-  }
-};
-template <>
-struct Duties<1, true> {
-  static constexpr int warps = 6;
-  static constexpr Duty of(int warp) {
-    constexpr Duty all[warps] = {{Role::slope_maker, 0},   {Role::product_maker, 1},
-                                 {Role::vector_maker, 0},  {Role::owner, 0},
-                                 {Role::product_maker, 0}, {Role::vector_maker, 1}};
-    return all[warp];
-  }
-};
-template <>
-struct Duties<1, false> {
-  static constexpr int warps = 5;
-  static constexpr Duty of(int warp) {
-    constexpr Duty all[warps] = {{Role::product_maker, 0},
-                                 {Role::vector_maker, 0},
-                                 {Role::vector_maker, 1},
-                                 {Role::owner, 0},
-                                 {Role::product_maker, 1}};
-    return all[warp];
-  }
-};
-
-template <int groups, bool sane>
-struct Roles {
-  static constexpr int owners = 32 * groups, threads = 32 * Duties<groups, sane>::warps;
-  // Four bits of each warp: no memory has to be asked.
-  static constexpr uint64_t packed = [] {
-    uint64_t bits = 0;
-    for (int warp = 0; warp < Duties<groups, sane>::warps; ++warp) {
-      const Duty duty = Duties<groups, sane>::of(warp);
-      bits |= uint64_t(int(duty.role) * 4 + duty.which) << warp * 4;
-    }
-    return bits;
-  }();
-  __device__ static int duty() { return int(packed >> threadIdx.x / 32 * 4 & 15); }
-  __device__ static Role role() { return Role(duty() / 4); }
-  // Of the threads with its role, which one a thread is.
-  __device__ static int thread() { return duty() % 4 * 32 + threadIdx.x % 32; }
-};
-
-// Calls play<role>() for the one of these that a thread has. The order decides where their code
-// lies.
-template <Role... in_order>
-struct CodeOrder {
-  template <class Play>
-  __device__ static void choose(Role role, Play&& play) {
-    (void)((role == in_order && (play.template operator()<in_order>(), true)) || ...);
-  }
-};
-// By measurement: for one sequence with SANE others take up to 9 % longer, for many some 7 %.
-template <bool sane>
-using BestOrder = std::conditional_t<
-    sane, CodeOrder<Role::owner, Role::slope_maker, Role::product_maker, Role::vector_maker>,
-    CodeOrder<Role::product_maker, Role::vector_maker, Role::owner>>;
-
 template <int groups>
 using OwnRows = OwnColumns<head_size, groups>;
 
