@@ -185,7 +185,8 @@ struct TileGradients {
     bring_near(reinterpret_cast<const KeptGradient<Real>*>(pass.dstates) + place,
                sizeof(KeptGradient<Real>));
   }
-  // And, by one warp, the vectors.
+  // And, by one warp, the vectors. One function that finds the place of both once was measured, and
+  // gained half a percent where two gain two.
   __device__ void bring_later_vectors_near(unsigned later) const {
     const int64_t place = of_head * tiles + index + later;
     if (place >= pass.op.batch * pass.op.heads * tiles) return;
