@@ -57,18 +57,18 @@ __global__ void largest_kernel(const float* values, int64_t count, int32_t* larg
 
 constexpr int square_threads = 256;
 
-// By a block; its first thread gets the sum, the others 0.
+// By a block, once; every thread gets it.
 __device__ double sum_of_squares(const float* values, int64_t size) {
-  __shared__ double sums[square_threads];
+  __shared__ double of_warps[square_threads / 32];
   double sum = 0;
   for (int64_t i = threadIdx.x; i < size; i += square_threads)
     sum += double(values[i]) * double(values[i]);
-  sums[threadIdx.x] = sum;
-  for (int half = square_threads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (int(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-  }
-  return threadIdx.x == 0 ? sums[0] : 0.0;
+  for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(~0u, sum, apart);
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sum;
+  __syncthreads();
+  sum = 0;
+  for (const double part : of_warps) sum += part;
+  return sum;
 }
 
 // A block per sum.
