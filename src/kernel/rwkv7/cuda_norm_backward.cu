@@ -5,8 +5,10 @@
 //
 // and du goes through the layer norm. A block walks rows of one sequence from the last to the
 // first: what row t+1 gave to t, and u_t-1 which the next step needs as its u, stay in registers.
-// So x and every dout are read once, but for one row of each at a block's ends. Rows to come are on
-// their way into shared memory meanwhile: every thread copies its own channels for itself.
+// So x and every dout are read once, but for a row or two of each at a block's ends. Rows to come
+// are on their way into shared memory meanwhile: every thread copies its own channels for itself.
+// The mean of a row is found two rows ahead and its squares about it one row ahead, beside the sums
+// of the row that is walked: the block meets once a row.
 #include <algorithm>
 
 #include "base/choose.h"
@@ -19,17 +21,19 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int on_each = 3;  // multiprocessor: blocks, where a row has up to 1024 channels
+// Blocks on a multiprocessor, where a row has up to 1024 channels: as registers allow.
+constexpr int on_each(int mixes) { return mixes == 1 ? 4 : 3; }
 constexpr int most_stages = 3;
-using SumsMemory = float[32 * 3];
+constexpr int row_sums = 4;
+using SumsMemory = float[32 * row_sums];
 constexpr uint64_t sums_bytes = 2 * sizeof(SumsMemory);
 
 struct Walk {
   int64_t rows, pieces, blocks;  // rows of a block, blocks of a sequence, of all
   int stages = 0;                // rows that shared memory has room for
-  explicit Walk(const RowBlock& of) {
-    const int64_t wanted =
-        std::max<int64_t>(1, blocks_with_partials(on_each) / std::max<int64_t>(1, of.sequences));
+  Walk(const RowBlock& of, int mixes) {
+    const int64_t wanted = std::max<int64_t>(
+        1, blocks_with_partials(on_each(mixes)) / std::max<int64_t>(1, of.sequences));
     rows = std::max<int64_t>(1, (of.time + wanted - 1) / wanted);
     pieces = (of.time + rows - 1) / rows;
     blocks = pieces * of.sequences;
@@ -42,7 +46,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
     shift_backward_rows(const __grid_constant__ NormShiftGradient<Real> g, const Walk walk) {
   constexpr int sets = mixes + 2;
   extern __shared__ uint4 shared[];
-  BlockSums<3> sums{reinterpret_cast<SumsMemory*>(shared)};
+  BlockSums<row_sums> sums{reinterpret_cast<SumsMemory*>(shared)};
   const NormShift<Real>& op = g.op;
   const int channels = int(op.rows.channels), c = int(threadIdx.x) * octet;
   const bool mine = c < channels;
@@ -56,6 +60,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
   float weight[octet] = {}, bias[octet] = {}, dweight[octet] = {}, dbias[octet] = {};
   float dmu[mixes][octet] = {};
   float later[octet] = {};  // sum_i dout_i,t+1 mu_i
+  const float share = 1.0f / float(channels);
   const auto add_to_later = [&](const Packed<Real>& dout, const float(&mu)[octet]) {
     float d[octet];
     dout.unpack(d);
@@ -75,9 +80,14 @@ __global__ void __launch_bounds__(most_threads, blocks)
       add_to_later(mine ? Packed<Real>(g.dout[m] + at) : Packed<Real>(), mu);
     }
   }
-  float x[1][octet] = {};  // becomes (x - mean) scale
-  if (mine) load(op.x + (first_row + end - 1) * channels + c, x[0]);
-  Moments of[1];
+  // Of a row and the one before it: as they are; the first becomes (x - mean) scale.
+  float x[2][octet] = {};
+  if (mine) {
+    const float* const last = op.x + (first_row + end - 1) * channels + c;
+    load(last, x[0]);
+    if (end > 1) load(last - channels, x[1]);
+  }
+  Moments of[2];
   moments_of(x, mine, channels, op.eps, sums, of);
 #pragma unroll
   for (int i = 0; i < octet; ++i) x[0][i] = normal(x[0][i], of[0]);
@@ -85,8 +95,8 @@ __global__ void __launch_bounds__(most_threads, blocks)
   for (int64_t t = end - 1; t >= begin; --t) {
     const int64_t at = (first_row + t) * channels + c;
     ahead.come_to(t, begin, at);
-    float before[octet] = {}, du[octet];
-    if (t > 0) ahead.before(at, before);
+    float to_come[octet] = {}, du[octet];
+    if (t > 1) ahead.two_before(at, to_come);
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
       du[i] = later[i];
@@ -107,26 +117,18 @@ __global__ void __launch_bounds__(most_threads, blocks)
       mus.get(m, mu);
       add_to_both(ahead.dout(m, at), mu);
     }
-    float sum[3] = {};
+    float sum[row_sums] = {};
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
       sum[0] += du[i] * weight[i];
       sum[1] += du[i] * weight[i] * x[0][i];
-      sum[2] += before[i];
+      const float away = x[1][i] - of[1].mean;
+      if (mine) sum[2] = __fmaf_rn(away, away, sum[2]);
+      sum[3] += to_come[i];
     }
     sums(sum);
-    const float mean = sum[0] / float(channels), along = sum[1] / float(channels);
-    Moments of_before;
-    of_before.mean = sum[2] / float(channels);
-    float squares[1] = {};
-    if (mine)
-#pragma unroll
-      for (int i = 0; i < octet; ++i) {
-        const float away = before[i] - of_before.mean;
-        squares[0] = __fmaf_rn(away, away, squares[0]);
-      }
-    sums(squares);
-    of_before.scale = 1.0f / sqrtf(squares[0] / float(channels) + op.eps);
+    const float mean = sum[0] * share, along = sum[1] * share;
+    of[1].scale = 1.0f / sqrtf(sum[2] / float(channels) + op.eps);
     float dx[octet], away[octet];  // away: from this row's u to the one before
     ahead.dx(at, dx);
 #pragma unroll
@@ -135,7 +137,8 @@ __global__ void __launch_bounds__(most_threads, blocks)
       dweight[i] += du[i] * x[0][i];
       dbias[i] += du[i];
       const float u = __fmaf_rn(x[0][i], weight[i], bias[i]);
-      x[0][i] = normal(before[i], of_before);
+      x[0][i] = normal(x[1][i], of[1]);
+      x[1][i] = to_come[i];
       away[i] = (t > 0 ? __fmaf_rn(x[0][i], weight[i], bias[i]) : 0.0f) - u;
     }
     if (mine) store(g.dx + at, dx);
@@ -148,7 +151,8 @@ __global__ void __launch_bounds__(most_threads, blocks)
       for (int i = 0; i < octet; ++i) dmu[m][i] += d[i] * away[i];
     }
     ahead.leave();
-    of[0] = of_before;
+    of[0] = of[1];
+    of[1].mean = sum[3] / float(channels);
   }
   if (!mine) return;
   leave_partial(g.scratch, sets, 0, channels, c, dweight);
@@ -161,12 +165,12 @@ template <class Real, int mixes>
 void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
   const RowBlock& rows = g.op.rows;
   const unsigned threads = threads_of_row(rows.channels);
-  Walk walk(rows);
+  Walk walk(rows, mixes);
   const uint64_t of_row = threads * RowsAhead<Real, mixes>::units * sizeof(uint4);
   const uint64_t of_mus = threads * OwnMus<mixes>::units * sizeof(float4);
   // A multiprocessor has some KB more than a block may have, which blocks beside each other take.
   const uint64_t room =
-      threads <= 128 ? gpu.facts().shared_bytes / on_each : gpu.facts().shared_bytes;
+      threads <= 128 ? gpu.facts().shared_bytes / on_each(mixes) : gpu.facts().shared_bytes;
   while (walk.stages < most_stages && sums_bytes + of_mus + (walk.stages + 1) * of_row <= room)
     ++walk.stages;
   const Grid grid{unsigned(walk.blocks), threads,
@@ -176,7 +180,7 @@ void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
     launch(kernel, grid, gpu, g, walk);
   };
   if (threads <= 128)
-    walk_rows(shift_backward_rows<Real, mixes, 128, on_each>);
+    walk_rows(shift_backward_rows<Real, mixes, 128, on_each(mixes)>);
   else if (threads <= 512)
     walk_rows(shift_backward_rows<Real, mixes, 512, 1>);
   else  // the sums do not fit in the registers of so many threads, and go to memory
@@ -189,7 +193,10 @@ void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
 }  // namespace
 
 int64_t norm_shift_scratch(const RowBlock& rows) {
-  return Walk(rows).blocks * most_sets * rows.channels;
+  int64_t most = 0;
+  for (int mixes = 1; mixes <= most_mixes; ++mixes)
+    most = std::max(most, Walk(rows, mixes).blocks * (mixes + 2));
+  return most * rows.channels;
 }
 
 template <class Real>

@@ -9,8 +9,8 @@
 
 namespace deltasane::kernel::cuda {
 
-// Rows on their way: of row t every dout, x of the row before and dx. With no stages they are read
-// where they are used.
+// Rows on their way: of row t every dout and dx, and x of the row two before it, which is the first
+// that the walk has not seen then. With no stages they are read where they are used.
 template <class Real, int mixes>
 struct RowsAhead {
   static constexpr int of_dout = int(octet * sizeof(Real) / sizeof(uint4));  // units of 16 bytes
@@ -33,7 +33,7 @@ struct RowsAhead {
     if (mine && t >= 0) {
 #pragma unroll
       for (int m = 0; m < mixes; ++m) copy<of_dout>(at(which, m * of_dout), g.dout[m] + place);
-      if (t > 0) copy<of_floats>(at(which, x_unit), g.op.x + place - g.op.rows.channels);
+      if (t > 1) copy<of_floats>(at(which, x_unit), g.op.x + place - 2 * g.op.rows.channels);
       copy<of_floats>(at(which, dx_unit), g.dx + place);
     }
     close_group();
@@ -70,8 +70,8 @@ struct RowsAhead {
     if (mine) get(packed, m * of_dout, g.dout[m] + place);
     return packed;
   }
-  __device__ void before(int64_t place, float (&x)[octet]) const {
-    floats(x_unit, g.op.x + place - g.op.rows.channels, x);
+  __device__ void two_before(int64_t place, float (&x)[octet]) const {
+    floats(x_unit, g.op.x + place - 2 * g.op.rows.channels, x);
   }
   __device__ void dx(int64_t place, float (&x)[octet]) const { floats(dx_unit, g.dx + place, x); }
 
