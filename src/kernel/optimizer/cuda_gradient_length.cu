@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernel/cuda_block_sum.cuh"
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/optimizer/cuda.h"
 #include "tensor/cuda/launch.h"
@@ -11,17 +12,6 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int most_blocks = 1024;
-
-// Over a block; thread 0 gets it.
-__device__ double block_sum(double x) {
-  __shared__ double of_warp[32];
-  for (int far = 16; far > 0; far /= 2) x += __shfl_down_sync(~0u, x, far);
-  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
-  __syncthreads();
-  if (threadIdx.x == 0)
-    for (unsigned i = 1; i < blockDim.x / 32; ++i) x += of_warp[i];
-  return x;
-}
 
 __global__ void __launch_bounds__(threads)
     sum_squares(const float* gradient, int64_t count, double* partial) {

@@ -25,6 +25,7 @@ namespace {
 constexpr int on_each(int mixes) { return mixes == 1 ? 4 : 3; }
 constexpr int most_stages = 3;
 constexpr int row_sums = 4;
+constexpr int of_norm = 2;  // sets of sums: dweight and dbias; the mixes' dmu follow
 using SumsMemory = float[32 * row_sums];
 constexpr uint64_t sums_bytes = 2 * sizeof(SumsMemory);
 
@@ -44,7 +45,7 @@ struct Walk {
 template <class Real, int mixes, int most_threads, int blocks>
 __global__ void __launch_bounds__(most_threads, blocks)
     shift_backward_rows(const __grid_constant__ NormShiftGradient<Real> g, const Walk walk) {
-  constexpr int sets = mixes + 2;
+  constexpr int sets = of_norm + mixes;
   extern __shared__ uint4 shared[];
   BlockSums<row_sums> sums{reinterpret_cast<SumsMemory*>(shared)};
   const NormShift<Real>& op = g.op;
@@ -60,6 +61,8 @@ __global__ void __launch_bounds__(most_threads, blocks)
   float weight[octet] = {}, bias[octet] = {}, dweight[octet] = {}, dbias[octet] = {};
   float dmu[mixes][octet] = {};
   float later[octet] = {};  // sum_i dout_i,t+1 mu_i
+  // Of gradients' sums; those of moments are divided by channels, as in every kernel, for the same
+  // bits.
   const float share = 1.0f / float(channels);
   const auto add_to_later = [&](const Packed<Real>& dout, const float(&mu)[octet]) {
     float d[octet];
@@ -158,7 +161,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
   leave_partial(g.scratch, sets, 0, channels, c, dweight);
   leave_partial(g.scratch, sets, 1, channels, c, dbias);
 #pragma unroll
-  for (int m = 0; m < mixes; ++m) leave_partial(g.scratch, sets, 2 + m, channels, c, dmu[m]);
+  for (int m = 0; m < mixes; ++m) leave_partial(g.scratch, sets, of_norm + m, channels, c, dmu[m]);
 }
 
 template <class Real, int mixes>
@@ -185,8 +188,8 @@ void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
     walk_rows(shift_backward_rows<Real, mixes, 512, 1>);
   else  // the sums do not fit in the registers of so many threads, and go to memory
     walk_rows(shift_backward_rows<Real, mixes, 1024, 1>);
-  PartialSums sums{walk.blocks, rows.channels, mixes + 2, g.scratch, {g.dweight, g.dbias}};
-  for (int m = 0; m < mixes; ++m) sums.to[2 + m] = g.dmu[m];
+  PartialSums sums{walk.blocks, rows.channels, of_norm + mixes, g.scratch, {g.dweight, g.dbias}};
+  for (int m = 0; m < mixes; ++m) sums.to[of_norm + m] = g.dmu[m];
   add_partials(sums, gpu);
 }
 
@@ -195,7 +198,7 @@ void backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
 int64_t norm_shift_scratch(const RowBlock& rows) {
   int64_t most = 0;
   for (int mixes = 1; mixes <= most_mixes; ++mixes)
-    most = std::max(most, Walk(rows, mixes).blocks * (mixes + 2));
+    most = std::max(most, Walk(rows, mixes).blocks * (of_norm + mixes));
   return most * rows.channels;
 }
 

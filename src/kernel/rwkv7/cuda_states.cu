@@ -1,3 +1,4 @@
+#include "kernel/cuda_block_sum.cuh"
 #include "kernel/rwkv7/cuda_head.cuh"
 #include "kernel/rwkv7/cuda_states.h"
 #include "tensor/cuda/launch.h"
@@ -57,18 +58,12 @@ __global__ void largest_kernel(const float* values, int64_t count, int32_t* larg
 
 constexpr int square_threads = 256;
 
-// By a block, once; every thread gets it.
+// By a block, once; its first thread gets it.
 __device__ double sum_of_squares(const float* values, int64_t size) {
-  __shared__ double of_warps[square_threads / 32];
   double sum = 0;
   for (int64_t i = threadIdx.x; i < size; i += square_threads)
     sum += double(values[i]) * double(values[i]);
-  for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(~0u, sum, apart);
-  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sum;
-  __syncthreads();
-  sum = 0;
-  for (const double part : of_warps) sum += part;
-  return sum;
+  return block_sum(sum);
 }
 
 // A block per sum.
