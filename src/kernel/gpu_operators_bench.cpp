@@ -134,13 +134,15 @@ struct Bench {
     op.w0 = t.floats(C), op.a0 = t.floats(C), op.v0 = t.floats(C), op.k_k = t.floats(C);
     op.k_a = t.floats(C), op.w = t.floats(count());
     op.a = reals(), op.b = reals(), op.k = reals(), op.v = reals();
-    g.dw = op.w, g.da = op.a, g.db = op.b, g.dk = op.k, g.dv = op.v;
-    g.draw_w = t.floats(count()), g.draw_w_real = reals(), g.draw_a = reals();
+    g.dw = op.w, g.dr = reals(), g.da = op.a, g.db = op.b, g.dk = op.k, g.dv = op.v;
+    const int64_t of_heads = count() / 64;
+    g.dbonus = t.floats(of_heads), g.dv_bonus = reals(), g.r = reals(), g.r_k = t.floats(C);
+    g.draw_r = reals(), g.draw_w = reals(), g.draw_a = reals();
     g.draw_k = reals(), g.draw_v = reals(), g.dgate = reals(), g.dv_first = t.floats(count());
     g.dw0 = t.floats(C), g.da0 = t.floats(C), g.dv0 = t.floats(C), g.dk_k = t.floats(C);
     g.dk_a = t.floats(C), g.scratch = t.floats(time_mix_scratch(rows));
     measure("time_mix_inputs", double(count()) * 26, [&] { time_mix_inputs(op, gpu); });
-    measure("time_mix_inputs, backward", double(count()) * 48,
+    measure("time_mix_inputs, backward", double(count()) * 52 + double(of_heads) * 4,
             [&] { time_mix_inputs_backward(g, gpu); });
   }
 
@@ -151,11 +153,12 @@ struct Bench {
     TimeMixOutputGradient<bf16> g{};
     g.op = {rows,        reals(),     reals(),     reals(), reals(), reals(),
             t.floats(C), t.floats(C), t.floats(C), 64e-5f,  reals()};
-    g.dy = reals(), g.dread = reals(), g.dr = reals(), g.dk = reals(), g.dv = reals();
+    const int64_t of_heads = count() / 64;
+    g.dy = reals(), g.dread = reals(), g.dbonus = t.floats(of_heads), g.dv_bonus = reals();
     g.dg = reals(), g.dweight = t.floats(C), g.dbias = t.floats(C), g.dr_k = t.floats(C);
     g.scratch = t.floats(time_mix_scratch(rows));
     measure("time_mix_output", double(count()) * 12, [&] { time_mix_output(g.op, gpu); });
-    measure("time_mix_output, backward", double(count()) * 22,
+    measure("time_mix_output, backward", double(count()) * 18 + double(of_heads) * 4,
             [&] { time_mix_output_backward(g, gpu); });
   }
 

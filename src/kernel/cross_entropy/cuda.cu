@@ -11,7 +11,9 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int threads = 512;
+// Two blocks of a multiprocessor, 264 of the GPU: their rows fit its cache, more would not.
+constexpr int threads = 1024;
+constexpr int at_once = 4;  // pieces of a row that a thread asks for before it uses the first
 
 // The largest of some logits, the first place that has it, and the sum of exp(x - largest).
 struct Share {
@@ -72,61 +74,80 @@ __device__ void give(Real* to, const float (&x)[width]) {
     put(to, x[0]);
 }
 
+// Calls use(first place, logits) for each piece of a row that this thread has.
+template <class Real, int width, class Use>
+__device__ void each_piece(const Real* logits, int count, Use&& use) {
+  constexpr int step = threads * width;
+  for (int first = int(threadIdx.x) * width; first < count; first += at_once * step) {
+    float x[at_once][width];
+#pragma unroll
+    for (int n = 0; n < at_once; ++n)
+      if (first + n * step < count) take(logits + first + n * step, x[n]);
+#pragma unroll
+    for (int n = 0; n < at_once; ++n)
+      if (first + n * step < count) use(first + n * step, x[n]);
+  }
+}
+
 template <class Real, int width>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 2)
     cross_entropy_rows(const __grid_constant__ CrossEntropy<Real> op) {
   const int64_t row = blockIdx.x;
-  const int count = int(op.vocabulary), first = int(threadIdx.x) * width;
-  constexpr int step = threads * width;
+  const int count = int(op.vocabulary);
   Real* const logits = op.logits + row * count;
   const float weight = op.weight ? op.weight[row] : 1.0f;
   if (weight == 0) {
     const float zero[width] = {};
     if (op.with_gradient)
-      for (int j = first; j < count; j += step) give(logits + j, zero);
+      for (int j = int(threadIdx.x) * width; j < count; j += threads * width)
+        give(logits + j, zero);
     if (threadIdx.x == 0) op.loss[row] = 0;
     return;
   }
   Share share;
-  for (int j = first; j < count; j += step) {
-    float x[width];
-    take(logits + j, x);
-    float largest = share.largest;
+  each_piece<Real, width>(logits, count, [&](int first, const float(&x)[width]) {
+    float largest = x[0];
 #pragma unroll
-    for (int i = 0; i < width; ++i)
-      if (x[i] > largest) {
-        largest = x[i];
-        share.top = j + i;
-      }
-    if (largest > share.largest) {
+    for (int i = 1; i < width; ++i) largest = fmaxf(largest, x[i]);
+    if (largest > share.largest) {  // seldom
       share.sum *= exponential<Real>(share.largest - largest);
       share.largest = largest;
+#pragma unroll
+      for (int i = width - 1; i >= 0; --i)
+        if (x[i] == largest) share.top = first + i;
     }
     const float from = share.largest == -INFINITY ? 0.0f : share.largest;
 #pragma unroll
     for (int i = 0; i < width; ++i) share.sum += exponential<Real>(x[i] - from);
-  }
+  });
   const Share whole = joined_over_block(share);
   const int32_t target = op.target[row];
-  if (threadIdx.x == 0) {
-    const float wanted = to_float(logits[target]);
+  const float wanted = to_float(logits[target]);
+  if (threadIdx.x == 0)
     op.loss[row] =
         double(weight) * (log(double(whole.sum)) + double(whole.largest) - double(wanted));
-  }
   if (!op.with_gradient) return;
   __syncthreads();  // the target's logit has been read
-  const float factor = weight / whole.sum, wrapped = weight * op.wrap * whole.largest;
-  for (int j = first; j < count; j += step) {
-    float x[width];
-    take(logits + j, x);
+  const float factor = weight / whole.sum;
+  const auto gradient = [&](float logit) {
+    return factor * exponential<Real>(logit - whole.largest);
+  };
+  each_piece<Real, width>(logits, count, [&](int first, const float(&x)[width]) {
+    float y[width];
 #pragma unroll
-    for (int i = 0; i < width; ++i) {
-      x[i] = factor * exponential<Real>(x[i] - whole.largest);
-      if (j + i == target) x[i] -= weight;
-      if (j + i == whole.top) x[i] += wrapped;
-    }
-    give(logits + j, x);
-  }
+    for (int i = 0; i < width; ++i) y[i] = gradient(x[i]);
+    give(logits + first, y);
+  });
+  // Two places have more, and get it from the thread that wrote them.
+  const auto write_again = [&](int place, float logit) {
+    if (place >= count || place / width % threads != int(threadIdx.x)) return;
+    float x = gradient(logit);
+    if (place == target) x -= weight;
+    if (place == whole.top) x += weight * op.wrap * whole.largest;
+    put(logits + place, x);
+  };
+  write_again(target, wanted);
+  write_again(whole.top, whole.largest);
 }
 
 }  // namespace

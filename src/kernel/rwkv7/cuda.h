@@ -112,15 +112,19 @@ struct TimeMixInputs {
 template <class Real>
 void time_mix_inputs(const TimeMixInputs<Real>& op, const Gpu& gpu);
 
+// Also of r, which no part of this operation changes: r, k and v have gradients from the recurrence
+// and from time_mix_output's bonus.
 template <class Real>
 struct TimeMixInputsGradient {
-  TimeMixInputs<Real> op;  // w, a, b, k, v are not used
-  const float* dw;
-  const Real *da, *db, *dk, *dv;
-  float* draw_w;      // may be dw's own memory; so the three below
-  Real* draw_w_real;  // the same in Real, for the products; null: not wanted
-  Real *draw_a, *draw_k, *draw_v;
-  Real* dgate;      // null in the first layer
+  TimeMixInputs<Real> op;                            // w, a, b, k, v are not used
+  const float* dw;                                   // the recurrence's, (rows, C)
+  const Real *dr, *da, *db, *dk, *dv;                // likewise
+  const float* dbonus;                               // time_mix_output_backward's, (rows, H)
+  const Real* dv_bonus;                              // likewise, (rows, C)
+  const Real* r;                                     // (rows, C)
+  const float* r_k;                                  // (C)
+  Real *draw_r, *draw_w, *draw_a, *draw_k, *draw_v;  // may be what was given of the same letter
+  Real* dgate;                                       // null in the first layer
   float* dv_first;  // added to (float: many layers add); null in the first layer
   float *dw0, *da0, *dv0, *dk_k, *dk_a;  // (C), added to
   float* scratch;                        // (time_mix_scratch(rows)) floats
@@ -146,7 +150,8 @@ struct TimeMixOutputGradient {
   TimeMixOutput<Real> op;  // y is not used
   const Real* dy;
   Real* dread;                    // may be dy's own memory
-  Real *dr, *dk, *dv, *dg;        // overwritten
+  float* dbonus;                  // (rows, H), of the sums of r k r_k, that v is multiplied by
+  Real *dv_bonus, *dg;            // (rows, C), of that v
   float *dweight, *dbias, *dr_k;  // (C), added to
   float* scratch;                 // (time_mix_scratch(rows)) floats
 };

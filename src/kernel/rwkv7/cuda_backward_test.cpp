@@ -99,10 +99,12 @@ TYPED_TEST(GpuGradientsOf, TimeMixInputsAreTheDefinition) {
       const auto floats = [&](const auto& x) { return this->template there<float>(x); };
       const auto real = [&](const auto& x) { return this->template there<Real>(x); };
       const OnGpu<Real> o(plain, real, floats);
-      auto dw = floats(plain.dw);
-      auto da = real(plain.da), db = real(plain.db), dk = real(plain.dk), dv = real(plain.dv);
+      const auto dw = floats(plain.dw), dbonus = floats(plain.dbonus);
+      auto dr = real(plain.dr), da = real(plain.da), db = real(plain.db), dk = real(plain.dk),
+           dv = real(plain.dv);
+      const auto dv_bonus = real(plain.dv_bonus);
       auto dgate = this->template poisoned<Real>(first ? 0 : n);
-      auto dw_real = this->template poisoned<Real>(n);
+      auto draw_w = this->template poisoned<Real>(n);
       auto dv_first = floats(plain.dv_first), dw0 = floats(plain.dw0), da0 = floats(plain.da0),
            dv0 = floats(plain.dv0), dk_k = floats(plain.dk_k), dk_a = floats(plain.dk_a);
       auto scratch = this->template poisoned<float>(time_mix_scratch(rows));
@@ -116,8 +118,9 @@ TYPED_TEST(GpuGradientsOf, TimeMixInputsAreTheDefinition) {
       }
       g.op.w0 = o.w0.data(), g.op.a0 = o.a0.data(), g.op.v0 = o.v0.data();
       g.op.k_k = o.k_k.data(), g.op.k_a = o.k_a.data();
-      g.dw = g.draw_w = dw.data();
-      g.draw_w_real = dw_real.data();
+      g.dw = dw.data(), g.draw_w = draw_w.data(), g.dr = g.draw_r = dr.data();
+      g.dbonus = dbonus.data(), g.dv_bonus = dv_bonus.data();
+      g.r = o.r.data(), g.r_k = o.r_k.data();
       g.da = g.draw_a = da.data(), g.dk = g.draw_k = dk.data(), g.dv = g.draw_v = dv.data();
       g.db = db.data();
       g.dw0 = dw0.data(), g.da0 = da0.data(), g.dv0 = dv0.data(), g.dk_k = dk_k.data();
@@ -125,8 +128,8 @@ TYPED_TEST(GpuGradientsOf, TimeMixInputsAreTheDefinition) {
       time_mix_inputs_backward(g, this->gpu());
       plain.inputs_backward();
       truth.inputs_backward();
-      this->expect_close("dw", dw, plain.dw, truth.dw);
-      this->expect_close("dw_real", dw_real, plain.dw, truth.dw);
+      this->expect_close("dr", dr, plain.dr, truth.dr);
+      this->expect_close("dw", draw_w, plain.dw, truth.dw);
       this->expect_close("da", da, plain.da, truth.da);
       this->expect_close("dk", dk, plain.dk, truth.dk);
       this->expect_close("dv", dv, plain.dv, truth.dv);
@@ -151,8 +154,8 @@ TYPED_TEST(GpuGradientsOf, TimeMixOutputIsTheDefinition) {
     const auto real = [&](const auto& x) { return this->template there<Real>(x); };
     const OnGpu<Real> o(plain, real, floats);
     auto dy = real(plain.dy);
-    auto dr = this->template poisoned<Real>(n), dk = this->template poisoned<Real>(n),
-         dv = this->template poisoned<Real>(n), dg = this->template poisoned<Real>(n);
+    auto dbonus = this->template poisoned<float>(n / 64);
+    auto dv = this->template poisoned<Real>(n), dg = this->template poisoned<Real>(n);
     auto dweight = floats(plain.dweight), dbias = floats(plain.dbias), dr_k = floats(plain.dr_k);
     auto scratch = this->template poisoned<float>(time_mix_scratch(rows));
     TimeMixOutputGradient<Real> g{};
@@ -161,15 +164,19 @@ TYPED_TEST(GpuGradientsOf, TimeMixOutputIsTheDefinition) {
     g.op.g = o.g.data(), g.op.weight = o.weight.data(), g.op.bias = o.bias.data();
     g.op.r_k = o.r_k.data(), g.op.eps = group_eps;
     g.dy = g.dread = dy.data();
-    g.dr = dr.data(), g.dk = dk.data(), g.dv = dv.data(), g.dg = dg.data();
+    g.dbonus = dbonus.data(), g.dv_bonus = dv.data(), g.dg = dg.data();
     g.dweight = dweight.data(), g.dbias = dbias.data(), g.dr_k = dr_k.data();
     g.scratch = scratch.data();
     time_mix_output_backward(g, this->gpu());
     plain.output_backward();
     truth.output_backward();
     this->expect_close("dy", dy, plain.dy, truth.dy);
-    this->expect_close("dr", dr, plain.dr, truth.dr);
-    this->expect_close("dk", dk, plain.dk, truth.dk);
+    this->expect_close("dbonus", dbonus, plain.dbonus, truth.dbonus);
+    for (size_t i = 0; i < truth.dr.size(); ++i) {  // all that the definition has of them
+      const double by = truth.dbonus[i / 64] * truth.r_k[i % truth.r_k.size()];
+      ASSERT_NEAR(by * truth.k[i], truth.dr[i], 1e-12);
+      ASSERT_NEAR(by * truth.r[i], truth.dk[i], 1e-12);
+    }
     this->expect_close("dv", dv, plain.dv, truth.dv);
     this->expect_close("dg", dg, plain.dg, truth.dg);
     this->expect_close("dweight", dweight, plain.dweight, truth.dweight);

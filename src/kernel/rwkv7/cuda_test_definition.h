@@ -17,11 +17,11 @@ namespace deltasane::kernel::cuda::rows_definition {
 inline constexpr float shift_eps = 1e-5f, group_eps = 64e-5f;
 inline constexpr int64_t shift_chunk = 4;
 
-// One row, odd numbers of them, several sequences, more rows and more ends of chunks than blocks,
-// and a row of many threads.
+// One row, odd numbers of them, several sequences, more rows and more ends of chunks than blocks, a
+// row of many threads, and more of such rows than blocks.
 inline std::vector<RowBlock> shapes() {
   return {{1, 1, 64},    {1, 7, 128},   {3, 11, 192}, {1, 33, 768},
-          {2, 17, 1024}, {2, 1100, 64}, {1, 3, 4096}};
+          {2, 17, 1024}, {2, 1100, 64}, {1, 3, 4096}, {1, 600, 1088}};
 }
 
 template <class T>
@@ -168,7 +168,8 @@ struct TimeMix {
   bool first;
   Numbers<T> w, a, b, k, v, gate, v_first, r, g, y;    // (rows, C)
   Numbers<T> w0, a0, v0, k_k, k_a, weight, bias, r_k;  // (C)
-  Numbers<T> dw, da, db, dk, dv, dgate, dv_first, dr, dg, dy;
+  Numbers<T> dw, da, db, dk, dv, dgate, dv_first, dr, dg, dy, dv_bonus;
+  Numbers<T> dbonus;  // (rows, H)
   Numbers<T> dw0, da0, dv0, dk_k, dk_a, dweight, dbias, dr_k;
   static constexpr float start = 0.25f;
 
@@ -180,7 +181,9 @@ struct TimeMix {
       *x = as<T>(drawn<Real>(n, 1, stream++));
     for (auto* x : {&w0, &a0, &v0, &k_k, &k_a, &weight, &bias, &r_k})
       *x = as<T>(drawn<float>(c, 1, stream++));
-    for (auto* x : {&dgate, &dr, &dg}) x->assign(size_t(n), T(0));
+    for (auto* x : {&dr, &dv_bonus}) *x = as<T>(drawn<Real>(n, 1, stream++));
+    dbonus = as<T>(drawn<float>(n / 64, 1, stream++));
+    for (auto* x : {&dgate, &dg}) x->assign(size_t(n), T(0));
     dv_first.assign(size_t(n), T(start));
     for (auto* x : {&dw0, &da0, &dv0, &dk_k, &dk_a, &dweight, &dbias, &dr_k})
       x->assign(size_t(c), T(start));
@@ -194,7 +197,17 @@ struct TimeMix {
       reference::time_mix_inputs<T>({64, row(w, i), row(a, i), row(b, i), row(k, i), row(v, i),
                                      row(gate, i), row(v_first, i), w0, a0, v0, k_k, k_a});
   }
+  // To what the recurrence gives to the gradients of r, k and v, what the bonus does.
+  void add_bonus() {
+    TimeMix after = *this;
+    after.inputs();
+    for (size_t i = 0; i < dr.size(); ++i) {
+      const T by = dbonus[i / 64] * r_k[i % r_k.size()];
+      dr[i] += by * after.k[i], dk[i] += by * r[i], dv[i] += dv_bonus[i];
+    }
+  }
   void inputs_backward() {
+    add_bonus();
     for (int64_t i = 0; i < rows.rows(); ++i) {
       reference::TimeMixInputsGradient<T> op;
       op.head_size = 64;
@@ -212,7 +225,10 @@ struct TimeMix {
       reference::time_mix_output<T>({64, row(y, i), row(r, i), row(k, i), row(v, i), row(g, i),
                                      weight, bias, r_k, T(group_eps)});
   }
+  // dr and dk are dbonus with k r_k and r r_k; dv is dv_bonus.
   void output_backward() {
+    std::ranges::fill(dbonus, T(0));
+    for (size_t i = 0; i < v.size(); ++i) dbonus[i / 64] += dy[i] * g[i] * v[i];
     for (int64_t i = 0; i < rows.rows(); ++i)
       reference::time_mix_output_backward<T>({64, row(y, i), row(r, i), row(k, i), row(v, i),
                                               row(g, i), weight, bias, r_k, T(group_eps),

@@ -25,7 +25,8 @@ __global__ void __launch_bounds__(most_threads, blocks)
     const int64_t at = row * channels + c;
     // All that is read is asked for before anything is computed; w and v wait packed.
     Packed<float> raw_w, dw, dv_first;
-    Packed<Real> raw_v, gate, v_first, dv;
+    Packed<Real> r, dr, raw_v, gate, v_first, dv, dv_bonus;
+    float dbonus = 0;
     float k[octet] = {}, rate[octet] = {}, da[octet] = {}, db[octet] = {}, dk[octet] = {};
     float k_k[octet] = {}, k_a[octet] = {};
     if (mine) {
@@ -37,7 +38,9 @@ __global__ void __launch_bounds__(most_threads, blocks)
       load(g.dk + at, dk);
       raw_w = Packed<float>(op.raw_w + at);
       dw = Packed<float>(g.dw + at);
-      dv = Packed<Real>(g.dv + at);
+      r = Packed<Real>(g.r + at), dr = Packed<Real>(g.dr + at);
+      dv = Packed<Real>(g.dv + at), dv_bonus = Packed<Real>(g.dv_bonus + at);
+      dbonus = g.dbonus[at / head_channels];
       if (gated) {
         raw_v = Packed<Real>(op.raw_v + at);
         gate = Packed<Real>(op.gate + at);
@@ -49,6 +52,16 @@ __global__ void __launch_bounds__(most_threads, blocks)
       load(op.a0 + c, a0);
 #pragma unroll
       for (int i = 0; i < octet; ++i) rate[i] = sigmoid(a0[i] + rate[i]);
+      float x[octet], d[octet], r_k[octet];
+      r.unpack(x);
+      dr.unpack(d);
+      load(g.r_k + c, r_k);
+#pragma unroll
+      for (int i = 0; i < octet; ++i) {
+        dk[i] += dbonus * x[i] * r_k[i];
+        d[i] += dbonus * k[i] * (1.0f + (rate[i] - 1.0f) * k_a[i]) * r_k[i];
+      }
+      store(g.draw_r + at, d);
     }
     const Direction direction(k, k_k);
     float along = 0;
@@ -84,9 +97,11 @@ __global__ void __launch_bounds__(most_threads, blocks)
       dw0[i] += d[i];
     }
     store(g.draw_w + at, d);
-    if (g.draw_w_real) store(g.draw_w_real + at, d);
 
     dv.unpack(d);
+    dv_bonus.unpack(x);
+#pragma unroll
+    for (int i = 0; i < octet; ++i) d[i] += x[i];
     if (gated) {
       float v[octet], first[octet], dfirst[octet], dgate[octet];
       gate.unpack(x);
@@ -166,17 +181,14 @@ __global__ void __launch_bounds__(most_threads)
     along = head_sum(along) / head_channels;
     if (!mine) continue;
     store(g.dg + at, x);
-    store(g.dv + at, v);
+    store(g.dv_bonus + at, v);
+    if (c % head_channels == 0) g.dbonus[at / head_channels] = dbonus;
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
       d[i] = n.scale * (d[i] * weight[i] - mean - y[i] * along);
       dr_k[i] += dbonus * r[i] * k[i];
-      x[i] = dbonus * k[i] * r_k[i];
-      v[i] = dbonus * r[i] * r_k[i];
     }
     store(g.dread + at, d);
-    store(g.dr + at, x);
-    store(g.dk + at, v);
   }
   if (!mine) return;
   leave_partial(g.scratch, output_sets, 0, channels, c, dweight);
@@ -221,8 +233,8 @@ void time_mix_inputs_backward(const TimeMixInputsGradient<Real>& g, const Gpu& g
           "a gate is for the first layer's v, and has a gradient");
   require_aligned(op.raw_w, op.raw_a, op.raw_k, op.raw_v, op.gate, op.v_first, op.w0, op.a0, op.v0,
                   op.k_k, op.k_a);
-  require_aligned(g.dw, g.da, g.db, g.dk, g.dv, g.draw_w, g.draw_w_real, g.draw_a, g.draw_k,
-                  g.draw_v, g.dgate, g.dv_first, g.scratch);
+  require_aligned(g.dw, g.dr, g.da, g.db, g.dk, g.dv, g.dv_bonus, g.r, g.r_k, g.draw_r, g.draw_w,
+                  g.draw_a, g.draw_k, g.draw_v, g.dgate, g.dv_first, g.scratch);
   const Walk walk(op.rows, for_inputs);
   if (gated)
     walk_inputs<Real, true>(g, walk, gpu);
@@ -240,8 +252,8 @@ template <class Real>
 void time_mix_output_backward(const TimeMixOutputGradient<Real>& g, const Gpu& gpu) {
   const TimeMixOutput<Real>& op = g.op;
   if (op.rows.rows() == 0) return;
-  require_aligned(op.read, op.r, op.k, op.v, op.g, op.weight, op.bias, op.r_k, g.dy, g.dread, g.dr,
-                  g.dk, g.dv, g.dg, g.scratch);
+  require_aligned(op.read, op.r, op.k, op.v, op.g, op.weight, op.bias, op.r_k, g.dy, g.dread,
+                  g.dv_bonus, g.dg, g.scratch);
   const unsigned threads = threads_of_row(op.rows.channels);
   const Walk walk(op.rows, for_output);
   launch(threads <= 256 ? output_backward_rows<Real, 256> : output_backward_rows<Real, 1024>,

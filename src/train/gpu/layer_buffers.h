@@ -62,21 +62,21 @@ template <class Real>
 struct BackwardBuffers {
   Real* dresult;       // the residual stream's gradient, rounded; not used where Real is float
   Real *dr, *dk, *dv;  // side by side
-  Real *sr, *sk, *sv;  // the recurrence's own part of them; then of the mixes
+  Real *sr, *sk, *sv;  // the recurrence's part of them; then of the mixes
   Real *dy, *da, *db, *dg, *dgate, *dw_real;
-  float* dw;
-  Real* dhidden;      // (rows, feed_forward)
-  Real* dlow;         // (rows, largest rank)
-  Real *dz, *dx_tau;  // (sequences, chunks, H), (sequences, chunks, C)
-  float* dtau;        // (sequences, chunks, H)
-  float* sums;        // for the operators' sums over rows
+  float *dw, *dbonus;  // dbonus: (rows, H)
+  Real* dhidden;       // (rows, feed_forward)
+  Real* dlow;          // (rows, largest rank)
+  Real *dz, *dx_tau;   // (sequences, chunks, H), (sequences, chunks, C)
+  float* dtau;         // (sequences, chunks, H)
+  float* sums;         // for the operators' sums over rows
 
   void place(MemoryPlan& plan, const Rwkv7Shape& s, const BatchSize& size) {
     const int64_t rows = size.rows(), all = rows * s.channels;
     plan.place(dr, 3 * all), dk = dr + all, dv = dk + all;
     plan.place(sr, 3 * all), sk = sr + all, sv = sk + all;
     for (Real** one : {&dresult, &dy, &da, &db, &dg, &dgate, &dw_real}) plan.place(*one, all);
-    plan.place(dw, all);
+    plan.place(dw, all), plan.place(dbonus, rows * s.heads);
     plan.place(dhidden, rows * s.feed_forward);
     plan.place(dlow, rows * std::max({s.rank_w, s.rank_a, s.rank_v, s.rank_g}));
     const int64_t ends = size.sequences * size.chunks;
