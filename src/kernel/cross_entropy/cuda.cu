@@ -11,8 +11,8 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-// Two blocks of a multiprocessor, 264 of the GPU: their rows fit its cache, more would not.
-constexpr int threads = 1024;
+// Of those that a multiprocessor has at once the rows should fit the GPU's cache together.
+constexpr int threads = 512, blocks = 2;
 constexpr int at_once = 4;  // pieces of a row that a thread asks for before it uses the first
 
 // The largest of some logits, the first place that has it, and the sum of exp(x - largest).
@@ -58,14 +58,20 @@ __device__ Share joined_over_block(Share share) {
   return whole;
 }
 
-// `width`: how many logits a thread takes at a time, 8 or 1; the vocabulary is a multiple of it.
+// Logits that a thread takes at a time, `width` of them: 8 or 1; the vocabulary is a multiple of
+// it.
 template <class Real, int width>
-__device__ void take(const Real* from, float (&x)[width]) {
-  if constexpr (width == octet)
-    load(from, x);
-  else
-    x[0] = to_float(*from);
-}
+struct Piece : Packed<Real> {
+  static_assert(width == octet);
+  using Packed<Real>::Packed;
+};
+template <class Real>
+struct Piece<Real, 1> {
+  Real logit;
+  Piece() = default;
+  __device__ explicit Piece(const Real* from) : logit(*from) {}
+  __device__ void unpack(float (&x)[1]) const { x[0] = to_float(logit); }
+};
 template <class Real, int width>
 __device__ void give(Real* to, const float (&x)[width]) {
   if constexpr (width == octet)
@@ -79,18 +85,21 @@ template <class Real, int width, class Use>
 __device__ void each_piece(const Real* logits, int count, Use&& use) {
   constexpr int step = threads * width;
   for (int first = int(threadIdx.x) * width; first < count; first += at_once * step) {
-    float x[at_once][width];
+    Piece<Real, width> pieces[at_once];
 #pragma unroll
     for (int n = 0; n < at_once; ++n)
-      if (first + n * step < count) take(logits + first + n * step, x[n]);
+      if (first + n * step < count) pieces[n] = Piece<Real, width>(logits + first + n * step);
 #pragma unroll
-    for (int n = 0; n < at_once; ++n)
-      if (first + n * step < count) use(first + n * step, x[n]);
+    for (int n = 0; n < at_once; ++n) {
+      float x[width];
+      pieces[n].unpack(x);
+      if (first + n * step < count) use(first + n * step, x);
+    }
   }
 }
 
 template <class Real, int width>
-__global__ void __launch_bounds__(threads, 2)
+__global__ void __launch_bounds__(threads, blocks)
     cross_entropy_rows(const __grid_constant__ CrossEntropy<Real> op) {
   const int64_t row = blockIdx.x;
   const int count = int(op.vocabulary);

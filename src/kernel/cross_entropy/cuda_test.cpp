@@ -1,6 +1,9 @@
 // The loss on a GPU against its definition.
 #include "kernel/cross_entropy/cuda.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/cat.h"
 #include "kernel/cross_entropy/reference.h"
 #include "kernel/gpu_test_case.h"
@@ -15,9 +18,9 @@ TYPED_TEST_SUITE(GpuCrossEntropy, Reals);
 
 TYPED_TEST(GpuCrossEntropy, IsTheDefinition) {
   using Real = TypeParam;
-  for (const int64_t count : {1, 7, 64, 1003, 4104, 65536})
+  for (const int64_t count : {1, 7, 64, 1003, 4104, 5003, 65536})
     for (const bool weighted : {true, false}) {
-      const int64_t rows = count > 5000 ? 3 : 9;
+      const int64_t rows = count > 6000 ? 3 : 9;
       const float wrap = 1e-2f;
       const Numbers<float> x = drawn<Real>(rows * count, 4, uint64_t(count));
       Random random(7, uint64_t(count));
@@ -75,6 +78,27 @@ TYPED_TEST(GpuCrossEntropy, TheFirstOfEqualLogitsIsWrapped) {
   reference::cross_entropy<float>(plain, 4999, 1, 1);
   reference::cross_entropy<double>(truth, 4999, 1, 1);
   this->expect_close("gradient", logits, plain, truth);
+}
+
+// Such a row has no largest logit: its loss says so, and other rows do not see it.
+TYPED_TEST(GpuCrossEntropy, ARowOfNothingIsNotFiniteAndChangesNoOther) {
+  using Real = TypeParam;
+  const int64_t count = 1003;
+  const auto target = this->there(Numbers<int32_t>{5, 6, 7});
+  GpuTensor<double> loss(this->gpu(), {3}, "a test");
+  const auto gradient_of = [&](const Numbers<float>& x) {
+    auto logits = this->template there<Real>(x);
+    cross_entropy<Real>({3, count, logits.data(), target.data(), nullptr, 1e-2f, loss.data(), true},
+                        this->gpu());
+    Numbers<float> all = this->here(logits);
+    all.erase(all.begin() + count, all.begin() + 2 * count);
+    return all;
+  };
+  Numbers<float> x = drawn<Real>(3 * count, 4, 5);
+  const Numbers<float> expected = gradient_of(x);
+  std::fill_n(x.begin() + count, count, -INFINITY);
+  EXPECT_EQ(gradient_of(x), expected);
+  EXPECT_FALSE(std::isfinite(loss.on_host(this->gpu())[1]));
 }
 
 }  // namespace

@@ -5,14 +5,20 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <type_traits>
+#include <vector>
 
 #include "base/error.h"
+#include "kernel/gpu_timing.h"
+#include "kernel/matmul/cuda_digest.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
 constexpr uint64_t workspace_bytes = uint64_t{64} << 20;
+constexpr double large = 1 << 30;  // multiply-adds of a product whose algorithm matters
+constexpr int most_choices = 8;
 
 void check_cublas(cublasStatus_t status,
                   std::source_location at = std::source_location::current()) {
@@ -60,7 +66,10 @@ Layout layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t count,
 struct Plan {
   Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product;
   Layout first, second, result;
-  cublasLtMatmulAlgo_t algorithm;
+  std::vector<cublasLtMatmulAlgo_t> choices;  // the library's first one first
+  size_t taken = 0;                           // of them
+  int asked = 0;                              // since it was made, or since the choice was put off
+  bool chosen = false;                        // for good
 };
 
 // The largest power of two up to 256 that divides the address, and the step in bytes.
@@ -75,12 +84,15 @@ using Key = std::array<int64_t, 13>;
 
 struct Products::State {
   const Gpu& gpu;
+  Choice choice;
   GpuBuffer workspace;
   Owned<cublasLtHandle_t, cublasLtDestroy> handle;
   std::map<Key, Plan> plans;
 
-  explicit State(const Gpu& gpu_)
-      : gpu(gpu_), workspace(gpu_, workspace_bytes, "the workspace of matrix products") {
+  State(const Gpu& gpu_, Choice choice_)
+      : gpu(gpu_),
+        choice(choice_),
+        workspace(gpu_, workspace_bytes, "the workspace of matrix products") {
     check_cublas(cublasLtCreate(&handle.object));
   }
 
@@ -110,20 +122,66 @@ struct Products::State {
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align_a);
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align_c);
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align_c);
-    cublasLtMatmulHeuristicResult_t best;
+    const bool one =
+        choice == Choice::first || double(p.m) * double(p.n) * double(p.k * p.count) < large;
+    cublasLtMatmulHeuristicResult_t best[most_choices];
     int found = 0;
     check_cublas(cublasLtMatmulAlgoGetHeuristic(
         handle.object, plan.product.object, plan.first.object, plan.second.object,
-        plan.result.object, plan.result.object, wish.object, 1, &best, &found));
+        plan.result.object, plan.result.object, wish.object, one ? 1 : most_choices, best, &found));
     if (found < 1)
       fail(Fault::device, "cuBLASLt: expected an algorithm for a product of (", p.m, ", ", p.k,
            ") and (", p.k, ", ", p.n, "), found none");
-    plan.algorithm = best.algo;
+    for (int i = 0; i < found; ++i) plan.choices.push_back(best[i].algo);
+    plan.chosen = found == 1;
     return plan;
+  }
+
+  template <class In, class Out>
+  cublasStatus_t run(const Plan& plan, size_t which, const Product<In, Out>& p) {
+    const float one = 1, kept = p.add || p.plus ? 1.0f : 0.0f;
+    return cublasLtMatmul(handle.object, plan.product.object, &one, p.b, plan.first.object, p.a,
+                          plan.second.object, &kept, p.plus ? p.plus : p.c, plan.result.object, p.c,
+                          plan.result.object, &plan.choices[which], workspace.data(),
+                          workspace_bytes, gpu.stream());
+  }
+
+  // Bits must tell one order of additions from another: not where half of the results are 0, as
+  // they are while factors are; then the choice is put off.
+  template <class In, class Out>
+  void choose(Plan& plan, Product<In, Out> p) {
+    plan.asked = 0;
+    const int64_t numbers = (p.count > 1 ? (p.count - 1) * p.step_c : 0) + p.m * p.n;
+    const auto bytes = uint64_t(numbers) * sizeof(Out);
+    GpuBuffer other;  // a result that is added to stays as it is
+    if (p.add) {
+      if (bytes > gpu.free_bytes() / 2) return;
+      other = GpuBuffer(gpu, bytes, "trying matrix products");
+      p.c = reinterpret_cast<Out*>(other.data());
+    }
+    const auto result_of = [&](size_t which) -> std::optional<Digest> {
+      if (p.add) zero_on_gpu(p.c, bytes, gpu);
+      if (run(plan, which, p) != CUBLAS_STATUS_SUCCESS) return {};
+      return digest_of(p.c, int64_t(bytes / 4), gpu);
+    };
+    const auto seconds_of = [&](size_t which) {
+      return time_on_gpu(
+                 gpu, [&] { check_cublas(run(plan, which, p)); }, 5)
+          .low;
+    };
+    const std::optional<Digest> first = result_of(0);
+    if (!first || first->nonzero < uint64_t(p.m * p.n * p.count) * sizeof(Out) / 8) return;
+    double least = 0.99 * seconds_of(0);  // less is no reason for another one
+    for (size_t which = 1; which < plan.choices.size(); ++which) {
+      if (result_of(which) != first) continue;
+      if (const double seconds = seconds_of(which); seconds < least)
+        least = seconds, plan.taken = which;
+    }
+    plan.chosen = true;
   }
 };
 
-Products::Products(const Gpu& gpu) : state_(std::make_unique<State>(gpu)) {}
+Products::Products(const Gpu& gpu, Choice choice) : state_(std::make_unique<State>(gpu, choice)) {}
 Products::~Products() = default;
 
 template <class In, class Out>
@@ -152,14 +210,10 @@ void Products::multiply(const Product<In, Out>& p) {
   auto plan = s.plans.find(key);
   if (plan == s.plans.end())
     plan = s.plans.emplace(key, s.make(p, align_a, align_b, align_c)).first;
-  const Plan& ready = plan->second;
+  Plan& ready = plan->second;
   require(!(p.add && p.plus), "a product is added to what is there or to something else");
-  const float one = 1, kept = p.add || p.plus ? 1.0f : 0.0f;
-  const Out* const added_to = p.plus ? p.plus : p.c;
-  check_cublas(cublasLtMatmul(s.handle.object, ready.product.object, &one, p.b, ready.first.object,
-                              p.a, ready.second.object, &kept, added_to, ready.result.object, p.c,
-                              ready.result.object, &ready.algorithm, s.workspace.data(),
-                              workspace_bytes, s.gpu.stream()));
+  if (!ready.chosen && ++ready.asked == asked_often) s.choose(ready, p);
+  check_cublas(s.run(ready, ready.taken, p));
 }
 
 template void Products::multiply(const Product<float, float>&);

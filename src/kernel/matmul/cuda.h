@@ -1,7 +1,7 @@
 // Matrix products on a GPU through cuBLASLt: 16-bit inputs with float sums, or float throughout.
 //
 // Row-major everywhere. One object per GPU and queue: it holds the library's handle, its workspace
-// and the algorithm it chose for each shape.
+// and the algorithm that is taken for each shape.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,11 @@ namespace deltasane::kernel::cuda {
 
 class Products {
  public:
-  explicit Products(const Gpu& gpu);
+  // The library's first choice for each shape; or, where a large product of one shape is asked for
+  // often, the fastest of its choices that give the same bits, once it was asked for so many times.
+  enum class Choice { first, fastest };
+  static constexpr int asked_often = 16;
+  explicit Products(const Gpu& gpu, Choice choice = Choice::first);
   ~Products();
 
   // c = a' b' with a, b taken as they lie or transposed; (m, k) (k, n) -> (m, n):

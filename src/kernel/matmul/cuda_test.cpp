@@ -3,6 +3,7 @@
 
 #include "base/cat.h"
 #include "kernel/gpu_test_case.h"
+#include "kernel/matmul/cuda_digest.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
@@ -107,6 +108,45 @@ TEST_F(GpuProducts, OfOperandsThatStartAnywhere) {
     expect_close(cat("from ", apart), c, sums<float>(Form::nt, of, a, b, {}, false),
                  sums<double>(Form::nt, of, a, b, {}, false));
   }
+}
+
+// Asked for often enough that other algorithms are tried; what is there is added to once each time.
+TEST_F(GpuProducts, TheFastestChoiceGivesTheSameBits) {
+  const int64_t side = 1024;
+  const auto a = there<bf16>(drawn<bf16>(side * side, 1, 1));
+  const auto b = there<bf16>(drawn<bf16>(side * side, 1, 2));
+  const auto nothing = there<bf16>(Numbers<float>(size_t(side * side), 0.0f));
+  for (const Form form : {Form::nt, Form::nn, Form::tn})
+    for (const bool add : {false, true}) {
+      const auto asked_for = [&](Products::Choice choice) {
+        Products products(gpu(), choice);
+        auto c = there<float>(Numbers<float>(size_t(side * side), 0.5f));
+        for (int i = 0; i < 2 * Products::asked_often + 2; ++i)  // results of 0 say nothing
+          products.multiply<bf16, float>({form, side, side, side, a.data(),
+                                          i <= Products::asked_often ? nothing.data() : b.data(),
+                                          c.data(), add});
+        return here(c);
+      };
+      EXPECT_EQ(asked_for(Products::Choice::fastest), asked_for(Products::Choice::first))
+          << "form " << int(form) << ", add " << add;
+    }
+}
+
+TEST_F(GpuProducts, ADigestSeesEveryBitAndPlace) {
+  Numbers<int32_t> words(70001, 7);
+  words[9] = 0, words[70000] = 1 << 31;
+  const auto digest = [&] { return digest_of(there(words).data(), int64_t(words.size()), gpu()); };
+  const Digest first = digest();
+  EXPECT_EQ(first.nonzero, words.size() - 1);
+  EXPECT_EQ(digest(), first);
+  for (const size_t at : {size_t(0), size_t(9), size_t(70000)}) {
+    words[at] ^= 1;
+    EXPECT_NE(digest().sum, first.sum) << at;
+    words[at] ^= 1;
+  }
+  std::swap(words[9], words[10]);
+  EXPECT_NE(digest().sum, first.sum);
+  EXPECT_EQ(digest().nonzero, first.nonzero);
 }
 
 }  // namespace
