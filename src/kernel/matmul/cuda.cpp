@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t workspace_bytes = uint64_t{64} << 20;
 constexpr double large = 1 << 30;  // multiply-adds of a product whose algorithm matters
-constexpr int most_choices = 8;
+constexpr int most_offers = 8;
 
 void check_cublas(cublasStatus_t status,
                   std::source_location at = std::source_location::current()) {
@@ -66,10 +66,10 @@ Layout layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t count,
 struct Plan {
   Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product;
   Layout first, second, result;
-  std::vector<cublasLtMatmulAlgo_t> choices;  // the library's first one first
-  size_t taken = 0;                           // of them
-  int asked = 0;                              // since it was made, or since the choice was put off
-  bool chosen = false;                        // for good
+  std::vector<cublasLtMatmulAlgo_t> offers;  // the library's first choice first
+  size_t taken = 0;                          // of them
+  int asked = 0;                             // since it was made, or since the choice was put off
+  bool chosen = false;                       // for good
 };
 
 // The largest power of two up to 256 that divides the address, and the step in bytes.
@@ -84,14 +84,14 @@ using Key = std::array<int64_t, 13>;
 
 struct Products::State {
   const Gpu& gpu;
-  Choice choice;
+  int tried_after;
   GpuBuffer workspace;
   Owned<cublasLtHandle_t, cublasLtDestroy> handle;
   std::map<Key, Plan> plans;
 
-  State(const Gpu& gpu_, Choice choice_)
+  State(const Gpu& gpu_, int tried_after_)
       : gpu(gpu_),
-        choice(choice_),
+        tried_after(tried_after_),
         workspace(gpu_, workspace_bytes, "the workspace of matrix products") {
     check_cublas(cublasLtCreate(&handle.object));
   }
@@ -122,17 +122,16 @@ struct Products::State {
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align_a);
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align_c);
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align_c);
-    const bool one =
-        choice == Choice::first || double(p.m) * double(p.n) * double(p.k * p.count) < large;
-    cublasLtMatmulHeuristicResult_t best[most_choices];
+    const bool one = tried_after == 0 || double(p.m) * double(p.n) * double(p.k * p.count) < large;
+    cublasLtMatmulHeuristicResult_t best[most_offers];
     int found = 0;
     check_cublas(cublasLtMatmulAlgoGetHeuristic(
         handle.object, plan.product.object, plan.first.object, plan.second.object,
-        plan.result.object, plan.result.object, wish.object, one ? 1 : most_choices, best, &found));
+        plan.result.object, plan.result.object, wish.object, one ? 1 : most_offers, best, &found));
     if (found < 1)
       fail(Fault::device, "cuBLASLt: expected an algorithm for a product of (", p.m, ", ", p.k,
            ") and (", p.k, ", ", p.n, "), found none");
-    for (int i = 0; i < found; ++i) plan.choices.push_back(best[i].algo);
+    for (int i = 0; i < found; ++i) plan.offers.push_back(best[i].algo);
     plan.chosen = found == 1;
     return plan;
   }
@@ -142,7 +141,7 @@ struct Products::State {
     const float one = 1, kept = p.add || p.plus ? 1.0f : 0.0f;
     return cublasLtMatmul(handle.object, plan.product.object, &one, p.b, plan.first.object, p.a,
                           plan.second.object, &kept, p.plus ? p.plus : p.c, plan.result.object, p.c,
-                          plan.result.object, &plan.choices[which], workspace.data(),
+                          plan.result.object, &plan.offers[which], workspace.data(),
                           workspace_bytes, gpu.stream());
   }
 
@@ -172,7 +171,7 @@ struct Products::State {
     const std::optional<Digest> first = result_of(0);
     if (!first || first->nonzero < uint64_t(p.m * p.n * p.count) * sizeof(Out) / 8) return;
     double least = 0.99 * seconds_of(0);  // less is no reason for another one
-    for (size_t which = 1; which < plan.choices.size(); ++which) {
+    for (size_t which = 1; which < plan.offers.size(); ++which) {
       if (result_of(which) != first) continue;
       if (const double seconds = seconds_of(which); seconds < least)
         least = seconds, plan.taken = which;
@@ -181,7 +180,8 @@ struct Products::State {
   }
 };
 
-Products::Products(const Gpu& gpu, Choice choice) : state_(std::make_unique<State>(gpu, choice)) {}
+Products::Products(const Gpu& gpu, int tried_after)
+    : state_(std::make_unique<State>(gpu, tried_after)) {}
 Products::~Products() = default;
 
 template <class In, class Out>
@@ -212,7 +212,7 @@ void Products::multiply(const Product<In, Out>& p) {
     plan = s.plans.emplace(key, s.make(p, align_a, align_b, align_c)).first;
   Plan& ready = plan->second;
   require(!(p.add && p.plus), "a product is added to what is there or to something else");
-  if (!ready.chosen && ++ready.asked == asked_often) s.choose(ready, p);
+  if (!ready.chosen && ++ready.asked == s.tried_after) s.choose(ready, p);
   check_cublas(s.run(ready, ready.taken, p));
 }
 

@@ -14,11 +14,12 @@ namespace deltasane::kernel::cuda {
 
 class Products {
  public:
-  // The library's first choice for each shape; or, where a large product of one shape is asked for
-  // often, the fastest of its choices that give the same bits, once it was asked for so many times.
-  enum class Choice { first, fastest };
-  static constexpr int asked_often = 16;
-  explicit Products(const Gpu& gpu, Choice choice = Choice::first);
+  // Once a large product of one shape was asked for `tried_after` times all that the library offers
+  // for it are tried, and the fastest is taken of those that give the same bits as its first offer.
+  // 0: never. That takes some 30 times as long as the product, so it is for few shapes that come
+  // again and again; blocks of a stream, two of which are at work at once, read no faster for it.
+  static constexpr int for_few_shapes = 16;
+  explicit Products(const Gpu& gpu, int tried_after = 0);
   ~Products();
 
   // c = a' b' with a, b taken as they lie or transposed; (m, k) (k, n) -> (m, n):

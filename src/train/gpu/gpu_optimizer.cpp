@@ -31,7 +31,7 @@ GpuOptimizer::GpuOptimizer(const ParameterLayout& layout, const OptimizerSetting
                            const Gpu& device)
     : settings_(settings),
       gpu_(device),
-      products_(device, kernel::cuda::Products::Choice::fastest),
+      products_(device, kernel::cuda::Products::for_few_shapes),
       clip_(device, layout.elements()),
       adamw_(device, gpu::adamw_slots(layout, settings)),
       muon_(device, gpu::muon_slots(layout, settings)) {}

@@ -98,7 +98,7 @@ struct TrainingState {
         activations(a),
         stretches(l),
         gpu(g),
-        products(g, kernel::cuda::Products::Choice::fastest) {
+        products(g, kernel::cuda::Products::for_few_shapes) {
     if (sane) side.emplace(g);
     const Rwkv7Shape& shape = layout.shape();
     streams.resize(size_t(shape.layers) + 1);
