@@ -16,8 +16,8 @@ class Products {
  public:
   // Once a large product of one shape was asked for `tried_after` times all that the library offers
   // for it are tried, and the fastest is taken of those that give the same bits as its first offer.
-  // 0: never. That takes some 30 times as long as the product, so it is for few shapes that come
-  // again and again; blocks of a stream, two of which are at work at once, read no faster for it.
+  // 0: never. That takes as long as some 70 of them, so it is for few shapes that come again and
+  // again; blocks of a stream, two of which are at work at once, are read no faster for it.
   static constexpr int for_few_shapes = 16;
   explicit Products(const Gpu& gpu, int tried_after = 0);
   ~Products();

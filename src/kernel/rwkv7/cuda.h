@@ -123,7 +123,7 @@ struct TimeMixInputsGradient {
   const Real* dv_bonus;                              // likewise, (rows, C)
   const Real* r;                                     // (rows, C)
   const float* r_k;                                  // (C)
-  Real *draw_r, *draw_w, *draw_a, *draw_k, *draw_v;  // may be what was given of the same letter
+  Real *draw_r, *draw_w, *draw_a, *draw_k, *draw_v;  // but for w, may be dr, da and so on
   Real* dgate;                                       // null in the first layer
   float* dv_first;  // added to (float: many layers add); null in the first layer
   float *dw0, *da0, *dv0, *dk_k, *dk_a;  // (C), added to
@@ -151,7 +151,8 @@ struct TimeMixOutputGradient {
   const Real* dy;
   Real* dread;                    // may be dy's own memory
   float* dbonus;                  // (rows, H), of the sums of r k r_k, that v is multiplied by
-  Real *dv_bonus, *dg;            // (rows, C), of that v
+  Real* dv_bonus;                 // (rows, C), of that v
+  Real* dg;                       // (rows, C)
   float *dweight, *dbias, *dr_k;  // (C), added to
   float* scratch;                 // (time_mix_scratch(rows)) floats
 };
