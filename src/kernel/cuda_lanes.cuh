@@ -84,6 +84,14 @@ __device__ inline float warp_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 16);
 }
 
+// Likewise of numbers whose order does not matter.
+template <class Integer>
+__device__ Integer warp_total(Integer x) {
+#pragma unroll
+  for (int far = 16; far > 0; far /= 2) x += __shfl_xor_sync(~0u, x, far);
+  return x;
+}
+
 // Of some numbers: their mean, and the sum of squares about it.
 struct WarpMoments {
   float mean, squares;

@@ -54,6 +54,7 @@ struct Bench {
   RowBlock rows{8, 4096, 1024};
   std::vector<GpuOperatorMeasurement> measured;
   int64_t count() const { return rows.rows() * rows.channels; }
+  int64_t of_heads() const { return count() / 64; }  // numbers, one for each row's heads
 
   void measure(const std::string& name, double bytes, const std::function<void()>& body,
                double flops = 0) {
@@ -135,14 +136,13 @@ struct Bench {
     op.k_a = t.floats(C), op.w = t.floats(count());
     op.a = reals(), op.b = reals(), op.k = reals(), op.v = reals();
     g.dw = op.w, g.dr = reals(), g.da = op.a, g.db = op.b, g.dk = op.k, g.dv = op.v;
-    const int64_t of_heads = count() / 64;
-    g.dbonus = t.floats(of_heads), g.dv_bonus = reals(), g.r = reals(), g.r_k = t.floats(C);
+    g.dbonus = t.floats(of_heads()), g.dv_bonus = reals(), g.r = reals(), g.r_k = t.floats(C);
     g.draw_r = reals(), g.draw_w = reals(), g.draw_a = reals();
     g.draw_k = reals(), g.draw_v = reals(), g.dgate = reals(), g.dv_first = t.floats(count());
     g.dw0 = t.floats(C), g.da0 = t.floats(C), g.dv0 = t.floats(C), g.dk_k = t.floats(C);
     g.dk_a = t.floats(C), g.scratch = t.floats(time_mix_scratch(rows));
     measure("time_mix_inputs", double(count()) * 26, [&] { time_mix_inputs(op, gpu); });
-    measure("time_mix_inputs, backward", double(count()) * 52 + double(of_heads) * 4,
+    measure("time_mix_inputs, backward", double(count()) * 52 + double(of_heads()) * 4,
             [&] { time_mix_inputs_backward(g, gpu); });
   }
 
@@ -153,12 +153,11 @@ struct Bench {
     TimeMixOutputGradient<bf16> g{};
     g.op = {rows,        reals(),     reals(),     reals(), reals(), reals(),
             t.floats(C), t.floats(C), t.floats(C), 64e-5f,  reals()};
-    const int64_t of_heads = count() / 64;
-    g.dy = reals(), g.dread = reals(), g.dbonus = t.floats(of_heads), g.dv_bonus = reals();
+    g.dy = reals(), g.dread = reals(), g.dbonus = t.floats(of_heads()), g.dv_bonus = reals();
     g.dg = reals(), g.dweight = t.floats(C), g.dbias = t.floats(C), g.dr_k = t.floats(C);
     g.scratch = t.floats(time_mix_scratch(rows));
     measure("time_mix_output", double(count()) * 12, [&] { time_mix_output(g.op, gpu); });
-    measure("time_mix_output, backward", double(count()) * 18 + double(of_heads) * 4,
+    measure("time_mix_output, backward", double(count()) * 18 + double(of_heads()) * 4,
             [&] { time_mix_output_backward(g, gpu); });
   }
 
@@ -171,7 +170,8 @@ struct Bench {
             [&] { activate(GpuActivation::squared_relu, x, count(), gpu); });
     measure("activate, squared_relu, backward", n * 6,
             [&] { activate_backward(GpuActivation::squared_relu, y, x, count(), gpu); });
-    measure("add_rows", n * 6, [&] { add_rows(y, x, count(), gpu); });
+    const float* const more = t.floats(count());
+    measure("add_rows", n * 8, [&] { add_rows(more, x, count(), gpu); });
   }
 
   void table_and_loss() {

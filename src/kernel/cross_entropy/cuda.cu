@@ -89,11 +89,12 @@ __device__ void each_piece(const Real* logits, int count, Use&& use) {
     for (int n = 0; n < at_once; ++n)
       if (first + n * step < count) pieces[n] = Piece<Real, width>(logits + first + n * step);
 #pragma unroll
-    for (int n = 0; n < at_once; ++n) {
-      float x[width];
-      pieces[n].unpack(x);
-      if (first + n * step < count) use(first + n * step, x);
-    }
+    for (int n = 0; n < at_once; ++n)
+      if (first + n * step < count) {
+        float x[width];
+        pieces[n].unpack(x);
+        use(first + n * step, x);
+      }
   }
 }
 

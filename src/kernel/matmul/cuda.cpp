@@ -66,10 +66,9 @@ Layout layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t count,
 struct Plan {
   Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product;
   Layout first, second, result;
-  std::vector<cublasLtMatmulAlgo_t> offers;  // the library's first choice first
-  size_t taken = 0;                          // of them
-  int asked = 0;                             // since it was made, or since the choice was put off
-  bool chosen = false;                       // for good
+  // The one that is taken, the library's first choice, and others to be tried; then one for good.
+  std::vector<cublasLtMatmulAlgo_t> offers;
+  int64_t asked = 0;  // times
 };
 
 // The largest power of two up to 256 that divides the address, and the step in bytes.
@@ -132,7 +131,6 @@ struct Products::State {
       fail(Fault::device, "cuBLASLt: expected an algorithm for a product of (", p.m, ", ", p.k,
            ") and (", p.k, ", ", p.n, "), found none");
     for (int i = 0; i < found; ++i) plan.offers.push_back(best[i].algo);
-    plan.chosen = found == 1;
     return plan;
   }
 
@@ -149,7 +147,6 @@ struct Products::State {
   // they are while factors are; then the choice is put off.
   template <class In, class Out>
   void choose(Plan& plan, Product<In, Out> p) {
-    plan.asked = 0;
     const int64_t numbers = (p.count > 1 ? (p.count - 1) * p.step_c : 0) + p.m * p.n;
     const auto bytes = uint64_t(numbers) * sizeof(Out);
     GpuBuffer other;  // a result that is added to stays as it is
@@ -171,12 +168,13 @@ struct Products::State {
     const std::optional<Digest> first = result_of(0);
     if (!first || first->nonzero < uint64_t(p.m * p.n * p.count) * sizeof(Out) / 8) return;
     double least = 0.99 * seconds_of(0);  // less is no reason for another one
+    size_t fastest = 0;
     for (size_t which = 1; which < plan.offers.size(); ++which) {
       if (result_of(which) != first) continue;
       if (const double seconds = seconds_of(which); seconds < least)
-        least = seconds, plan.taken = which;
+        least = seconds, fastest = which;
     }
-    plan.chosen = true;
+    plan.offers = {plan.offers[fastest]};
   }
 };
 
@@ -212,8 +210,8 @@ void Products::multiply(const Product<In, Out>& p) {
     plan = s.plans.emplace(key, s.make(p, align_a, align_b, align_c)).first;
   Plan& ready = plan->second;
   require(!(p.add && p.plus), "a product is added to what is there or to something else");
-  if (!ready.chosen && ++ready.asked == s.tried_after) s.choose(ready, p);
-  check_cublas(s.run(ready, ready.taken, p));
+  if (ready.offers.size() > 1 && ++ready.asked % s.tried_after == 0) s.choose(ready, p);
+  check_cublas(s.run(ready, 0, p));
 }
 
 template void Products::multiply(const Product<float, float>&);

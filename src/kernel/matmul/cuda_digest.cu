@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernel/cuda_lanes.cuh"
 #include "tensor/cuda/gpu_tensor.h"
 #include "tensor/cuda/launch.h"
 
@@ -27,11 +28,7 @@ __global__ void __launch_bounds__(threads)
     sum += mixed(Word64(i) << 32 | words[i]);
     nonzero += words[i] != 0;
   }
-#pragma unroll
-  for (int away = 16; away > 0; away /= 2) {
-    sum += __shfl_down_sync(~0u, sum, away);
-    nonzero += __shfl_down_sync(~0u, nonzero, away);
-  }
+  sum = warp_total(sum), nonzero = warp_total(nonzero);
   if (threadIdx.x % 32 == 0) atomicAdd(to, sum), atomicAdd(to + 1, nonzero);
 }
 

@@ -161,8 +161,7 @@ void time_mix_output_backward(const TimeMixOutputGradient<Real>& op, const Gpu& 
 
 // to += from
 template <class Real>
-void add_rows(const Real* from, Real* to, int64_t count, const Gpu& gpu);
-void add_rows(const float* from, bf16* to, int64_t count, const Gpu& gpu);
+void add_rows(const float* from, Real* to, int64_t count, const Gpu& gpu);
 
 // The gradient of the table: dtable[token] += dx[row], rows in their order (no atomics: the result
 // is the same every time).

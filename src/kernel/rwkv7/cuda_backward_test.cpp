@@ -227,25 +227,15 @@ TYPED_TEST(GpuGradientsOf, ThresholdsAreTheDefinition) {
 
 TYPED_TEST(GpuGradientsOf, AddRowsAdds) {
   using Real = TypeParam;
-  const int64_t count = 1003;
-  const Numbers<float> from = drawn<Real>(count, 1, 1), to = drawn<Real>(count, 1, 2);
-  const auto a = this->template there<Real>(from);
-  auto b = this->template there<Real>(to);
-  add_rows(a.data(), b.data(), count, this->gpu());
-  Numbers<float> expected;
-  for (size_t i = 0; i < from.size(); ++i) expected.push_back(to[i] + from[i]);
-  EXPECT_EQ(this->here(b), stored_as<Real>(expected));
-}
-
-TEST_F(GpuGradients, AddRowsAddsFloatsToSixteenBits) {
-  const int64_t count = 517;
-  const Numbers<float> from = drawn<float>(count, 1, 1), to = drawn<bf16>(count, 1, 2);
-  const auto a = there<float>(from);
-  auto b = there<bf16>(to);
-  add_rows(a.data(), b.data(), count, gpu());
-  Numbers<float> expected;
-  for (size_t i = 0; i < from.size(); ++i) expected.push_back(to[i] + from[i]);
-  EXPECT_EQ(here(b), stored_as<bf16>(expected));
+  for (const int64_t count : {517, 1003}) {
+    const Numbers<float> from = drawn<float>(count, 1, 1), to = drawn<Real>(count, 1, 2);
+    const auto a = this->template there<float>(from);
+    auto b = this->template there<Real>(to);
+    add_rows(a.data(), b.data(), count, this->gpu());
+    Numbers<float> expected;
+    for (size_t i = 0; i < from.size(); ++i) expected.push_back(to[i] + from[i]);
+    EXPECT_EQ(this->here(b), stored_as<Real>(expected));
+  }
 }
 
 // Rows are added in their order, so the sums are those of a plain loop, bit for bit.

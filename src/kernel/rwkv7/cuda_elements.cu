@@ -136,10 +136,7 @@ void activate_backward(GpuActivation activation, const Real* y, Real* dy, int64_
 }
 
 template <class Real>
-void add_rows(const Real* from, Real* to, int64_t count, const Gpu& gpu) {
-  over_elements(from, to, count, Sum(), gpu);
-}
-void add_rows(const float* from, bf16* to, int64_t count, const Gpu& gpu) {
+void add_rows(const float* from, Real* to, int64_t count, const Gpu& gpu) {
   over_elements(from, to, count, Sum(), gpu);
 }
 
@@ -150,6 +147,6 @@ template void activate(GpuActivation, bf16*, int64_t, const Gpu&);
 template void activate_backward(GpuActivation, const float*, float*, int64_t, const Gpu&);
 template void activate_backward(GpuActivation, const bf16*, bf16*, int64_t, const Gpu&);
 template void add_rows(const float*, float*, int64_t, const Gpu&);
-template void add_rows(const bf16*, bf16*, int64_t, const Gpu&);
+template void add_rows(const float*, bf16*, int64_t, const Gpu&);
 
 }  // namespace deltasane::kernel::cuda

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernel/cuda_cluster.cuh"
+#include "kernel/cuda_lanes.cuh"
 #include "kernel/sampler/pick_row.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -43,11 +44,6 @@ struct Shared {
   Sum listed[most_listed];
 };
 
-__device__ Sum warp_total(Sum x) {
-#pragma unroll
-  for (int far = 16; far > 0; far /= 2) x += __shfl_xor_sync(~0u, x, far);
-  return x;
-}
 // Of the threads up to this one.
 __device__ Sum warp_running(Sum x) {
   const int lane = int(threadIdx.x) % 32;
