@@ -58,6 +58,7 @@ struct Barrier {
 struct Signal {
   unsigned arrivals = 0, arrived = 0, round = 0;  // round: the one that is not over
   std::array<uint32_t, most_warps> waiting{};
+  std::deque<Copy> copies{};  // that have not arrived
 };
 
 struct Block {
@@ -315,6 +316,12 @@ void arrive_at_signal(const void* at) {
 void wait_for_signal(const void* at, unsigned round) {
   Signal& signal = signal_at(at);
   while (signal.round == round) {
+    if (!signal.copies.empty()) {
+      land(signal.copies.front());
+      signal.copies.pop_front();
+      arrive_at_signal(at);
+      continue;
+    }
     signal.waiting[thread_number / warp_lanes] |= 1u << thread_number % warp_lanes;
     set_waiting();
     take_turns();
@@ -328,6 +335,17 @@ void copy_later(void* to, const void* from, size_t bytes, size_t zeros) {
     land(copy);
   else
     block->copies[thread_number].push_back(copy);
+}
+void copy_and_arrive(void* to, const void* from, size_t bytes, const void* at) {
+  fail_unless_aligned(to, 16), fail_unless_aligned(from, 16);
+  if (bytes % 16) fail(Fault::device, "a kernel: copies ", bytes, " bytes, no multiple of 16");
+  const Copy copy{to, from, bytes, 0, 0};
+  if (block->order == Order::shuffled) {
+    land(copy);
+    arrive_at_signal(at);
+  } else {
+    signal_at(at).copies.push_back(copy);
+  }
 }
 void close_copies() { ++block->groups[thread_number]; }
 void wait_for_copies(size_t younger) {

@@ -64,6 +64,7 @@ void arrive_at_signal(const void* at);
 void wait_for_signal(const void* at, unsigned round);
 
 // Copies that land when they are waited for, or (shuffled) as soon as they are asked for.
+void copy_and_arrive(void* to, const void* from, size_t bytes, const void* signal);
 void copy_later(void* to, const void* from, size_t bytes, size_t zeros);
 void close_copies();                   // into a group
 void wait_for_copies(size_t younger);  // than those of all but so many groups

@@ -13,7 +13,9 @@ namespace {
 struct Taus {
   double low, high;
 };
-constexpr Taus none{0, 0}, strong{1.4, 1.6}, usual{7, 9}, weak{30, 50}, weakest{150, 200};
+constexpr Taus none{0, 0}, strong{1.4, 1.6}, usual{7, 9}, moderate{12, 16}, weak{30, 50},
+    weakest{150, 200};
+constexpr Taus huge{1e10, 1e11};
 constexpr Taus changing{0.4, 12};  // so that a state is now large beside it and now tiny
 
 template <class Real>
@@ -38,12 +40,14 @@ TYPED_TEST_SUITE(Recurrence, Types);
 
 TYPED_TEST(Recurrence, TileAfterTile) {
   emulation::machine().multiprocessors = 4;  // so many heads that they fill it
-  this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, weak, weakest});
+  this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, moderate, weak, weakest});
   // Round after round of stages.
-  this->check({.batch = 2, .time = 133, .heads = 2}, {usual, changing});
+  this->check({.batch = 2, .time = 133, .heads = 2}, {usual, changing, huge});
 }
 TYPED_TEST(Recurrence, WithLargeStates) {
   this->check({.time = 33, .state_scale = 30}, {strong, usual});
+  emulation::machine().multiprocessors = 4;
+  this->check({.time = 33, .heads = 2, .state_scale = 30}, {strong, usual});
 }
 TYPED_TEST(Recurrence, LessThanATile) {
   this->check({.time = 7}, {none, strong});
@@ -51,7 +55,7 @@ TYPED_TEST(Recurrence, LessThanATile) {
   this->check({.time = 1, .heads = 2}, {none, strong});
 }
 TYPED_TEST(Recurrence, FewHeads) {
-  this->check({.time = 69}, {none, strong, usual, weak, weakest});
+  this->check({.time = 69}, {none, strong, usual, moderate, weak, weakest});
 }
 TYPED_TEST(Recurrence, FewHeadsOfWholeTiles) {
   this->check({.time = 64}, {none, strong, changing});
@@ -79,10 +83,12 @@ TYPED_TEST(Recurrence, OnAGpuWithLittleSharedMemory) {
   this->check({.time = 33, .heads = 2, .position = 8}, {strong});
   EXPECT_FAULT(this->check({.time = 80}, {strong}), Fault::device, "KiB of shared memory a block");
 }
-// Before compute capability 9.0 matrices are stored word by word.
+// Before compute capability 9.0 matrices are stored word by word, and states come piece by piece.
 TYPED_TEST(Recurrence, OnAnOlderGpu) {
   emulation::machine().capability = 80;
   this->check({.time = 21}, {strong});
+  emulation::machine().multiprocessors = 4;
+  this->check({.time = 69, .heads = 2}, {strong, usual});
 }
 
 }  // namespace

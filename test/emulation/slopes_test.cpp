@@ -12,55 +12,49 @@ namespace {
 
 constexpr double half_ulp = 0x1p-24;  // what a rounding is off, at most
 
-struct SlopeErrors {
-  double of_state = 0, of_tau = 0;  // the former by its size, the latter absolute
-  double of_tau_by_size = 0;
-};
-// The largest for |x| up to `limit`, of both signs.
+// Of tau's slope over x q, by its own size.
 template <class Way>
-SlopeErrors largest_errors(double limit, Way&& way) {
-  SlopeErrors largest;
-  for (int i = 1; i <= 20000; ++i)
-    for (const double sign : {-1.0, 1.0}) {
-      const float x = float(sign * limit * i / 20001), w = 0.9f;
-      const BothSlopes both = way(x, x * x, w);
-      const double exact = x, of_state = w * (1 - exact * exact);
-      // By its series where the difference would cancel.
-      const double q = exact * exact;
-      const double of_tau =
-          q > 1e-3 ? exact - std::atanh(exact) * (1 - q)
-                   : exact * q * (2.0 / 3 + q * (2.0 / 15 + q * (2.0 / 35 + q * (2.0 / 63))));
-      largest.of_state = std::max(largest.of_state, std::abs(both.of_state / of_state - 1));
-      largest.of_tau = std::max(largest.of_tau, std::abs(both.of_tau - of_tau));
-      largest.of_tau_by_size = std::max(largest.of_tau_by_size, std::abs(both.of_tau / of_tau - 1));
-    }
+double largest_slope_error(double limit, Way&& way) {
+  double largest = 0;
+  for (int i = 1; i <= 20000; ++i) {
+    const float x = float(limit * i / 20001), q = x * x;
+    const double square = q, root = std::sqrt(square);
+    // By its series where the difference would cancel.
+    const double exact =
+        square > 1e-3 ? (1 - (1 - square) * std::atanh(root) / root) / square
+                      : 2.0 / 3 + square * (2.0 / 15 + square * (2.0 / 35 + square * (2.0 / 63)));
+    largest = std::max(largest, std::abs(way(q) / exact - 1));
+  }
   return largest;
 }
 
-// Four roundings: the square, the sum, two products.
+// What the polynomial is off, and the rounding of its sums.
 TEST(Slopes, OfTinyEntries) {
-  const SlopeErrors errors = largest_errors(0.25, slopes_at_tiny);
-  EXPECT_LT(errors.of_state, 1.1 * half_ulp);
-  EXPECT_LT(errors.of_tau_by_size, 4e-7 + 4 * half_ulp);
+  EXPECT_LT(largest_slope_error(Tangent::quarter, [](float q) { return tau_slope_at_tiny(q); }),
+            4e-7 + 2 * half_ulp);
+}
+TEST(Slopes, OfTinyEntriesInAnotherUnit) {
+  const float unit = 9;
+  EXPECT_LT(largest_slope_error(Tangent::quarter,
+                                [&](float q) { return tau_slope_at_tiny(q / unit, unit); }),
+            4e-7 + 2 * half_ulp);
+}
+TEST(Slopes, OfModerateEntries) {
+  EXPECT_LT(largest_slope_error(moderate_part, tau_slope_at_moderate), 2.1e-7 + 2 * half_ulp);
 }
 TEST(Slopes, OfSmallEntries) {
-  const SlopeErrors errors = largest_errors(0.6, slopes_at_small);
-  EXPECT_LT(errors.of_state, 2 * half_ulp);
-  EXPECT_LT(errors.of_tau_by_size, 3e-8 + 4 * half_ulp);
+  EXPECT_LT(largest_slope_error(small_part, tau_slope_at_small), 1.3e-7 + 2 * half_ulp);
 }
-// Sums near 1 are rounded, and so are their logarithms; slopes near 0 have the rounding of x.
+// Terms are up to three times the sum.
 TEST(Slopes, OfAnyEntries) {
-  const SlopeErrors errors = largest_errors(0.999, slopes_at_any);
-  EXPECT_LT(errors.of_state, 4 * half_ulp);
-  EXPECT_LT(errors.of_tau, 6 * half_ulp);
+  EXPECT_LT(largest_slope_error(1, tau_slope_at_any), 3.1e-7 + 6 * half_ulp);
 }
-TEST(Slopes, OfSaturatedEntriesAreFinite) {
-  for (const float x : {-1.0f, 1.0f}) {
-    const BothSlopes both = slopes_at_any(x, 1, 0.9f);
-    EXPECT_EQ(both.of_state, 0);
-    EXPECT_EQ(both.of_tau, x);
-  }
+TEST(Slopes, OfSaturatedEntries) {
+  for (const float q : {std::nextafter(1.0f, 0.0f), 1.0f, std::nextafter(1.0f, 2.0f)})
+    EXPECT_NEAR(tau_slope_at_any(q), 1, 3.1e-6);
 }
+// What SANE leaves of entries that are small before it is small after it.
+TEST(Slopes, ReachIsOfWhatIsLeft) { EXPECT_LT(std::tanh(small_part_before), small_part); }
 
 }  // namespace
 }  // namespace deltasane::kernel::cuda

@@ -58,7 +58,9 @@ float* DeltaRuleScratch::floats(const Gpu& gpu, int64_t count) {
 }
 
 int64_t delta_rule_states(int64_t batch, int64_t time, int64_t heads) {
-  return batch * heads * ((time + tile - 1) / tile + 1) * state_entries;
+  constexpr int64_t line = 32;  // what lies behind them begins with one
+  const int64_t states = batch * heads * ((time + tile - 1) / tile + 1);
+  return (states * kept_state_numbers + line - 1) / line * line;
 }
 
 template <class Real>

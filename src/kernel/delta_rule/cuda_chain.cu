@@ -133,7 +133,7 @@ struct Owner {
   OwnPart S;
   int row = OwnPart::first_row(), first_column = OwnPart::first_column();
   bool left_half = OwnPart::half() == 0;
-  bool tiny = true;  // all entries of this warp were, when they last were neutralized
+  bool tiny = true, small = true;  // all entries of this warp, when they last were neutralized
 
   // This half's part of S0 A~' + V' AK' and of S0 R~' + V' RK'. What is not of S0 has the left
   // half, because the right one puts the results together.
@@ -210,9 +210,10 @@ struct Owner {
 #pragma unroll
     for (int n = 0; n < OwnPart::pieces; ++n) S.copy(n, before), medium_first.take(S.x[n]);
     if (!medium_first.all_medium()) S.set(before, medium_first.tangent);
-    tiny = medium_first.all_tiny();
+    tiny = medium_first.all_tiny(), small = medium_first.all_below(small_part_before);
     return sa;
   }
+  __device__ Reach reach() const { return tiny ? Reach::tiny : small ? Reach::small : Reach::any; }
   // y: its parts of both halves are added up.
   __device__ void finish_results(Stage<Real>& stage, const Left<state_planes>& sa,
                                  const Sums& y) const {
@@ -237,11 +238,14 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
   else
     S.clear();
   auto* const states = reinterpret_cast<KeptState*>(pass.states);
-  float4* kept = states ? OwnPart::place(states[int64_t(blockIdx.x) * (tiles + 1)]) : nullptr;
+  const int64_t first = int64_t(blockIdx.x) * (tiles + 1);
+  float4* kept = states ? OwnPart::place(states[first]) : nullptr;
+  uint32_t* reach = kept_reach(pass.states, int64_t(gridDim.x) * (tiles + 1)) + first;
   const auto keep_state = [&] {
     if (!kept) return;
     S.store(kept);
-    kept += sizeof(KeptState) / sizeof(float4);
+    if (!owner.tiny && threadIdx.x % 32 == 0) atomicOr(reach, uint32_t(owner.reach()));
+    kept += sizeof(KeptState) / sizeof(float4), ++reach;
   };
   Ring<Real> ring{memory.stage};
   for (int tile = 0; tile < tiles; ++tile) {
@@ -276,6 +280,12 @@ __global__ __launch_bounds__(Crew<Real>::threads, 1) void forward_kernel(ChainPa
   auto& memory = *reinterpret_cast<ForwardMemory<Real>*>(raw_memory);
   if (threadIdx.x == 0)
     for (Stage<Real>& stage : memory.stage) set_up(stage.made, makers), set_up(stage.used, owners);
+  if (pass.states) {  // until owners say more
+    const int states = Place(pass.op).tiles + 1;
+    uint32_t* const reach = kept_reach(pass.states, int64_t(gridDim.x) * states);
+    for (int i = threadIdx.x; i < states; i += blockDim.x)
+      reach[int64_t(blockIdx.x) * states + i] = uint32_t(Reach::tiny);
+  }
   __syncthreads();
   if (threadIdx.x < owners)
     own_state(pass, memory);

@@ -141,7 +141,8 @@ std::vector<std::string> check_delta_rule(const ProblemShape& shape, uint64_t se
 std::vector<ProblemShape> gpu_delta_rule_cases(const Gpu& gpu) {
   std::vector<ProblemShape> cases;
   const int64_t many = gpu.facts().multiprocessors / 2 + 1;  // heads
-  for (const auto& [low, high] : {std::pair{0.0, 0.0}, {1.4, 1.6}, {7.0, 9.0}, {0.4, 12.0}}) {
+  for (const auto& [low, high] :
+       {std::pair{0.0, 0.0}, {1.4, 1.6}, {7.0, 9.0}, {12.0, 16.0}, {0.4, 12.0}}) {
     const auto add = [&](ProblemShape shape) {
       shape.tau_low = low, shape.tau_high = high, shape.stagger = 0;
       cases.push_back(shape);

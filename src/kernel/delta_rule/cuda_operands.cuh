@@ -16,6 +16,8 @@
 // A~'. On the way back a warp has 16 rows.
 #pragma once
 
+#include <type_traits>
+
 #include "kernel/delta_rule/cuda_parts.h"
 #include "kernel/delta_rule/cuda_split.cuh"
 #include "kernel/delta_rule/cuda_tile.cuh"
@@ -305,6 +307,23 @@ struct LaneMatrix {
 struct KeptState {
   float4 of[head_size / 16][head_size / 8][32];
 };
+// Behind all states: how far their neutralizations left entries, the bits of all. Only chain_pass
+// says so, and only blocks that have whole heads ask for it on the way back, which few heads, that
+// chunk_pass is for, never have (blocks_share_heads).
+static_assert(sizeof(KeptState) + sizeof(uint32_t) == kept_state_numbers * sizeof(float));
+template <class Number>
+__device__ auto kept_reach(Number* states, int64_t count) {
+  using Word = std::conditional_t<std::is_const_v<Number>, const uint32_t, uint32_t>;
+  return reinterpret_cast<Word*>(states + count * state_entries);
+}
+// Where a head's neutralizations are: what they left, tile by tile, and their taus.
+struct HeadEnds {
+  const KeptState* left;
+  const uint32_t* reach;
+  const float* tau;
+  int64_t step;  // to the next tau
+  int tiles, chunks;
+};
 // And what the way back through the states leaves of a tile: D and M = (I - AB)^-1.
 template <class Real>
 struct KeptGradient {
@@ -351,11 +370,14 @@ struct OwnColumns {
   }
   // Likewise, where states are kept between kernels: from this lane's numbers of the first piece
   // on.
-  __device__ static float4* place(KeptState& state) {
+  __device__ static const float4* place(const KeptState& state) {
     return &state.of[first_row() / 16][first_column() / 8][threadIdx.x % 32];
   }
+  __device__ static float4* place(KeptState& state) {
+    return const_cast<float4*>(place(static_cast<const KeptState&>(state)));
+  }
   __device__ void load(const KeptState& state) {
-    const float4* const at = place(const_cast<KeptState&>(state));
+    const float4* const at = place(state);
 #pragma unroll
     for (int n = 0; n < pieces; ++n) {
       const float4 four = __ldg(at + 32 * n);
@@ -406,6 +428,9 @@ struct OwnColumns {
   __device__ void scale(int n, const float* factors) {  // of all columns
     const float2 f = of_columns(n, factors);
     x[n][0] *= f.x, x[n][1] *= f.y, x[n][2] *= f.x, x[n][3] *= f.y;
+  }
+  __device__ void scale(int n, const float4& factors) {  // of all entries
+    x[n][0] *= factors.x, x[n][1] *= factors.y, x[n][2] *= factors.z, x[n][3] *= factors.w;
   }
   __device__ void add(int n, const Sums& sums) {  // to two pieces
 #pragma unroll

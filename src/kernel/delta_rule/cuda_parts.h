@@ -8,6 +8,7 @@
 namespace deltasane::kernel::cuda {
 
 constexpr int64_t state_entries = 64 * 64;
+constexpr int64_t kept_state_numbers = state_entries + 1;  // and a word of reach
 
 // Tokens [from, from + count) of every sequence of an operator, one after the other: a block per
 // head. For few tokens, any position and any chunk.
@@ -27,7 +28,7 @@ template <class Real>
 struct ChainPass {
   DeltaRule<Real> op;
   // Where the states at the beginning of every tile are wanted, and the last one: (batch, head,
-  // tiles + 1), each as a KeptState (cuda_operands.cuh).
+  // tiles + 1), each as a KeptState, and behind them how far they reach (cuda_operands.cuh).
   float* states = nullptr;
 };
 template <class Real>

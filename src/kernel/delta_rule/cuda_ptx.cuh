@@ -82,6 +82,23 @@ __device__ inline void wait_for(const Signal& signal, uint32_t round) {
   NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (while (!given_soon(at, round)){}),
                     (while (!given(at, round)){}))
 }
+// So many bytes of memory come into shared memory, all multiples of 16, by one thread: it arrives
+// at the signal, and that waits for them too. From compute capability 9.0 on.
+__device__ inline void copy_at_once(void* shared, const void* from, uint32_t bytes,
+                                    Signal& signal) {
+  const uint32_t at = shared_address(&signal);
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(shared)),
+      "l"(from), "r"(bytes), "r"(at)
+      : "memory");
+}
+// Once, between the thread's signals being set up and its first such copy.
+__device__ inline void show_signals_to_copies() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 __device__ inline void store_word(uint32_t at, uint32_t x) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(x) : "memory");
 }

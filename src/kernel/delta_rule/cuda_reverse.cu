@@ -1,8 +1,10 @@
 // The way back through the states, from the last tile to the first, on the tensor cores: one block
-// per head. Each 16 rows of the gradient of the state have a warp that owns them and, with SANE,
-// one that makes slopes for it, a tile ahead, and finds the gradient of tau; four warps more make
-// the factors of tiles to come (cuda_operands.cuh). Few heads have a block for each 16 rows, where
-// warps are in each other's way less.
+// per head. Each 16 rows of the gradient of the state have a warp that owns them; four warps more
+// make the factors of tiles to come (cuda_operands.cuh). Few heads have a block for each 16 rows,
+// where warps are in each other's way less.
+//
+// SANE is with the owners (cuda_own_slopes.cuh), but for blocks of 16 rows, which have a warp more
+// for it (cuda_slope_makers.cuh): there is nothing else that would fill an owner's time.
 //
 // All these warps run code of their own, which must fit into the instruction cache together: with
 // 34 KB of it in turns a tile took half as long again. What can be a loop is one.
@@ -10,8 +12,9 @@
 
 #include "kernel/cuda_lanes.cuh"
 #include "kernel/delta_rule/cuda_operands.cuh"
+#include "kernel/delta_rule/cuda_own_slopes.cuh"
 #include "kernel/delta_rule/cuda_reverse_roles.cuh"
-#include "kernel/delta_rule/cuda_slopes.cuh"
+#include "kernel/delta_rule/cuda_slope_makers.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -22,27 +25,21 @@ constexpr int vector_makers = 64;
 template <int groups>
 using OwnRows = OwnColumns<head_size, groups>;
 
-// While the owners are at one tile, the products and slopes of the next are made, and the vectors
-// of the one after it.
+// While the owners are at one tile, the products of the next are made (and its slopes), and the
+// vectors of the one after it.
 template <class Real>
 struct FactorMemory {
   ReverseFactors<Real> tiles[3];
   DecayMatrix decays;                                  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];  // and its inverse
 };
-// The gradients after a tile's neutralization; the slopes, with the decay, that make D of them; and
-// parts of the gradient of tau.
 template <int groups>
-struct SlopeMemory {
-  static constexpr int owners = Roles<groups, true>::owners;
-  using OfOwners = float4[OwnRows<groups>::pieces][owners];  // four numbers of each piece
-  OfOwners gradients[2], slopes[2];
-  float dtau[2][owners];
+struct SaneMemory : std::conditional_t<groups == 1, SlopeMemory, StateRing> {
+  float dtau[2][32 * groups];  // parts of tau's gradient
 };
 struct Nothing {};
 template <class Real, int groups, bool sane>
-struct ReverseMemory : FactorMemory<Real>,
-                       std::conditional_t<sane, SlopeMemory<groups>, Nothing> {};
+struct ReverseMemory : FactorMemory<Real>, std::conditional_t<sane, SaneMemory<groups>, Nothing> {};
 
 // Makes the vectors of a tile out of what has come, and asks for what comes after.
 template <class Real>
@@ -167,6 +164,18 @@ __device__ void write_dtau(float* to, const float (&parts)[count]) {
   if (threadIdx.x % 32 == 0) *to = sum;
 }
 
+template <class Real>
+__device__ HeadEnds ends_of_head(const ReversePass<Real>& pass, int tiles) {
+  const int64_t heads = pass.op.heads, chunks = pass.op.time / tile_tokens;
+  const int64_t first = int64_t(blockIdx.x) * (tiles + 1) + 1;
+  return {reinterpret_cast<const KeptState*>(pass.states) + first,
+          kept_reach(pass.states, int64_t(gridDim.x) * (tiles + 1)) + first,
+          pass.op.tau + blockIdx.x / heads * chunks * heads + blockIdx.x % heads,
+          heads,
+          tiles,
+          int(chunks)};
+}
+
 // Between one barrier of the block and the next: the vectors of a tile, the products and slopes of
 // the one after it, and the way back through the one after that.
 template <class Real>
@@ -198,6 +207,20 @@ struct VectorBringer {
     bring_decays_near(pass.op.w, at);
   }
 };
+// Of states that owners ask for, or of none.
+struct NoStates {
+  __device__ void begin() {}
+  __device__ void ask_for(int) {}
+  __device__ void finish(int) {}
+};
+template <class Real, int groups, bool sane>
+__device__ auto state_bringer(const ReversePass<Real>& pass,
+                              ReverseMemory<Real, groups, sane>& memory, int tiles) {
+  if constexpr (sane && groups > 1)
+    return StateBringer{memory, ends_of_head(pass, tiles)};
+  else
+    return NoStates();
+}
 template <class Real, int groups, bool sane>
 __device__ void make_products(const ReversePass<Real>& pass,
                               ReverseMemory<Real, groups, sane>& memory, int tiles) {
@@ -213,7 +236,11 @@ __device__ void make_products(const ReversePass<Real>& pass,
   };
   const bool first_warp = Roles<groups, sane>::thread() < 32;
   const VectorBringer<Real> bringer(pass);
+  const bool brings_states = sane && groups > 1 && !first_warp;
+  auto states = state_bringer(pass, memory, tiles);
+  if (brings_states) states.begin();
   for (int tile = tiles; tile >= -1; --tile) {
+    if (brings_states) states.ask_for(tile - 2);
     if (tile >= 0 && tile < tiles) {
       ReverseFactors<Real>& factors = memory.tiles[tile % 3];
       Sums sums = meet_earlier<SplitSums<2>>(first_warp ? factors.a : factors.r, factors.b,
@@ -226,178 +253,149 @@ __device__ void make_products(const ReversePass<Real>& pass,
     if (const int brought = tile - 1 - bringer.ahead; groups > 1 && !first_warp && brought >= 0)
       bringer.bring(brought);
     if (!first_warp && tile + 2 < tiles) write_dtau_of(tile + 2);
+    if (brings_states && tile > 0) states.finish(tile - 1);
     __syncthreads();
   }
   if (!first_warp) write_dtau_of(0);
 }
 
-// Of an owner's rows: what a tile's neutralization left, and the slopes of tau at the tile after
-// it.
-template <int groups>
-struct SlopeMaker {
-  using Rows = OwnRows<groups>;
-  using OfOwners = typename SlopeMemory<groups>::OfOwners;
-  // Pieces. Where few warps run, and for larger entries, shorter code is worth more than fewer
-  // instructions; other pieces move up then, for registers have no index.
-  static constexpr int larger_at_once = Rows::pieces / 2;
-  static constexpr int at_once = groups > 1 ? Rows::pieces : larger_at_once;
-  int owner;
-  Rows x, of_tau;  // the former by tau
-
-  // Returns the part of tau's gradient at the tile after.
-  __device__ float make(const OfOwners& gradient_after, const float* decay, OfOwners& slopes) {
-    float dtau[4] = {};
-#pragma unroll 1
-    for (int first = 0; first < Rows::pieces; first += at_once) {
-      // Squares, not below 0, have the order of their bits, and the largest of three integers is
-      // one instruction.
-      int largest = 0;
-#pragma unroll
-      for (int n = 0; n < at_once; ++n) {
-        const float4 g = gradient_after[first + n][owner];
-        const float(&slope)[4] = of_tau.x[n];
-        dtau[0] = fmaf(g.x, slope[0], dtau[0]), dtau[1] = fmaf(g.y, slope[1], dtau[1]);
-        dtau[2] = fmaf(g.z, slope[2], dtau[2]), dtau[3] = fmaf(g.w, slope[3], dtau[3]);
-        int bits[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) bits[i] = __float_as_int(x.x[n][i] * x.x[n][i]);
-        largest = __vimax3_s32(largest, __vimax3_s32(bits[0], bits[1], bits[2]), bits[3]);
-      }
-      choose_slopes(
-          __int_as_float(largest),
-          [&](auto&& tiny) { make_pieces<at_once>(first, decay, slopes, tiny); },
-          [&](auto&& larger) { make_pieces<larger_at_once>(first, decay, slopes, larger); });
-    }
-    return (dtau[0] + dtau[1]) + (dtau[2] + dtau[3]);
-  }
-  // Of pieces that have moved up to the front, `step` at a time.
-  template <int step, class SlopesAt>
-  __device__ void make_pieces(int first, const float* decay, OfOwners& slopes,
-                              SlopesAt&& slopes_at) {
-#pragma unroll 1
-    for (int piece = first; piece < first + at_once; piece += step) {
-      of_tau.move_up(step);
-#pragma unroll
-      for (int n = 0; n < step; ++n) {
-        const float2 w = Rows::of_columns(piece + n, decay);
-        float of_state[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float here = x.x[n][i];
-          const BothSlopes both = slopes_at(here, here * here, i % 2 ? w.y : w.x);
-          of_state[i] = both.of_state, of_tau.x[Rows::pieces - step + n][i] = both.of_tau;
-        }
-        slopes[piece + n][owner] = {of_state[0], of_state[1], of_state[2], of_state[3]};
-      }
-      x.move_up(step);
-    }
-  }
-};
 // If the last tile ends before a chunk does it is as if a neutralization left 0. What is made of
 // the tiles after the last and before the first nobody reads.
-template <class Real, int groups>
-__device__ void make_slopes(const ReversePass<Real>& pass,
-                            ReverseMemory<Real, groups, true>& memory, int tiles) {
-  const DeltaRule<Real>& op = pass.op;
-  const int chunks = int(op.time / tile_tokens);
-  const float* const tau =
-      op.tau + blockIdx.x / op.heads * chunks * op.heads + blockIdx.x % op.heads;
-  const auto* const states =
-      reinterpret_cast<const KeptState*>(pass.states) + int64_t(blockIdx.x) * (tiles + 1);
-  SlopeMaker<groups> maker{Roles<groups, true>::thread()};
-  OwnRows<groups> next;
+template <class Real>
+__device__ void make_slopes(const ReversePass<Real>& pass, ReverseMemory<Real, 1, true>& memory,
+                            int tiles) {
+  const HeadEnds ends = ends_of_head(pass, tiles);
+  SlopeMaker maker;
+  SharedRows next;
   float next_tau = 1;
   const auto ask_for = [&](int tile) {
-    next.load(states[tile + 1]);
-    next_tau = __ldg(tau + tile * op.heads);
+    next.load(ends.left[tile]);
+    next_tau = __ldg(ends.tau + tile * ends.step);
   };
   next.clear(), maker.of_tau.clear();
-  if (tiles <= chunks) ask_for(tiles - 1);
+  if (tiles <= ends.chunks) ask_for(tiles - 1);
   __syncthreads();
   for (int tile = tiles - 1; tile >= -1; --tile) {
     maker.x.set_scaled(next, reciprocal(next_tau));
     ask_for(max(tile - 1, 0));  // at the beginning, and always, as vectors are
-    memory.dtau[(tile + 1) % 2][maker.owner] =
+    memory.dtau[(tile + 1) % 2][maker.lane] =
         maker.make(memory.gradients[(tile + 1) % 2], memory.tiles[(tile + 3) % 3].decay,
                    memory.slopes[(tile + 2) % 2]);
     __syncthreads();
   }
 }
 
+// An owner's tile. scale(n): makes D of a piece of the gradient after it. meanwhile: what else
+// there is to do, when the tensor cores are waited for.
+template <class Real, class Rows, class Scale, class Meanwhile>
+__device__ void go_back_a_tile(Rows& D, const ReverseFactors<Real>& factors,
+                               KeptGradient<Real>& kept, Scale&& scale, Meanwhile&& meanwhile) {
+  const int row = Rows::first_row();
+  Left<exact_planes<Real>> dy;
+  dy.template load<Lies::transposed>(factors.given, row, 0);
+  Right<state_planes> right;
+  SplitSums<1> more[Rows::pieces / 2];  // of the tile's first state, besides D
+  Sums z;
+  {
+    SplitSums<2> sums;
+#pragma unroll
+    for (int n = 0; n < Rows::pieces; n += 2) {
+      scale(n), scale(n + 1);
+      const Left<state_planes> part(D.x[n], D.x[n + 1]);
+      kept.D.set(row, 8 * n, part);
+      right.template load<Lies::transposed>(factors.b, 8 * n, 0);
+      sums.add(part, right);
+    }
+    right.template load<Lies::straight>(factors.rb, 0, 0);
+    sums.add(dy, right);
+#pragma unroll
+    for (int n = 0; n < Rows::pieces; n += 2) {
+      right.template load<Lies::straight>(factors.r, 0, 8 * n);
+      more[n / 2].add(dy, right);
+    }
+    z = sums.total();
+  }
+  Left<state_planes> left(z);
+  {
+    SplitSums<2> sums;
+    right.template load<Lies::straight>(factors.inverse, 0, 0);
+    sums.add(left, right);
+    meanwhile();
+    left = Left<state_planes>(sums.total());
+  }
+#pragma unroll
+  for (int n = 0; n < Rows::pieces; n += 2) {
+    right.template load<Lies::straight>(factors.a, 0, 8 * n);
+    more[n / 2].add(left, right);
+    D.add(n, more[n / 2].total());
+  }
+}
+
 template <class Real, int groups, bool sane>
 __device__ void go_back(const ReversePass<Real>& pass, ReverseMemory<Real, groups, sane>& memory,
                         int tiles) {
-  using OwnRows = OwnRows<groups>;
-  const int row = OwnRows::first_row(), owner = Roles<groups, sane>::thread();
-  OwnRows D;
+  using Rows = OwnRows<groups>;
+  const int lane = threadIdx.x % 32;
+  Rows D;
   if (pass.gradient.dfinal)
     D.load(pass.gradient.dfinal + int64_t(blockIdx.x) * state_entries);
   else
     D.clear();
+  int tile = tiles - 1;
+  // The gradient after a tile, for who makes slopes.
   const auto hand_over_gradient_of = [&](int tile) {
-    if constexpr (sane) {
+    if constexpr (sane && groups == 1) {
 #pragma unroll
-      for (int n = 0; n < OwnRows::pieces; ++n) {
+      for (int n = 0; n < Rows::pieces; ++n) {
         const float(&d)[4] = D.x[n];
-        memory.gradients[tile % 2][n][owner] = {d[0], d[1], d[2], d[3]};
+        memory.gradients[tile % 2][n][lane] = {d[0], d[1], d[2], d[3]};
       }
     }
   };
-  hand_over_gradient_of(tiles - 1);
-  __syncthreads();
-  for (int tile = tiles - 1; tile >= 0; --tile) {
-    __syncthreads();
+  // Blocks that share a head meet before a tile, others after it, with the next one's note at hand:
+  // both by measurement.
+  constexpr bool meet_before = groups == 1;
+  const auto step = [&](auto&& scale, auto&& meanwhile) {
+    if constexpr (meet_before) __syncthreads();
     const ReverseFactors<Real>& factors = memory.tiles[tile % 3];
-    KeptGradient<Real>& kept = kept_gradient(pass, tiles, tile);
-    Left<exact_planes<Real>> dy;
-    dy.template load<Lies::transposed>(factors.given, row, 0);
-    Right<state_planes> right;
-    SplitSums<1> more[OwnRows::pieces / 2];  // of the tile's first state, besides D
-    Sums z;
-    {
-      SplitSums<2> sums;
-      const auto scale = [&](int n) {
-        if constexpr (sane) {
-          const float4 slope = memory.slopes[tile % 2][n][owner];
-          float(&d)[4] = D.x[n];
-          d[0] *= slope.x, d[1] *= slope.y, d[2] *= slope.z, d[3] *= slope.w;
-        } else {
-          D.scale(n, factors.decay);
-        }
-      };
-#pragma unroll
-      for (int n = 0; n < OwnRows::pieces; n += 2) {
-        scale(n), scale(n + 1);
-        const Left<state_planes> part(D.x[n], D.x[n + 1]);
-        kept.D.set(row, 8 * n, part);
-        right.template load<Lies::transposed>(factors.b, 8 * n, 0);
-        sums.add(part, right);
-      }
-      right.template load<Lies::straight>(factors.rb, 0, 0);
-      sums.add(dy, right);
-#pragma unroll
-      for (int n = 0; n < OwnRows::pieces; n += 2) {
-        right.template load<Lies::straight>(factors.r, 0, 8 * n);
-        more[n / 2].add(dy, right);
-      }
-      z = sums.total();
-    }
-    Left<state_planes> left(z);
-    {
-      SplitSums<2> sums;
-      right.template load<Lies::straight>(factors.inverse, 0, 0);
-      sums.add(left, right);
-      left = Left<state_planes>(sums.total());
-    }
-#pragma unroll
-    for (int n = 0; n < OwnRows::pieces; n += 2) {
-      right.template load<Lies::straight>(factors.a, 0, 8 * n);
-      more[n / 2].add(left, right);
-      D.add(n, more[n / 2].total());
-    }
+    go_back_a_tile(
+        D, factors, kept_gradient(pass, tiles, tile), [&](int n) { scale(n, factors.decay); },
+        meanwhile);
     hand_over_gradient_of(tile + 1);  // of the tile before, which has the same place
-  }
+    --tile;
+    if constexpr (!meet_before) __syncthreads();
+  };
+  hand_over_gradient_of(tile);
   __syncthreads();
+  if constexpr (!meet_before) __syncthreads();
+  if constexpr (!sane) {
+    while (tile >= 0) step([&](int n, const float* decay) { D.scale(n, decay); }, [] {});
+  } else if constexpr (groups == 1) {
+    while (tile >= 0)
+      step([&](int n, const float*) { D.scale(n, memory.slopes[tile % 2][n][lane]); }, [] {});
+  } else {
+    StateRing::Note note = memory.note[tile % StateRing::places];
+    // A loop for each, so that what tau takes may lie among everything else. All warps are in the
+    // same one, and for long: the instruction cache has only that.
+    const auto walk = [&]<Reach reach>() {
+      do {
+        OwnSlopes<Rows, reach> slopes(note.inverse_tau);
+        const auto& state = memory.state[tile % StateRing::places].of[Rows::first_row() / 16];
+        float& dtau = memory.dtau[tile % 2][Roles<groups, sane>::thread()];
+        const auto& before = memory.note[(tile + StateRing::places - 1) % StateRing::places];
+        step([&](int n, const float* decay) { slopes.scale(D, n, state[n][lane], decay); },
+             [&] { dtau = slopes.dtau(), note = before; });
+      } while (tile >= 0 && note.reach == reach);
+    };
+    while (tile >= 0)
+      if (note.reach == Reach::tiny)
+        walk.template operator()<Reach::tiny>();
+      else if (note.reach == Reach::small)
+        walk.template operator()<Reach::small>();
+      else
+        walk.template operator()<Reach::any>();
+  }
+  if constexpr (meet_before) __syncthreads();
   if (pass.gradient.dinitial) D.store(pass.gradient.dinitial + int64_t(blockIdx.x) * state_entries);
 }
 
@@ -408,7 +406,7 @@ __global__ __launch_bounds__(Roles<groups, sane>::threads,
   extern __shared__ float4 raw_memory[];
   auto& memory = *reinterpret_cast<ReverseMemory<Real, groups, sane>*>(raw_memory);
   const int tiles = int((pass.op.time + tile_tokens - 1) / tile_tokens);
-  BestOrder<sane>::choose(Roles::role(), [&]<Role role>() {
+  BestOrder<groups, sane>::choose(Roles::role(), [&]<Role role>() {
     if constexpr (role == Role::owner) {
       go_back(pass, memory, tiles);
     } else if constexpr (role == Role::vector_maker) {
@@ -419,7 +417,7 @@ __global__ __launch_bounds__(Roles<groups, sane>::threads,
       make_vectors<Real>(pass, memory, tiles, thread);
     } else if constexpr (role == Role::product_maker) {
       make_products(pass, memory, tiles);
-    } else if constexpr (sane) {
+    } else if constexpr (sane && groups == 1) {
       make_slopes(pass, memory, tiles);
     }
   });

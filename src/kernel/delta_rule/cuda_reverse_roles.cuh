@@ -18,12 +18,11 @@ struct Duty {
   int which;  // of the warps with that role
 };
 template <int groups, bool sane>
-struct Duties {  // each group has an owner and, with SANE, a maker of slopes
-  static constexpr int warps = (sane ? 2 : 1) * groups + 4;
+struct Duties {  // each group has an owner
+  static constexpr int warps = groups + 4;
   static constexpr Duty of(int warp) {
     if (warp < groups) return {Role::owner, warp};
-    if (warp < warps - 4) return {Role::slope_maker, warp - groups};
-    const int maker = warp - (warps - 4);
+    const int maker = warp - groups;
     return {maker < 2 ? Role::product_maker : Role::vector_maker, maker % 2};
   }
 };
@@ -85,10 +84,13 @@ struct CodeOrder {
     (void)((role == in_order && (play.template operator()<in_order>(), true)) || ...);
   }
 };
-// For one sequence with SANE others take up to 9 % longer, for many some 7 %.
-template <bool sane>
+// For one sequence with SANE others take up to 11 % longer, for many heads up to 1.
+template <int groups, bool sane>
 using BestOrder = std::conditional_t<
-    sane, CodeOrder<Role::owner, Role::slope_maker, Role::product_maker, Role::vector_maker>,
-    CodeOrder<Role::product_maker, Role::vector_maker, Role::owner>>;
+    !sane, CodeOrder<Role::product_maker, Role::vector_maker, Role::owner>,
+    std::conditional_t<
+        groups == 1,
+        CodeOrder<Role::owner, Role::product_maker, Role::slope_maker, Role::vector_maker>,
+        CodeOrder<Role::owner, Role::product_maker, Role::vector_maker>>>;
 
 }  // namespace deltasane::kernel::cuda

@@ -1,49 +1,51 @@
 // SANE on the way back: the slopes of a neutralization, by what it left.
+//
+// A neutralization that left the state S = tau x, x = tanh u, makes of G, the gradient after it, G
+// sech^2 u before it, and of tau's gradient the sum of G (tanh u - u sech^2 u). With q = x^2 the
+// former slope is 1 - q, and the latter x q P(q),
+//
+//     P(q) = (1 - (1 - q) atanh(x) / x) / q = 2/3 + 2/15 q + 2/35 q^2 + ...
+//
+// which is 1 where a state is all tau. Plain arithmetic, which subtracts, is within 1e-6 of it at
+// best; these are, before rounding, within so much of themselves.
 #pragma once
 
-#include "kernel/delta_rule/cuda_ptx.cuh"
+#include "kernel/delta_rule/cuda_tile.cuh"
 
 namespace deltasane::kernel::cuda {
 
-// A neutralization that left the state S = tau x, x = tanh u, makes of G, the gradient after it, G
-// sech^2 u before it, and of tau's gradient the sum of G (tanh u - u sech^2 u). With q = x^2 the
-// latter slope is x q (2/3 + 2/15 q + 2/35 q^2 + ...), as atanh x = x (1 + q/3 + q^2/5 + ...).
-struct BothSlopes {
-  float of_state, of_tau;  // the first times the decay w
-};
-// |x| < 1/4: within 4e-7 of itself before rounding, where plain arithmetic, which subtracts, is
-// within 1e-6 at best.
-__device__ inline BothSlopes slopes_at_tiny(float x, float q, float w) {
-  const float p = fmaf(q, fmaf(q, 0.060265943f, 0.133258897f), 0.666666928f);
-  return {fmaf(q, -w, w), x * (q * p)};
+// |x| < 1/4. unit: what q is multiplied by first, the same for many.
+__device__ inline float tau_slope_at_tiny(float q, float unit = 1) {  // 4e-7
+  return fmaf(q, fmaf(q, 0.060265943f * unit * unit, 0.133258897f * unit), 0.666666928f);
 }
-// |x| < 0.6: within 3e-8 before rounding.
-__device__ inline BothSlopes slopes_at_small(float x, float q, float w) {
-  float p = fmaf(q, 0.031457461f, 0.000996863f);
-  p = fmaf(q, p, 0.023760039f);
-  p = fmaf(q, p, 0.031265177f);
-  p = fmaf(q, p, 0.057173215f);
-  p = fmaf(q, p, 0.133332625f);
-  p = fmaf(q, p, 0.666666687f);
-  return {fmaf(q, -w, w), x * (q * p)};
+// |x| < moderate_part: shorter than the next one.
+constexpr float moderate_part = 0.547f;
+__device__ inline float tau_slope_at_moderate(float q) {  // 2.1e-7
+  float p = fmaf(q, 0.036270703f, 0.026932041f);
+  p = fmaf(q, p, 0.057695927f);
+  p = fmaf(q, p, 0.133311603f);
+  return fmaf(q, p, 0.666666802f);
 }
-// Any: u = atanh x by two logarithms, each within 2^-22, of numbers that are not quite 0.
-__device__ inline BothSlopes slopes_at_any(float x, float, float w) {
-  constexpr float almost = 0.99999994f, half_log_of_2 = 0.34657359f;
-  const float slope = fmaf(-x, x, 1.0f);
-  const float u = log2_of(fmaf(x, almost, 1.0f)) - log2_of(fmaf(x, -almost, 1.0f));
-  return {slope * w, fmaf(u * slope, -half_log_of_2, x)};
+// |x| < small_part.
+__device__ inline float tau_slope_at_small(float q) {  // 1.3e-7
+  float p = fmaf(q, 0.040905356f, 0.004820718f);
+  p = fmaf(q, p, 0.035400918f);
+  p = fmaf(q, p, 0.056765317f);
+  p = fmaf(q, p, 0.133347339f);
+  return fmaf(q, p, 0.666666583f);
 }
-// Calls use_tiny(x, q, w -> slopes), or use_larger with the shorter way of two, if no q of this
-// thread, and of the others of its warp, is above `largest`.
-template <class UseTiny, class UseLarger>
-__device__ void choose_slopes(float largest, UseTiny&& use_tiny, UseLarger&& use_larger) {
-  if (__all_sync(~0u, largest < 0.25f * 0.25f))
-    use_tiny(slopes_at_tiny);
-  else if (__all_sync(~0u, largest < 0.6f * 0.6f))
-    use_larger(slopes_at_small);
-  else
-    use_larger(slopes_at_any);
+// Any: near 1 it goes as the product of 1 - q and its logarithm, which of an x that is 1, or not
+// quite, is 0.
+__device__ inline float tau_slope_at_any(float q) {  // 3e-7
+  const float rest = fmaxf(1.0f - q, 1e-30f), product = rest * log2_of(rest);
+  float b = fmaf(q, -0.055035565f, 0.524747500f);
+  b = fmaf(q, b, -1.376015252f);
+  b = fmaf(q, b, 1.252571955f);
+  float p = fmaf(q, -0.254701278f, 1.478960060f);
+  p = fmaf(q, p, -2.831321075f);
+  p = fmaf(q, p, 1.940395113f);
+  p = fmaf(q, p, 0.666666868f);
+  return fmaf(b, product, p);
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -171,6 +171,12 @@ struct Boundary {
   __device__ explicit Boundary(float tau) : threshold(tau), factor(threshold) {}
 };
 
+// How far entries reach: all are below tau / 4, or small_part of tau, or any is not. That of
+// several is the bits of all.
+enum class Reach : uint32_t { tiny = 0, small = 1, any = 3 };
+constexpr float small_part = 0.64f;
+constexpr float small_part_before = 0.75f;  // SANE, which makes less than that of it
+
 // SANE of a warp's entries as if all were tiny, so that no lane waits for another one.
 struct TinyFirst {
   Threshold threshold;

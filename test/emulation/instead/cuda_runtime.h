@@ -78,6 +78,7 @@ void __stcs(T* at, T x) {
 }
 inline unsigned atomicAdd(unsigned* at, unsigned x) { return std::exchange(*at, *at + x); }
 inline int atomicAdd(int* at, int x) { return std::exchange(*at, *at + x); }
+inline unsigned atomicOr(unsigned* at, unsigned x) { return std::exchange(*at, *at | x); }
 
 inline void __syncthreads() { deltasane::emulation::meet_threads(0, 0); }
 inline void __syncwarp(unsigned = ~0u) { deltasane::emulation::meet_warp(); }
