@@ -3,8 +3,8 @@
 // make the factors of tiles to come (cuda_operands.cuh). Few heads have a block for each 16 rows,
 // where warps are in each other's way less.
 //
-// SANE is with the owners (cuda_own_slopes.cuh), but for blocks of 16 rows, which have a warp more
-// for it (cuda_slope_makers.cuh): there is nothing else that would fill an owner's time.
+// SANE is with the owners (cuda_own_slopes.cuh). Blocks of 16 rows have a warp more for it
+// (cuda_slope_makers.cuh): their owner has a scheduler for itself, and all wait for it.
 //
 // All these warps run code of their own, which must fit into the instruction cache together: with
 // 34 KB of it in turns a tile took half as long again. What can be a loop is one.

@@ -43,7 +43,7 @@ struct SlopeMaker {
         for (int i = 0; i < 4; ++i) bits[i] = __float_as_int(x.x[n][i] * x.x[n][i]);
         largest = __vimax3_s32(largest, __vimax3_s32(bits[0], bits[1], bits[2]), bits[3]);
       }
-      // A third way, for tiny ones, made the code so long that it took half as much again.
+      // A third way, for tiny ones, made the code so long that SANE cost half as much again.
       if (__all_sync(~0u, __int_as_float(largest) < moderate_part * moderate_part))
         make_pieces(first, decay, slopes, tau_slope_at_moderate);
       else
