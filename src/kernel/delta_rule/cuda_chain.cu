@@ -213,7 +213,6 @@ struct Owner {
     tiny = medium_first.all_tiny(), small = medium_first.all_below(small_part_before);
     return sa;
   }
-  __device__ Reach reach() const { return tiny ? Reach::tiny : small ? Reach::small : Reach::any; }
   // y: its parts of both halves are added up.
   __device__ void finish_results(Stage<Real>& stage, const Left<state_planes>& sa,
                                  const Sums& y) const {
@@ -244,7 +243,8 @@ __device__ void own_state(const ChainPass<Real>& pass, ForwardMemory<Real>& memo
   const auto keep_state = [&] {
     if (!kept) return;
     S.store(kept);
-    if (!owner.tiny && threadIdx.x % 32 == 0) atomicOr(reach, uint32_t(owner.reach()));
+    if (!owner.tiny && threadIdx.x % 32 == 0)
+      atomicOr(reach, uint32_t(owner.small ? Reach::small : Reach::any));
     kept += sizeof(KeptState) / sizeof(float4), ++reach;
   };
   Ring<Real> ring{memory.stage};

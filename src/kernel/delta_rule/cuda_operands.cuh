@@ -309,7 +309,7 @@ struct KeptState {
 };
 // Behind all states: how far their neutralizations left entries, the bits of all. Only chain_pass
 // says so, and only blocks that have whole heads ask for it on the way back, which few heads, that
-// chunk_pass is for, never have (blocks_share_heads).
+// chunk_pass is for, never have (blocks_share_heads). Of no states: what nobody uses.
 static_assert(sizeof(KeptState) + sizeof(uint32_t) == kept_state_numbers * sizeof(float));
 template <class Number>
 __device__ auto kept_reach(Number* states, int64_t count) {
@@ -370,14 +370,11 @@ struct OwnColumns {
   }
   // Likewise, where states are kept between kernels: from this lane's numbers of the first piece
   // on.
-  __device__ static const float4* place(const KeptState& state) {
+  __device__ static float4* place(KeptState& state) {
     return &state.of[first_row() / 16][first_column() / 8][threadIdx.x % 32];
   }
-  __device__ static float4* place(KeptState& state) {
-    return const_cast<float4*>(place(static_cast<const KeptState&>(state)));
-  }
   __device__ void load(const KeptState& state) {
-    const float4* const at = place(state);
+    const float4* const at = place(const_cast<KeptState&>(state));
 #pragma unroll
     for (int n = 0; n < pieces; ++n) {
       const float4 four = __ldg(at + 32 * n);

@@ -51,7 +51,7 @@ struct Duties<1, false> {
 
 template <int groups, bool sane>
 struct Roles {
-  static constexpr int owners = 32 * groups, threads = 32 * Duties<groups, sane>::warps;
+  static constexpr int threads = 32 * Duties<groups, sane>::warps;
   // Four bits of each warp: no memory has to be asked.
   static constexpr uint64_t packed = [] {
     uint64_t bits = 0;
@@ -84,7 +84,7 @@ struct CodeOrder {
     (void)((role == in_order && (play.template operator()<in_order>(), true)) || ...);
   }
 };
-// For one sequence with SANE others take up to 11 % longer, for many heads up to 1.
+// For one sequence with SANE others take up to 10 % longer, for many heads up to 1.
 template <int groups, bool sane>
 using BestOrder = std::conditional_t<
     !sane, CodeOrder<Role::product_maker, Role::vector_maker, Role::owner>,

@@ -62,8 +62,8 @@ struct SlopeMaker {
       float of_state[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float here = x.x[n][i], q = here * here, decay_here = i % 2 ? w.y : w.x;
-        of_state[i] = fmaf(q, -decay_here, decay_here);
+        const float here = x.x[n][i], q = here * here;
+        of_state[i] = state_slope(q, i % 2 ? w.y : w.x);
         of_tau.x[SharedRows::pieces - at_once + n][i] = here * (q * tau_slope(q));
       }
       slopes[first + n][lane] = {of_state[0], of_state[1], of_state[2], of_state[3]};
