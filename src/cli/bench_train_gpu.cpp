@@ -32,6 +32,7 @@ void print_gpu_json(const BenchTrainOptions& options, const train::GpuTrainingMe
                       {"step_seconds_without_sane", spread_of(m.baseline.seconds)},
                       {"pairs", m.sane_cost.count},
                       {"share_of_sane", share_json(m, m.sane_cost)},
+                      {"share_of_sane_at_one_clock", share_json(m, m.sane_cost_at_one_clock)},
                       {"product_flops_per_token", m.product_flops},
                       {"recurrence_flops_per_token", m.recurrence_flops},
                       {"bf16_product_tflops", m.product_flops_per_second / 1e12},
@@ -64,6 +65,7 @@ int bench_train_on_gpu(const BenchTrainOptions& options, int gpu_index) {
   fmt::print("{:.1f} % of the bf16 product rate of {:.0f} TFLOP/s\n", 100 * m.of_products(),
              m.product_flops_per_second / 1e12);
   fmt::print("SANE adds to a step: {}: {} pairs\n", share_text(m, m.sane_cost), m.sane_cost.count);
+  fmt::print("  at one clock: {}\n", share_text(m, m.sane_cost_at_one_clock));
   double sum = 0;
   for (const double one : m.sane.milliseconds) sum += one;
   for (size_t i = 0; i < m.sane.milliseconds.size(); ++i)

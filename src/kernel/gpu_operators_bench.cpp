@@ -101,25 +101,42 @@ struct Bench {
         op.mu[m] = t.floats(C), op.out[m] = t.reals(count());
         g.dout[m] = op.out[m], g.dmu[m] = t.floats(C);
       }
-      double of_tau = 0;
-      if (mixes == 6) {
+      const bool with_tau = mixes == 6;
+      const int64_t ends = rows.rows() / op.chunk;
+      const double of_tau = with_tau ? 1.0 / double(op.chunk) : 0.0;
+      if (with_tau) {
         op.chunks = rows.time / op.chunk;
-        op.mu_tau = t.floats(C), op.out_tau = t.reals(rows.sequences * op.chunks * C);
-        of_tau = 1.0 / double(op.chunk);
+        op.mu_tau = t.floats(C), op.out_tau = t.reals(ends * C), op.away_tau = t.reals(ends * C);
+        g.dout_tau = t.reals(ends * C);
       }
       g.dx = t.floats(count()), g.dweight = t.floats(C), g.dbias = t.floats(C);
       g.scratch = t.floats(norm_shift_scratch(rows));
       const std::string name = mixes == 1 ? "norm_shift, 1 mix" : "norm_shift, 6 mixes";
-      measure(mixes == 1 ? name : name + " and tau", n * (4 + 2 * mixes + 2 * of_tau),
+      measure(with_tau ? name + " and tau" : name, n * (4 + 2 * mixes + 4 * of_tau),
               [&] { norm_shift(op, gpu); });
-      measure(name + ", backward", n * (12 + 2 * mixes), [&] { norm_shift_backward(g, gpu); });
-      if (mixes == 1) continue;
-      float* const scratch = t.floats(tau_shift_scratch(rows.sequences * op.chunks, C));
-      // Of each row that ends a chunk, and of the one before it, x and twice dx.
-      measure("norm_shift, mix of tau, backward", n * of_tau * (2 + 2 * 12), [&] {
-        tau_shift_backward<bf16>({op, op.out_tau, g.dx, g.dweight, g.dbias, g.dmu[0], scratch},
-                                 gpu);
+      measure(name + ", backward", n * (12 + 2 * mixes), [&, g]() mutable {
+        g.dout_tau = nullptr;
+        norm_shift_backward(g, gpu);
       });
+      if (!with_tau) continue;
+      measure(name + " and tau, backward", n * (12 + 2 * mixes + 2 * of_tau),
+              [&] { norm_shift_backward(g, gpu); });
+      const int64_t heads = C / 64;
+      const TauMixGradient<bf16> of_mix{.ends = ends,
+                                        .channels = C,
+                                        .heads = heads,
+                                        .alpha = 3,
+                                        .z = t.floats(ends * heads),
+                                        .dtau = t.floats(ends * heads),
+                                        .weight = t.reals(C * heads),
+                                        .x_tau = op.out_tau,
+                                        .away = op.away_tau,
+                                        .dx_tau = t.reals(ends * C),
+                                        .dweight = t.floats(C * heads),
+                                        .dmu = t.floats(C),
+                                        .scratch = t.floats(tau_mix_scratch(ends, C, heads))};
+      measure("tau's mix, backward", n * of_tau * 6 + double(heads * (8 * ends + 10 * C)),
+              [&] { tau_mix_backward(of_mix, gpu); });
     }
   }
 

@@ -47,48 +47,50 @@ struct NormShift {
   // SANE: the mix with mu_tau of the rows that end a chunk, (sequences, chunks, C). null: none
   const float* mu_tau = nullptr;
   Real* out_tau = nullptr;
+  Real* away_tau = nullptr;  // takes u of the row before - u of those rows; null: not wanted
   int64_t position = 0, chunk = 16, chunks = 0;  // position of every sequence's first token
 };
 template <class Real>
 void norm_shift(const NormShift<Real>& op, const Gpu& gpu);
 
-// The gradient of norm_shift where `before` is zero; u and the mixes are made again from x. Without
-// that of the mix with mu_tau.
+// The gradient of norm_shift where `before` is zero; u and the mixes are made again from x. But
+// for that of mu_tau, which tau_mix_backward has.
 template <class Real>
 struct NormShiftGradient {
   NormShift<Real> op;  // `out` is not used
   const Real* dout[most_mixes] = {};
-  float* dx;                    // (rows, C), added to
-  float *dweight, *dbias;       // (C), added to
-  float* dmu[most_mixes] = {};  // (C), added to
-  float* scratch;               // (norm_shift_scratch(rows)) floats
-  Real* dx_real = nullptr;      // (rows, C), takes dx as products read it; null: not wanted
+  const Real* dout_tau = nullptr;  // (sequences, chunks, C); null: the mix with mu_tau has none
+  float* dx;                       // (rows, C), added to
+  float *dweight, *dbias;          // (C), added to
+  float* dmu[most_mixes] = {};     // (C), added to
+  float* scratch;                  // (norm_shift_scratch(rows)) floats
+  Real* dx_real = nullptr;         // (rows, C), takes dx as products read it; null: not wanted
 };
 int64_t norm_shift_scratch(const RowBlock& rows);
 template <class Real>
 void norm_shift_backward(const NormShiftGradient<Real>& op, const Gpu& gpu);
 
-// And of the mix with mu_tau alone, which must come first where dx is wanted as products read it.
-template <class Real>
-struct TauShiftGradient {
-  NormShift<Real> op;            // the other mixes are not used
-  const Real* dout;              // (sequences, chunks, C)
-  float* dx;                     // (rows, C), added to
-  float *dweight, *dbias, *dmu;  // (C), added to
-  float* scratch;                // (tau_shift_scratch(sequences * chunks, C)) floats
-};
-int64_t tau_shift_scratch(int64_t ends, int64_t channels);
-template <class Real>
-void tau_shift_backward(const TauShiftGradient<Real>& op, const Gpu& gpu);
-
-// tau = alpha softplus(z) + 1, (count); z is float. And dz = dtau alpha sigmoid(z).
+// tau = alpha softplus(z) + 1, (count); z is float.
 void thresholds(const float* z, int64_t count, double alpha, float* tau, const Gpu& gpu);
 // The same with an alpha for each head; z and tau: (count, H), z null: all 0.
 void thresholds_of_heads(const float* z, int64_t count, int64_t heads, const float* alphas,
                          float* tau, const Gpu& gpu);
+// The gradients of thresholds of z = x_tau W, and of mu_tau. `ends` are those of all sequences'
+// chunks.
 template <class Real>
-void thresholds_backward(const float* z, const float* dtau, int64_t count, double alpha, Real* dz,
-                         const Gpu& gpu);
+struct TauMixGradient {
+  int64_t ends, channels, heads;
+  float alpha;
+  const float *z, *dtau;     // (ends, H)
+  const Real* weight;        // W, (C, H)
+  const Real *x_tau, *away;  // norm_shift's out_tau and away_tau, (ends, C)
+  Real* dx_tau;              // (ends, C), for norm_shift_backward
+  float *dweight, *dmu;      // (C, H) and (C), added to
+  float* scratch;            // (tau_mix_scratch(ends, C, H)) floats
+};
+int64_t tau_mix_scratch(int64_t ends, int64_t channels, int64_t heads);
+template <class Real>
+void tau_mix_backward(const TauMixGradient<Real>& op, const Gpu& gpu);
 
 enum class GpuActivation { tanh, sigmoid, squared_relu };
 template <class Real>

@@ -1,5 +1,6 @@
 // The gradients of the row operations on a GPU against their definition.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "kernel/gpu_test_case.h"
@@ -21,10 +22,10 @@ TYPED_TEST(GpuGradientsOf, NormShiftIsTheDefinition) {
   using Real = TypeParam;
   struct Case {
     int mixes;
-    int64_t position;  // at 7 the first row ends a chunk
+    int64_t position;  // at 5 the first row ends a chunk
   };
   for (const RowBlock& rows : shapes())
-    for (const auto& [mixes, position] : {Case{1, 0}, Case{6, 5}, Case{6, 7}}) {
+    for (const auto& [mixes, position] : {Case{1, 0}, Case{6, 7}, Case{6, 5}}) {
       const bool with_tau = mixes == 6;
       const int64_t C = rows.channels;
       const Shift<float> plain(rows, mixes, position);
@@ -60,19 +61,8 @@ TYPED_TEST(GpuGradientsOf, NormShiftIsTheDefinition) {
       }
       g.op.position = position, g.op.chunk = shift_chunk, g.op.chunks = plain.chunks;
       g.dx = dx.data(), g.dweight = dweight.data(), g.dbias = dbias.data();
-      if (with_tau) {
-        g.op.mu_tau = mu.back().data();
-        auto of_tau =
-            this->template poisoned<float>(tau_shift_scratch(rows.sequences * plain.chunks, C));
-        tau_shift_backward<Real>({.op = g.op,
-                                  .dout = d.back().data(),  // null where no chunk ends
-                                  .dx = g.dx,
-                                  .dweight = g.dweight,
-                                  .dbias = g.dbias,
-                                  .dmu = dmu.back().data(),
-                                  .scratch = of_tau.data()},
-                                 this->gpu());
-      }
+      if (with_tau)  // the gradient is null where no chunk ends
+        g.op.mu_tau = mu.back().data(), g.dout_tau = d.back().data();
       g.scratch = scratch.data();
       auto dx_real = this->template poisoned<Real>(rows.rows() * C);
       g.dx_real = dx_real.data();
@@ -83,10 +73,68 @@ TYPED_TEST(GpuGradientsOf, NormShiftIsTheDefinition) {
       this->expect_close("dx", dx, expected.dx, true_result.dx);
       this->expect_close("dweight", dweight, expected.dweight, true_result.dweight);
       this->expect_close("dbias", dbias, expected.dbias, true_result.dbias);
-      for (int m = 0; m < mixes + with_tau; ++m)
+      for (int m = 0; m < mixes; ++m)
         this->expect_close(cat("dmu ", m, " of ", mixes, ", C ", C), dmu[size_t(m)],
                            expected.dmu[size_t(m)], true_result.dmu[size_t(m)]);
     }
+}
+
+TYPED_TEST(GpuGradientsOf, TauMixIsTheDefinition) {
+  using Real = TypeParam;
+  struct Case {
+    int64_t ends, channels, heads;
+  };
+  // One end, odd numbers of them, several blocks' of ends and channels; few heads and many.
+  for (const auto& [ends, C, heads] : {Case{1, 64, 1}, Case{7, 192, 3}, Case{33, 128, 40},
+                                       Case{600, 64, 16}, Case{1030, 64, 17}}) {
+    const Numbers<float> z = drawn<float>(ends * heads, 6, 1),
+                         dtau = drawn<float>(ends * heads, 1, 2);
+    const Numbers<float> w = drawn<Real>(C * heads, 1, 3), x = drawn<Real>(ends * C, 1, 4),
+                         away = drawn<Real>(ends * C, 1, 5);
+    constexpr float start = 0.5f, alpha = 3;
+    const auto definition = [&]<class T>(T begun) {
+      Numbers<T> dx(size_t(ends * C)), dw(size_t(C * heads), begun), dmu(size_t(C), begun);
+      for (int64_t end = 0; end < ends; ++end)
+        for (int64_t c = 0; c < C; ++c) {
+          const size_t at = size_t(end * C + c);
+          for (int64_t head = 0; head < heads; ++head) {
+            const size_t from = size_t(end * heads + head), of = size_t(c * heads + head);
+            const T dz = T(dtau[from]) * T(alpha) / (1 + std::exp(-T(z[from])));
+            dx[at] += dz * T(w[of]);
+            dw[of] += T(x[at]) * dz;
+          }
+          dmu[size_t(c)] += dx[at] * T(away[at]);
+        }
+      return std::array{dx, dw, dmu};
+    };
+    const auto of_z = this->template there<float>(z), of_tau = this->template there<float>(dtau);
+    const auto weight = this->template there<Real>(w), x_tau = this->template there<Real>(x),
+               away_tau = this->template there<Real>(away);
+    auto dx = this->template poisoned<Real>(ends * C);
+    auto dw = this->template there<float>(Numbers<float>(size_t(C * heads), start));
+    auto dmu = this->template there<float>(Numbers<float>(size_t(C), start));
+    auto scratch = this->template poisoned<float>(tau_mix_scratch(ends, C, heads));
+    tau_mix_backward<Real>({.ends = ends,
+                            .channels = C,
+                            .heads = heads,
+                            .alpha = alpha,
+                            .z = of_z.data(),
+                            .dtau = of_tau.data(),
+                            .weight = weight.data(),
+                            .x_tau = x_tau.data(),
+                            .away = away_tau.data(),
+                            .dx_tau = dx.data(),
+                            .dweight = dw.data(),
+                            .dmu = dmu.data(),
+                            .scratch = scratch.data()},
+                           this->gpu());
+    const auto expected = definition(start);
+    const auto true_result = definition(double(start));
+    const std::string of = cat(" of ", ends, " ends, ", heads, " heads");
+    this->expect_close("dx_tau" + of, dx, expected[0], true_result[0]);
+    this->expect_close("dW" + of, dw, expected[1], true_result[1]);
+    this->expect_close("dmu_tau" + of, dmu, expected[2], true_result[2]);
+  }
 }
 
 TYPED_TEST(GpuGradientsOf, TimeMixInputsAreTheDefinition) {
@@ -208,21 +256,6 @@ TYPED_TEST(GpuGradientsOf, ActivateIsTheDefinition) {
       activate_backward(which, left.data(), d.data(), count, this->gpu());
       this->expect_close("dx", d, definition(1.0f), definition(1.0));
     }
-}
-
-TYPED_TEST(GpuGradientsOf, ThresholdsAreTheDefinition) {
-  const int64_t count = 777;
-  const Numbers<float> z = drawn<float>(count, 6, 4), dtau = drawn<float>(count, 1, 5);
-  const auto definition = [&]<class T>(T alpha) {
-    Numbers<T> dz;
-    for (size_t i = 0; i < z.size(); ++i)
-      dz.push_back(T(dtau[i]) * alpha / (1 + std::exp(-T(z[i]))));
-    return dz;
-  };
-  const auto at = this->template there<float>(z), d = this->template there<float>(dtau);
-  auto dz = this->template poisoned<TypeParam>(count);
-  thresholds_backward(at.data(), d.data(), count, 3.0, dz.data(), this->gpu());
-  this->expect_close("dz", dz, definition(3.0f), definition(3.0));
 }
 
 TYPED_TEST(GpuGradientsOf, AddRowsAdds) {

@@ -80,14 +80,6 @@ __global__ void __launch_bounds__(threads)
   if (i >= count) return;
   tau[i] = float(double(alphas[i % heads]) * softplus(z ? double(z[i]) : 0.0) + 1.0);
 }
-template <class Real>
-__global__ void __launch_bounds__(threads)
-    thresholds_backward_each(const float* z, const float* dtau, int64_t count, double alpha,
-                             Real* dz) {
-  const int64_t i = int64_t(blockIdx.x) * threads + threadIdx.x;
-  if (i < count) put(dz + i, dtau[i] * float(alpha / (1.0 + exp(-double(z[i])))));
-}
-
 unsigned blocks_of(int64_t count) { return unsigned((count + threads - 1) / threads); }
 
 }  // namespace
@@ -101,14 +93,6 @@ void thresholds_of_heads(const float* z, int64_t count, int64_t heads, const flo
   if (all > 0)
     launch(thresholds_of_heads_each, {blocks_of(all), threads}, gpu, z, all, heads, alphas, tau);
 }
-template <class Real>
-void thresholds_backward(const float* z, const float* dtau, int64_t count, double alpha, Real* dz,
-                         const Gpu& gpu) {
-  if (count > 0)
-    launch(thresholds_backward_each<Real>, {blocks_of(count), threads}, gpu, z, dtau, count, alpha,
-           dz);
-}
-
 template <class Real>
 void activate(GpuActivation activation, Real* x, int64_t count, const Gpu& gpu) {
   const Real* const same = x;
@@ -140,8 +124,6 @@ void add_rows(const float* from, Real* to, int64_t count, const Gpu& gpu) {
   over_elements(from, to, count, Sum(), gpu);
 }
 
-template void thresholds_backward(const float*, const float*, int64_t, double, float*, const Gpu&);
-template void thresholds_backward(const float*, const float*, int64_t, double, bf16*, const Gpu&);
 template void activate(GpuActivation, float*, int64_t, const Gpu&);
 template void activate(GpuActivation, bf16*, int64_t, const Gpu&);
 template void activate_backward(GpuActivation, const float*, float*, int64_t, const Gpu&);

@@ -87,32 +87,38 @@ __global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
     for (int r = 0; r < together; ++r)
 #pragma unroll
       for (int i = 0; i < octet; ++i) u[r][i] = normalized(u[r][i], of[r], weight[i], bias[i]);
-    // out = u + (p - u) mu for the rows from t on, where `wanted` says at which place
-    const auto mix = [&](const float* from, Real* out, auto wanted) {
-      float mu[octet];
-      load(from + c, mu);
+    // out = map(p - u, u, channel) for the rows from t on, where `wanted` says at which place
+    const auto write = [&](Real* out, auto wanted, auto map) {
 #pragma unroll
       for (int r = 0; r < together; ++r) {
         const int64_t place_of_row = t + r < end ? wanted(t + r) : -1;
         if (place_of_row < 0) continue;
         float y[octet];
 #pragma unroll
-        for (int i = 0; i < octet; ++i) {
-          const float p = r == 0 ? before[i] : u[r > 0 ? r - 1 : 0][i];
-          y[i] = __fmaf_rn(p - u[r][i], mu[i], u[r][i]);
-        }
+        for (int i = 0; i < octet; ++i)
+          y[i] = map((r == 0 ? before[i] : u[r > 0 ? r - 1 : 0][i]) - u[r][i], u[r][i], i);
         store(out + place_of_row * channels + c, y);
       }
+    };
+    const auto mix = [&](const float* from, Real* out, auto wanted) {
+      float mu[octet];
+      load(from + c, mu);
+      write(out, wanted, [&](float away, float now, int i) { return __fmaf_rn(away, mu[i], now); });
     };
     if (mine) {
 #pragma unroll
       for (int m = 0; m < most_mixes; ++m)
         if (m < op.mixes) mix(op.mu[m], op.out[m], [&](int64_t at) { return first_row + at; });
-      if (op.mu_tau)
-        mix(op.mu_tau, op.out_tau, [&](int64_t at) {
-          const uint32_t count = uint32_t(op.position + at) + 1, chunk = uint32_t(op.chunk);
-          return count % chunk ? int64_t{-1} : sequence * op.chunks + int64_t(count / chunk) - 1;
-        });
+      const uint32_t count = uint32_t(op.position + t), chunk = uint32_t(op.chunk);
+      if (op.mu_tau && count % chunk + together >= chunk) {  // some end a chunk
+        const auto end_of_chunk = [&](int64_t at) {
+          const uint32_t rows = uint32_t(op.position + at) + 1;
+          return rows % chunk ? int64_t{-1} : sequence * op.chunks + int64_t(rows / chunk) - 1;
+        };
+        mix(op.mu_tau, op.out_tau, end_of_chunk);
+        if (op.away_tau)
+          write(op.away_tau, end_of_chunk, [](float away, float, int) { return away; });
+      }
 #pragma unroll
       for (int r = 0; r < together; ++r)
         if (op.last && t + r == time - 1) store(op.last + sequence * channels + c, u[r]);
@@ -151,7 +157,7 @@ void norm_shift(const NormShift<Real>& given, const Gpu& gpu) {
   require(op.position >= 0 && op.chunk > 0 && op.chunk + rows.time < int64_t{1} << 31,
           "positions count from 0, and rows of a sequence in 31 bits");
   op.position %= op.chunk;
-  require_aligned(op.x, op.weight, op.bias, op.before, op.last, op.mu_tau, op.out_tau);
+  require_aligned(op.x, op.weight, op.bias, op.before, op.last, op.mu_tau, op.out_tau, op.away_tau);
   for (int i = 0; i < op.mixes; ++i) require_aligned(op.mu[i], op.out[i]);
   if (rows.rows() == 0) return;
   if (op.mu_tau)

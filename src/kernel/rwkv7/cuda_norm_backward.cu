@@ -1,14 +1,15 @@
-// The gradient of norm_shift, but for the mix with mu_tau (cuda_tau_shift_backward.cu).
+// The gradient of norm_shift, but for that of mu_tau (cuda_tau_mix_backward.cu).
 //
 //     du_t = sum_i dout_i,t (1 - mu_i) + sum_i dout_i,t+1 mu_i        dmu_i += dout_i,t (u_t-1 -
 //     u_t)
 //
-// and du goes through the layer norm. A block walks rows of one sequence from the last to the
-// first: what row t+1 gave to t, and u_t-1 which the next step needs as its u, stay in registers.
-// So x and every dout are read once, but for a row or two of each at a block's ends. Rows to come
-// are on their way into shared memory meanwhile: every thread copies its own channels for itself.
-// The mean of a row is found two rows ahead and its squares about it one row ahead, beside the sums
-// of the row that is walked: the block meets once a row.
+// and du goes through the layer norm; rows that end a chunk have one more mix, with mu_tau. A block
+// walks rows of one sequence from the last to the first: what row t+1 gave to t, and u_t-1 which
+// the next step needs as its u, stay in registers. So x and every dout are read once, but for a row
+// or two of each at a block's ends. Rows to come are on their way into shared memory meanwhile:
+// every thread copies its own channels for itself. The mean of a row is found two rows ahead and
+// its squares about it one row ahead, beside the sums of the row that is walked: the block meets
+// once a row.
 #include <algorithm>
 
 #include "base/choose.h"
@@ -74,6 +75,16 @@ __global__ void __launch_bounds__(most_threads, blocks)
     load(op.weight + c, weight);
     load(op.bias + c, bias);
   }
+  // The mix with mu_tau of row t, which ends a chunk, by add(dout, mu).
+  constexpr bool may_end_chunk = mixes == most_mixes;
+  const auto with_tau = [&](int64_t t, auto&& add) {
+    const int64_t place = sequence * op.chunks + (op.position + t) / op.chunk;
+    float mu[octet] = {};
+    if (mine) load(op.mu_tau + c, mu);
+    add(mine ? Packed<Real>(g.dout_tau + place * channels + c) : Packed<Real>(), mu);
+  };
+  // Of the row that is walked, rows back to one that ends a chunk; below 0: none does.
+  int to_end = may_end_chunk && g.dout_tau ? int((op.position + end) % op.chunk) : -1;
   if (end < time) {
     const int64_t at = (first_row + end) * channels + c;
 #pragma unroll
@@ -82,6 +93,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
       mus.get(m, mu);
       add_to_later(mine ? Packed<Real>(g.dout[m] + at) : Packed<Real>(), mu);
     }
+    if (to_end == int(op.chunk) - 1) with_tau(end, add_to_later);
   }
   // Of a row and the one before it: as they are; the first becomes (x - mean) scale.
   float x[2][octet] = {};
@@ -119,6 +131,10 @@ __global__ void __launch_bounds__(most_threads, blocks)
       float mu[octet];
       mus.get(m, mu);
       add_to_both(ahead.dout(m, at), mu);
+    }
+    if constexpr (may_end_chunk) {
+      if (to_end == 0) with_tau(t, add_to_both), to_end = int(op.chunk);
+      --to_end;
     }
     float sum[row_sums] = {};
 #pragma unroll
@@ -203,9 +219,17 @@ int64_t norm_shift_scratch(const RowBlock& rows) {
 }
 
 template <class Real>
-void norm_shift_backward(const NormShiftGradient<Real>& g, const Gpu& gpu) {
+void norm_shift_backward(const NormShiftGradient<Real>& given, const Gpu& gpu) {
+  NormShiftGradient<Real> g = given;
   const NormShift<Real>& op = g.op;
   if (op.rows.rows() == 0) return;
+  if (g.dout_tau) {
+    require(op.mu_tau && op.position >= 0 && op.chunk > 1, "the mix with mu_tau has its rows");
+    g.op.position %= op.chunk;
+    require(op.chunks == (op.position + op.rows.time) / op.chunk,
+            "norm_shift_backward is told how many chunks end in its rows");
+    require_aligned(op.mu_tau, g.dout_tau);
+  }
   require(op.before == nullptr, "norm_shift_backward is for sequences that start from nothing");
   require_aligned(op.x, op.weight, op.bias, g.dx, g.dx_real, g.scratch);
   for (int i = 0; i < op.mixes; ++i) require_aligned(op.mu[i], g.dout[i]);

@@ -84,6 +84,8 @@ TYPED_TEST(GpuRowsOf, NormShiftIsTheDefinition) {
           op.out[m] = out[size_t(m)].data();
         }
         op.mu_tau = mu[size_t(mixes)].data(), op.out_tau = out[size_t(mixes)].data();
+        auto away = this->template poisoned<Real>(rows.sequences * plain.chunks * C);
+        op.away_tau = away.data();
         op.position = position, op.chunk = shift_chunk, op.chunks = plain.chunks;
         norm_shift(op, this->gpu());
         const auto expected = plain.forward();
@@ -91,6 +93,7 @@ TYPED_TEST(GpuRowsOf, NormShiftIsTheDefinition) {
         for (int m = 0; m <= mixes; ++m)
           this->expect_close(cat("mix ", m, " of ", mixes, " at ", position, ", C ", C),
                              out[size_t(m)], expected.out[size_t(m)], true_result.out[size_t(m)]);
+        this->expect_close("away", away, expected.away, true_result.away);
         this->expect_close("last", carried, expected.last, true_result.last);
       }
 }

@@ -15,7 +15,7 @@
 namespace deltasane::kernel::cuda::rows_definition {
 
 inline constexpr float shift_eps = 1e-5f, group_eps = 64e-5f;
-inline constexpr int64_t shift_chunk = 4;
+inline constexpr int64_t shift_chunk = 6;
 
 // One row, odd numbers of them, several sequences, more rows and more ends of chunks than blocks, a
 // row of many threads, and more of such rows than blocks.
@@ -98,12 +98,13 @@ struct Shift {
 
   struct Result {
     std::vector<Numbers<T>> out;
-    Numbers<T> last;
+    Numbers<T> away, last;  // away: of the rows of the last mix
   };
   Result forward() const {
     const int64_t C = rows.channels;
     const Numbers<T> u = normalized_rows<T>(x, weight, bias), first = as<T>(before);
     Result result;
+    result.away.resize(size_t(rows_of(mixes) * C));
     for (int m = 0; m <= mixes; ++m) {
       Numbers<T> out(size_t(rows_of(m) * C));
       for (int64_t s = 0; s < rows.sequences; ++s)
@@ -113,6 +114,7 @@ struct Shift {
             const T now = u[size_t(row * C + c)];
             const T p = t == 0 ? first[size_t(s * C + c)] : u[size_t((row - 1) * C + c)];
             out[size_t(to * C + c)] = now + (p - now) * T(mu[size_t(m)][size_t(c)]);
+            if (m == mixes) result.away[size_t(to * C + c)] = p - now;
           }
         }
       result.out.push_back(out);

@@ -1,6 +1,11 @@
 #include "train/gpu/gpu_bench.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "kernel/gpu_cycles.h"
 #include "kernel/gpu_limits.h"
+#include "train/clocked_steps.h"
 #include "train/gpu/gpu_device.h"
 
 namespace deltasane::train {
@@ -33,14 +38,66 @@ void one_step(TrainingDevice& device, const Batch& batch) {
   device.update(1e-6);
 }
 
-template <class Real>
-double seconds_of_step(GpuTrainingDevice<Real>& device, const Batch& batch) {
+// step() with its seconds and cycles.
+template <class Step>
+ClockedStep cost_of(const Gpu& gpu, Step&& step) {
+  kernel::CycleMark first(gpu), last(gpu);
   GpuEvent began, ended;
-  began.record(device.gpu());
-  one_step(device, batch);
-  ended.record(device.gpu());
+  first.record(gpu), began.record(gpu);
+  step();
+  ended.record(gpu), last.record(gpu);
   ended.wait();
-  return ended.milliseconds_since(began) / 1e3;
+  return {ended.milliseconds_since(began) / 1e3, last.cycles_since(first, gpu)};
+}
+
+// take(sane) for both kinds of steps, `pairs` times, each kind first in turns.
+template <class Real, class Take>
+void in_pairs(int pairs, GpuTrainingDevice<Real>& device, Take&& take) {
+  for (int pair = 0; pair < pairs; ++pair)
+    for (const bool second : {false, true}) {
+      const bool sane = second != (pair % 2 == 1);
+      device.neutralize(sane);
+      take(sane);
+    }
+}
+
+Timing timing_of_steps(const ClockedSteps& steps) {
+  std::vector<double> seconds;
+  for (const ClockedStep& step : steps) seconds.push_back(step.seconds);
+  return timing_of(seconds);
+}
+
+// What steps of the second kind take more than those of the first, by pairs.
+MedianInterval more_of_second(const std::vector<ClockedSteps>& kinds) {
+  std::vector<double> more;
+  for (size_t i = 0; i < kinds[1].size(); ++i)
+    more.push_back(kinds[1][i].seconds - kinds[0][i].seconds);
+  return median_interval(more);
+}
+
+// Where the time goes: of marked steps, at one clock.
+template <class Real>
+void measure_parts(const BenchCase& one, GpuTrainingDevice<Real>& device,
+                   GpuTrainingMeasurement& measured) {
+  std::vector<ClockedSteps> parts[kinds_of_work];
+  for (auto& kinds : parts) kinds.resize(2);
+  in_pairs((one.repeats + 1) / 2, device, [&](bool sane) {
+    std::array<double, kinds_of_work> milliseconds{};
+    const double clock = cost_of(device.gpu(), [&] {
+                           device.clock().start();
+                           one_step(device, one.batch);
+                           milliseconds = device.clock().stop(device.gpu());
+                         }).clock();
+    for (size_t part = 0; part < milliseconds.size(); ++part) {
+      const double seconds = milliseconds[part] / 1e3;
+      parts[part][sane].push_back({seconds, seconds * clock});
+    }
+  });
+  for (size_t part = 0; part < kinds_of_work; ++part) {
+    const std::vector<ClockedSteps> kinds = at_one_clock(parts[part]);
+    measured.baseline.milliseconds[part] = 1e3 * timing_of_steps(kinds[false]).median;
+    measured.sane.milliseconds[part] = 1e3 * timing_of_steps(kinds[true]).median;
+  }
 }
 
 template <class Real>
@@ -50,28 +107,16 @@ void measure_steps(const BenchCase& one, const Parameters& model,
   measured.activation_bytes = device.activation_bytes();
   // Products choose their algorithms, those with results of 0 after the first update, and memory
   // grows.
-  for (const bool sane : {false, true, false, true}) {
-    device.neutralize(sane);
-    one_step(device, one.batch);
-  }
-  std::vector<double> seconds[2], more;
-  for (int pair = 0; pair < one.repeats; ++pair) {
-    for (const bool second : {false, true}) {
-      const bool sane = second != (pair % 2 == 1);
-      device.neutralize(sane);
-      seconds[sane].push_back(seconds_of_step(device, one.batch));
-    }
-    more.push_back(seconds[true].back() - seconds[false].back());
-  }
-  measured.sane_cost = median_interval(more);
-  for (const bool sane : {false, true}) {
-    GpuStepMeasurement& step = sane ? measured.sane : measured.baseline;
-    step.seconds = timing_of(seconds[sane]);
-    device.neutralize(sane);
-    device.clock().start();
-    one_step(device, one.batch);
-    step.milliseconds = device.clock().stop(device.gpu());
-  }
+  in_pairs(2, device, [&](bool) { one_step(device, one.batch); });
+  std::vector<ClockedSteps> kinds(2);
+  in_pairs(one.repeats, device, [&](bool sane) {
+    kinds[sane].push_back(cost_of(device.gpu(), [&] { one_step(device, one.batch); }));
+  });
+  measured.baseline.seconds = timing_of_steps(kinds[false]);
+  measured.sane.seconds = timing_of_steps(kinds[true]);
+  measured.sane_cost = more_of_second(kinds);
+  measured.sane_cost_at_one_clock = more_of_second(at_one_clock(kinds));
+  measure_parts(one, device, measured);
 }
 
 // What an update with Muon takes.

@@ -22,7 +22,7 @@ namespace deltasane::train {
 // Steps of one kind: gradient, clipping and AdamW.
 struct GpuStepMeasurement {
   Timing seconds;
-  std::array<double, gpu::kinds_of_work> milliseconds{};  // of one more step, marked
+  std::array<double, gpu::kinds_of_work> milliseconds{};  // of some more, marked, at one clock
 };
 
 struct GpuTrainingMeasurement {
@@ -33,6 +33,7 @@ struct GpuTrainingMeasurement {
   double product_flops_per_second = 0;             // bf16, large matrices
   GpuStepMeasurement baseline, sane;               // in pairs
   MedianInterval sane_cost;                        // seconds, by the pairs
+  MedianInterval sane_cost_at_one_clock;           // likewise (clocked_steps.h)
   uint64_t activation_bytes = 0;
   double muon_seconds = 0;  // what the update takes with Muon instead of AdamW
 

@@ -102,22 +102,25 @@ void low_rank_backward(const GpuPass<Real>& c, const std::string& down, const st
   factor_backward<Real>(c, down, rows, mix, dlow, dmix, store);
 }
 
-// From s.dtau to s.dx_tau and dx: all of the way back of tau.
+// From s.dtau to s.dx_tau.
 template <class Real>
-void thresholds_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
-                         const LayerBuffers<Real>& act, const BackwardBuffers<Real>& s, float* dx) {
-  const std::string block = block_name(layer), att = block + "att.";
-  kernel::cuda::thresholds_backward(act.z, s.dtau, c.ends() * c.shape().heads, c.sane->alpha, s.dz,
-                                    c.gpu);
-  factor_backward<Real>(c, att + "w_tau", c.ends(), act.x_tau, s.dz, s.dx_tau);
-  kernel::cuda::tau_shift_backward<Real>({.op = time_mix_shift(c, layer, x, act),
-                                          .dout = s.dx_tau,
-                                          .dx = dx,
-                                          .dweight = c.dw(block + "ln1.weight"),
-                                          .dbias = c.dw(block + "ln1.bias"),
-                                          .dmu = c.dw(att + "x_tau"),
-                                          .scratch = s.sums},
-                                         c.gpu);
+void thresholds_backward(const GpuPass<Real>& c, int64_t layer, const LayerBuffers<Real>& act,
+                         const BackwardBuffers<Real>& s) {
+  const std::string att = block_name(layer) + "att.";
+  kernel::cuda::tau_mix_backward<Real>({.ends = c.ends(),
+                                        .channels = c.shape().channels,
+                                        .heads = c.shape().heads,
+                                        .alpha = float(c.sane->alpha),
+                                        .z = act.z,
+                                        .dtau = s.dtau,
+                                        .weight = c.matrix(att + "w_tau"),
+                                        .x_tau = act.x_tau,
+                                        .away = act.away_tau,
+                                        .dx_tau = s.dx_tau,
+                                        .dweight = c.dw(att + "w_tau"),
+                                        .dmu = c.dw(att + "x_tau"),
+                                        .scratch = s.sums},
+                                       c.gpu);
 }
 
 template <class Real>
@@ -128,8 +131,8 @@ void time_mix_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
   const Real* const dresult = as_products_read<Real>(dx, s.dresult);
   linear_backward<Real>(c, att + "output.weight", act.y, dresult, s.dy);
   recurrence_backward(c, layer, act, v_first, dv_first, s);
-  if (c.size.chunks)  // until it is waited for nothing else needs dx, or the room for sums
-    c.beside([&](const GpuPass<Real>& side) { thresholds_backward(side, layer, x, act, s, dx); });
+  if (c.size.chunks)  // until it is waited for nothing else needs the room for sums
+    c.beside([&](const GpuPass<Real>& side) { thresholds_backward(side, layer, act, s); });
   // sr, sk, sv, dy and db are free by now, and dr after the first three.
   three_linear_backward<Real>(c, att + "receptance.weight", act.mix_r, s.dr, s.sr);
   Real *const dmix_w = s.dy, *const dmix_a = s.db, *const dmix_g = s.dr;
@@ -147,6 +150,7 @@ void time_mix_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
   kernel::cuda::norm_shift_backward<Real>(
       {.op = time_mix_shift(c, layer, x, act),
        .dout = {s.sr, dmix_w, s.sk, s.sv, dmix_a, dmix_g},
+       .dout_tau = c.size.chunks ? s.dx_tau : nullptr,
        .dx = dx,
        .dweight = c.dw(block + "ln1.weight"),
        .dbias = c.dw(block + "ln1.bias"),

@@ -32,7 +32,7 @@ struct LayerBuffers {
   Real *gate, *low_v;  // not in the first layer; low_*: (rows, rank)
   Real *low_w, *low_a, *low_g;
   Real *read, *y;          // the recurrence's output; after time_mix_output
-  Real* x_tau;             // (sequences, chunks, C): SANE
+  Real *x_tau, *away_tau;  // (sequences, chunks, C): SANE
   float *z, *tau;          // (sequences, chunks, H)
   Real *mix_ffn, *hidden;  // hidden: (rows, feed_forward), after the activation
 
@@ -51,7 +51,7 @@ struct LayerBuffers {
     gate = low_v = nullptr;
     if (layer == Layer::later) plan.place(gate, all), plan.place(low_v, rows * s.rank_v);
     const int64_t ends = size.sequences * size.chunks;
-    plan.place(x_tau, ends * s.channels);
+    plan.place(x_tau, ends * s.channels), plan.place(away_tau, ends * s.channels);
     plan.place(z, ends * s.heads), plan.place(tau, ends * s.heads);
     plan.place(hidden, rows * s.feed_forward);
   }
@@ -67,7 +67,7 @@ struct BackwardBuffers {
   float *dw, *dbonus;  // dbonus: (rows, H)
   Real* dhidden;       // (rows, feed_forward)
   Real* dlow;          // (rows, largest rank)
-  Real *dz, *dx_tau;   // (sequences, chunks, H), (sequences, chunks, C)
+  Real* dx_tau;        // (sequences, chunks, C)
   float* dtau;         // (sequences, chunks, H)
   float* sums;         // for the operators' sums over rows
 
@@ -80,12 +80,12 @@ struct BackwardBuffers {
     plan.place(dhidden, rows * s.feed_forward);
     plan.place(dlow, rows * std::max({s.rank_w, s.rank_a, s.rank_v, s.rank_g}));
     const int64_t ends = size.sequences * size.chunks;
-    plan.place(dz, ends * s.heads), plan.place(dx_tau, ends * s.channels);
+    plan.place(dx_tau, ends * s.channels);
     plan.place(dtau, ends * s.heads);
     const kernel::cuda::RowBlock block{size.sequences, size.time, s.channels};
     plan.place(sums, std::max({kernel::cuda::norm_shift_scratch(block),
                                kernel::cuda::time_mix_scratch(block),
-                               kernel::cuda::tau_shift_scratch(ends, s.channels)}));
+                               kernel::cuda::tau_mix_scratch(ends, s.channels, s.heads)}));
   }
 };
 

@@ -29,6 +29,7 @@ kernel::cuda::NormShift<Real> time_mix_shift(const GpuPass<Real>& c, int64_t lay
       .out = {act.mix_r, act.mix_w, act.mix_k, act.mix_v, act.mix_a, act.mix_g}};
   if (c.size.chunks) {
     op.mu_tau = c.w(att + "x_tau"), op.out_tau = act.x_tau;
+    op.away_tau = act.away_tau;
     op.chunk = c.sane->chunk, op.chunks = c.size.chunks;
   }
   return op;

@@ -1,0 +1,41 @@
+#include <algorithm>
+#include <vector>
+
+#include "kernel/gpu_cycles.h"
+#include "tensor/cuda/launch.h"
+
+namespace deltasane::kernel {
+namespace {
+
+constexpr unsigned blocks_on_each = 8;  // so that all multiprocessors get some
+
+__global__ void note_cycles(long long* counts, unsigned multiprocessors) {
+  unsigned mine = 0;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(mine));
+  if (mine < multiprocessors) counts[mine] = clock64();
+}
+
+}  // namespace
+
+CycleMark::CycleMark(const Gpu& gpu)
+    : counts_(gpu, {gpu.facts().multiprocessors}, "counts of cycles") {}
+
+void CycleMark::record(const Gpu& gpu) {
+  counts_.zero(gpu);
+  const auto multiprocessors = unsigned(gpu.facts().multiprocessors);
+  launch(note_cycles, {multiprocessors * blocks_on_each, 1}, gpu,
+         reinterpret_cast<long long*>(counts_.data()), multiprocessors);
+}
+
+double CycleMark::cycles_since(const CycleMark& before, const Gpu& gpu) const {
+  const Tensor<int64_t> from = before.counts_.on_host(gpu), to = counts_.on_host(gpu);
+  std::vector<double> cycles;
+  for (int64_t i = 0; i < to.elements(); ++i)
+    if (from[i] && to[i]) cycles.push_back(double(to[i] - from[i]));
+  require(!cycles.empty(), "a multiprocessor counted at both places");
+  const auto middle = cycles.begin() + std::ptrdiff_t(cycles.size() / 2);
+  std::nth_element(cycles.begin(), middle, cycles.end());
+  return *middle;
+}
+
+}  // namespace deltasane::kernel
