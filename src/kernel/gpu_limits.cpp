@@ -33,7 +33,7 @@ GpuLimits measure_limits(const Gpu& gpu) {
     copy_to_gpu(b.data() + i * side, numbers.data() + i * 57 % side, side * sizeof(bf16), gpu);
   }
   gpu.wait();
-  cuda::Products products(gpu, 1);  // by the fastest of the library's choices
+  cuda::Products products(gpu);
   const Timing timing = time_on_gpu(gpu, [&] {
     products.multiply<bf16, bf16>(
         {cuda::Products::Form::nt, side, side, side, a.data(), b.data(), c.data()});

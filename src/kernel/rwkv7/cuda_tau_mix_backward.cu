@@ -27,7 +27,8 @@ struct TauMixMemory {
   alignas(16) float sum[warps][heads_at_once][columns];
 };
 
-// Of numbers that the lanes have whose number differs in bits 8 and 16: those of one head stay.
+// Over the four lanes that have the same channels, whose numbers differ in bits 8 and 16: each
+// gets, as x[0], the sums of head own_shared_head().
 __device__ void share_heads(float (&x)[heads_shared][octet]) {
   const bool upper = threadIdx.x & 16, odd = threadIdx.x & 8;
 #pragma unroll
@@ -41,37 +42,51 @@ __device__ void share_heads(float (&x)[heads_shared][octet]) {
     x[0][i] = kept + __shfl_xor_sync(~0u, given, 8);
   }
 }
+__device__ int own_shared_head() { return int(threadIdx.x) / 8 % heads_shared; }
 
+// A thread of a block: eight channels of four ends.
 template <class Real>
-__global__ void __launch_bounds__(threads, 2)
-    tau_mix_backward_slices(const __grid_constant__ TauMixGradient<Real> g) {
-  __shared__ TauMixMemory memory;
-  const int thread = int(threadIdx.x), warp = thread / 32;
-  const int c = thread % (columns / octet) * octet;     // of the block's channels
-  const int e = thread / (columns / octet) * own_ends;  // of the block's ends
-  const int64_t channel = int64_t(blockIdx.x) * columns, first = int64_t(blockIdx.y) * slice;
-  const int heads = int(g.heads);
-  float* const left = g.scratch + blockIdx.y * (g.channels * (g.heads + 1));
-  const auto row = [&](int k) { return (first + e + k) * g.channels + channel + c; };
-  const auto has = [&](int k) { return first + e + k < g.ends; };
-
+struct SliceWork {
+  const TauMixGradient<Real>& g;
+  TauMixMemory& memory;
+  int64_t first_channel = int64_t(blockIdx.x) * columns, first_end = int64_t(blockIdx.y) * slice;
+  int thread = int(threadIdx.x), warp = thread / 32;
+  int c = thread % (columns / octet) * octet;     // of the block's channels
+  int e = thread / (columns / octet) * own_ends;  // of the block's ends
   float x[own_ends][octet] = {}, d[own_ends][octet] = {};
+
+  __device__ bool has(int k) const { return first_end + e + k < g.ends; }
+  __device__ int64_t place(int k) const {
+    return (first_end + e + k) * g.channels + first_channel + c;
+  }
+  // dz and W of heads from `from` on, for the block. What is not there is read elsewhere, and not
+  // used: all reads are on their way at once.
+  __device__ void bring(int from) {
+    constexpr int apart = threads / heads_at_once;  // ends, or channels
+    const int h = thread % heads_at_once, line = thread / heads_at_once;
+    const bool has_head = from + h < g.heads;
+    const int64_t head = has_head ? from + h : 0;
+    float z[slice / apart], dtau[slice / apart], weight[columns / apart];
 #pragma unroll
-  for (int k = 0; k < own_ends; ++k)
-    if (has(k)) load(g.x_tau + row(k), x[k]);
-  for (int from = 0; from < heads; from += heads_at_once) {
-    for (int i = thread; i < slice * heads_at_once; i += threads) {
-      const int head = from + i % heads_at_once;
-      const int64_t end = first + i / heads_at_once, at = end * heads + head;
-      memory.dz[i % heads_at_once][i / heads_at_once] =
-          end < g.ends && head < heads ? g.dtau[at] * (g.alpha / (1.0f + expf(-g.z[at]))) : 0.0f;
+    for (int i = 0; i < slice / apart; ++i) {
+      const int64_t end = min(first_end + line + i * apart, g.ends - 1), at = end * g.heads + head;
+      z[i] = g.z[at], dtau[i] = g.dtau[at];
     }
-    for (int i = thread; i < columns * heads_at_once; i += threads) {
-      const int head = from + i % heads_at_once, column = i / heads_at_once;
-      memory.weight[i % heads_at_once][column] =
-          head < heads ? to_float(g.weight[(channel + column) * heads + head]) : 0.0f;
+#pragma unroll
+    for (int i = 0; i < columns / apart; ++i)
+      weight[i] = to_float(g.weight[(first_channel + line + i * apart) * g.heads + head]);
+#pragma unroll
+    for (int i = 0; i < slice / apart; ++i) {
+      const bool there = has_head && first_end + line + i * apart < g.ends;
+      const float dz = dtau[i] * (g.alpha / (1.0f + expf(-z[i])));
+      memory.dz[h][line + i * apart] = there ? dz : 0.0f;
     }
-    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < columns / apart; ++i)
+      memory.weight[h][line + i * apart] = has_head ? weight[i] : 0.0f;
+  }
+  // Of these heads their part of dx_tau, and of dW what this warp's ends give.
+  __device__ void multiply() {
     for (int some = 0; some < heads_at_once; some += heads_shared) {
       float dw[heads_shared][octet] = {};
 #pragma unroll
@@ -89,54 +104,76 @@ __global__ void __launch_bounds__(threads, 2)
           }
       }
       share_heads(dw);
-      store(&memory.sum[warp][some + thread % 32 / 8 % 2 + thread % 32 / 16 * 2][c], dw[0]);
+      store(&memory.sum[warp][some + own_shared_head()][c], dw[0]);
     }
-    __syncthreads();
-    for (int i = thread; i < columns * heads_at_once; i += threads) {
-      const int h = i % heads_at_once, column = i / heads_at_once;
+  }
+  // dx_tau; and of mu's gradient what this warp's ends give.
+  __device__ void finish_mixes() {
+    float dmu[octet] = {};
+#pragma unroll
+    for (int k = 0; k < own_ends; ++k) {
+      if (!has(k)) continue;
+      float away[octet];
+      load(g.away + place(k), away);
+      store(g.dx_tau + place(k), d[k]);
+#pragma unroll
+      for (int i = 0; i < octet; ++i) dmu[i] = fmaf(d[k][i], away[i], dmu[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < octet; ++i) {
+      dmu[i] += __shfl_xor_sync(~0u, dmu[i], 8);
+      dmu[i] += __shfl_xor_sync(~0u, dmu[i], 16);
+    }
+    if (own_shared_head() == 0) store(&memory.sum[warp][0][c], dmu);
+  }
+  // Leaves the sums of all warps' first `count` lines, as lines of this slice from `line` on.
+  __device__ void leave(int64_t line, int count) const {
+    float* const to = g.scratch + (blockIdx.y * lines() + line) * g.channels + first_channel;
+    for (int i = thread; i < count * columns; i += threads) {
       float sum = 0;
 #pragma unroll
-      for (int w = 0; w < warps; ++w) sum += memory.sum[w][h][column];
-      if (from + h < heads) left[(channel + column) * heads + from + h] = sum;
+      for (int w = 0; w < warps; ++w) sum += memory.sum[w][i / columns][i % columns];
+      to[i / columns * g.channels + i % columns] = sum;
     }
+  }
+  __device__ int64_t lines() const { return g.heads + 1; }
+};
+
+// What blocks leave: (slices, H + 1, C), dW and dmu.
+template <class Real>
+__global__ void __launch_bounds__(threads, 2)
+    tau_mix_backward_slices(const __grid_constant__ TauMixGradient<Real> g) {
+  __shared__ TauMixMemory memory;
+  SliceWork<Real> work{g, memory};
+#pragma unroll
+  for (int k = 0; k < own_ends; ++k)
+    if (work.has(k)) load(g.x_tau + work.place(k), work.x[k]);
+  const int heads = int(g.heads);
+  for (int from = 0; from < heads; from += heads_at_once) {
+    work.bring(from);
+    __syncthreads();
+    work.multiply();
+    __syncthreads();
+    work.leave(from, min(heads - from, heads_at_once));
     __syncthreads();
   }
-
-  float dmu[octet] = {};
-#pragma unroll
-  for (int k = 0; k < own_ends; ++k) {
-    if (!has(k)) continue;
-    float away[octet];
-    load(g.away + row(k), away);
-    store(g.dx_tau + row(k), d[k]);
-#pragma unroll
-    for (int i = 0; i < octet; ++i) dmu[i] = fmaf(d[k][i], away[i], dmu[i]);
-  }
-#pragma unroll
-  for (int i = 0; i < octet; ++i) {
-    dmu[i] += __shfl_xor_sync(~0u, dmu[i], 8);
-    dmu[i] += __shfl_xor_sync(~0u, dmu[i], 16);
-  }
-  if (thread % 32 < 8) store(&memory.sum[warp][0][c], dmu);
+  work.finish_mixes();
   __syncthreads();
-  if (thread >= columns) return;
-  float sum = 0;
-#pragma unroll
-  for (int w = 0; w < warps; ++w) sum += memory.sum[w][0][thread];
-  left[g.channels * g.heads + channel + thread] = sum;
+  work.leave(heads, 1);
 }
 
-// What blocks left, added up.
+// All of it, added up.
 template <class Real>
 __global__ void __launch_bounds__(threads)
     add_slices(const __grid_constant__ TauMixGradient<Real> g, int64_t slices) {
-  const int64_t of_weight = g.channels * g.heads, all = of_weight + g.channels;
+  const int64_t all = (g.heads + 1) * g.channels;
   const int64_t i = int64_t(blockIdx.x) * threads + threadIdx.x;
   if (i >= all) return;
   float sum = 0;
 #pragma unroll 8
   for (int64_t s = 0; s < slices; ++s) sum += g.scratch[s * all + i];
-  (i < of_weight ? g.dweight[i] : g.dmu[i - of_weight]) += sum;
+  const int64_t head = i / g.channels, channel = i % g.channels;
+  (head < g.heads ? g.dweight[channel * g.heads + head] : g.dmu[channel]) += sum;
 }
 
 int64_t slices_of(int64_t ends) { return (ends + slice - 1) / slice; }
