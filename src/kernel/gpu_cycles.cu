@@ -1,7 +1,8 @@
-#include <algorithm>
+#include "kernel/gpu_cycles.h"
+
 #include <vector>
 
-#include "kernel/gpu_cycles.h"
+#include "base/timing.h"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel {
@@ -33,9 +34,7 @@ double CycleMark::cycles_since(const CycleMark& before, const Gpu& gpu) const {
   for (int64_t i = 0; i < to.elements(); ++i)
     if (from[i] && to[i]) cycles.push_back(double(to[i] - from[i]));
   require(!cycles.empty(), "a multiprocessor counted at both places");
-  const auto middle = cycles.begin() + std::ptrdiff_t(cycles.size() / 2);
-  std::nth_element(cycles.begin(), middle, cycles.end());
-  return *middle;
+  return timing_of(cycles).median;
 }
 
 }  // namespace deltasane::kernel
