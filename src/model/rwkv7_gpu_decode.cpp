@@ -36,7 +36,7 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
 
 // In a block of few rows a layer takes as long as its launches, in which an H200 could read
 // `launches` bytes of weights; one after the other, each sequence reads the layer's, and its waits
-// are worth `waits` bytes (docs/performance.md).
+// are worth `waits` bytes (docs/gpu-kernels.md).
 template <class Real>
 bool GpuDecoder<Real>::takes(size_t sequences) const {
   constexpr uint64_t launches = 460'000'000, waits = 42'000'000;
