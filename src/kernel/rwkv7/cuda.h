@@ -59,7 +59,7 @@ template <class Real>
 struct NormShiftGradient {
   NormShift<Real> op;  // `out` is not used
   const Real* dout[most_mixes] = {};
-  const Real* dout_tau = nullptr;  // (sequences, chunks, C); null: the mix with mu_tau has none
+  const Real* dout_tau = nullptr;  // (sequences, chunks, C), beside six mixes; null: none
   float* dx;                       // (rows, C), added to
   float *dweight, *dbias;          // (C), added to
   float* dmu[most_mixes] = {};     // (C), added to

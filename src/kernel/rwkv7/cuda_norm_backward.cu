@@ -224,6 +224,7 @@ void norm_shift_backward(const NormShiftGradient<Real>& given, const Gpu& gpu) {
   const NormShift<Real>& op = g.op;
   if (op.rows.rows() == 0) return;
   if (g.dout_tau) {
+    require(op.mixes == most_mixes, "the mix with mu_tau is one beside six");
     require(op.mu_tau && op.position >= 0 && op.chunk > 1, "the mix with mu_tau has its rows");
     g.op.position %= op.chunk;
     require(op.chunks == (op.position + op.rows.time) / op.chunk,

@@ -17,8 +17,8 @@ namespace deltasane::kernel::cuda::rows_definition {
 inline constexpr float shift_eps = 1e-5f, group_eps = 64e-5f;
 inline constexpr int64_t shift_chunk = 6;
 
-// One row, odd numbers of them, several sequences, more rows and more ends of chunks than blocks, a
-// row of many threads, and more of such rows than blocks.
+// One row, odd numbers of them, several sequences, more rows than blocks, a row of many threads,
+// and more of such rows than blocks.
 inline std::vector<RowBlock> shapes() {
   return {{1, 1, 64},    {1, 7, 128},   {3, 11, 192}, {1, 33, 768},
           {2, 17, 1024}, {2, 1100, 64}, {1, 3, 4096}, {1, 600, 1088}};
