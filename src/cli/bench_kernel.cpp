@@ -66,8 +66,9 @@ KernelBench bench_on_gpu(int index, double tau) {
   if constexpr (built_with_cuda) {
     const Gpu gpu(index);
     uint64_t seed = 1;
-    for (const kernel::ProblemShape& shape : kernel::cuda::gpu_delta_rule_cases(gpu))
-      expect_no_fault(kernel::cuda::check_delta_rule<bf16>(shape, seed++, gpu));
+    for (const kernel::cuda::TauRange& taus : kernel::cuda::gpu_delta_rule_taus)
+      for (const kernel::ProblemShape& shape : kernel::cuda::gpu_delta_rule_cases(gpu, taus))
+        expect_no_fault(kernel::cuda::check_delta_rule<bf16>(shape, seed++, gpu));
     const DeviceLimits limits = limits_of(gpu);
     return {fmt::format("{}, bf16 in and out", gpu.facts().name),
             {{"gpu", gpu.facts().name}},

@@ -129,14 +129,18 @@ struct Bench {
                                         .z = t.floats(ends * heads),
                                         .dtau = t.floats(ends * heads),
                                         .weight = t.reals(C * heads),
-                                        .x_tau = op.out_tau,
-                                        .away = op.away_tau,
-                                        .dx_tau = t.reals(ends * C),
-                                        .dweight = t.floats(C * heads),
-                                        .dmu = t.floats(C),
-                                        .scratch = t.floats(tau_mix_scratch(ends, C, heads))};
-      measure("tau's mix, backward", n * of_tau * 6 + double(heads * (8 * ends + 10 * C)),
+                                        .dz = t.floats(ends * heads),
+                                        .dx_tau = t.reals(ends * C)};
+      measure("tau's mix, backward", n * of_tau * 2 + double(heads * (12 * ends + 2 * C)),
               [&] { tau_mix_backward(of_mix, gpu); });
+      using Weights = TauWeightsGradient<bf16>;
+      Weights weights{ends, C, heads, Weights::most_layers, {}};
+      for (Weights::Layer& layer : weights.layer)
+        layer = {t.reals(ends * C),  t.reals(ends * C),   t.floats(ends * heads),
+                 t.reals(C * heads), t.floats(C * heads), t.floats(C)};
+      measure(cat("tau's weights, backward, ", weights.layers, " layers"),
+              weights.layers * (n * of_tau * 4 + double(heads * (4 * ends + 10 * C))),
+              [&] { tau_weights_backward(weights, gpu); });
     }
   }
 

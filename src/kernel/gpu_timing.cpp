@@ -10,7 +10,7 @@ namespace deltasane::kernel {
 Timing time_on_gpu(const Gpu& gpu, const std::function<void()>& body, int repeats) {
   require(repeats > 0, "something is measured");
   for (int i = 0; i < 3; ++i) body();
-  std::vector<GpuEvent> at(size_t(repeats) + 1);
+  std::vector<TimedGpuEvent> at(size_t(repeats) + 1);
   at[0].record(gpu);
   for (size_t i = 1; i < at.size(); ++i) {
     body();

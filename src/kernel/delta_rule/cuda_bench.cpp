@@ -79,7 +79,7 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau) {
       run(false), run(true);
       for (int i = 0; i < 15; ++i)
         for (const bool sane : {false, true}) {
-          GpuEvent begin, end;
+          TimedGpuEvent begin, end;
           begin.record(gpu);
           run(sane);
           end.record(gpu);

@@ -138,26 +138,20 @@ std::vector<std::string> check_delta_rule(const ProblemShape& shape, uint64_t se
   return wrong;
 }
 
-std::vector<ProblemShape> gpu_delta_rule_cases(const Gpu& gpu) {
-  std::vector<ProblemShape> cases;
+std::vector<ProblemShape> gpu_delta_rule_cases(const Gpu& gpu, const TauRange& taus) {
   const int64_t many = gpu.facts().multiprocessors / 2 + 1;  // heads
-  for (const auto& [low, high] :
-       {std::pair{0.0, 0.0}, {1.4, 1.6}, {7.0, 9.0}, {12.0, 16.0}, {0.4, 12.0}}) {
-    const auto add = [&](ProblemShape shape) {
-      shape.tau_low = low, shape.tau_high = high, shape.stagger = 0;
-      cases.push_back(shape);
-    };
-    add({.time = 1, .heads = 3, .position = 15});
-    add({.time = 1, .heads = 3, .position = 4});
-    add({.time = 16, .heads = 1});
-    add({.batch = 2, .time = 37, .heads = 3, .position = 11});
-    add({.batch = 2, .time = 64, .heads = 2, .position = 16});
-    add({.batch = 2, .time = 139, .heads = 3, .position = int64_t{1} << 33});
-    add({.batch = 2, .time = 70, .heads = 2, .chunk = 12});
-    add({.time = 33, .heads = 2, .state_scale = 30});
-    add({.time = 96, .heads = 2, .state_scale = 30});
-    add({.batch = 2, .time = 67, .heads = many});
-  }
+  std::vector<ProblemShape> cases{
+      {.time = 1, .heads = 3, .position = 15},
+      {.time = 1, .heads = 3, .position = 4},
+      {.time = 16, .heads = 1},
+      {.batch = 2, .time = 37, .heads = 3, .position = 11},
+      {.batch = 2, .time = 64, .heads = 2, .position = 16},
+      {.batch = 2, .time = 139, .heads = 3, .position = int64_t{1} << 33},
+      {.batch = 2, .time = 70, .heads = 2, .chunk = 12},
+      {.time = 33, .heads = 2, .state_scale = 30},
+      {.time = 96, .heads = 2, .state_scale = 30},
+      {.batch = 2, .time = 67, .heads = many}};
+  for (ProblemShape& one : cases) one.tau_low = taus.low, one.tau_high = taus.high, one.stagger = 0;
   return cases;
 }
 

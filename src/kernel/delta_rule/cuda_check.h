@@ -16,8 +16,18 @@ namespace deltasane::kernel::cuda {
 template <class Real>
 std::vector<std::string> check_delta_rule(const ProblemShape& shape, uint64_t seed, const Gpu& gpu);
 
-// Cases that reach every path: few and many heads, whole tiles and rests, positions, chunk sizes,
-// no SANE, strong and weak SANE.
-std::vector<ProblemShape> gpu_delta_rule_cases(const Gpu& gpu);
+// No SANE, strong and weak SANE.
+struct TauRange {
+  const char* name;
+  double low, high;
+};
+inline constexpr TauRange gpu_delta_rule_taus[] = {{"none", 0, 0},
+                                                   {"strong", 1.4, 1.6},
+                                                   {"usual", 7, 9},
+                                                   {"moderate", 12, 16},
+                                                   {"changing", 0.4, 12}};
+// Cases that reach every path that there is with such tau: few and many heads, whole tiles and
+// rests, positions, chunk sizes.
+std::vector<ProblemShape> gpu_delta_rule_cases(const Gpu& gpu, const TauRange& taus);
 
 }  // namespace deltasane::kernel::cuda

@@ -16,9 +16,9 @@ namespace deltasane::kernel::cuda {
 
 __device__ inline float state_slope(float q, float w) { return fmaf(q, -w, w); }  // times w
 
-// |x| < 1/4. unit: what q is multiplied by first, the same for many.
-__device__ inline float tau_slope_at_tiny(float q, float unit = 1) {  // 4e-7
-  return fmaf(q, fmaf(q, 0.060265943f * unit * unit, 0.133258897f * unit), 0.666666928f);
+// |x| < tanh(tiny_part). unit: what q is multiplied by first, the same for many.
+__device__ inline float tau_slope_at_tiny(float q, float unit = 1) {  // 1.3e-6
+  return fmaf(q, fmaf(q, 0.061829612f * unit * unit, 0.133168236f * unit), 0.666667520f);
 }
 // |x| < moderate_part: shorter than the next one.
 constexpr float moderate_part = 0.547f;

@@ -8,25 +8,39 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-template <class Real>
-class DeltaRuleOnGpu : public testing::Test {
+const char* const no_gpu = "this machine has no CUDA device";
+
+// By ranges of tau, so that a tool that takes long can be given one.
+class GpuRecurrenceWith : public testing::TestWithParam<TauRange> {
  protected:
   void SetUp() override {
-    if (Gpu::count() == 0) GTEST_SKIP() << "no CUDA device";
+    if (Gpu::count() == 0) GTEST_SKIP() << no_gpu;
+  }
+  template <class Real>
+  void check() {
+    const Gpu gpu(0);
+    uint64_t seed = 1;
+    for (const ProblemShape& shape : gpu_delta_rule_cases(gpu, GetParam()))
+      for (const std::string& fault : check_delta_rule<Real>(shape, seed++, gpu))
+        ADD_FAILURE() << fault;
+  }
+};
+TEST_P(GpuRecurrenceWith, IsAsCloseToTheDefinitionAsPlainFloats) { check<float>(); }
+TEST_P(GpuRecurrenceWith, IsAsCloseToTheDefinitionAsPlainArithmeticOfBf16) { check<bf16>(); }
+INSTANTIATE_TEST_SUITE_P(Taus, GpuRecurrenceWith, testing::ValuesIn(gpu_delta_rule_taus),
+                         [](const auto& taus) { return std::string(taus.param.name); });
+
+template <class Real>
+class GpuRecurrence : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Gpu::count() == 0) GTEST_SKIP() << no_gpu;
   }
 };
 using Types = testing::Types<float, bf16>;
-TYPED_TEST_SUITE(DeltaRuleOnGpu, Types);
+TYPED_TEST_SUITE(GpuRecurrence, Types);
 
-TYPED_TEST(DeltaRuleOnGpu, IsAsCloseToTheDefinitionAsPlainArithmetic) {
-  const Gpu gpu(0);
-  uint64_t seed = 1;
-  for (const ProblemShape& shape : gpu_delta_rule_cases(gpu))
-    for (const std::string& fault : check_delta_rule<TypeParam>(shape, seed++, gpu))
-      ADD_FAILURE() << fault;
-}
-
-TYPED_TEST(DeltaRuleOnGpu, IsTheSameEveryTime) {
+TYPED_TEST(GpuRecurrence, IsTheSameEveryTime) {
   const Gpu gpu(0);
   const Problem<float> problem({.batch = 2, .time = 75, .heads = 3}, 5);
   const auto upload = [&](const Tensor<float>& host) {

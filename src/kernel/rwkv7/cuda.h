@@ -54,7 +54,7 @@ template <class Real>
 void norm_shift(const NormShift<Real>& op, const Gpu& gpu);
 
 // The gradient of norm_shift where `before` is zero; u and the mixes are made again from x. But
-// for that of mu_tau, which tau_mix_backward has.
+// for that of mu_tau, which tau_weights_backward has.
 template <class Real>
 struct NormShiftGradient {
   NormShift<Real> op;  // `out` is not used
@@ -75,22 +75,34 @@ void thresholds(const float* z, int64_t count, double alpha, float* tau, const G
 // The same with an alpha for each head; z and tau: (count, H), z null: all 0.
 void thresholds_of_heads(const float* z, int64_t count, int64_t heads, const float* alphas,
                          float* tau, const Gpu& gpu);
-// The gradients of thresholds of z = x_tau W, and of mu_tau. `ends` are those of all sequences'
-// chunks.
+// The gradients of thresholds of z = x_tau W. `ends` are those of all sequences' chunks.
 template <class Real>
 struct TauMixGradient {
   int64_t ends, channels, heads;
   float alpha;
-  const float *z, *dtau;     // (ends, H)
-  const Real* weight;        // W, (C, H)
-  const Real *x_tau, *away;  // norm_shift's out_tau and away_tau, (ends, C)
-  Real* dx_tau;              // (ends, C), for norm_shift_backward
-  float *dweight, *dmu;      // (C, H) and (C), added to
-  float* scratch;            // (tau_mix_scratch(ends, C, H)) floats
+  const float *z, *dtau;  // (ends, H)
+  const Real* weight;     // W, (C, H)
+  float* dz;              // (ends, H), for tau_weights_backward
+  Real* dx_tau;           // (ends, C), for norm_shift_backward
 };
-int64_t tau_mix_scratch(int64_t ends, int64_t channels, int64_t heads);
 template <class Real>
 void tau_mix_backward(const TauMixGradient<Real>& op, const Gpu& gpu);
+
+// The gradients of W and mu_tau, of several layers at once.
+template <class Real>
+struct TauWeightsGradient {
+  static constexpr int most_layers = 8;
+  int64_t ends, channels, heads;
+  int layers;
+  struct Layer {
+    const Real *x_tau, *away;  // norm_shift's out_tau and away_tau, (ends, C)
+    const float* dz;           // tau_mix_backward's
+    const Real* weight;        // W
+    float *dweight, *dmu;      // (C, H) and (C), added to
+  } layer[most_layers];
+};
+template <class Real>
+void tau_weights_backward(const TauWeightsGradient<Real>& op, const Gpu& gpu);
 
 enum class GpuActivation { tanh, sigmoid, squared_relu };
 template <class Real>

@@ -79,41 +79,34 @@ TYPED_TEST(GpuGradientsOf, NormShiftIsTheDefinition) {
     }
 }
 
+// One end, odd numbers of them, several blocks' of ends and channels; few heads and many.
+struct TauShape {
+  int64_t ends, channels, heads;
+};
+const TauShape tau_shapes[] = {
+    {1, 64, 1}, {7, 192, 3}, {33, 128, 40}, {600, 64, 16}, {1030, 64, 17}};
+
 TYPED_TEST(GpuGradientsOf, TauMixIsTheDefinition) {
   using Real = TypeParam;
-  struct Case {
-    int64_t ends, channels, heads;
-  };
-  // One end, odd numbers of them, several blocks' of ends and channels; few heads and many.
-  for (const auto& [ends, C, heads] : {Case{1, 64, 1}, Case{7, 192, 3}, Case{33, 128, 40},
-                                       Case{600, 64, 16}, Case{1030, 64, 17}}) {
+  for (const auto& [ends, C, heads] : tau_shapes) {
     const Numbers<float> z = drawn<float>(ends * heads, 6, 1),
-                         dtau = drawn<float>(ends * heads, 1, 2);
-    const Numbers<float> w = drawn<Real>(C * heads, 1, 3), x = drawn<Real>(ends * C, 1, 4),
-                         away = drawn<Real>(ends * C, 1, 5);
-    constexpr float start = 0.5f, alpha = 3;
-    const auto definition = [&]<class T>(T begun) {
-      Numbers<T> dx(size_t(ends * C)), dw(size_t(C * heads), begun), dmu(size_t(C), begun);
+                         dtau = drawn<float>(ends * heads, 1, 2), w = drawn<Real>(C * heads, 1, 3);
+    constexpr float alpha = 3;
+    const auto definition = [&]<class T>(T) {
+      Numbers<T> dz(size_t(ends * heads)), dx(size_t(ends * C));
       for (int64_t end = 0; end < ends; ++end)
-        for (int64_t c = 0; c < C; ++c) {
-          const size_t at = size_t(end * C + c);
-          for (int64_t head = 0; head < heads; ++head) {
-            const size_t from = size_t(end * heads + head), of = size_t(c * heads + head);
-            const T dz = T(dtau[from]) * T(alpha) / (1 + std::exp(-T(z[from])));
-            dx[at] += dz * T(w[of]);
-            dw[of] += T(x[at]) * dz;
-          }
-          dmu[size_t(c)] += dx[at] * T(away[at]);
+        for (int64_t head = 0; head < heads; ++head) {
+          const size_t at = size_t(end * heads + head);
+          dz[at] = T(dtau[at]) * T(alpha) / (1 + std::exp(-T(z[at])));
+          for (int64_t c = 0; c < C; ++c)
+            dx[size_t(end * C + c)] += dz[at] * T(w[size_t(c * heads + head)]);
         }
-      return std::array{dx, dw, dmu};
+      return std::array{dz, dx};
     };
     const auto of_z = this->template there<float>(z), of_tau = this->template there<float>(dtau);
-    const auto weight = this->template there<Real>(w), x_tau = this->template there<Real>(x),
-               away_tau = this->template there<Real>(away);
+    const auto weight = this->template there<Real>(w);
+    auto dz = this->template poisoned<float>(ends * heads);
     auto dx = this->template poisoned<Real>(ends * C);
-    auto dw = this->template there<float>(Numbers<float>(size_t(C * heads), start));
-    auto dmu = this->template there<float>(Numbers<float>(size_t(C), start));
-    auto scratch = this->template poisoned<float>(tau_mix_scratch(ends, C, heads));
     tau_mix_backward<Real>({.ends = ends,
                             .channels = C,
                             .heads = heads,
@@ -121,19 +114,71 @@ TYPED_TEST(GpuGradientsOf, TauMixIsTheDefinition) {
                             .z = of_z.data(),
                             .dtau = of_tau.data(),
                             .weight = weight.data(),
-                            .x_tau = x_tau.data(),
-                            .away = away_tau.data(),
-                            .dx_tau = dx.data(),
-                            .dweight = dw.data(),
-                            .dmu = dmu.data(),
-                            .scratch = scratch.data()},
+                            .dz = dz.data(),
+                            .dx_tau = dx.data()},
                            this->gpu());
-    const auto expected = definition(start);
-    const auto true_result = definition(double(start));
+    const auto expected = definition(0.0f);
+    const auto true_result = definition(0.0);
     const std::string of = cat(" of ", ends, " ends, ", heads, " heads");
-    this->expect_close("dx_tau" + of, dx, expected[0], true_result[0]);
-    this->expect_close("dW" + of, dw, expected[1], true_result[1]);
-    this->expect_close("dmu_tau" + of, dmu, expected[2], true_result[2]);
+    this->expect_close("dz" + of, dz, expected[0], true_result[0]);
+    this->expect_close("dx_tau" + of, dx, expected[1], true_result[1]);
+  }
+}
+
+TYPED_TEST(GpuGradientsOf, TauWeightsAreTheDefinition) {
+  using Real = TypeParam;
+  using Op = TauWeightsGradient<Real>;
+  for (const auto& [ends, C, heads] : tau_shapes) {
+    struct Layer {
+      Numbers<float> x, away, dz, w;
+    };
+    struct LayerThere {
+      GpuTensor<Real> x, away, w;
+      GpuTensor<float> dz, dw, dmu;
+    };
+    const int layers = ends < 100 ? Op::most_layers : 2;
+    constexpr float start = 0.5f;
+    std::vector<Layer> given;
+    std::vector<LayerThere> lie;
+    Op op{ends, C, heads, layers, {}};
+    for (int i = 0; i < layers; ++i) {
+      given.push_back({drawn<Real>(ends * C, 1, uint64_t(10 * i)),
+                       drawn<Real>(ends * C, 1, uint64_t(10 * i + 1)),
+                       drawn<float>(ends * heads, 1, uint64_t(10 * i + 2)),
+                       drawn<Real>(C * heads, 1, uint64_t(10 * i + 3))});
+      const Layer& from = given.back();
+      lie.push_back({this->template there<Real>(from.x), this->template there<Real>(from.away),
+                     this->template there<Real>(from.w), this->template there<float>(from.dz),
+                     this->template there<float>(Numbers<float>(size_t(C * heads), start)),
+                     this->template there<float>(Numbers<float>(size_t(C), start))});
+      LayerThere& to = lie.back();
+      op.layer[i] = {to.x.data(), to.away.data(), to.dz.data(),
+                     to.w.data(), to.dw.data(),   to.dmu.data()};
+    }
+    tau_weights_backward(op, this->gpu());
+    for (int i = 0; i < layers; ++i) {
+      const Layer& from = given[size_t(i)];
+      const auto definition = [&]<class T>(T begun) {
+        Numbers<T> dw(size_t(C * heads), begun), dmu(size_t(C), begun);
+        for (int64_t end = 0; end < ends; ++end)
+          for (int64_t c = 0; c < C; ++c) {
+            const size_t at = size_t(end * C + c);
+            T dx = 0;
+            for (int64_t head = 0; head < heads; ++head) {
+              const T dz = T(from.dz[size_t(end * heads + head)]);
+              dx += dz * T(from.w[size_t(c * heads + head)]);
+              dw[size_t(c * heads + head)] += T(from.x[at]) * dz;
+            }
+            dmu[size_t(c)] += dx * T(from.away[at]);
+          }
+        return std::array{dw, dmu};
+      };
+      const auto expected = definition(start);
+      const auto true_result = definition(double(start));
+      const std::string of = cat(" of layer ", i, ", ", ends, " ends, ", heads, " heads");
+      this->expect_close("dW" + of, lie[size_t(i)].dw, expected[0], true_result[0]);
+      this->expect_close("dmu_tau" + of, lie[size_t(i)].dmu, expected[1], true_result[1]);
+    }
   }
 }
 

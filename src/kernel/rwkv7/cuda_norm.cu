@@ -110,10 +110,14 @@ __global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
       for (int m = 0; m < most_mixes; ++m)
         if (m < op.mixes) mix(op.mu[m], op.out[m], [&](int64_t at) { return first_row + at; });
       const uint32_t count = uint32_t(op.position + t), chunk = uint32_t(op.chunk);
-      if (op.mu_tau && count % chunk + together >= chunk) {  // some end a chunk
-        const auto end_of_chunk = [&](int64_t at) {
-          const uint32_t rows = uint32_t(op.position + at) + 1;
-          return rows % chunk ? int64_t{-1} : sequence * op.chunks + int64_t(rows / chunk) - 1;
+      const uint32_t ended = count / chunk, last = (ended + 1) * chunk - 1 - count;  // of t + last
+      if (op.mu_tau && last < together) {  // some end a chunk
+        // Of each row from t on, in their order.
+        const auto end_of_chunk = [chunk, to_go = last,
+                                   place = sequence * op.chunks + ended](int64_t) mutable {
+          const bool ends = to_go == 0;
+          to_go = ends ? chunk - 1 : to_go - 1;
+          return ends ? place++ : int64_t{-1};
         };
         mix(op.mu_tau, op.out_tau, end_of_chunk);
         if (op.away_tau)

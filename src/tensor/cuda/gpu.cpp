@@ -62,7 +62,8 @@ uint64_t Gpu::free_bytes() const {
   return left;
 }
 
-GpuEvent::GpuEvent() { check_cuda(cudaEventCreate(&event_)); }
+GpuEvent::GpuEvent() : GpuEvent(cudaEventDisableTiming) {}
+GpuEvent::GpuEvent(unsigned flags) { check_cuda(cudaEventCreateWithFlags(&event_, flags)); }
 GpuEvent::~GpuEvent() {
   if (event_) cudaEventDestroy(event_);
 }
@@ -82,7 +83,8 @@ bool GpuEvent::reached() const {
   check_cuda(result);
   return true;
 }
-double GpuEvent::milliseconds_since(const GpuEvent& earlier) const {
+TimedGpuEvent::TimedGpuEvent() : GpuEvent(cudaEventDefault) {}
+double TimedGpuEvent::milliseconds_since(const TimedGpuEvent& earlier) const {
   float milliseconds = 0;
   check_cuda(cudaEventElapsedTime(&milliseconds, earlier.event_, event_));
   return double(milliseconds);

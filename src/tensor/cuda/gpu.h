@@ -48,7 +48,7 @@ class Gpu {
   CUstream_st* stream_ = nullptr;
 };
 
-// A point in a queue that another queue, or the host, can wait for; with a time.
+// A point in a queue that another queue, or the host, can wait for.
 class GpuEvent {
  public:
   GpuEvent();
@@ -60,10 +60,16 @@ class GpuEvent {
   void let_wait(CUstream_st* queue) const;  // what is asked for there next starts after this point
   void wait() const;                        // the host
   bool reached() const;
-  double milliseconds_since(const GpuEvent& earlier) const;  // both reached
 
- private:
+ protected:
+  explicit GpuEvent(unsigned flags);
   CUevent_st* event_;
+};
+// Likewise with a time, which takes the queue longer.
+class TimedGpuEvent : public GpuEvent {
+ public:
+  TimedGpuEvent();
+  double milliseconds_since(const TimedGpuEvent& earlier) const;  // both reached
 };
 
 // Fails unless a CUDA call (its cudaError_t) went well.

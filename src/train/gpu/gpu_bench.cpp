@@ -42,7 +42,7 @@ void one_step(TrainingDevice& device, const Batch& batch) {
 template <class Step>
 ClockedStep cost_of(const Gpu& gpu, Step&& step) {
   kernel::CycleMark first(gpu), last(gpu);
-  GpuEvent began, ended;
+  TimedGpuEvent began, ended;
   first.record(gpu), began.record(gpu);
   step();
   ended.record(gpu), last.record(gpu);
@@ -128,7 +128,7 @@ double muon_seconds(const BenchCase& one, const Parameters& model) {
   for (int i = 0; i < unmeasured + 3; ++i) {
     device.gradient({&one.batch, 1}, {one.batch.weight_total(), 0}, [] {});
     device.clip("bench: ");
-    GpuEvent began, ended;
+    TimedGpuEvent began, ended;
     began.record(device.gpu());
     device.update(1e-6);
     ended.record(device.gpu());

@@ -241,12 +241,21 @@ void TrainingState<Real>::backward(const GpuPass<Real>& c, const FinishedStretch
                              backward_buffers.sums, rounded_copy(backward_buffers.dresult)},
                             gpu);
   finish(shape.layers);
+  // Where activations are kept, SANE's own parameters have their gradients for several layers at
+  // once; none of these layers is finished before.
+  const bool one_by_one = !c.size.chunks || activations == Activations::recompute;
+  const int64_t at_once = one_by_one ? 1 : most_threshold_layers<Real>;
+  int64_t finished_from = shape.layers;
   for (int64_t layer = shape.layers - 1; layer >= 0; --layer) {
     const float* const x = streams[size_t(layer)];
     if (activations == Activations::recompute)
       layer_forward<Real>(c, layer, x, of(layer), v_first, nullptr);
     layer_backward<Real>(c, layer, x, of(layer), v_first, dv_first, backward_buffers, dx);
-    if (layer > 0) finish(layer);
+    if (const int64_t open = finished_from - layer; open == at_once || layer == 0) {
+      if (c.size.chunks) threshold_weights_backward<Real>(c, layer, {&of(layer), size_t(open)});
+      for (; finished_from > layer; --finished_from)
+        if (finished_from > 1) finish(finished_from - 1);
+    }
   }
   c.row_operation();
   const float* drows = dx;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "comm/single_group.h"
+#include "kernel/rwkv7/cuda.h"
 #include "model/random_rwkv7.h"
 #include "support/errors.h"
 #include "train/gpu/gpu_refusals.h"
@@ -101,10 +102,15 @@ TEST_F(GpuTrainingTest, Bf16GradientIsOffByItsRoundings) {
               std::sqrt(roundings) * true_loss.cross_entropy / 256);
 }
 
+// More than have the gradients of SANE's own parameters at once.
+constexpr int64_t many_layers = 10;
+static_assert(many_layers > kernel::cuda::TauWeightsGradient<float>::most_layers);
+
 TEST_F(GpuTrainingTest, RecomputingAndRepeatingDoNotShow) {
   const SaneSettings sane{1.0, 16};
-  const Parameters model(RandomRwkv7(gpu_shape(true), 7), sane);
-  const Batch batch = test::random_batch(gpu_shape(true), 3, 33);
+  const Rwkv7Shape shape = gpu_shape(true, many_layers);
+  const Parameters model(RandomRwkv7(shape, 7), sane);
+  const Batch batch = test::random_batch(shape, 3, 33);
   const LossSettings settings{batch.weight_total(), 1e-4};
   const auto once = [&]<class Real>(Real, Activations kept) {
     return gradient_on_gpu<Real>(model, batch, settings, kept);
@@ -120,8 +126,9 @@ TEST_F(GpuTrainingTest, RecomputingAndRepeatingDoNotShow) {
 TEST_F(GpuTrainingTest, StretchesAreFinishedWhenTheyAreTold) {
   const Gpu gpu(0), other(0);
   for (const Activations kept : {Activations::keep, Activations::recompute}) {
-    const Parameters model(RandomRwkv7(gpu_shape(true), 11), SaneSettings{1.0, 16});
-    const Batch batch = test::random_batch(gpu_shape(true), 2, 37);
+    const Rwkv7Shape shape = gpu_shape(true, many_layers);
+    const Parameters model(RandomRwkv7(shape, 11), SaneSettings{1.0, 16});
+    const Batch batch = test::random_batch(shape, 2, 37);
     const int64_t n = model.layout().elements();
     GpuTensor<float> parameters(gpu, {n}, "parameters"), gradient(gpu, {n}, "gradient");
     GpuTensor<float> told(gpu, {n}, "what was told");
@@ -144,7 +151,7 @@ TEST_F(GpuTrainingTest, StretchesAreFinishedWhenTheyAreTold) {
     other.wait();
     EXPECT_TRUE(std::ranges::equal(told.on_host(gpu).span(), gradient.on_host(gpu).span()));
     EXPECT_EQ(times, std::vector<int>(times.size(), 1));
-    EXPECT_EQ(begins.size(), size_t(gpu_shape(true).layers) + 1);
+    EXPECT_EQ(begins.size(), size_t(shape.layers) + 1);
     EXPECT_TRUE(std::ranges::is_sorted(begins, std::greater()));
   }
 }

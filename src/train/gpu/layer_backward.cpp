@@ -102,24 +102,19 @@ void low_rank_backward(const GpuPass<Real>& c, const std::string& down, const st
   factor_backward<Real>(c, down, rows, mix, dlow, dmix, store);
 }
 
-// From s.dtau to s.dx_tau.
+// From s.dtau to s.dx_tau and act.dz.
 template <class Real>
 void thresholds_backward(const GpuPass<Real>& c, int64_t layer, const LayerBuffers<Real>& act,
                          const BackwardBuffers<Real>& s) {
-  const std::string att = block_name(layer) + "att.";
   kernel::cuda::tau_mix_backward<Real>({.ends = c.ends(),
                                         .channels = c.shape().channels,
                                         .heads = c.shape().heads,
                                         .alpha = float(c.sane->alpha),
                                         .z = act.z,
                                         .dtau = s.dtau,
-                                        .weight = c.matrix(att + "w_tau"),
-                                        .x_tau = act.x_tau,
-                                        .away = act.away_tau,
-                                        .dx_tau = s.dx_tau,
-                                        .dweight = c.dw(att + "w_tau"),
-                                        .dmu = c.dw(att + "x_tau"),
-                                        .scratch = s.sums},
+                                        .weight = c.matrix(block_name(layer) + "att.w_tau"),
+                                        .dz = act.dz,
+                                        .dx_tau = s.dx_tau},
                                        c.gpu);
 }
 
@@ -131,7 +126,7 @@ void time_mix_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
   const Real* const dresult = as_products_read<Real>(dx, s.dresult);
   linear_backward<Real>(c, att + "output.weight", act.y, dresult, s.dy);
   recurrence_backward(c, layer, act, v_first, dv_first, s);
-  if (c.size.chunks)  // until it is waited for nothing else needs the room for sums
+  if (c.size.chunks)
     c.beside([&](const GpuPass<Real>& side) { thresholds_backward(side, layer, act, s); });
   // sr, sk, sv, dy and db are free by now, and dr after the first three.
   three_linear_backward<Real>(c, att + "receptance.weight", act.mix_r, s.dr, s.sr);
@@ -171,10 +166,36 @@ void layer_backward(const GpuPass<Real>& c, int64_t layer, const float* x,
   time_mix_backward(c, layer, x, act, v_first, dv_first, s, dx);
 }
 
+template <class Real>
+void threshold_weights_backward(const GpuPass<Real>& c, int64_t layer,
+                                std::span<const LayerBuffers<Real>> buffers) {
+  require(int64_t(buffers.size()) <= most_threshold_layers<Real>, "so many layers at once");
+  kernel::cuda::TauWeightsGradient<Real> op{.ends = c.ends(),
+                                            .channels = c.shape().channels,
+                                            .heads = c.shape().heads,
+                                            .layers = int(buffers.size()),
+                                            .layer = {}};
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const std::string att = block_name(layer + int64_t(i)) + "att.";
+    op.layer[i] = {.x_tau = buffers[i].x_tau,
+                   .away = buffers[i].away_tau,
+                   .dz = buffers[i].dz,
+                   .weight = c.matrix(att + "w_tau"),
+                   .dweight = c.dw(att + "w_tau"),
+                   .dmu = c.dw(att + "x_tau")};
+  }
+  c.row_operation();
+  kernel::cuda::tau_weights_backward(op, c.gpu);
+}
+
 template void layer_backward(const GpuPass<float>&, int64_t, const float*,
                              const LayerBuffers<float>&, const float*, float*,
                              const BackwardBuffers<float>&, float*);
 template void layer_backward(const GpuPass<bf16>&, int64_t, const float*, const LayerBuffers<bf16>&,
                              const bf16*, float*, const BackwardBuffers<bf16>&, float*);
+template void threshold_weights_backward(const GpuPass<float>&, int64_t,
+                                         std::span<const LayerBuffers<float>>);
+template void threshold_weights_backward(const GpuPass<bf16>&, int64_t,
+                                         std::span<const LayerBuffers<bf16>>);
 
 }  // namespace deltasane::train::gpu

@@ -33,7 +33,7 @@ struct LayerBuffers {
   Real *low_w, *low_a, *low_g;
   Real *read, *y;          // the recurrence's output; after time_mix_output
   Real *x_tau, *away_tau;  // (sequences, chunks, C): SANE
-  float *z, *tau;          // (sequences, chunks, H)
+  float *z, *tau, *dz;     // (sequences, chunks, H); dz: of the way back, for tau_weights_backward
   Real *mix_ffn, *hidden;  // hidden: (rows, feed_forward), after the activation
 
   enum class Layer { first, later };
@@ -52,7 +52,7 @@ struct LayerBuffers {
     if (layer == Layer::later) plan.place(gate, all), plan.place(low_v, rows * s.rank_v);
     const int64_t ends = size.sequences * size.chunks;
     plan.place(x_tau, ends * s.channels), plan.place(away_tau, ends * s.channels);
-    plan.place(z, ends * s.heads), plan.place(tau, ends * s.heads);
+    for (float** one : {&z, &tau, &dz}) plan.place(*one, ends * s.heads);
     plan.place(hidden, rows * s.feed_forward);
   }
 };
@@ -83,9 +83,8 @@ struct BackwardBuffers {
     plan.place(dx_tau, ends * s.channels);
     plan.place(dtau, ends * s.heads);
     const kernel::cuda::RowBlock block{size.sequences, size.time, s.channels};
-    plan.place(sums, std::max({kernel::cuda::norm_shift_scratch(block),
-                               kernel::cuda::time_mix_scratch(block),
-                               kernel::cuda::tau_mix_scratch(ends, s.channels, s.heads)}));
+    plan.place(sums, std::max(kernel::cuda::norm_shift_scratch(block),
+                              kernel::cuda::time_mix_scratch(block)));
   }
 };
 

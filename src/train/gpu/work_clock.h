@@ -23,18 +23,18 @@ class WorkClock {
   // What is asked for next is of this kind.
   void begin(Work work, const Gpu& gpu) {
     if (!runs_ || (!marks_.empty() && marks_.back().first == work)) return;
-    marks_.emplace_back(work, GpuEvent());
+    marks_.emplace_back(work, TimedGpuEvent());
     marks_.back().second.record(gpu);
   }
 
   // Waits; milliseconds of each kind since start().
   std::array<double, kinds_of_work> stop(const Gpu& gpu) {
     std::array<double, kinds_of_work> sums{};
-    GpuEvent end;
+    TimedGpuEvent end;
     end.record(gpu);
     end.wait();
     for (size_t i = 0; i < marks_.size(); ++i) {
-      const GpuEvent& next = i + 1 < marks_.size() ? marks_[i + 1].second : end;
+      const TimedGpuEvent& next = i + 1 < marks_.size() ? marks_[i + 1].second : end;
       sums[size_t(marks_[i].first)] += next.milliseconds_since(marks_[i].second);
     }
     runs_ = false;
@@ -43,7 +43,7 @@ class WorkClock {
 
  private:
   bool runs_ = false;
-  std::vector<std::pair<Work, GpuEvent>> marks_;
+  std::vector<std::pair<Work, TimedGpuEvent>> marks_;
 };
 
 }  // namespace deltasane::train::gpu
