@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace deltasane {
@@ -13,6 +14,23 @@ double seconds_now() {
 Timing timing_of(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   return {seconds[seconds.size() / 2], seconds.front(), seconds.back(), int(seconds.size())};
+}
+
+MedianInterval median_interval(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto n = int(values.size());
+  // How many of the values lie below the true median is a matter of n coins. The interval leaves
+  // out as many at each end as are there with less than 2.5 %.
+  double exactly = std::pow(0.5, n), at_most = 0;
+  int left_out = 0;
+  while (at_most + exactly <= 0.025) {
+    at_most += exactly;
+    exactly *= double(n - left_out) / double(left_out + 1);
+    ++left_out;
+  }
+  const size_t first = left_out > 0 ? size_t(left_out - 1) : 0;
+  const double median = (values[size_t(n / 2)] + values[size_t((n - 1) / 2)]) / 2;
+  return {median, values[first], values[size_t(n) - 1 - first], n};
 }
 
 Timing time_repeated(const std::function<void()>& body, double least_seconds, int least_repeats) {

@@ -112,24 +112,37 @@ struct BenchRow : Rates {
 
 nlohmann::ordered_json as_json(const BenchRow& row) {
   const kernel::DeltaRuleMeasurement& m = row.measured;
-  return {{"kernel", "delta_rule"},
-          {"pass", m.pass},
-          {"sane", m.sane},
-          {"batch", m.batch},
-          {"time", m.time},
-          {"heads", m.heads},
-          {"head_size", m.channels},
-          {"seconds", row.seconds()},
-          {"fastest_seconds", row.timing.low},
-          {"spread", row.spread()},
-          {"repeats", m.timing.repeats},
-          {"left_out", m.left_out},
-          {"tokens_per_s", row.tokens_per_second()},
-          {"us_per_head_and_token", row.microseconds_per_head()},
-          {"gb_per_s", row.bytes_per_second() / 1e9},
-          {"gflops", row.flops_per_second() / 1e9},
-          {"fraction_of_" + row.limits.bytes_name, row.of_bytes()},
-          {"fraction_of_" + row.limits.flops_name, row.of_flops()}};
+  nlohmann::ordered_json json{{"kernel", "delta_rule"},
+                              {"pass", m.pass},
+                              {"sane", m.sane},
+                              {"batch", m.batch},
+                              {"time", m.time},
+                              {"heads", m.heads},
+                              {"head_size", m.channels},
+                              {"seconds", row.seconds()},
+                              {"fastest_seconds", row.timing.low},
+                              {"spread", row.spread()},
+                              {"repeats", m.timing.repeats},
+                              {"left_out", m.left_out},
+                              {"tokens_per_s", row.tokens_per_second()},
+                              {"us_per_head_and_token", row.microseconds_per_head()},
+                              {"gb_per_s", row.bytes_per_second() / 1e9},
+                              {"gflops", row.flops_per_second() / 1e9},
+                              {"fraction_of_" + row.limits.bytes_name, row.of_bytes()},
+                              {"fraction_of_" + row.limits.flops_name, row.of_flops()}};
+  if (const std::optional<MedianInterval>& cost = m.sane_cost)
+    json["sane_cost"] = {{"median", cost->median},
+                         {"low_95", cost->low},
+                         {"high_95", cost->high},
+                         {"pairs", cost->count}};
+  return json;
+}
+// In percent; of few pairs there is no interval.
+std::string as_text(const std::optional<MedianInterval>& cost) {
+  if (!cost) return "";
+  if (cost->count < 6) return fmt::format("{:.1f} ({} pair(s))", 100 * cost->median, cost->count);
+  return fmt::format("{:.1f} ({:.1f} to {:.1f})", 100 * cost->median, 100 * cost->low,
+                     100 * cost->high);
 }
 
 Rates rates_of(const kernel::GpuOperatorMeasurement& m, const DeviceLimits& limits) {
@@ -194,22 +207,24 @@ int bench_kernel(const BenchKernelOptions& options) {
       "GFLOP/s\n\n",
       bench.device, options.tau, limits.bytes_name, limits.bytes_per_second / 1e9,
       limits.flops_name, limits.flops_per_second / 1e9);
-  fmt::print("{:<9} {:<5} {:>13} {:>11} {:>9} {:>12} {:>7} {:>8} {:>7} {:>8} {:>7}\n", "pass",
+  fmt::print("{:<9} {:<5} {:>13} {:>11} {:>9} {:>12} {:>7} {:>8} {:>7} {:>8} {:>7}  {}\n", "pass",
              "SANE", "(B,T,H)", "tokens/s", "ms", "us/head,tok", "GB/s", "GFLOP/s", "% bytes",
-             "% flops", "spread");
+             "% flops", "spread", "SANE adds %");
   for (const auto& measured : bench.measurements) {
     const BenchRow row{measured, limits};
     fmt::print(
         "{:<9} {:<5} {:>13} {:>11.0f} {:>9.3f} {:>12.4f} {:>7.1f} {:>8.1f} {:>7.1f} {:>8.1f} "
-        "{:>6.0f}%\n",
+        "{:>6.0f}%  {}\n",
         measured.pass, measured.sane ? "yes" : "no",
         fmt::format("({},{},{})", measured.batch, measured.time, measured.heads),
         row.tokens_per_second(), 1e3 * row.seconds(), row.microseconds_per_head(),
         row.bytes_per_second() / 1e9, row.flops_per_second() / 1e9, 100 * row.of_bytes(),
-        100 * row.of_flops(), 100 * row.spread());
+        100 * row.of_flops(), 100 * row.spread(), as_text(measured.sane_cost));
   }
   fmt::print(
-      "\ntokens/s, ms and us are of the median repeat, GB/s and GFLOP/s of the fastest one.{}\n"
+      "\nWhat SANE adds: the median of neighbours with and without it, and where 95 % say that the "
+      "true one is.\ntokens/s, ms and us are of the median repeat, GB/s and GFLOP/s of the fastest "
+      "one.{}\n"
       "Bytes and operations are the least the maths needs: inputs read once, outputs "
       "written once,\n9 operations per state entry and token forward, 19 backward.\n",
       device.gpu ? ""

@@ -21,7 +21,7 @@ struct BenchTrainOptions {
 };
 
 template <class Measurement>
-nlohmann::ordered_json share_json(const Measurement& m, const train::MedianInterval& cost) {
+nlohmann::ordered_json share_json(const Measurement& m, const MedianInterval& cost) {
   return {{"median", m.share_of_step(cost.median)},
           {"low_95", m.share_of_step(cost.low)},
           {"high_95", m.share_of_step(cost.high)}};
@@ -29,7 +29,7 @@ nlohmann::ordered_json share_json(const Measurement& m, const train::MedianInter
 
 // In percent of a step.
 template <class Measurement>
-std::string share_text(const Measurement& m, const train::MedianInterval& cost) {
+std::string share_text(const Measurement& m, const MedianInterval& cost) {
   return fmt::format("{:.2f} %, with 95 % between {:.2f} and {:.2f} %",
                      100 * m.share_of_step(cost.median), 100 * m.share_of_step(cost.low),
                      100 * m.share_of_step(cost.high));

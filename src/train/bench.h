@@ -20,14 +20,6 @@
 
 namespace deltasane::train {
 
-// A median of several measurements, with the interval that holds the true one in 95 of 100 cases,
-// whatever the distribution; of fewer than six the interval is all of them, and means less.
-struct MedianInterval {
-  double median = 0, low = 0, high = 0;
-  int count = 0;
-};
-MedianInterval median_interval(std::vector<double> values);  // at least one
-
 struct TrainingMeasurement {
   Rwkv7Shape shape;
   int64_t sequences = 0, time = 0;

@@ -20,6 +20,7 @@ struct Turn {
 struct Turns {
   std::vector<Turn> of[2];
   int left_out[2] = {};
+  std::vector<double> costs;  // what the second takes more, by the first: of neighbours left in
 
   Turns(const std::function<void()> (&bodies)[2], const Cpu& cpu) {
     constexpr int64_t enough = 7, too_few = 3;
@@ -45,7 +46,11 @@ struct Turns {
         best = std::max(best, limit);
         of[i].push_back(turn);
       }
-    if (quiet_turns() < too_few) return;
+    const bool leaves_out = quiet_turns() >= too_few;
+    for (size_t i = 0; i < of[1].size(); ++i)
+      if (!leaves_out || (of[0][i].quiet(best) && of[1][i].quiet(best)))
+        costs.push_back(of[1][i].seconds / of[0][i].seconds - 1);
+    if (!leaves_out) return;
     for (int i = 0; i < 2; ++i)
       left_out[i] = int(std::erase_if(of[i], [&](const Turn& turn) { return !turn.quiet(best); }));
   }
@@ -94,6 +99,7 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Cpu& cpu, double tau) {
         rows.push_back({pass, with_sane == 1, size.batch, time, size.heads, int64_t(N), bytes,
                         flops, turns.timing(with_sane), turns.share_of_limit(with_sane, flops),
                         turns.left_out[with_sane]});
+      if (!turns.costs.empty()) rows.back().sane_cost = median_interval(turns.costs);
     };
     add("forward", size.time, head_tokens * 7 * N * 4 + 2 * state_bytes,
         head_tokens * forward_flops * N * N,

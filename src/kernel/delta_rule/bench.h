@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct DeltaRuleMeasurement {
   // repeat; and how many repeats were left out because it was far from its best there.
   double share_of_limit = 0;
   int left_out = 0;
+  // What SANE adds, as a part of the same without it just before; where this is with SANE.
+  std::optional<MedianInterval> sane_cost = {};
 
   double tokens() const { return double(batch * time); }
 };

@@ -75,10 +75,11 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau) {
     const double head_tokens = double(at.batch * at.time * at.heads), N = double(size);
     const auto add = [&](const char* pass, double bytes, double flops,
                          const std::function<void(bool)>& run) {
-      std::vector<double> seconds[2];
+      std::vector<double> seconds[2], costs;
       run(false), run(true);
-      for (int i = 0; i < 15; ++i)
-        for (const bool sane : {false, true}) {
+      for (int pair = 0; pair < 31; ++pair) {
+        for (const bool second : {false, true}) {
+          const bool sane = second != (pair % 2 == 1);
           TimedGpuEvent begin, end;
           begin.record(gpu);
           run(sane);
@@ -86,9 +87,12 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau) {
           end.wait();
           seconds[sane].push_back(end.milliseconds_since(begin) * 1e-3);
         }
+        costs.push_back(seconds[true].back() / seconds[false].back() - 1);
+      }
       for (const bool sane : {false, true})
         rows.push_back({pass, sane, at.batch, at.time, at.heads, size, bytes, flops,
                         timing_of(seconds[sane])});
+      rows.back().sane_cost = median_interval(costs);
     };
     add("forward", head_tokens * N * (6 * 2 + 4), head_tokens * forward_flops * N * N,
         [&](bool sane) { delta_rule(data.op(sane), data.scratch, gpu); });
