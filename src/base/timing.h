@@ -25,6 +25,12 @@ struct MedianInterval {
 };
 MedianInterval median_interval(std::vector<double> values);  // at least one
 
+// take(false) and take(true), of two kinds that are compared: `pairs` times, each first in turns.
+template <class Take>
+void in_pairs(int pairs, Take&& take) {
+  for (int pair = 0; pair < pairs; ++pair) take(pair % 2 == 1), take(pair % 2 == 0);
+}
+
 double seconds_now();  // monotonic
 
 }  // namespace deltasane

@@ -36,5 +36,11 @@ TEST(MedianInterval, LeavesOutWhatIsUnlikely) {
   }
 }
 
+TEST(InPairs, EachIsFirstInTurns) {
+  std::vector<bool> taken;
+  in_pairs(3, [&](bool second) { taken.push_back(second); });
+  EXPECT_EQ(taken, (std::vector<bool>{false, true, true, false, false, true}));
+}
+
 }  // namespace
 }  // namespace deltasane

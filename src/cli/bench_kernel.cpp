@@ -222,9 +222,10 @@ int bench_kernel(const BenchKernelOptions& options) {
         100 * row.of_flops(), 100 * row.spread(), as_text(measured.sane_cost));
   }
   fmt::print(
-      "\nWhat SANE adds: the median of neighbours with and without it, and where 95 % say that the "
-      "true one is.\ntokens/s, ms and us are of the median repeat, GB/s and GFLOP/s of the fastest "
-      "one.{}\n"
+      "\nWhat SANE adds is the median of neighbours with and without it; in 95 of 100 runs the "
+      "true "
+      "one lies within the\nbrackets. tokens/s, ms and us are of the median repeat, GB/s and "
+      "GFLOP/s of the fastest one.{}\n"
       "Bytes and operations are the least the maths needs: inputs read once, outputs "
       "written once,\n9 operations per state entry and token forward, 19 backward.\n",
       device.gpu ? ""

@@ -99,9 +99,10 @@ TrainingMeasurement bench_training(const TrainingBench& asked, const kernel::Cpu
   };
   took(false), took(true);  // memory is touched for the first time
   std::vector<double> without, with, processor, more, more_in_all;
-  for (int i = 0; i < repeats; ++i) {
-    Took one = took(i % 2 != 0), other = took(i % 2 == 0);
-    if (i % 2 != 0) std::swap(one, other);  // one: without
+  std::vector<Took> of[2];
+  in_pairs(repeats, [&](bool with_it) { of[with_it].push_back(took(with_it)); });
+  for (size_t i = 0; i < of[true].size(); ++i) {
+    const Took &one = of[false][i], &other = of[true][i];
     without.push_back(one.wall), with.push_back(other.wall);
     processor.push_back(other.processor);
     more.push_back(other.recurrence - one.recurrence);

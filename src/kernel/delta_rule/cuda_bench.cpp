@@ -77,18 +77,16 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau) {
                          const std::function<void(bool)>& run) {
       std::vector<double> seconds[2], costs;
       run(false), run(true);
-      for (int pair = 0; pair < 31; ++pair) {
-        for (const bool second : {false, true}) {
-          const bool sane = second != (pair % 2 == 1);
-          TimedGpuEvent begin, end;
-          begin.record(gpu);
-          run(sane);
-          end.record(gpu);
-          end.wait();
-          seconds[sane].push_back(end.milliseconds_since(begin) * 1e-3);
-        }
-        costs.push_back(seconds[true].back() / seconds[false].back() - 1);
-      }
+      in_pairs(31, [&](bool sane) {
+        TimedGpuEvent begin, end;
+        begin.record(gpu);
+        run(sane);
+        end.record(gpu);
+        end.wait();
+        seconds[sane].push_back(end.milliseconds_since(begin) * 1e-3);
+      });
+      for (size_t i = 0; i < seconds[true].size(); ++i)
+        costs.push_back(seconds[true][i] / seconds[false][i] - 1);
       for (const bool sane : {false, true})
         rows.push_back({pass, sane, at.batch, at.time, at.heads, size, bytes, flops,
                         timing_of(seconds[sane])});

@@ -28,11 +28,6 @@ constexpr int shared_rows = 16, own_columns = head_size / 2;
 constexpr int owner_warps = 2 * head_size / shared_rows, owners = 32 * owner_warps;  // of the state
 constexpr int makers = 128;  // threads that make the next tile's factors
 
-// Planes that hold a Real as it is.
-template <class Real>
-constexpr int exact_planes = 1;
-template <>
-constexpr int exact_planes<float> = 3;
 constexpr int state_planes = 3;  // of what meets the state
 // Sums of what a state is made of. For floats the large products are rounded: cut off, a state's
 // largest error is up to three times plain arithmetic's.

@@ -12,6 +12,12 @@
 
 namespace deltasane::kernel::cuda {
 
+// Planes that hold a Real as it is.
+template <class Real>
+constexpr int exact_planes = 1;
+template <>
+constexpr int exact_planes<float> = 3;
+
 // The bf16 numbers nearest to x and y, x in the lower half.
 __device__ inline uint32_t packed(float x, float y) {
   const __nv_bfloat162 near = __floats2bfloat162_rn(x, y);

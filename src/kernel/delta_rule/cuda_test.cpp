@@ -4,24 +4,19 @@
 #include <gtest/gtest.h>
 
 #include "kernel/delta_rule/cuda_check.h"
+#include "kernel/gpu_test_case.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-const char* const no_gpu = "this machine has no CUDA device";
-
 // By ranges of tau, so that a tool that takes long can be given one.
-class GpuRecurrenceWith : public testing::TestWithParam<TauRange> {
+class GpuRecurrenceWith : public GpuTest, public testing::WithParamInterface<TauRange> {
  protected:
-  void SetUp() override {
-    if (Gpu::count() == 0) GTEST_SKIP() << no_gpu;
-  }
   template <class Real>
   void check() {
-    const Gpu gpu(0);
     uint64_t seed = 1;
-    for (const ProblemShape& shape : gpu_delta_rule_cases(gpu, GetParam()))
-      for (const std::string& fault : check_delta_rule<Real>(shape, seed++, gpu))
+    for (const ProblemShape& shape : gpu_delta_rule_cases(gpu(), GetParam()))
+      for (const std::string& fault : check_delta_rule<Real>(shape, seed++, gpu()))
         ADD_FAILURE() << fault;
   }
 };
@@ -31,17 +26,12 @@ INSTANTIATE_TEST_SUITE_P(Taus, GpuRecurrenceWith, testing::ValuesIn(gpu_delta_ru
                          [](const auto& taus) { return std::string(taus.param.name); });
 
 template <class Real>
-class GpuRecurrence : public testing::Test {
- protected:
-  void SetUp() override {
-    if (Gpu::count() == 0) GTEST_SKIP() << no_gpu;
-  }
-};
+class GpuRecurrence : public GpuTest {};
 using Types = testing::Types<float, bf16>;
 TYPED_TEST_SUITE(GpuRecurrence, Types);
 
 TYPED_TEST(GpuRecurrence, IsTheSameEveryTime) {
-  const Gpu gpu(0);
+  const Gpu& gpu = this->gpu();
   const Problem<float> problem({.batch = 2, .time = 75, .heads = 3}, 5);
   const auto upload = [&](const Tensor<float>& host) {
     Tensor<TypeParam> converted(host.shape());

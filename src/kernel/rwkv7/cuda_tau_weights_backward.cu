@@ -20,7 +20,7 @@ constexpr int threads = 2 * 32 * warps;
 constexpr int columns = 64;                     // channels of a block
 constexpr int ends_at_once = 16, own_ends = 4;  // of a product; of them those of a thread
 constexpr int heads_at_once = 16, own_heads = 2;
-constexpr int planes = 3;
+constexpr int planes = exact_planes<float>;
 
 // What a thread has of 16 ends: for products of dz' (heads, ends) and rows (ends, channels). Which
 // channel is which column of a product is free: column n of product i is channel 8 n + i, so that
@@ -52,7 +52,6 @@ struct TauSums {
   // with rounding.
   template <class Real>
   __device__ void add(const DzFactor& dz, const Packed<Real> (&rows)[own_ends]) {
-    constexpr int row_planes = sizeof(Real) == sizeof(bf16) ? 1 : planes;
     float row[own_ends][octet];
 #pragma unroll
     for (int k = 0; k < own_ends; ++k) rows[k].unpack(row[k]);
@@ -60,7 +59,7 @@ struct TauSums {
     for (int i = 0; i < octet; ++i) {
       float sum[4] = {};
 #pragma unroll
-      for (int p = 0; p < row_planes; ++p) {
+      for (int p = 0; p < exact_planes<Real>; ++p) {
         const uint32_t low = split_off(row[0][i], row[1][i]),
                        high = split_off(row[2][i], row[3][i]);
 #pragma unroll

@@ -50,15 +50,13 @@ ClockedStep cost_of(const Gpu& gpu, Step&& step) {
   return {ended.milliseconds_since(began) / 1e3, last.cycles_since(first, gpu)};
 }
 
-// take(sane) for both kinds of steps, `pairs` times, each kind first in turns.
+// take(sane) for both kinds of steps.
 template <class Real, class Take>
-void in_pairs(int pairs, GpuTrainingDevice<Real>& device, Take&& take) {
-  for (int pair = 0; pair < pairs; ++pair)
-    for (const bool second : {false, true}) {
-      const bool sane = second != (pair % 2 == 1);
-      device.neutralize(sane);
-      take(sane);
-    }
+void steps_in_pairs(int pairs, GpuTrainingDevice<Real>& device, Take&& take) {
+  in_pairs(pairs, [&](bool sane) {
+    device.neutralize(sane);
+    take(sane);
+  });
 }
 
 Timing timing_of_steps(const ClockedSteps& steps) {
@@ -81,7 +79,7 @@ void measure_parts(const BenchCase& one, GpuTrainingDevice<Real>& device,
                    GpuTrainingMeasurement& measured) {
   std::vector<ClockedSteps> parts[kinds_of_work];
   for (auto& kinds : parts) kinds.resize(2);
-  in_pairs((one.repeats + 1) / 2, device, [&](bool sane) {
+  steps_in_pairs((one.repeats + 1) / 2, device, [&](bool sane) {
     std::array<double, kinds_of_work> milliseconds{};
     const double clock = cost_of(device.gpu(), [&] {
                            device.clock().start();
@@ -107,9 +105,9 @@ void measure_steps(const BenchCase& one, const Parameters& model,
   measured.activation_bytes = device.activation_bytes();
   // Products choose their algorithms, those with results of 0 after the first update, and memory
   // grows.
-  in_pairs(2, device, [&](bool) { one_step(device, one.batch); });
+  steps_in_pairs(2, device, [&](bool) { one_step(device, one.batch); });
   std::vector<ClockedSteps> kinds(2);
-  in_pairs(one.repeats, device, [&](bool sane) {
+  steps_in_pairs(one.repeats, device, [&](bool sane) {
     kinds[sane].push_back(cost_of(device.gpu(), [&] { one_step(device, one.batch); }));
   });
   measured.baseline.seconds = timing_of_steps(kinds[false]);
