@@ -39,12 +39,6 @@ SmallModel::SmallModel(const Rwkv7Shape& shape, uint64_t seed) {
   });
 }
 
-std::vector<std::string> SmallModel::names() const {
-  std::vector<std::string> out;
-  for (const auto& [name, tensor] : tensors) out.push_back(name);
-  return out;
-}
-
 Rwkv7Shape small_shape() {
   Rwkv7Shape shape;
   shape.layers = 3;

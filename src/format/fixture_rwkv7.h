@@ -2,24 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 
+#include "format/fixture_held_rwkv7.h"
 #include "format/rwkv7_checkpoint.h"
 #include "format/rwkv7_write.h"
 
 namespace deltasane::test {
 
-class SmallModel : public Rwkv7Source {
+class SmallModel : public HeldRwkv7 {
  public:
   explicit SmallModel(const Rwkv7Shape& shape, uint64_t seed = 1);
-
-  std::vector<std::string> names() const override;
-  bool has(std::string_view name) const override { return tensors.contains(name); }
-  Shape shape(std::string_view name) const override { return at(name).shape(); }
-  Tensor<float> read(std::string_view name) const override { return at(name).clone(); }
-  const Tensor<float>& at(std::string_view name) const { return tensors.find(name)->second; }
-
-  std::map<std::string, Tensor<float>, std::less<>> tensors;
 };
 
 Rwkv7Shape small_shape();  // three layers, every size different

@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
+#include "format/fixture_held_rwkv7.h"
 #include "format/rwkv7_write.h"
 #include "model/fixture_shape.h"
 #include "model/log_probability.h"
@@ -41,24 +42,17 @@ std::vector<int32_t> some_tokens(int64_t count) {
   return tokens;
 }
 
-// A source whose matrices are rounded to bf16, as a model on a GPU has them.
-class RoundedSource : public Rwkv7Source {
- public:
-  explicit RoundedSource(const Rwkv7Source& source) : source_(source) {}
-  std::vector<std::string> names() const override { return source_.names(); }
-  bool has(std::string_view name) const override { return source_.has(name); }
-  Shape shape(std::string_view name) const override { return source_.shape(name); }
-  Tensor<float> read(std::string_view name) const override {
-    Tensor<float> numbers = source_.read(name);
+using test::HeldRwkv7;
+
+// With its matrices rounded to bf16, as a model on a GPU has them.
+HeldRwkv7 rounded(const Rwkv7Source& model) {
+  HeldRwkv7 out(model);
+  for (auto& [name, numbers] : out.tensors)
     if (numbers.shape().rank() == 2 && numbers.shape()[0] > 1 && numbers.shape()[1] > 1 &&
         name.find("r_k") == name.npos)
       for (float& number : numbers.span()) number = float(bf16(number));
-    return numbers;
-  }
-
- private:
-  const Rwkv7Source& source_;
-};
+  return out;
+}
 
 using Numbers = std::vector<float>;
 
@@ -79,6 +73,7 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
     shape_.sane = GetParam() == Sane::trained;
   }
 
+  HeldRwkv7 model_of(uint64_t seed) const { return HeldRwkv7(RandomRwkv7(shape_, seed)); }
   Rwkv7 open(const Device& device, kernel::WeightType weights, uint64_t seed = 1) const {
     Metadata metadata;
     if (shape_.sane) metadata = {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
@@ -114,7 +109,7 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
   }
   // In float, by the rule for models.
   void expect_the_definition(const Outcome& found, std::span<const int32_t> tokens) {
-    const RandomRwkv7 source(shape_, 1);
+    const HeldRwkv7 source = model_of(1);
     const auto truth = reference::rwkv7<double>(source, shape_, strength(), tokens);
     const auto plain = reference::rwkv7<float>(source, shape_, strength(), tokens);
     const Closeness logits =
@@ -129,18 +124,17 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
   // size costs. A layer rounds about as much again at each of the ten places where activations are
   // kept in 16 bits, so ten times that is allowed.
   void expect_near_the_definition(const Outcome& found, std::span<const int32_t> tokens) {
-    const RandomRwkv7 source(shape_, 1);
+    const HeldRwkv7 source = model_of(1);
     const auto truth = reference::rwkv7<double>(source, shape_, strength(), tokens);
-    const auto rounded =
-        reference::rwkv7<double>(RoundedSource(source), shape_, strength(), tokens);
+    const auto off = reference::rwkv7<double>(rounded(source), shape_, strength(), tokens);
     const auto error = [](const auto& a, const auto& b) {
       double sum = 0;
       for (size_t i = 0; i < b.size(); ++i) sum += std::pow(double(a[i]) - double(b[i]), 2);
       return std::sqrt(sum / double(b.size()));
     };
-    EXPECT_LE(error(found.logits.span(), truth.logits), 10 * error(rounded.logits, truth.logits));
+    EXPECT_LE(error(found.logits.span(), truth.logits), 10 * error(off.logits, truth.logits));
     EXPECT_LE(error(found.state.memory().span(), truth.memory),
-              10 * error(rounded.memory, truth.memory));
+              10 * error(off.memory, truth.memory));
   }
 
   Rwkv7Shape shape_;
@@ -155,7 +149,7 @@ TEST_P(Rwkv7OnGpuTest, IsTheDefinitionHoweverItIsCut) {
   const std::vector<std::vector<int64_t>> cuts{{83}, {7, 76}, {16, 33, 1, 33}, {1, 15, 67}, ones};
   std::vector<PooledCloseness> logits(cuts.size()), memory(cuts.size());
   for (const uint64_t seed : {1, 2, 3, 4}) {
-    const RandomRwkv7 source(shape_, seed);
+    const HeldRwkv7 source = model_of(seed);
     const auto truth = reference::rwkv7<double>(source, shape_, strength(), tokens);
     const auto plain = reference::rwkv7<float>(source, shape_, strength(), tokens);
     const Rwkv7 model = open({0}, kernel::WeightType::f32, seed);
@@ -313,7 +307,7 @@ TEST_P(Rwkv7OnGpuTest, SequencesSideBySideAreTheDefinition) {
     all.push_back({part(i, before, time), part(i, before + 1, time), &states[size_t(i)],
                    losses[size_t(i)], &taus[size_t(i)]});
   model.read_and_score(all, {threads_});
-  const RandomRwkv7 source(shape_, 1);
+  const HeldRwkv7 source = model_of(1);
   for (const int64_t i : {int64_t(0), int64_t(9), count - 1}) {
     SCOPED_TRACE(cat("sequence ", i));
     const auto read = part(i, 0, before + time);
@@ -349,7 +343,7 @@ TEST_P(Rwkv7OnGpuTest, SequencesKeepTheirOwnAlphas) {
   const auto expect_alpha = [&](const RecurrentState& state, double alpha) {
     SCOPED_TRACE(cat("alpha ", alpha, " after ", state.position, " tokens"));
     const auto read = std::span(tokens).first(size_t(state.position));
-    const RandomRwkv7 source(shape_, 1);
+    const HeldRwkv7 source = model_of(1);
     const auto truth = reference::rwkv7<double>(source, shape_, {alpha, 16}, read);
     const auto plain = reference::rwkv7<float>(source, shape_, {alpha, 16}, read);
     const Closeness memory = closeness(state.memory().span(), plain.memory, truth.memory);
@@ -429,7 +423,7 @@ void Rwkv7OnGpuTest::step_together(int64_t count) {
     SCOPED_TRACE(cat("sequence ", i, " of ", count));
     std::vector<int32_t> all(tokens.begin() + i, tokens.begin() + i + i % 17);
     for (int64_t step = 0; step < steps; ++step) all.push_back(stepped(step)[size_t(i)]);
-    const RandomRwkv7 source(shape_, 1);
+    const HeldRwkv7 source = model_of(1);
     const auto truth = reference::rwkv7<double>(source, shape_, strength(), all);
     const auto plain = reference::rwkv7<float>(source, shape_, strength(), all);
     const auto count_of_last = size_t(steps * shape_.vocabulary);

@@ -1,8 +1,8 @@
 #include "eval/stream/fixture_stress.h"
 
 #include <cmath>
-#include <map>
 
+#include "format/fixture_held_rwkv7.h"
 #include "format/rwkv7_write.h"
 
 namespace deltasane::test {
@@ -13,32 +13,19 @@ constexpr int64_t heads = 4, size = 16, channels = heads * size;
 constexpr int64_t which = 0, opposite = 1, always = 2;
 const double g = std::sqrt(double(channels) / 2);
 
-class BuiltModel : public Rwkv7Source {
+class BuiltModel : public HeldRwkv7 {
  public:
-  explicit BuiltModel(const Rwkv7Shape& shape) : shape_(shape) {
+  explicit BuiltModel(const Rwkv7Shape& shape) {
     each_rwkv7_tensor(shape, [&](const std::string& name, const Rwkv7Row& row) {
-      tensors_.emplace(name, Tensor<float>(rwkv7_shape(shape, row)));
-      names_.push_back(name);
+      tensors.emplace(name, Tensor<float>(rwkv7_shape(shape, row)));
     });
   }
-  std::vector<std::string> names() const override { return names_; }
-  bool has(std::string_view name) const override { return tensors_.contains(name); }
-  Shape shape(std::string_view name) const override { return tensors_.find(name)->second.shape(); }
-  Tensor<float> read(std::string_view name) const override {
-    return tensors_.find(name)->second.clone();
-  }
-  Tensor<float>& at(const std::string& name) { return tensors_.at(name); }
   View<float> block(int64_t layer, const char* suffix) {
-    return at(rwkv7_block_name(layer, suffix)).view();
+    return tensors.at(rwkv7_block_name(layer, suffix)).view();
   }
   void fill(int64_t layer, const char* suffix, double value) {
-    at(rwkv7_block_name(layer, suffix)).fill(float(value));
+    tensors.at(rwkv7_block_name(layer, suffix)).fill(float(value));
   }
-
- private:
-  Rwkv7Shape shape_;
-  std::vector<std::string> names_;
-  std::map<std::string, Tensor<float>, std::less<>> tensors_;
 };
 
 // A weight that makes `row` come out as `a` after 'a' and as `b` after 'b'.
@@ -89,11 +76,13 @@ void write_stress_model(const fs::path& path, int64_t layers,
   BuiltModel model(shape);
   for (int64_t token = 0; token < 256; ++token) {
     const float sign = token == 'b' ? -1000.0f : 1000.0f;
-    model.at("emb.weight").view()(token, which) = sign;
-    model.at("emb.weight").view()(token, opposite) = -sign;
-    model.at("head.weight").view()(token, which) = token == 'a' ? -0.3f : token == 'b' ? 0.3f : 0;
+    model.tensors.at("emb.weight").view()(token, which) = sign;
+    model.tensors.at("emb.weight").view()(token, opposite) = -sign;
+    model.tensors.at("head.weight").view()(token, which) = token == 'a'   ? -0.3f
+                                                           : token == 'b' ? 0.3f
+                                                                          : 0;
   }
-  model.at("ln_out.weight").fill(1);
+  model.tensors.at("ln_out.weight").fill(1);
   model.fill(0, "ln0.weight", 1000);  // so that the eps of later norms does not count
   for (int64_t layer = 0; layer < layers; ++layer) {
     model.block(layer, "ln1.weight")(which) = 1;
