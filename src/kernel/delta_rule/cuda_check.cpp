@@ -1,10 +1,12 @@
 #include "kernel/delta_rule/cuda_check.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <type_traits>
 
+#include "base/error.h"
 #include "kernel/delta_rule/cuda.h"
 #include "kernel/delta_rule/reference.h"
 #include "tensor/closeness.h"
@@ -37,20 +39,39 @@ bool has_way_back(const ProblemShape& shape) {
   return shape.chunk == 16 && shape.position % 16 == 0;
 }
 
+// What a problem gives, on a GPU.
+template <class Real>
+struct Given {
+  ProblemShape shape;
+  GpuTensor<Real> r, k, v, a, b;
+  GpuTensor<float> w, initial, tau;
+
+  Given(const Problem<float>& p, const Gpu& gpu)
+      : shape(p.shape),
+        r(uploaded<Real>(p.r, gpu)),
+        k(uploaded<Real>(p.k, gpu)),
+        v(uploaded<Real>(p.v, gpu)),
+        a(uploaded<Real>(p.a, gpu)),
+        b(uploaded<Real>(p.b, gpu)),
+        w(uploaded<float>(p.w, gpu)),
+        initial(uploaded<float>(p.initial, gpu)),
+        tau(p.tau.elements() ? uploaded<float>(p.tau, gpu) : GpuTensor<float>()) {}
+  DeltaRule<Real> op() const {
+    DeltaRule<Real> op;
+    op.batch = shape.batch, op.time = shape.time, op.heads = shape.heads;
+    op.position = shape.position, op.chunk = shape.chunk;
+    op.r = r.data(), op.k = k.data(), op.v = v.data(), op.a = a.data(), op.b = b.data();
+    op.w = w.data(), op.tau = tau.data(), op.initial = initial.data();
+    return op;
+  }
+};
+
 template <class Real>
 void run_on_gpu(Problem<float>& p, const Gpu& gpu) {
-  const auto r = uploaded<Real>(p.r, gpu), k = uploaded<Real>(p.k, gpu);
-  const auto v = uploaded<Real>(p.v, gpu), a = uploaded<Real>(p.a, gpu);
-  const auto b = uploaded<Real>(p.b, gpu);
-  const auto w = uploaded<float>(p.w, gpu), initial = uploaded<float>(p.initial, gpu);
-  const auto tau = p.tau.elements() ? uploaded<float>(p.tau, gpu) : GpuTensor<float>();
+  const Given<Real> given(p, gpu);
   auto y = poisoned<Real>(p.y, gpu);
   auto final_state = poisoned<float>(p.final_state, gpu);
-  DeltaRule<Real> op;
-  op.batch = p.shape.batch, op.time = p.shape.time, op.heads = p.shape.heads;
-  op.position = p.shape.position, op.chunk = p.shape.chunk;
-  op.r = r.data(), op.k = k.data(), op.v = v.data(), op.a = a.data(), op.b = b.data();
-  op.w = w.data(), op.tau = tau.data(), op.initial = initial.data();
+  DeltaRule<Real> op = given.op();
   op.final_state = final_state.data(), op.y = y.data();
   DeltaRuleScratch scratch;
   delta_rule(op, scratch, gpu);
@@ -138,6 +159,37 @@ std::vector<std::string> check_delta_rule(const ProblemShape& shape, uint64_t se
   return wrong;
 }
 
+template <class Real>
+bool is_its_parts(const ProblemShape& shape, int64_t part, const Gpu& gpu) {
+  require(shape.batch == 1 && shape.chunk == 16 && part % 16 == 0, "a sequence and whole chunks");
+  const Problem<float> problem(shape, 1);
+  const Given<Real> given(problem, gpu);
+  const auto bits_in_parts_of = [&](int64_t most) {
+    auto y = poisoned<Real>(problem.y, gpu);
+    GpuTensor<float> before, after;  // states
+    DeltaRuleScratch scratch;
+    for (int64_t from = 0; from < shape.time; from += most) {
+      const int64_t tokens = from * shape.heads * 64;
+      DeltaRule<Real> op = given.op();
+      op.time = std::min(most, shape.time - from), op.position += from;
+      op.r += tokens, op.k += tokens, op.v += tokens, op.a += tokens, op.b += tokens;
+      op.w += tokens, op.tau += from / 16 * shape.heads;
+      if (from) op.initial = before.data();
+      after = poisoned<float>(problem.final_state, gpu);
+      op.y = y.data() + tokens, op.final_state = after.data();
+      delta_rule(op, scratch, gpu);
+      std::swap(before, after);
+    }
+    return std::pair(y.on_host(gpu), before.on_host(gpu));
+  };
+  const auto [y, state] = bits_in_parts_of(shape.time);
+  const auto [y_of_parts, state_of_parts] = bits_in_parts_of(part);
+  const auto same = [](const auto& a, const auto& b) {
+    return std::memcmp(a.data(), b.data(), a.span().size_bytes()) == 0;
+  };
+  return same(y, y_of_parts) && same(state, state_of_parts);
+}
+
 std::vector<ProblemShape> gpu_delta_rule_cases(const Gpu& gpu, const TauRange& taus) {
   const int64_t many = gpu.facts().multiprocessors / 2 + 1;  // heads
   std::vector<ProblemShape> cases{
@@ -158,5 +210,7 @@ std::vector<ProblemShape> gpu_delta_rule_cases(const Gpu& gpu, const TauRange& t
 template std::vector<std::string> check_delta_rule<float>(const ProblemShape&, uint64_t,
                                                           const Gpu&);
 template std::vector<std::string> check_delta_rule<bf16>(const ProblemShape&, uint64_t, const Gpu&);
+template bool is_its_parts<float>(const ProblemShape&, int64_t, const Gpu&);
+template bool is_its_parts<bf16>(const ProblemShape&, int64_t, const Gpu&);
 
 }  // namespace deltasane::kernel::cuda

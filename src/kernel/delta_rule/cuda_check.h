@@ -16,6 +16,10 @@ namespace deltasane::kernel::cuda {
 template <class Real>
 std::vector<std::string> check_delta_rule(const ProblemShape& shape, uint64_t seed, const Gpu& gpu);
 
+// Whether a sequence with SANE, read in parts of so many tokens, gives the same bits as whole.
+template <class Real>
+bool is_its_parts(const ProblemShape& shape, int64_t part, const Gpu& gpu);
+
 // No SANE, strong and weak SANE.
 struct TauRange {
   const char* name;

@@ -30,6 +30,15 @@ class GpuRecurrence : public GpuTest {};
 using Types = testing::Types<float, bf16>;
 TYPED_TEST_SUITE(GpuRecurrence, Types);
 
+// Kernels that walk over tiles come to the end of whatever they have for some of them.
+TYPED_TEST(GpuRecurrence, OfALongSequenceIsThatOfItsParts) {
+  const int64_t many = this->gpu().facts().multiprocessors / 4 + 1;  // heads
+  for (const int64_t heads : {int64_t(2), many})
+    EXPECT_TRUE(is_its_parts<TypeParam>(
+        {.time = 150 * 16 + 5, .heads = heads, .tau_low = 0.4, .tau_high = 12, .stagger = 0},
+        20 * 16, this->gpu()));
+}
+
 TYPED_TEST(GpuRecurrence, IsTheSameEveryTime) {
   const Gpu& gpu = this->gpu();
   const Problem<float> problem({.batch = 2, .time = 75, .heads = 3}, 5);
