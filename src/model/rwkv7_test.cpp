@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "format/fixture_held_rwkv7.h"
 #include "format/rwkv7_write.h"
 #include "model/log_probability.h"
 #include "model/random_rwkv7.h"
@@ -88,7 +89,7 @@ TEST(Rwkv7, IsTheDefinitionWithAndWithoutSane) {
   ThreadPool threads(2);
   const auto tokens = some_tokens(40, small.vocabulary);
   const OnDisk baseline;
-  const RandomRwkv7 source(small, 1);
+  const test::HeldRwkv7 source(RandomRwkv7(small, 1));
   expect_the_definition(run_whole(baseline.open(), tokens, {threads}), source, small, {}, tokens);
   Rwkv7Options at_run_time;
   at_run_time.sane_alpha = 0.5;
@@ -97,7 +98,7 @@ TEST(Rwkv7, IsTheDefinitionWithAndWithoutSane) {
   Rwkv7Shape with_sane = small;
   with_sane.sane = true;
   const OnDisk trained(with_sane);
-  const RandomRwkv7 sane_source(with_sane, 1);
+  const test::HeldRwkv7 sane_source(RandomRwkv7(with_sane, 1));
   expect_the_definition(run_whole(trained.open(), tokens, {threads}), sane_source, with_sane,
                         {3, 16}, tokens);
   Rwkv7Options off;
@@ -113,7 +114,7 @@ TEST(Rwkv7, AnyCutAgreesWithTheDefinition) {
   Rwkv7Options options;
   options.sane_alpha = 0.5;
   const Rwkv7 model = file.open(options);
-  const RandomRwkv7 source(small, 1);
+  const test::HeldRwkv7 source(RandomRwkv7(small, 1));
   const std::vector<int64_t> ones(50, 1);
   for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{7, 43}, {16, 33, 1}, ones})
     expect_the_definition(run_in_pieces(model, tokens, lengths, {threads}), source, small,

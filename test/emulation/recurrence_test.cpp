@@ -44,12 +44,10 @@ TYPED_TEST(Recurrence, TileAfterTile) {
   // Round after round of stages.
   this->check({.batch = 2, .time = 133, .heads = 2}, {usual, changing, huge});
 }
-// Kernels that walk over tiles come to the end of whatever they have for some of them.
 TYPED_TEST(Recurrence, OfALongSequenceIsThatOfItsParts) {
   for (const int multiprocessors : {24, 1}) {
     emulation::machine().multiprocessors = multiprocessors;  // for one head they are many, or few
-    EXPECT_TRUE(is_its_parts<TypeParam>(
-        {.time = 150 * 16 + 5, .tau_low = 0.4, .tau_high = 12, .stagger = 0}, 20 * 16, Gpu(0)));
+    EXPECT_TRUE(is_its_parts<TypeParam>(long_sequence(1), 20 * 16, Gpu(0)));
   }
 }
 TYPED_TEST(Recurrence, WithLargeStates) {

@@ -74,13 +74,12 @@ void write_stress_model(const fs::path& path, int64_t layers,
                          .rank_v = layers > 1 ? 1 : 0,
                          .rank_g = 1};
   BuiltModel model(shape);
+  const View<float> emb = model.tensors.at("emb.weight").view();
+  const View<float> head = model.tensors.at("head.weight").view();
   for (int64_t token = 0; token < 256; ++token) {
     const float sign = token == 'b' ? -1000.0f : 1000.0f;
-    model.tensors.at("emb.weight").view()(token, which) = sign;
-    model.tensors.at("emb.weight").view()(token, opposite) = -sign;
-    model.tensors.at("head.weight").view()(token, which) = token == 'a'   ? -0.3f
-                                                           : token == 'b' ? 0.3f
-                                                                          : 0;
+    emb(token, which) = sign, emb(token, opposite) = -sign;
+    head(token, which) = token == 'a' ? -0.3f : token == 'b' ? 0.3f : 0;
   }
   model.tensors.at("ln_out.weight").fill(1);
   model.fill(0, "ln0.weight", 1000);  // so that the eps of later norms does not count

@@ -16,9 +16,15 @@ namespace deltasane::kernel::cuda {
 template <class Real>
 std::vector<std::string> check_delta_rule(const ProblemShape& shape, uint64_t seed, const Gpu& gpu);
 
-// Whether a sequence with SANE, read in parts of so many tokens, gives the same bits as whole.
+// Whether a problem with SANE gives finite numbers, and the same bits in parts of so many tokens as
+// in one. Several sequences are read in one part: twice the same.
 template <class Real>
 bool is_its_parts(const ProblemShape& shape, int64_t part, const Gpu& gpu);
+// 150 tiles and a rest, with taus that differ much: kernels that walk over tiles come to the end of
+// whatever they have for some of them.
+inline ProblemShape long_sequence(int64_t heads) {
+  return {.time = 150 * 16 + 5, .heads = heads, .tau_low = 0.4, .tau_high = 12, .stagger = 0};
+}
 
 // No SANE, strong and weak SANE.
 struct TauRange {
