@@ -9,6 +9,7 @@
 #include "model/rwkv7_gpu_alphas.h"
 #include "model/rwkv7_gpu_decode.h"
 #include "model/rwkv7_gpu_lane.h"
+#include "model/rwkv7_gpu_many.h"
 #include "model/rwkv7_gpu_state.h"
 
 namespace deltasane {
@@ -140,8 +141,7 @@ class Model : public Rwkv7OnGpu {
     gpu_->make_current();
     require(!logits || logits.packed(), "logits lie side by side");
     if (tokens.size() == 1 && !taus && state.alphas.empty()) {
-      const typename GpuDecoder<Real>::Sequence one[] = {
-          {tokens[0], state.position, states_->numbers_of(state)}};
+      const SingleToken one[] = {{tokens[0], state.position, states_->numbers_of(state)}};
       decoder().step(one, wanted == Rwkv7::Logits::none ? nullptr : logits.data);
       state.changed_on_device();
       ++state.position;
@@ -169,7 +169,7 @@ class Model : public Rwkv7OnGpu {
     };
     if (!std::ranges::all_of(states, same_alphas)) return step_singly(tokens, states, logits);
     if (decoder().takes(tokens.size()) && states[0]->alphas.empty()) {
-      decoder().step(few(tokens, states), logits.data);
+      decoder().step(singles(tokens, states), logits.data);
     } else {
       step_many(tokens, states, [&](int64_t from, int64_t rows, const float* there) {
         copy_to_host(logits.data + from * shape_.vocabulary, there,
@@ -187,14 +187,14 @@ class Model : public Rwkv7OnGpu {
     gpu_->make_current();
     if (tokens.size() == 1) {
       picks.picked[0] =
-          decoder().step_and_pick(few(tokens, states)[0], picks.picking[0], picks.penalties);
+          decoder().step_and_pick(singles(tokens, states)[0], picks.picking[0], picks.penalties);
     } else {
       picks_.upload(picks, *gpu_);
       const auto pick = [&](int64_t from, int64_t rows, float* there) {
         picks_.pick(from, rows, shape_.vocabulary, there, *gpu_);
       };
       if (decoder().takes(tokens.size()))
-        pick(0, int64_t(tokens.size()), decoder().ask(few(tokens, states)));
+        pick(0, int64_t(tokens.size()), decoder().ask(singles(tokens, states)));
       else
         step_many(tokens, states, pick);
       picks_.download(picks, *gpu_);
@@ -211,10 +211,10 @@ class Model : public Rwkv7OnGpu {
   std::string gpu_name() const override { return gpu_->facts().name; }
 
  private:
-  // As the decoder takes them.
-  std::vector<typename GpuDecoder<Real>::Sequence> few(
-      std::span<const int32_t> tokens, std::span<RecurrentState* const> states) const {
-    std::vector<typename GpuDecoder<Real>::Sequence> sequences;
+  // As decoders take them.
+  std::vector<SingleToken> singles(std::span<const int32_t> tokens,
+                                   std::span<RecurrentState* const> states) const {
+    std::vector<SingleToken> sequences;
     for (size_t i = 0; i < tokens.size(); ++i)
       sequences.push_back({tokens[i], states[i]->position, states_->numbers_of(*states[i])});
     return sequences;
@@ -399,69 +399,13 @@ class Model : public Rwkv7OnGpu {
     }
   }
 
-  // Sequences that the decoder does not take: the blocks' kernels, a row per sequence. Calls
-  // take(from, rows, logits) with the logits, on the GPU, of some sequences after the others.
-  template <class Take>
+  // Sequences that the decoder does not take, all with the alphas of the first.
   void step_many(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
-                 const Take& take) {
-    const auto count = int64_t(tokens.size());
-    for (int64_t from = 0; from < count; from += gpu_block_tokens) {
-      const auto some = size_t(std::min(gpu_block_tokens, count - from));
-      step_some(tokens.subspan(size_t(from), some), states.subspan(size_t(from), some),
-                [&](int64_t at, int64_t rows, float* there) { take(from + at, rows, there); });
-    }
-  }
-
-  template <class Take>
-  void step_some(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
-                 const Take& take) {
-    const auto count = int64_t(tokens.size());
-    GpuLane<Real>& lane = many(count);
-    std::vector<float*> numbers;
-    std::vector<int64_t> positions;
-    GpuBlock block;
-    for (RecurrentState* state : states) {
-      numbers.push_back(states_->numbers_of(*state));
-      positions.push_back(state->position);
-      if (sane_.kind != SaneKind::none && (state->position + 1) % sane_.chunk == 0)
-        block.chunks = 1;
-    }
-    copy_to_gpu(many_states_.data(), numbers.data(), numbers.size() * sizeof(float*), *gpu_);
-    copy_to_gpu(many_positions_.data(), positions.data(), positions.size() * sizeof(int64_t),
-                *gpu_);
-    copy_to_gpu(lane.ws.tokens.data(), tokens.data(), tokens.size_bytes(), *gpu_);
-    gpu_->wait();
-    block.rows = RowBlock{count, 1, shape_.channels};
-    block.shifts = lane.ws.shifts.data();
+                 const typename GpuManyDecoder<Real>::Take& take) {
     const Rwkv7::Scored first[] = {{{}, {}, states[0], {}}};
-    alphas_.begin(first);  // all have the same
-    block.alphas = alphas_.now();
-    block.states = reinterpret_cast<float* const*>(many_states_.data());
-    block.positions = many_positions_.data();
-    const kernel::cuda::Shifts shifts{block.states, count, shape_.layers, shape_.channels,
-                                      lane.ws.shifts.data()};
-    kernel::cuda::gather_shifts(shifts, *gpu_);
-    lane.embed(block);
-    for (int64_t layer = 0; layer < shape_.layers; ++layer) lane.layer(layer, block);
-    kernel::cuda::scatter_shifts(shifts, *gpu_);
-    for (int64_t at = 0; at < count; at += lane.ws.slice) {
-      const int64_t rows = std::min(lane.ws.slice, count - at);
-      lane.logits(at, rows);
-      take(at, rows, lane.ws.logits.data());
-    }
-  }
-
-  // A lane for that many sequences.
-  GpuLane<Real>& many(int64_t count) {
-    if (many_ && many_->ws.capacity >= count) return *many_;
-    many_.reset();
-    const int64_t room = (count + 63) / 64 * 64;
-    many_.emplace(gpu_, weights_, sane_, shape_.vocabulary, room, room);
-    many_->ws.shifts =
-        GpuTensor<float>(*gpu_, {shape_.layers, 2, room, shape_.channels}, "single tokens");
-    many_states_ = GpuBuffer(*gpu_, uint64_t(room) * sizeof(float*), "single tokens");
-    many_positions_ = GpuTensor<int64_t>(*gpu_, {room}, "single tokens");
-    return *many_;
+    alphas_.begin(first);
+    if (!many_) many_.emplace(gpu_, weights_, sane_, shape_.vocabulary);
+    many_->step(singles(tokens, states), alphas_.now(), take);
   }
 
   Rwkv7Shape shape_;
@@ -471,9 +415,7 @@ class Model : public Rwkv7OnGpu {
   std::shared_ptr<GpuStates> states_;
   std::vector<std::unique_ptr<Queue<Real>>> queues_;
   std::optional<GpuDecoder<Real>> decoder_;
-  std::optional<GpuLane<Real>> many_;
-  GpuBuffer many_states_;
-  GpuTensor<int64_t> many_positions_;
+  std::optional<GpuManyDecoder<Real>> many_;
   GpuPicks picks_;
   GpuAlphas alphas_;         // of what is read
   GpuTensor<float> beside_;  // states of several sequences that are read

@@ -47,8 +47,8 @@ bool GpuDecoder<Real>::takes(size_t sequences) const {
 }
 
 template <class Real>
-void GpuDecoder<Real>::ask_in_turn(std::span<const Sequence> sequences, float* logits) {
-  for (const Sequence& sequence : sequences) {
+void GpuDecoder<Real>::ask_in_turn(std::span<const SingleToken> sequences, float* logits) {
+  for (const SingleToken& sequence : sequences) {
     const NextToken next{sequence.token, single_tokens_++, sequence.position, sequence.state};
     decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
                         weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
@@ -74,7 +74,7 @@ void GpuDecoder<Real>::ask_few(int64_t sequences) {
 }
 
 template <class Real>
-float* GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
+float* GpuDecoder<Real>::ask(std::span<const SingleToken> sequences) {
   const auto count = int64_t(sequences.size());
   require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
   if (room_) {
@@ -98,7 +98,7 @@ float* GpuDecoder<Real>::ask(std::span<const Sequence> sequences) {
 }
 
 template <class Real>
-void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) {
+void GpuDecoder<Real>::step(std::span<const SingleToken> sequences, float* logits) {
   const uint64_t bytes = uint64_t(sequences.size()) * uint64_t(vocabulary_) * sizeof(float);
   float* const here = logits && !is_pinned(logits) ? logits_here_.as<float>() : logits;
   if (room_ && logits) {  // the kernel itself writes there
@@ -112,7 +112,7 @@ void GpuDecoder<Real>::step(std::span<const Sequence> sequences, float* logits) 
 }
 
 template <class Real>
-Picked GpuDecoder<Real>::step_and_pick(const Sequence& sequence, const Picking& how,
+Picked GpuDecoder<Real>::step_and_pick(const SingleToken& sequence, const Picking& how,
                                        std::span<const TokenPenalty> penalties) {
   if (penalties_here_.size() < penalties.size_bytes())
     penalties_here_ = PinnedBuffer(2 * penalties.size_bytes());

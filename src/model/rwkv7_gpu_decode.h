@@ -20,23 +20,18 @@ class GpuDecoder {
   // Whether so many are for this, and not for a block with a row each.
   bool takes(size_t sequences) const;
 
-  struct Sequence {
-    int32_t token;
-    int64_t position;
-    float* state;
-  };
   // logits: (sequences, vocabulary), or null: not wanted. Waits for the result.
-  void step(std::span<const Sequence> sequences, float* logits);
+  void step(std::span<const SingleToken> sequences, float* logits);
   // The next token of one sequence, picked on the GPU; nothing else comes from there.
-  kernel::cuda::Picked step_and_pick(const Sequence& sequence, const kernel::cuda::Picking& how,
+  kernel::cuda::Picked step_and_pick(const SingleToken& sequence, const kernel::cuda::Picking& how,
                                      std::span<const kernel::cuda::TokenPenalty> penalties);
 
   // The logits, (sequences, vocabulary), stay on the GPU until the next call. Does not wait.
-  float* ask(std::span<const Sequence> sequences);
+  float* ask(std::span<const SingleToken> sequences);
 
  private:
   // One kernel each, which writes its logits where they are wanted: there, or in pinned memory.
-  void ask_in_turn(std::span<const Sequence> sequences, float* logits);
+  void ask_in_turn(std::span<const SingleToken> sequences, float* logits);
   void ask_few(int64_t sequences);
 
   std::shared_ptr<const Gpu> gpu_;

@@ -89,11 +89,17 @@ const float* GpuLane<Real>::taus(int64_t index, const GpuBlock& block) {
     own_taus(index, block, tau);
   } else if (is_trained) {
     thresholds(ws.z.data(), count * s.heads, sane_.alpha, tau, *gpu);
-  } else if (!has_constant_taus_) {
-    kernel::cuda::fill(ws.tau.data(), ws.tau.elements(), sane_.constant, *gpu);
-    has_constant_taus_ = true;
+  } else {
+    set_constant_taus();
   }
   return tau;
+}
+
+template <class Real>
+void GpuLane<Real>::set_constant_taus() {
+  if (sane_.kind != SaneKind::run_time || has_constant_taus_) return;
+  kernel::cuda::fill(ws.tau.data(), ws.tau.elements(), sane_.constant, *gpu);
+  has_constant_taus_ = true;
 }
 
 // With the alphas of the block's sequences.

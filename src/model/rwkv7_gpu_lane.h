@@ -31,6 +31,13 @@ struct GpuBlock {
   bool many() const { return states != nullptr; }
 };
 
+// The next token of a sequence, whose state's numbers are on the GPU.
+struct SingleToken {
+  int32_t token;
+  int64_t position;
+  float* state;
+};
+
 struct GpuSane {
   SaneKind kind = SaneKind::none;
   double alpha = 0;
@@ -71,6 +78,8 @@ class GpuLane {
   void embed(const GpuBlock& block);
   // One layer, all of it: x and the state go on.
   void layer(int64_t index, const GpuBlock& block);
+  // Of SANE at run time, where alphas of a block have been there since.
+  void set_constant_taus();
   // Logits of the rows [from, from + count), count <= ws.slice, into ws.logits.
   void logits(int64_t from, int64_t count);
 
