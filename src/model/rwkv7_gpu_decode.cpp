@@ -34,16 +34,16 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
   handed_.zero(*gpu_);
 }
 
-// In a block of few rows a layer takes as long as its launches, in which an H200 could read
-// `launches` bytes of weights; one after the other, each sequence reads the layer's, and its waits
-// are worth `waits` bytes (docs/gpu-kernels.md).
+// A block of few rows takes as long for a layer as an H200 for reading its weights and `kernels`
+// bytes; one after the other, each sequence reads the layer's, and its waits are worth `waits`
+// bytes (docs/gpu-kernels.md).
 template <class Real>
 bool GpuDecoder<Real>::takes(size_t sequences) const {
-  constexpr uint64_t launches = 460'000'000, waits = 42'000'000;
+  constexpr uint64_t kernels = 160'000'000, waits = 42'000'000;
   if (sequences == 1 || !room_) return sequences <= size_t(most_decoded);
   const uint64_t layer =
       (weights_.bytes - weights_.embedding_bytes) / uint64_t(weights_.sizes.layers);
-  return sequences <= size_t(most_decoded) && sequences * (layer + waits) <= launches;
+  return sequences <= size_t(most_decoded) && sequences * (layer + waits) <= kernels + layer;
 }
 
 template <class Real>

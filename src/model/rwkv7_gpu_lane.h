@@ -2,11 +2,13 @@
 // products, scratch memory; and what a layer does to a block.
 #pragma once
 
+#include <deque>
 #include <optional>
 
 #include "kernel/delta_rule/cuda.h"
 #include "kernel/matmul/cuda.h"
 #include "kernel/rwkv7/cuda.h"
+#include "kernel/rwkv7/cuda_many.h"
 #include "kernel/rwkv7/cuda_states.h"
 #include "model/rwkv7_gpu_weights.h"
 
@@ -18,7 +20,7 @@ inline constexpr int64_t gpu_block_tokens = 4096;  // of all sequences, taken at
 // each of many.
 struct GpuBlock {
   kernel::cuda::RowBlock rows;
-  float* shifts = nullptr;             // (layer, 2, sequences, C)
+  float* shifts = nullptr;             // few: (layer, 2, sequences, C)
   float* memory = nullptr;             // few: (layer, sequences, head, 64, 64)
   int64_t position = 0;                // few: of the first token
   int64_t chunks = 0;                  // few: that end in each; many: 1 if one of them ends one
@@ -60,7 +62,6 @@ struct GpuWorkspace {
   GpuTensor<Real> hidden;   // (rows, F)
   GpuTensor<Real> x_tau;    // (chunks, C)
   GpuTensor<float> z, tau;  // (chunks, H); tau: (layer, chunks, H)
-  GpuTensor<float> shifts;  // (layer, 2, sequences, C), of many sequences
   GpuTensor<Real> normed;   // (slice, C)
   GpuTensor<float> logits;  // (slice, vocabulary)
   GpuTensor<double> loss;   // (rows)
@@ -68,11 +69,31 @@ struct GpuWorkspace {
   int64_t capacity, chunks, slice;
 };
 
+// A queue and the library of products for it.
+struct GpuLine {
+  GpuLine(std::shared_ptr<const Gpu> queue, uint64_t workspace)
+      : gpu(std::move(queue)), products(*gpu, 0, workspace) {}
+  // c = a b', or added to it; (rows, inner) (columns, inner).
+  template <class Real, class Out>
+  void multiply(const Real* a, const Real* b, Out* c, int64_t rows, int64_t columns, int64_t inner,
+                bool add = false);
+  // What is asked for next starts after all that the other one was asked for.
+  void follow(GpuLine& other);
+
+  std::shared_ptr<const Gpu> gpu;
+  kernel::cuda::Products products;
+  GpuEvent done;
+};
+
 template <class Real>
 class GpuLane {
  public:
+  // branches: how many of the things that a layer could do at the same time may be, each in a queue
+  // of its own; 0: all is done in one.
+  static constexpr int most_branches = 4;
   GpuLane(std::shared_ptr<const Gpu> queue, const Rwkv7GpuWeights<Real>& weights,
-          const GpuSane& sane, int64_t vocabulary, int64_t capacity, int64_t chunks);
+          const GpuSane& sane, int64_t vocabulary, int64_t capacity, int64_t chunks,
+          int branches = 0);
 
   // ws.tokens become ws.x.
   void embed(const GpuBlock& block);
@@ -87,22 +108,31 @@ class GpuLane {
   GpuWorkspace<Real> ws;
 
  private:
+  GpuLine& branch(int which);
+  void part_ways();
+  void meet();
+  // The norm of x, mixed with that of the token before, into ws.mixes, and ws.x_tau where a chunk
+  // ends.
+  enum class Mix { time, channel };
+  void shift_and_mix(int64_t index, Mix which, const GpuBlock& block);
+  Real* mixed(int64_t slot, const GpuBlock& block);
   void time_mix(int64_t index, const GpuBlock& block);
-  void recur(int64_t index, const GpuBlock& block);
+  void multiply_mixes(int64_t index, const GpuBlock& block);
+  bool heads_multiply(const GpuBlock& block) const;
+  // From these products to ws.y, what the output matrix reads.
+  void step(int64_t index, const GpuBlock& block, const float* tau);
+  void recur_in_parts(int64_t index, const GpuBlock& block, const float* tau);
+  void recur(int64_t index, const GpuBlock& block, const float* tau);
   void channel_mix(int64_t index, const GpuBlock& block);
-  float* shift(int64_t index, int64_t which, const GpuBlock& block) const;
-  const float* taus(int64_t index, const GpuBlock& block);
-  void own_taus(int64_t index, const GpuBlock& block, float* tau);
-  // c = a b', or added to it; (rows, inner) (columns, inner).
-  template <class Out>
-  void multiply(const Real* a, const Real* b, Out* c, int64_t rows, int64_t columns, int64_t inner,
-                bool add = false);
+  const float* taus(int64_t index, const GpuBlock& block, GpuLine& line);
+  void own_taus(int64_t index, const GpuBlock& block, float* tau, const Gpu& queue);
 
   const Rwkv7GpuWeights<Real>& weights_;
   GpuSane sane_;
   bool has_constant_taus_ = false;
   int64_t vocabulary_;
-  kernel::cuda::Products products_;
+  GpuLine main_;
+  std::deque<GpuLine> branches_;
   kernel::cuda::DeltaRuleScratch scratch_;
 };
 

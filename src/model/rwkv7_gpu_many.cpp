@@ -21,9 +21,7 @@ void GpuManyDecoder<Real>::make_room(int64_t sequences) {
   recorded_.clear();
   lane_.reset();
   const int64_t room = (sequences + 63) / 64 * 64;
-  lane_.emplace(gpu_, weights_, sane_, vocabulary_, room, room);
-  const kernel::cuda::LayerSizes& s = weights_.sizes;
-  lane_->ws.shifts = GpuTensor<float>(*gpu_, {s.layers, 2, room, s.channels}, "single tokens");
+  lane_.emplace(gpu_, weights_, sane_, vocabulary_, room, room, GpuLane<Real>::most_branches);
   places_ = GpuBuffer(*gpu_, uint64_t(room) * (sizeof(float*) + sizeof(int64_t)), "single tokens");
   places_here_ = PinnedBuffer(places_.size());
   tokens_here_ = PinnedBuffer(uint64_t(room) * sizeof(int32_t));
@@ -45,7 +43,6 @@ GpuBlock GpuManyDecoder<Real>::block_of(std::span<const SingleToken> sequences,
     if (sane_.kind != SaneKind::none && (one.position + 1) % sane_.chunk == 0) block.chunks = 1;
   }
   block.rows = {int64_t(sequences.size()), 1, weights_.sizes.channels};
-  block.shifts = lane_->ws.shifts.data();
   float** const states = reinterpret_cast<float**>(places_.data());
   block.states = states, block.positions = positions_of(states);
   block.alphas = alphas;
@@ -58,12 +55,8 @@ void GpuManyDecoder<Real>::ask(const GpuBlock& block) {
   copy_to_gpu(places_.data(), places_here_.as<float*>(), places_.size(), *gpu_);
   copy_to_gpu(lane_->ws.tokens.data(), tokens_here_.as<int32_t>(),
               uint64_t(count) * sizeof(int32_t), *gpu_);
-  const kernel::cuda::LayerSizes& s = weights_.sizes;
-  const kernel::cuda::Shifts shifts{block.states, count, s.layers, s.channels, block.shifts};
-  gather_shifts(shifts, *gpu_);
   lane_->embed(block);
-  for (int64_t layer = 0; layer < s.layers; ++layer) lane_->layer(layer, block);
-  scatter_shifts(shifts, *gpu_);
+  for (int64_t layer = 0; layer < weights_.sizes.layers; ++layer) lane_->layer(layer, block);
 }
 
 template <class Real>

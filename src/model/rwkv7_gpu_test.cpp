@@ -335,10 +335,11 @@ TEST_P(Rwkv7OnGpuTest, SequencesSideBySideAreTheDefinition) {
   }
 }
 
-// Sequences with alphas of their own side by side; then a token of each of many with the same ones.
+// Sequences with alphas of their own side by side; then a token of each of many with the same ones,
+// between those of many with the model's, whose steps are recorded by then.
 TEST_P(Rwkv7OnGpuTest, SequencesKeepTheirOwnAlphas) {
   if (GetParam() == Sane::none) return;
-  const auto tokens = some_tokens(48);
+  const auto tokens = some_tokens(80);
   const Rwkv7 model = on_gpu();
   const auto expect_alpha = [&](const RecurrentState& state, double alpha) {
     SCOPED_TRACE(cat("alpha ", alpha, " after ", state.position, " tokens"));
@@ -362,13 +363,24 @@ TEST_P(Rwkv7OnGpuTest, SequencesKeepTheirOwnAlphas) {
   for (size_t i = 0; i < alphas.size(); ++i) expect_alpha(states[i], alphas[i]);
 
   Tensor<float> logits({12, shape_.vocabulary});
-  std::vector<RecurrentState> same;
-  std::vector<RecurrentState*> places;
-  for (int64_t i = 0; i < 12; ++i) same.push_back(states[1].clone());
-  for (RecurrentState& state : same) places.push_back(&state);
-  for (size_t step = 32; step < 48; ++step)
-    model.step(std::vector<int32_t>(12, tokens[step]), places, logits.view(), {threads_});
-  expect_alpha(same[0], alphas[1]), expect_alpha(same[11], alphas[1]);
+  const auto twelve = [](const RecurrentState& state) {
+    std::vector<RecurrentState> same;
+    for (int64_t i = 0; i < 12; ++i) same.push_back(state.clone());
+    return same;
+  };
+  std::vector<RecurrentState> with = twelve(states[1]), without = twelve(states[0]);
+  const auto step_to = [&](int64_t end, std::vector<RecurrentState>& same) {
+    std::vector<RecurrentState*> places;
+    for (RecurrentState& state : same) places.push_back(&state);
+    while (same[0].position < end)
+      model.step(std::vector<int32_t>(12, tokens[size_t(same[0].position)]), places, logits.view(),
+                 {threads_});
+  };
+  step_to(64, without);  // chunks end twice
+  step_to(48, with);
+  expect_alpha(with[0], alphas[1]), expect_alpha(with[11], alphas[1]);
+  step_to(80, without);
+  expect_alpha(without[0], alphas[0]), expect_alpha(without[11], alphas[0]);
 }
 
 TEST_P(Rwkv7OnGpuTest, TellsTheNormsOfHeads) {

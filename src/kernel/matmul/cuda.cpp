@@ -16,7 +16,6 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr uint64_t workspace_bytes = uint64_t{64} << 20;
 constexpr double large = 1 << 30;  // multiply-adds of a product whose algorithm matters
 constexpr int most_offers = 8;
 
@@ -88,7 +87,7 @@ struct Products::State {
   Owned<cublasLtHandle_t, cublasLtDestroy> handle;
   std::map<Key, Plan> plans;
 
-  State(const Gpu& gpu_, int tried_after_)
+  State(const Gpu& gpu_, int tried_after_, uint64_t workspace_bytes)
       : gpu(gpu_),
         tried_after(tried_after_),
         workspace(gpu_, workspace_bytes, "the workspace of matrix products") {
@@ -116,7 +115,7 @@ struct Products::State {
     const auto want = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
       check_cublas(cublasLtMatmulPreferenceSetAttribute(wish.object, what, &value, sizeof value));
     };
-    want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace.size());
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, align_b);
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align_a);
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align_c);
@@ -140,7 +139,7 @@ struct Products::State {
     return cublasLtMatmul(handle.object, plan.product.object, &one, p.b, plan.first.object, p.a,
                           plan.second.object, &kept, p.plus ? p.plus : p.c, plan.result.object, p.c,
                           plan.result.object, &plan.offers[which], workspace.data(),
-                          workspace_bytes, gpu.stream());
+                          workspace.size(), gpu.stream());
   }
 
   // Bits must tell one order of additions from another: not where half of the results are 0, as
@@ -178,8 +177,8 @@ struct Products::State {
   }
 };
 
-Products::Products(const Gpu& gpu, int tried_after)
-    : state_(std::make_unique<State>(gpu, tried_after)) {}
+Products::Products(const Gpu& gpu, int tried_after, uint64_t workspace)
+    : state_(std::make_unique<State>(gpu, tried_after, workspace)) {}
 Products::~Products() = default;
 
 template <class In, class Out>

@@ -19,7 +19,9 @@ class Products {
   // 0: never. That takes as long as some 70 of them, so it is for few shapes that come again and
   // again; blocks of a stream, two of which are at work at once, are read no faster for it.
   static constexpr int for_few_shapes = 16;
-  explicit Products(const Gpu& gpu, int tried_after = 0);
+  // workspace: bytes on the GPU that the library may use.
+  static constexpr uint64_t full_workspace = uint64_t{64} << 20;
+  explicit Products(const Gpu& gpu, int tried_after = 0, uint64_t workspace = full_workspace);
   ~Products();
 
   // c = a' b' with a, b taken as they lie or transposed; (m, k) (k, n) -> (m, n):

@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(step_threads) few_heads(HeadStep<Weight> p) {
   const float tau = tau_of(p, head, sequence, sums);
   __syncthreads();
   const int64_t at = sequence * channels + head * head_size;
-  make_inputs(early, p.weights, p.ranks, head, raw, low, p.activations.v_first + at, place);
+  const auto second = [&] { return second_factors(early, p.weights, p.ranks, head, low); };
+  make_inputs(early, p.ranks, raw, second, p.activations.v_first + at, place);
   const float y = finish_head(early, tau, place);
   early.s.store(memory);
   if (threadIdx.x >= head_size) return;

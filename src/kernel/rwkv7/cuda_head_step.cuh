@@ -154,19 +154,28 @@ struct HeadPlace {  // in shared memory, 16-byte aligned
   float gate[head_size], products[head_size], read[head_size];
 };
 
-// What the recurrence reads, as kernel::time_mix_inputs. `low` is in shared memory, 16-byte aligned
-// and complete; v_first: the head's.
+// The thread's role's product of its channel with the low vector, which is in shared memory,
+// 16-byte aligned and complete.
 template <class Weight, int lanes, int kept>
-__device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early,
-                            const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
-                            const HeadRaw& raw, const float* low, float* v_first,
+__device__ float second_factors(const HeadEarly<Weight, lanes, kept>& early,
+                                const LayerWeights<Weight>& w, const HeadRanks& ranks, int64_t head,
+                                const float* low) {
+  const int own = int(threadIdx.x) / lanes;
+  return sum_of_role<lanes>(early.up.multiply(w, ranks, head * head_size + own, low));
+}
+
+// What the recurrence reads, as kernel::time_mix_inputs. second(): as second_factors; v_first: the
+// head's.
+template <class Weight, int lanes, int kept, class Second, class Stored>
+__device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early, const HeadRanks& ranks,
+                            const HeadRaw& raw, Second&& second, Stored* v_first,
                             HeadPlace& place) {
   const int own = int(threadIdx.x) / lanes, lane = int(threadIdx.x) % 32;
   // Every warp finds the length of the direction by itself.
   const float direction[2] = {raw.k[lane] * early.k_k_of_lane[0],
                               raw.k[lane + 32] * early.k_k_of_lane[1]};
   const float squares = warp_sum(direction[0] * direction[0] + direction[1] * direction[1]);
-  const float up = sum_of_role<lanes>(early.up.multiply(w, ranks, head * head_size + own, low));
+  const float up = second();
   if (threadIdx.x % (lanes / head_roles) == 0) {
     const float gated = sigmoid(early.added + up);
     switch (role_of_thread<lanes>()) {
@@ -184,8 +193,8 @@ __device__ void make_inputs(const HeadEarly<Weight, lanes, kept>& early,
       }
       case role_v: {
         const float v = raw.v[own];
-        place.in.v[own] = ranks.has_v() ? v + (v_first[own] - v) * gated : v;
-        if (!ranks.has_v()) v_first[own] = v;
+        place.in.v[own] = ranks.has_v() ? v + (to_float(v_first[own]) - v) * gated : v;
+        if (!ranks.has_v()) put(v_first + own, v);
         break;
       }
       default:

@@ -6,46 +6,6 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-enum class Direction { gather, scatter };
-
-// A block per (row of a state's shift, sequence).
-template <Direction direction>
-__global__ void move_shifts(Shifts op) {
-  float* const in_state = op.states[blockIdx.y] + int64_t(blockIdx.x) * op.channels;
-  float* const in_batch =
-      op.shifts + (int64_t(blockIdx.x) * op.sequences + blockIdx.y) * op.channels;
-  for (int64_t c = threadIdx.x; c < op.channels; c += blockDim.x) {
-    if (direction == Direction::gather)
-      in_batch[c] = in_state[c];
-    else
-      in_state[c] = in_batch[c];
-  }
-}
-
-constexpr int lanes = 4;  // per row of a state
-
-// A block per (head, sequence).
-template <class Real>
-__global__ void __launch_bounds__(head_threads<lanes>) step_states_kernel(StatesStep<Real> op) {
-  __shared__ __align__(16) HeadInputs in;
-  const int64_t head = blockIdx.x, sequence = blockIdx.y;
-  float* const memory = op.states[sequence] + op.memory_at + head * head_size * head_size;
-  HeadRow<lanes> s;
-  s.load(memory);
-  const int64_t first = (sequence * op.heads + head) * head_size;
-  if (threadIdx.x < head_size) {
-    const int64_t c = first + threadIdx.x;
-    in.r[threadIdx.x] = to_float(op.r[c]), in.w[threadIdx.x] = op.w[c];
-    in.k[threadIdx.x] = to_float(op.k[c]), in.v[threadIdx.x] = to_float(op.v[c]);
-    in.a[threadIdx.x] = to_float(op.a[c]), in.b[threadIdx.x] = to_float(op.b[c]);
-  }
-  __syncthreads();
-  const bool ends = op.tau && (op.positions[sequence] + 1) % op.chunk == 0;
-  const float y = step_head(s, in, ends ? op.tau[sequence * op.heads + head] : 0.0f);
-  s.store(memory);
-  if (threadIdx.x % lanes == 0) put(op.y + first + threadIdx.x / lanes, y);
-}
-
 __global__ void largest_kernel(const float* values, int64_t count, int32_t* largest) {
   int32_t found = 0;
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -101,20 +61,6 @@ __global__ void fill_kernel(float* values, int64_t count, float value) {
 dim3 grid_of(int64_t x, int64_t y) { return dim3(unsigned(x), unsigned(y)); }
 
 }  // namespace
-
-void gather_shifts(const Shifts& op, const Gpu& gpu) {
-  launch(move_shifts<Direction::gather>, {grid_of(2 * op.layers, op.sequences), 256}, gpu, op);
-}
-void scatter_shifts(const Shifts& op, const Gpu& gpu) {
-  launch(move_shifts<Direction::scatter>, {grid_of(2 * op.layers, op.sequences), 256}, gpu, op);
-}
-
-template <class Real>
-void step_states(const StatesStep<Real>& op, const Gpu& gpu) {
-  launch(step_states_kernel<Real>, {grid_of(op.heads, op.sequences), head_threads<lanes>}, gpu, op);
-}
-template void step_states(const StatesStep<float>&, const Gpu&);
-template void step_states(const StatesStep<bf16>&, const Gpu&);
 
 void largest_magnitude(const float* values, int64_t count, int32_t* largest, const Gpu& gpu) {
   zero_on_gpu(largest, sizeof(int32_t), gpu);

@@ -1,5 +1,4 @@
-// States of several sequences on a GPU, each at a place of its own: what a batch of single tokens
-// reads from them and writes to them, their largest numbers and the norms of their heads.
+// States on a GPU: their largest numbers, and the norms of their heads.
 #pragma once
 
 #include <cstdint>
@@ -8,30 +7,6 @@
 #include "tensor/cuda/gpu.h"
 
 namespace deltasane::kernel::cuda {
-
-// A state is shift (layer, 2, C), then memory (layer, head, 64, 64).
-// shifts: (layer, 2, sequences, C).
-struct Shifts {
-  float* const* states;  // (sequences), on the GPU
-  int64_t sequences, layers, channels;
-  float* shifts;
-};
-void gather_shifts(const Shifts& op, const Gpu& gpu);
-void scatter_shifts(const Shifts& op, const Gpu& gpu);
-
-// One token of the recurrence for every sequence. (sequences, head, 64) each; w is the decay.
-template <class Real>
-struct StatesStep {
-  float* const* states;                        // (sequences), on the GPU
-  const int64_t* positions;                    // (sequences), on the GPU
-  int64_t sequences, heads, memory_at, chunk;  // memory_at: of this layer in a state
-  const Real *r, *k, *v, *a, *b;
-  const float* w;
-  const float* tau;  // (sequences, head), used where a chunk ends; null: no SANE
-  Real* y;
-};
-template <class Real>
-void step_states(const StatesStep<Real>& op, const Gpu& gpu);
 
 // The largest magnitude of `count` numbers, as bits: NaN is above infinity. 16-byte aligned;
 // `largest` is overwritten.

@@ -245,7 +245,8 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
         __syncthreads();
         const float* const own_raw = inputs.area + ranks.low;
         const HeadRaw raw{own_raw, own_raw + head_size, own_raw + 2 * head_size};
-        make_inputs(early, w, ranks, block, raw, inputs.area, v_first, place);
+        const auto second = [&] { return second_factors(early, w, ranks, block, inputs.area); };
+        make_inputs(early, ranks, raw, second, &v_first[0], place);
         const float y = finish_head(early, tau, place);
         if (threadIdx.x < head_size) hand_on(p.y + first + threadIdx.x, y, p.turn_of(layer));
         early.s.store(p.memory(state, layer, block));
