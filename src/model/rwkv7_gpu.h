@@ -7,7 +7,7 @@
 // in two queues: while the recurrence of a block waits for its own past, the products of the next
 // one have the machine.
 // Single tokens of one sequence, or of a few, go through kernels of their own (rwkv7_gpu_decode.h),
-// those of more sequences through the blocks' kernels.
+// those of more sequences through blocks with a row of each (rwkv7_gpu_many.h).
 //
 // One call at a time has the GPU; others wait.
 #pragma once

@@ -41,14 +41,14 @@ GpuWorkspace<Real>::GpuWorkspace(const LayerSizes& s, int64_t vocabulary, int64_
 template <class Real>
 GpuLane<Real>::GpuLane(std::shared_ptr<const Gpu> queue, const Rwkv7GpuWeights<Real>& weights,
                        const GpuSane& sane, int64_t vocabulary, int64_t capacity, int64_t chunks,
-                       int branches)
+                       Branches branches)
     : gpu(std::move(queue)),
       ws(weights.sizes, vocabulary, capacity, chunks, *gpu),
       weights_(weights),
       sane_(sane),
       vocabulary_(vocabulary),
       main_(gpu, Products::full_workspace) {
-  for (int i = 0; i < branches; ++i)
+  for (int i = 0; branches == Branches::beside && i < 4; ++i)
     branches_.emplace_back(std::make_shared<const Gpu>(gpu->index()), uint64_t{8} << 20);
 }
 
@@ -68,7 +68,7 @@ void GpuLine::follow(GpuLine& other) {
 
 template <class Real>
 GpuLine& GpuLane<Real>::branch(int which) {
-  return branches_.empty() ? main_ : branches_[size_t(which) % branches_.size()];
+  return branches_.empty() ? main_ : branches_[size_t(which)];
 }
 // Branches begin after what was asked for in the lane's own queue ..
 template <class Real>
@@ -167,7 +167,7 @@ void GpuLane<Real>::shift_and_mix(int64_t index, Mix which, const GpuBlock& bloc
   norm_shift(op, *gpu);
 }
 
-// Single tokens so few that each may read the second factors for itself.
+// Whether tokens are so few that heads of each may read the second factors (docs/gpu-kernels.md).
 template <class Real>
 bool GpuLane<Real>::heads_multiply(const GpuBlock& block) const {
   return block.many() && block.rows.rows() <= 32 &&

@@ -88,12 +88,11 @@ struct GpuLine {
 template <class Real>
 class GpuLane {
  public:
-  // branches: how many of the things that a layer could do at the same time may be, each in a queue
-  // of its own; 0: all is done in one.
-  static constexpr int most_branches = 4;
+  // Low-rank products, of which none waits for another: in the lane's queue, or each in its own.
+  enum class Branches { in_turn, beside };
   GpuLane(std::shared_ptr<const Gpu> queue, const Rwkv7GpuWeights<Real>& weights,
           const GpuSane& sane, int64_t vocabulary, int64_t capacity, int64_t chunks,
-          int branches = 0);
+          Branches branches = Branches::in_turn);
 
   // ws.tokens become ws.x.
   void embed(const GpuBlock& block);

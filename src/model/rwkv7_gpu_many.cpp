@@ -21,7 +21,7 @@ void GpuManyDecoder<Real>::make_room(int64_t sequences) {
   recorded_.clear();
   lane_.reset();
   const int64_t room = (sequences + 63) / 64 * 64;
-  lane_.emplace(gpu_, weights_, sane_, vocabulary_, room, room, GpuLane<Real>::most_branches);
+  lane_.emplace(gpu_, weights_, sane_, vocabulary_, room, room, GpuLane<Real>::Branches::beside);
   places_ = GpuBuffer(*gpu_, uint64_t(room) * (sizeof(float*) + sizeof(int64_t)), "single tokens");
   places_here_ = PinnedBuffer(places_.size());
   tokens_here_ = PinnedBuffer(uint64_t(room) * sizeof(int32_t));

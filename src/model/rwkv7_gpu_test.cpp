@@ -402,9 +402,10 @@ TEST_P(Rwkv7OnGpuTest, TellsTheNormsOfHeads) {
   }
 }
 
-// Up to eight sequences come in turn, or, of a model that is too small for that, together; more
-// take the blocks' kernels. Sequence i has read i % 17 tokens before, so that chunks end at
-// different times.
+// Up to three sequences of the small model come in turn, more in a block, which has other kernels
+// for up to 32 and is recorded by the second step. Of a model that is too small to come in turn up
+// to eight come together. Sequence i has read i % 17 tokens before, so that chunks end at different
+// times.
 TEST_P(Rwkv7OnGpuTest, SequencesSteppedTogetherAreEachTheDefinition) {
   for (const int64_t count : {1, 2, 3, 5, 8, 9, 70}) step_together(count);
   take(of_width(64, 100, 61, 40));
