@@ -48,7 +48,8 @@ GpuLane<Real>::GpuLane(std::shared_ptr<const Gpu> queue, const Rwkv7GpuWeights<R
       sane_(sane),
       vocabulary_(vocabulary),
       main_(gpu, Products::full_workspace) {
-  for (int i = 0; branches == Branches::beside && i < 4; ++i)
+  constexpr int of_low_ranks = 4;  // w a v g
+  for (int i = 0; branches == Branches::beside && i < of_low_ranks; ++i)
     branches_.emplace_back(std::make_shared<const Gpu>(gpu->index()), uint64_t{8} << 20);
 }
 

@@ -82,7 +82,7 @@ struct GpuLine {
 
   std::shared_ptr<const Gpu> gpu;
   kernel::cuda::Products products;
-  GpuEvent done;
+  GpuEvent done;  // for who follows
 };
 
 template <class Real>

@@ -20,12 +20,12 @@ TYPED_TEST_SUITE(GpuGradientsOf, Reals);
 
 TYPED_TEST(GpuGradientsOf, NormShiftIsTheDefinition) {
   using Real = TypeParam;
-  struct Case {
+  struct Mixing {
     int mixes;
     int64_t position;  // at 5 the first row ends a chunk
   };
   for (const RowBlock& rows : shapes())
-    for (const auto& [mixes, position] : {Case{1, 0}, Case{6, 7}, Case{6, 5}}) {
+    for (const auto& [mixes, position] : {Mixing{1, 0}, Mixing{6, 7}, Mixing{6, 5}}) {
       const bool with_tau = mixes == 6;
       const int64_t C = rows.channels;
       const Shift<float> plain(rows, mixes, position);
