@@ -1,6 +1,9 @@
 // Single tokens of many sequences on a GPU against the definition.
 #include "kernel/rwkv7/cuda_many.h"
 
+#include <optional>
+
+#include "kernel/delta_rule/reference.h"
 #include "kernel/gpu_test_case.h"
 #include "kernel/rwkv7/cuda_test_definition.h"
 
@@ -12,27 +15,44 @@ using namespace rows_definition;
 LayerSizes sizes_of(int64_t channels) {
   return {2, channels, channels / 64, 4 * channels, 64, 32, 96};
 }
-int64_t numbers_of(const LayerSizes& sizes) { return sizes.memory_at(sizes.layers); }
+constexpr int64_t many_sequences = 3;
 
 template <class Real>
 class GpuManyOf : public GpuTest {
  protected:
-  // States, and where each of them lies.
+  // States, of which a part is looked at, and where each of them lies.
   struct States {
+    static constexpr float elsewhere = 0.5f;
+    int64_t part_at, part;  // numbers
     std::vector<GpuTensor<float>> numbers;
     GpuTensor<int64_t> places;
     float* const* data() const { return reinterpret_cast<float* const*>(places.data()); }
   };
-  States states_of(const std::vector<Numbers<float>>& numbers) const {
-    States states;
+  // parts: one state's after the other.
+  States states_of(const LayerSizes& sizes, int64_t part_at, const Numbers<float>& parts) const {
+    States states{part_at, int64_t(parts.size()) / many_sequences, {}, {}};
     std::vector<int64_t> places;
-    for (const Numbers<float>& one : numbers) {
+    for (int64_t i = 0; i < many_sequences; ++i) {
+      Numbers<float> one(size_t(sizes.memory_at(sizes.layers)), States::elsewhere);
+      std::copy_n(parts.begin() + i * states.part, states.part, one.begin() + part_at);
       states.numbers.push_back(there<float>(one));
       places.push_back(int64_t(reinterpret_cast<uintptr_t>(states.numbers.back().data())));
     }
-    states.places = GpuTensor<int64_t>(gpu(), {int64_t(places.size())}, "a test");
+    states.places = GpuTensor<int64_t>(gpu(), {many_sequences}, "a test");
     states.places.upload(places, gpu());
     return states;
+  }
+  // The rest must be as it was.
+  GpuTensor<float> parts_of(const States& states) const {
+    Numbers<float> parts;
+    for (const GpuTensor<float>& numbers : states.numbers) {
+      Numbers<float> one = here(numbers);
+      const auto part = one.begin() + states.part_at;
+      parts.insert(parts.end(), part, part + states.part);
+      std::fill_n(part, states.part, States::elsewhere);
+      EXPECT_EQ(one, Numbers<float>(one.size(), States::elsewhere)) << "the rest of a state";
+    }
+    return there<float>(parts);
   }
   void expect_step(int64_t channels, int64_t layer, bool in_parts);
 };
@@ -41,30 +61,25 @@ TYPED_TEST_SUITE(GpuManyOf, Reals);
 
 TYPED_TEST(GpuManyOf, ShiftStatesIsTheDefinitionOfATokenEach) {
   using Real = TypeParam;
-  constexpr int64_t count = 3;
   for (const int64_t C : {64, 1088, 4160, 8192})
     for (const int mixes : {1, 6, 7}) {
       const int plain_mixes = std::min(mixes, 6);  // one more ends a chunk
-      const RowBlock rows{count, 1, C};
+      const RowBlock rows{many_sequences, 1, C};
       const Shift<float> plain(rows, plain_mixes, shift_chunk - 1);
       const Shift<double> truth(rows, plain_mixes, shift_chunk - 1);
       const LayerSizes sizes = sizes_of(C);
       const int64_t shift_at = sizes.shift_at(1, 1);
-      std::vector<Numbers<float>> before(size_t(count),
-                                         Numbers<float>(size_t(numbers_of(sizes)), 0.5f));
-      for (int64_t i = 0; i < count; ++i)
-        std::copy_n(plain.before.begin() + i * C, C, before[size_t(i)].begin() + shift_at);
-      const auto states = this->states_of(before);
+      const auto states = this->states_of(sizes, shift_at, plain.before);
       const auto x = this->template there<float>(plain.x);
       const auto weight = this->template there<float>(plain.weight);
       const auto bias = this->template there<float>(plain.bias);
       std::vector<GpuTensor<float>> mu;
       std::vector<GpuTensor<Real>> out;
-      ShiftStates<Real> op{states.data(), count,         C,           shift_at,
-                           x.data(),      weight.data(), bias.data(), shift_eps};
+      ShiftStates<Real> op{states.data(), many_sequences, C,           shift_at,
+                           x.data(),      weight.data(),  bias.data(), shift_eps};
       for (op.mixes = 0; op.mixes < mixes; ++op.mixes) {
         mu.push_back(this->template there<float>(plain.mu[size_t(op.mixes)]));
-        out.push_back(this->template poisoned<Real>(count * C));
+        out.push_back(this->template poisoned<Real>(many_sequences * C));
         op.mu[op.mixes] = mu.back().data(), op.out[op.mixes] = out.back().data();
       }
       shift_states(op, this->gpu());
@@ -73,21 +88,13 @@ TYPED_TEST(GpuManyOf, ShiftStatesIsTheDefinitionOfATokenEach) {
       for (int m = 0; m < mixes; ++m)
         this->expect_close(cat("mix ", m, " of ", mixes, ", C ", C), out[size_t(m)],
                            expected.out[size_t(m)], true_result.out[size_t(m)]);
-      Numbers<float> shifts;
-      for (int64_t i = 0; i < count; ++i) {
-        Numbers<float> after = this->here(states.numbers[size_t(i)]);
-        const auto shift = after.begin() + shift_at;
-        shifts.insert(shifts.end(), shift, shift + C);
-        std::fill_n(shift, C, 0.5f);
-        EXPECT_EQ(after, Numbers<float>(after.size(), 0.5f)) << "the rest of a state, C " << C;
-      }
-      this->expect_close("shifts", this->template there<float>(shifts), expected.last,
+      this->expect_close(cat("shifts, C ", C), this->parts_of(states), expected.last,
                          true_result.last);
     }
 }
 
 // A layer's heads for a token of each sequence. Second factors are (C, rank), as they lie.
-constexpr int64_t step_count = 3, step_chunk = 16;
+constexpr int64_t step_chunk = 16;
 const std::vector<int64_t> step_positions{15, 3, 47};  // two end a chunk
 template <class T, class Real>
 struct Step {
@@ -97,24 +104,26 @@ struct Step {
   Numbers<T> memory, tau;  // (sequence, head, 64, 64), (sequence, head)
 
   Step(int64_t channels, int64_t layer)
-      : sizes(sizes_of(channels)), mix({step_count, 1, channels}, layer == 0) {
+      : sizes(sizes_of(channels)), mix({many_sequences, 1, channels}, layer == 0) {
     uint64_t stream = 100;
-    const auto draw = [&](int64_t count, double scale) {
-      return as<T>(drawn<Real>(count, scale, stream++));
+    const auto draw = [&](int64_t numbers, double scale) {
+      return as<T>(drawn<Real>(numbers, scale, stream++));
     };
-    low_w = draw(step_count * sizes.rank_wa, 1), low_a = draw(step_count * sizes.rank_wa, 1);
-    low_v = draw(step_count * sizes.rank_v, 1), low_g = draw(step_count * sizes.rank_g, 1);
+    low_w = draw(many_sequences * sizes.rank_wa, 1),
+    low_a = draw(many_sequences * sizes.rank_wa, 1);
+    low_v = draw(many_sequences * sizes.rank_v, 1), low_g = draw(many_sequences * sizes.rank_g, 1);
     up_w = draw(channels * sizes.rank_wa, 0.2), up_a = draw(channels * sizes.rank_wa, 0.2);
     up_v = draw(channels * sizes.rank_v, 0.2), up_g = draw(channels * sizes.rank_g, 0.2);
-    memory = as<T>(drawn<float>(step_count * channels * 64, 1, stream++));
-    for (int64_t i = 0; i < step_count * sizes.heads; ++i) tau.push_back(T(1.25 + 0.5 * double(i)));
+    memory = as<T>(drawn<float>(many_sequences * channels * 64, 1, stream++));
+    for (int64_t i = 0; i < many_sequences * sizes.heads; ++i)
+      tau.push_back(T(1.25 + 0.5 * double(i)));
   }
 
-  Numbers<T> second(Numbers<T> low, const Numbers<T>& up, GpuActivation then) const {
-    if (then != GpuActivation::squared_relu)  // which stands for none
-      low = activated<T>(then, {low.begin(), low.end()});
-    const size_t rank = low.size() / size_t(step_count), channels = up.size() / rank;
-    Numbers<T> out(size_t(step_count) * channels);
+  Numbers<T> second(Numbers<T> low, const Numbers<T>& up,
+                    std::optional<GpuActivation> first = {}) const {
+    if (first) low = activated<T>(*first, {low.begin(), low.end()});
+    const size_t rank = low.size() / size_t(many_sequences), channels = up.size() / rank;
+    Numbers<T> out(size_t(many_sequences) * channels);
     for (size_t i = 0; i < out.size(); ++i)
       for (size_t j = 0; j < rank; ++j)
         out[i] += up[i % channels * rank + j] * low[i / channels * rank + j];
@@ -122,30 +131,22 @@ struct Step {
   }
   void multiply() {
     mix.w = second(low_w, up_w, GpuActivation::tanh);
-    mix.a = second(low_a, up_a, GpuActivation::squared_relu);
-    if (!mix.first) mix.gate = second(low_v, up_v, GpuActivation::squared_relu);
+    mix.a = second(low_a, up_a);
+    if (!mix.first) mix.gate = second(low_v, up_v);
     mix.g = second(low_g, up_g, GpuActivation::sigmoid);
   }
   // mix.y = S r.
   void recur() {
-    for (int64_t head = 0; head < step_count * sizes.heads; ++head) {
-      const int64_t sequence = head / sizes.heads;
-      const T t = tau[size_t(head)];
-      const bool ends = (step_positions[size_t(sequence)] + 1) % step_chunk == 0;
-      for (int64_t i = head * 64; i < head * 64 + 64; ++i) {
-        const auto entry = [&](int64_t j) -> T& { return memory[size_t(i * 64 + j)]; };
-        const auto at = [&](const Numbers<T>& x, int64_t j) { return x[size_t(head * 64 + j)]; };
-        T sa = 0, y = 0;
-        for (int64_t j = 0; j < 64; ++j) sa += entry(j) * at(mix.a, j);
-        for (int64_t j = 0; j < 64; ++j) {
-          T& s = entry(j);
-          s = s * at(mix.w, j) + sa * at(mix.b, j) + mix.v[size_t(i)] * at(mix.k, j);
-          y += s * at(mix.r, j);
-          if (ends) s = t * std::tanh(s / t);
-        }
-        mix.y[size_t(i)] = y;
-      }
-    }
+    const Shape token{many_sequences, 1, sizes.heads, 64};
+    kernel::DeltaRule<T> op;
+    op.r = {mix.r.data(), token}, op.w = {mix.w.data(), token}, op.k = {mix.k.data(), token};
+    op.v = {mix.v.data(), token}, op.a = {mix.a.data(), token}, op.b = {mix.b.data(), token};
+    op.y = {mix.y.data(), token};
+    op.tau = {tau.data(), {many_sequences, 1, sizes.heads}};
+    op.chunk = step_chunk, op.position = {step_positions.data(), {many_sequences}};
+    const View<T> states{memory.data(), {many_sequences, sizes.heads, 64, 64}};
+    op.initial = states, op.final_state = states;
+    reference::delta_rule(op);
   }
   // mix.y is what the output matrix reads.
   void run() {
@@ -166,19 +167,14 @@ void GpuManyOf<Real>::expect_step(int64_t channels, int64_t layer, bool in_parts
       plain.mix, [&](const auto& x) { return there<Real>(x); },
       [&](const auto& x) { return there<float>(x); });
   const LayerSizes& sizes = plain.sizes;
-  const int64_t of_sequence = channels * 64, at = sizes.memory_at(layer);
-  std::vector<Numbers<float>> before(size_t(step_count),
-                                     Numbers<float>(size_t(numbers_of(sizes)), 0.5f));
-  for (int64_t i = 0; i < step_count; ++i)
-    std::copy_n(plain.memory.begin() + i * of_sequence, of_sequence,
-                before[size_t(i)].begin() + at);
-  const auto states = states_of(before);
-  GpuTensor<int64_t> positions(gpu(), {step_count}, "a test");
+  const int64_t at = sizes.memory_at(layer);
+  const auto states = states_of(sizes, at, plain.memory);
+  GpuTensor<int64_t> positions(gpu(), {many_sequences}, "a test");
   positions.upload(step_positions, gpu());
   const auto tau = there<float>(plain.tau);
-  auto y = poisoned<Real>(step_count * channels);
+  auto y = poisoned<Real>(many_sequences * channels);
   if (in_parts) {
-    step_states(StepStates<Real>{states.data(), positions.data(), step_count, sizes.heads, at,
+    step_states(StepStates<Real>{states.data(), positions.data(), many_sequences, sizes.heads, at,
                                  step_chunk, g.r.data(), g.k.data(), g.v.data(), g.a.data(),
                                  g.b.data(), g.w.data(), tau.data(), y.data()},
                 gpu());
@@ -196,29 +192,21 @@ void GpuManyOf<Real>::expect_step(int64_t channels, int64_t layer, bool in_parts
     const auto up_w = there<Real>(plain.up_w), up_a = there<Real>(plain.up_a),
                up_v = there<Real>(plain.up_v), up_g = there<Real>(plain.up_g);
     auto v_first =
-        layer == 0 ? poisoned<Real>(step_count * channels) : there<Real>(plain.mix.v_first);
+        layer == 0 ? poisoned<Real>(many_sequences * channels) : there<Real>(plain.mix.v_first);
     LayerWeights<Real> w{};
     w.w0 = g.w0.data(), w.a0 = g.a0.data(), w.v0 = g.v0.data(), w.k_k = g.k_k.data();
     w.k_a = g.k_a.data(), w.r_k = g.r_k.data();
     w.ln_x_weight = g.weight.data(), w.ln_x_bias = g.bias.data();
     w.up_w = up_w.data(), w.up_a = up_a.data(), w.up_v = up_v.data(), w.up_g = up_g.data();
     step_heads(
-        StepHeads<Real>{states.data(), positions.data(), step_count, w, sizes, layer, step_chunk,
-                        rkv.data(), low.data(), v_first.data(), tau.data(), y.data()},
+        StepHeads<Real>{states.data(), positions.data(), many_sequences, w, sizes, layer,
+                        step_chunk, rkv.data(), low.data(), v_first.data(), tau.data(), y.data()},
         gpu());
     EXPECT_EQ(here(v_first), layer == 0 ? plain.mix.v : plain.mix.v_first);
     plain.run(), truth.run();
   }
   expect_close("y", y, plain.mix.y, truth.mix.y);
-  Numbers<float> memory;
-  for (int64_t i = 0; i < step_count; ++i) {
-    Numbers<float> after = here(states.numbers[size_t(i)]);
-    const auto own = after.begin() + at;
-    memory.insert(memory.end(), own, own + of_sequence);
-    std::fill_n(own, of_sequence, 0.5f);
-    EXPECT_EQ(after, Numbers<float>(after.size(), 0.5f)) << "the rest of a state";
-  }
-  expect_close("memory", there<float>(memory), plain.memory, truth.memory);
+  expect_close("memory", parts_of(states), plain.memory, truth.memory);
 }
 
 TYPED_TEST(GpuManyOf, StepStatesIsTheDefinition) {
