@@ -1,4 +1,4 @@
-#include "eval/answers/answers.h"
+#include "answers/answers.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
-#include "eval/answers/option_names.h"
+#include "answers/option_names.h"
 
 namespace deltasane::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "kernel/gpu_limits.h"
 #include "kernel/limits.h"
-#include "model/rwkv7_gpu.h"
+#include "model/rwkv7/gpu/model.h"
 
 namespace deltasane::cli {
 

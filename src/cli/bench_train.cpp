@@ -6,7 +6,7 @@
 
 #include "cli/bench_train.h"
 #include "model/device.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/random.h"
 #include "tensor/cuda/gpu.h"
 #include "train/bench.h"
 

@@ -3,7 +3,7 @@
 
 #include "cli/bench_train.h"
 #include "cli/memory_advice.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/random.h"
 #include "train/gpu/gpu_bench.h"
 
 namespace deltasane::cli {

@@ -2,9 +2,9 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/bench_parts.h"
-#include "format/rwkv7_write.h"
-#include "model/random_rwkv7.h"
-#include "model/slow_heads.h"
+#include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/random.h"
+#include "model/rwkv7/slow_heads.h"
 
 namespace deltasane::cli {
 namespace {

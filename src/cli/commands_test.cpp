@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "format/rwkv7_write.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/random.h"
 #include "support/process.h"
 #include "support/scratch.h"
 

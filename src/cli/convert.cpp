@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/open_model.h"
-#include "format/rwkv7_write.h"
+#include "model/rwkv7/checkpoint/write.h"
 #include "text/gguf_tokens.h"
 
 namespace deltasane::cli {

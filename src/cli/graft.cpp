@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "format/rwkv7_write.h"
+#include "model/rwkv7/checkpoint/write.h"
 #include "train/parameters.h"
 
 namespace deltasane::cli {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "format/rwkv7_checkpoint.h"
+#include "model/rwkv7/checkpoint/checkpoint.h"
 
 namespace deltasane::cli {
 namespace {

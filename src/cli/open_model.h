@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "model/rwkv7.h"
+#include "model/rwkv7/model.h"
 #include "text/tokenizer.h"
 
 namespace CLI {

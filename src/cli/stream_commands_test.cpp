@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "eval/stream/stream_folder.h"
 #include "format/fixture_indexed.h"
-#include "format/rwkv7_write.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/random.h"
 #include "support/scratch.h"
 
 namespace deltasane {

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "infer/sampler.h"
-#include "model/rwkv7.h"
+#include "model/rwkv7/model.h"
 
 namespace deltasane {
 

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "format/rwkv7_write.h"
-#include "model/fixture_shape.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/fixture_shape.h"
+#include "model/rwkv7/random.h"
 #include "support/scratch.h"
 
 namespace deltasane {

@@ -14,7 +14,7 @@
 #include "infer/finite.h"
 #include "infer/sampler.h"
 #include "infer/state_file.h"
-#include "model/rwkv7.h"
+#include "model/rwkv7/model.h"
 
 namespace deltasane {
 

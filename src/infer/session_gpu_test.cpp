@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "format/rwkv7_write.h"
+#include "model/rwkv7/checkpoint/write.h"
 #include "infer/batch_step.h"
 #include "infer/session.h"
-#include "model/fixture_shape.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/fixture_shape.h"
+#include "model/rwkv7/random.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "tensor/cuda/gpu.h"

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "format/rwkv7_write.h"
+#include "model/rwkv7/checkpoint/write.h"
 #include "infer/sampler.h"
-#include "model/fixture_shape.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/fixture_shape.h"
+#include "model/rwkv7/random.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "kernel/cpu_device.h"
-#include "model/rwkv7.h"
+#include "model/rwkv7/model.h"
 #include "text/tokenizer.h"
 
 namespace deltasane::train {

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "kernel/matmul/gradient.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/random.h"
 #include "train/initialise.h"
 #include "train/optimizer.h"
 #include "train/processor_time.h"

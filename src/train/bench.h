@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/timing.h"
-#include "format/rwkv7_layout.h"
+#include "model/rwkv7/checkpoint/tensor_table.h"
 #include "kernel/cpu_device.h"
 #include "train/parameters.h"
 #include "train/rwkv7_training.h"

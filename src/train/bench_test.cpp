@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/random.h"
 #include "train/clocked_steps.h"
 #include "train/processor_time.h"
 #include "train/training_fixture.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "format/rwkv7_write.h"
+#include "model/rwkv7/checkpoint/write.h"
 #include "format/safetensors.h"
 
 namespace deltasane::train {

@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "model/random_rwkv7.h"
-#include "model/rwkv7_reference.h"
+#include "model/rwkv7/random.h"
+#include "model/rwkv7/reference.h"
 #include "train/training_fixture.h"
 
 namespace deltasane::train {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "format/rwkv7_layout.h"
+#include "model/rwkv7/checkpoint/tensor_table.h"
 #include "tensor/tensor.h"
 
 namespace deltasane::train {

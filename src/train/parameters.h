@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "format/rwkv7_checkpoint.h"
-#include "format/rwkv7_source.h"
+#include "model/rwkv7/checkpoint/checkpoint.h"
+#include "model/rwkv7/checkpoint/source.h"
 #include "tensor/tensor.h"
 
 namespace deltasane::train {

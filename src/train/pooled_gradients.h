@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/cat.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/random.h"
 #include "tensor/pooled_closeness.h"
 #include "train/gradient_reference.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/random.h"
 #include "support/errors.h"
 #include "train/gradient_reference.h"
 #include "train/layer_pass.h"

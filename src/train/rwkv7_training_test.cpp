@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "model/random_rwkv7.h"
-#include "model/rwkv7.h"
+#include "model/rwkv7/random.h"
+#include "model/rwkv7/model.h"
 #include "support/errors.h"
 #include "train/pooled_gradients.h"
 #include "train/training_fixture.h"

@@ -10,7 +10,7 @@ namespace deltasane::house {
 namespace {
 
 const std::map<std::string_view, int> level{
-    {"base", 0},   {"tensor", 1}, {"text", 1},  {"plot", 1},   {"kernel", 2},
+    {"base", 0},   {"tensor", 1}, {"text", 1},  {"plot", 1},   {"answers", 1}, {"kernel", 2},
     {"format", 2}, {"comm", 2},   {"model", 3}, {"corpus", 3}, {"train", 4},
     {"infer", 4},  {"probe", 4},  {"eval", 5},  {"serve", 5},  {"cli", 6}};
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "infer/sampler_settings.h"
-#include "model/rwkv7.h"
+#include "model/rwkv7/model.h"
 #include "text/tokenizer.h"
 
 namespace deltasane::eval {

@@ -10,9 +10,9 @@
 #include <set>
 
 #include "eval/run/journal.h"
-#include "format/rwkv7_write.h"
-#include "model/fixture_shape.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/fixture_shape.h"
+#include "model/rwkv7/random.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"

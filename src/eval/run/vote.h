@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "eval/answers/answers.h"
+#include "answers/answers.h"
 
 namespace deltasane::eval {
 

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "format/fixture_held_rwkv7.h"
-#include "format/rwkv7_write.h"
+#include "model/rwkv7/checkpoint/fixture_held.h"
+#include "model/rwkv7/checkpoint/write.h"
 
 namespace deltasane::test {
 namespace {

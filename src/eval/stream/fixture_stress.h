@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "corpus/source.h"
-#include "format/rwkv7_source.h"
+#include "model/rwkv7/checkpoint/source.h"
 
 namespace deltasane::test {
 

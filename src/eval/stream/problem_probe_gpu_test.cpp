@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "eval/stream/problem_probe.h"
-#include "format/rwkv7_write.h"
-#include "model/fixture_shape.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/fixture_shape.h"
+#include "model/rwkv7/random.h"
 #include "support/scratch.h"
 #include "tensor/cuda/gpu.h"
 #include "text/byte_tokenizer.h"

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "corpus/source.h"
 #include "kernel/cpu_device.h"
-#include "model/rwkv7.h"
+#include "model/rwkv7/model.h"
 #include "probe/record_file.h"
 
 namespace deltasane {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "eval/answers/answers.h"
+#include "answers/answers.h"
 
 namespace deltasane::eval {
 

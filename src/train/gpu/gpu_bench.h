@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/timing.h"
-#include "format/rwkv7_layout.h"
+#include "model/rwkv7/checkpoint/tensor_table.h"
 #include "train/bench.h"
 #include "train/gpu/work_clock.h"
 #include "train/rounding.h"

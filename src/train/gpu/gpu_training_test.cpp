@@ -7,7 +7,7 @@
 
 #include "comm/single_group.h"
 #include "kernel/rwkv7/cuda.h"
-#include "model/random_rwkv7.h"
+#include "model/rwkv7/random.h"
 #include "support/errors.h"
 #include "train/gpu/gpu_refusals.h"
 #include "train/gpu/gpu_training_device.h"

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "format/rwkv7_layout.h"
+#include "model/rwkv7/checkpoint/tensor_table.h"
 #include "kernel/delta_rule/cuda.h"
 #include "kernel/rwkv7/cuda.h"
 #include "train/gpu/memory_plan.h"

@@ -1,0 +1,134 @@
+#include "answers/algebra/judge.h"
+
+#include <algorithm>
+
+#include "answers/algebra.h"
+#include "answers/words.h"
+
+namespace deltasane::answers {
+
+bool has_algebra() { return true; }
+
+namespace {
+
+// MPFR keeps constants such as pi per thread; they go when the thread ends.
+struct ConstantCache {
+  ~ConstantCache() { mpfr_free_cache(); }
+};
+
+}  // namespace
+
+Verdict compare_trees(const Tree& gold, const Tree& prediction, const CheckOptions& options) {
+  thread_local ConstantCache cache;
+  return Judge(options).same(gold, prediction, true) ? Verdict::same : Verdict::different;
+}
+
+namespace {
+
+bool all_equations(const Node& chain) {
+  return std::all_of(chain.parts.begin(), chain.parts.end(), [](const Tree& part) {
+    return part->kind == Kind::relation && part->text == "=";
+  });
+}
+
+// first = ... = last
+Tree shortened(const Tree& assignment) {
+  return make_relation("=", first_relation(*assignment).parts[0],
+                       last_relation(*assignment).parts[1]);
+}
+
+bool is_undefined(const Node& node) {
+  return node.kind == Kind::fraction && !is_number(node);  // a division by zero
+}
+
+Tree renamed(const Tree& tree, const std::map<std::string, std::string>& names) {
+  if (tree->parts.empty() && tree->kind != Kind::symbol) return tree;
+  Node node = *tree;
+  node.size = node.depth = 1;
+  if (node.kind == Kind::symbol) {
+    const auto found = names.find(node.text);
+    if (found != names.end()) node.text = found->second;
+  }
+  for (Tree& part : node.parts) part = renamed(part, names);
+  return make(std::move(node));
+}
+
+// The prediction with the gold's variable names, if there are as many.
+Tree with_names_of(const Tree& gold, const Tree& prediction) {
+  const Symbols theirs = free_symbols(*prediction), ours = free_symbols(*gold);
+  if (theirs.size() != ours.size()) return prediction;
+  std::map<std::string, std::string> names;
+  for (auto from = theirs.begin(), to = ours.begin(); from != theirs.end(); ++from, ++to)
+    names[*from] = *to;
+  return renamed(prediction, names);
+}
+
+}  // namespace
+
+bool is_relation(const Node& node) {
+  return node.kind == Kind::relation || node.kind == Kind::chain;
+}
+
+bool is_equation(const Node& node) {
+  if (node.kind == Kind::relation) return node.text == "=";
+  return node.kind == Kind::chain && all_equations(node);
+}
+
+const Node& last_relation(const Node& node) {
+  return node.kind == Kind::chain ? *node.parts.back() : node;
+}
+
+const Node& first_relation(const Node& node) {
+  return node.kind == Kind::chain ? *node.parts.front() : node;
+}
+
+bool is_assignment(const Node& node) {
+  return is_equation(node) && only_symbols(*first_relation(node).parts[0]);
+}
+
+bool Judge::same(Tree gold, Tree prediction, bool outermost) {
+  constexpr int deepest = 20;
+  if (--budget_ < 0 || depth_ > deepest) return false;
+  if (outermost) {
+    gold = resolve_intervals(gold);
+    prediction = resolve_intervals(prediction);
+    if (!options_.strict) prediction = with_names_of(gold, prediction);
+  }
+  const bool gold_assigns = is_assignment(*gold), gold_equation = is_equation(*gold);
+  const bool prediction_equation = is_equation(*prediction);
+  if (gold_assigns) gold = shortened(gold);
+  if (is_assignment(*prediction)) prediction = shortened(prediction);
+  // The gold's form decides: a value may be given as an equation, an assignment as its value.
+  if (prediction_equation && !gold_equation)
+    prediction = last_relation(*prediction).parts[1];
+  else if (gold_assigns && !prediction_equation)
+    gold = last_relation(*gold).parts[1];
+
+  if (is_relation(*gold) && is_set(*prediction)) {
+    const auto solutions = solution_pieces(gold),
+               pieces = real_pieces(*prediction, Assignments::as_values);
+    if (solutions && pieces) return same_pieces(*solutions, *pieces);
+  }
+  if (outermost && options_.relation_for_set && is_relation(*prediction) && is_set(*gold)) {
+    const auto solutions = solution_pieces(prediction), pieces = real_pieces(*gold);
+    if (solutions && pieces) return same_pieces(*solutions, *pieces);
+  }
+  if (is_undefined(*gold)) return false;
+  if (identical(*gold, *prediction)) return true;
+
+  ++depth_;
+  bool result;
+  if (is_relation(*gold) && is_relation(*prediction))
+    result = same_relation(gold, prediction);
+  else if (is_set(*gold) || is_set(*prediction) || gold->kind == Kind::tuple ||
+           prediction->kind == Kind::tuple)
+    result = same_set(gold, prediction);
+  else if (gold->kind == Kind::symbol || prediction->kind == Kind::symbol)
+    result = compare_words(*gold, *prediction).value_or(false);
+  else
+    result = same_scalar(*gold, *prediction);
+  --depth_;
+  return result;
+}
+
+}  // namespace deltasane::answers

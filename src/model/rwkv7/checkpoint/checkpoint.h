@@ -1,0 +1,76 @@
+// An RWKV-7 checkpoint of any origin, under the official names and in the official orientation.
+//
+// What it is shows in its contents: .pth, safetensors, GGUF, rwkv.cpp's .bin, a Hugging Face
+// folder. Other architectures (RWKV-4, 5, 6 and 8, rwkv7a and rwkv7b, arwkv7, and all that is no
+// RWKV) are refused by name, and so is a tensor that RWKV-7 does not have. Left out: the v0, v1, v2
+// of block 0 and the ln0 of later blocks, which nobody uses.
+//
+// Metadata is that of the file, and
+//   rwkv7.norm_eps   where the file states it (FLA's norm_eps, GGUF's layer_norm_epsilon)
+//   rwkv7.key_norm   how the key direction was normalised in training: "max(norm, 1e-12)", or
+//                    "rsqrt(sum + 1e-6)" for FLA models with fuse_norm; the results differ slightly
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "model/rwkv7/checkpoint/names.h"
+#include "model/rwkv7/checkpoint/source.h"
+
+namespace deltasane {
+
+class Rwkv7Checkpoint : public Rwkv7Source {
+ public:
+  explicit Rwkv7Checkpoint(const fs::path& path);
+  explicit Rwkv7Checkpoint(TensorFile file);
+  Rwkv7Checkpoint(Rwkv7Checkpoint&&) = default;  // no copies: parts point into the file
+  Rwkv7Checkpoint& operator=(Rwkv7Checkpoint&&) = default;
+
+  std::vector<std::string> names() const override { return names_; }  // in the official order
+  bool has(std::string_view name) const override { return parts_.contains(name); }
+  Shape shape(std::string_view name) const override { return part(name).shape; }
+  StoredType type(std::string_view name) const { return part(name).tensor->type; }
+  Tensor<float> read(std::string_view name) const override;
+  std::string where() const override { return file_.path(); }
+
+  // The stored bytes themselves, when they lie packed, in the official orientation and on a
+  // boundary that suits their type. Good for as long as this checkpoint lives.
+  std::optional<StoredTensor> in_place(std::string_view name) const;
+
+  // Checks that the model is complete and agrees with what the file says about itself.
+  Rwkv7Shape validate() const;
+  const std::optional<SaneSettings>& sane() const { return sane_; }
+
+  const TensorFile& file() const { return file_; }
+  const Metadata& metadata() const { return metadata_; }
+  const std::optional<std::vector<std::string>>& vocabulary() const { return file_.vocabulary(); }
+  uint64_t identity() const { return file_.identity(); }
+
+ private:
+  // Where an official tensor lies.
+  struct Part {
+    const StoredTensor* tensor;
+    Shape shape;  // official
+    bool transposed = false;
+    int64_t slice = 0, slices = 1;  // of a tensor that holds several
+  };
+
+  const Part& part(std::string_view name) const;
+  StoredTensor view_of(const Part& part) const;
+  void map_tensors();
+  void map_tensor(const StoredTensor& tensor, const Rwkv7Meaning& meaning, bool transposed);
+  void place(const std::string& name, const Part& part);
+  bool factors_are_transposed() const;
+  void order_names();
+  void derive_metadata();
+
+  TensorFile file_;
+  Metadata metadata_;
+  std::map<std::string, Part, std::less<>> parts_;
+  std::vector<std::string> names_;
+  int64_t layers_ = 0;
+  EmbeddingNorm embedding_norm_ = EmbeddingNorm::required;
+  std::optional<SaneSettings> sane_;
+};
+
+}  // namespace deltasane

@@ -1,0 +1,176 @@
+#include <map>
+
+#include "format/gguf.h"
+#include "format/gguf_types.h"
+#include "model/rwkv7/checkpoint/fill.h"
+#include "model/rwkv7/checkpoint/names.h"
+#include "model/rwkv7/checkpoint/write.h"
+
+namespace deltasane {
+namespace {
+
+// What a GGUF tensor is made of.
+struct Recipe {
+  std::vector<std::string> from;  // official names; several are put on top of each other
+  bool transposed = false;
+};
+
+class Plan {
+ public:
+  Plan(const Rwkv7Shape& shape, StoredType type) : shape_(shape), type_(type) {
+    each_rwkv7_tensor(shape, [&](const std::string& name, const Rwkv7Row& row) {
+      const bool of_model = row.where == Rwkv7Row::Where::model;
+      add(of_model ? -1 : block_of(name), name, row);
+    });
+  }
+
+  std::vector<PlannedTensor> tensors;
+  std::map<std::string, Recipe> recipes;
+
+ private:
+  static int64_t block_of(const std::string& name) {
+    return std::stoll(name.substr(std::string_view("blocks.").size()));
+  }
+
+  void add(int64_t block, const std::string& name, const Rwkv7Row& row) {
+    if (row.suffix == rwkv7_fused_order[0]) add_fused(block);
+    for (const std::string_view fused : rwkv7_fused_order)
+      if (row.suffix == fused) return;
+    Shape shape = rwkv7_shape(shape_, row);
+    const bool factor = row.form == Rwkv7Row::Form::factor;
+    if (factor) shape = {shape[1], shape[0]};
+    if (row.suffix == "att.r_k") shape = {shape.elements()};
+    const std::string gguf = rwkv7_gguf_name(block, row.suffix);
+    put({gguf, type_of(row, shape), shape}, {{name}, factor});
+    if (block == 0 &&
+        (row.suffix == "att.a0" || row.suffix == "att.a1" || row.suffix == "att.a2")) {
+      std::string unused(row.suffix);
+      unused[4] = 'v';
+      put({rwkv7_gguf_name(0, unused), type_of(row, shape), shape}, {{name}, factor});
+    }
+  }
+
+  void add_fused(int64_t block) {
+    Recipe recipe;
+    for (const std::string_view suffix : rwkv7_fused_order)
+      recipe.from.push_back(rwkv7_block_name(block, suffix));
+    put({rwkv7_gguf_name(block, "att.x_rwkvag"), StoredType::f32, {6, 1, 1, shape_.channels}},
+        std::move(recipe));
+  }
+
+  StoredType type_of(const Rwkv7Row& row, const Shape& shape) const {
+    if (shape.rank() == 1 || row.sane || row.suffix == "att.w1" || row.suffix == "att.w2")
+      return StoredType::f32;
+    const bool whole_blocks = shape[1] % layout_of(type_).block == 0;
+    if (type_ == StoredType::q8_0 && (row.form == Rwkv7Row::Form::factor || !whole_blocks))
+      return StoredType::f16;
+    return type_;
+  }
+
+  void put(PlannedTensor tensor, Recipe recipe) {
+    recipes.emplace(tensor.name, std::move(recipe));
+    tensors.push_back(std::move(tensor));
+  }
+
+  const Rwkv7Shape& shape_;
+  StoredType type_;
+};
+
+uint32_t file_type(StoredType type) {  // llama.cpp's numbers
+  switch (type) {
+    case StoredType::f32:
+      return 0;
+    case StoredType::f16:
+      return 1;
+    case StoredType::q8_0:
+      return 7;
+    case StoredType::bf16:
+      return 32;
+    default:
+      fail(Fault::argument, "GGUF: expected f32, f16, bf16 or q8_0, found ", name_of(type));
+  }
+}
+
+void add_vocabulary(std::vector<GgufEntry>& entries, std::vector<std::string> tokens,
+                    const Rwkv7Shape& shape, const fs::path& path) {
+  if (tokens.empty()) {
+    entries.push_back({"rwkv7.vocab_size", uint32_t(shape.vocabulary)});
+    entries.push_back({"tokenizer.ggml.model", std::string("none")});
+    return;
+  }
+  const size_t size = size_t(shape.vocabulary);
+  if (tokens.size() > size)
+    fail(Fault::argument, path, ": expected a vocabulary of at most ", size, " tokens, found ",
+         tokens.size());
+  constexpr int32_t normal = 1, control = 3, unused = 5;
+  while (tokens.size() < size) tokens.push_back(cat("[PAD", tokens.size(), "]"));
+  std::vector<int32_t> types(size, normal);
+  for (size_t i = 0; i < size; ++i)
+    if (tokens[i] == cat("[PAD", i, "]")) types[i] = unused;
+  types[0] = control;
+  const bool world = size > 261 && tokens[261] == "\\n\\n";
+  entries.push_back({"tokenizer.ggml.model", std::string("rwkv")});
+  entries.push_back({std::string(gguf_tokens_key), std::move(tokens)});
+  entries.push_back({"tokenizer.ggml.token_type", std::move(types)});
+  entries.push_back({"tokenizer.ggml.bos_token_id", uint32_t{0}});
+  entries.push_back({"tokenizer.ggml.eos_token_id", uint32_t{0}});
+  if (world) entries.push_back({"tokenizer.ggml.eot_token_id", uint32_t{261}});
+  entries.push_back({"tokenizer.ggml.add_bos_token", false});
+}
+
+// Keys that this writer states itself; a caller's copies of another file's are dropped.
+bool is_stated(const std::string& key) {
+  return key.starts_with("rwkv7.") || key.starts_with("tokenizer.ggml.") ||
+         key.starts_with("sane.") || key == "general.architecture" || key == "general.alignment" ||
+         key == "general.file_type" || key == "general.quantization_version";
+}
+
+std::vector<GgufEntry> entries_of(const fs::path& path, const Rwkv7Shape& shape, StoredType type,
+                                  const std::vector<std::string>& vocabulary,
+                                  const Metadata& metadata) {
+  std::vector<GgufEntry> entries{
+      {"general.architecture", std::string("rwkv7")},
+      {"general.file_type", file_type(type)},
+      {"general.quantization_version", uint32_t{2}},
+      {"rwkv7.context_length", uint32_t{1048576}},
+      {"rwkv7.embedding_length", uint32_t(shape.channels)},
+      {"rwkv7.block_count", uint32_t(shape.layers)},
+      {"rwkv7.feed_forward_length", uint32_t(shape.feed_forward)},
+      {"rwkv7.attention.layer_norm_epsilon", 1e-5f},
+      {"rwkv7.attention.head_count", uint32_t{0}},
+      {"rwkv7.wkv.head_size", uint32_t(shape.head_size)},
+      {"rwkv7.attention.decay_lora_rank", uint32_t(shape.rank_w)},
+      {"rwkv7.attention.iclr_lora_rank", uint32_t(shape.rank_a)},
+      {"rwkv7.attention.value_residual_mix_lora_rank", uint32_t(shape.rank_v)},
+      {"rwkv7.attention.gate_lora_rank", uint32_t(shape.rank_g)},
+  };
+  if (const auto sane = sane_settings(shape.sane, metadata, path.string())) {
+    entries.push_back({"sane.alpha", float(sane->alpha)});
+    entries.push_back({"sane.chunk", uint32_t(sane->chunk)});
+  }
+  for (const auto& [key, value] : metadata)
+    if (!is_stated(key)) entries.push_back({key, value});
+  add_vocabulary(entries, vocabulary, shape, path);
+  return entries;
+}
+
+}  // namespace
+
+void write_rwkv7_gguf(const fs::path& path, const Rwkv7Source& source, StoredType type,
+                      const std::vector<std::string>& vocabulary, const Metadata& metadata) {
+  const Rwkv7Shape shape = measure_rwkv7(source);
+  const std::vector<GgufEntry> entries = entries_of(path, shape, type, vocabulary, metadata);
+  const Plan plan(shape, type);
+  write_gguf(path, entries, plan.tensors, [&](const PlannedTensor& tensor, const Sink& sink) {
+    const Recipe& recipe = plan.recipes.at(tensor.name);
+    if (recipe.from.size() == 1) {
+      const Tensor<float> values = source.read(recipe.from[0]);
+      return recipe.transposed ? fill_transposed(tensor, values, sink)
+                               : fill_tensor(tensor, values, sink);
+    }
+    for (const std::string& name : recipe.from)
+      fill_tensor({name, tensor.type, {shape.channels}}, source.read(name), sink);
+  });
+}
+
+}  // namespace deltasane

@@ -1,0 +1,131 @@
+#include "model/rwkv7/gpu/decode.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace deltasane {
+
+using namespace kernel::cuda;
+
+template <class Real>
+GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights,
+                             const GpuSane& sane, int64_t vocabulary)
+    : gpu_(std::move(gpu)),
+      weights_(weights),
+      vocabulary_(vocabulary),
+      inputs_(*gpu_, sizeof(DecodeInputs), "single tokens"),
+      inputs_here_(sizeof(DecodeInputs)),
+      logits_here_(uint64_t(most_decoded * vocabulary) * sizeof(float)),
+      picked_here_(sizeof(Picked)) {
+  const LayerSizes& s = weights.sizes;
+  for (GpuTensor<float>* t : {&x_, &u_, &tau_, &v_first_, &y_})
+    *t = GpuTensor<float>(*gpu_, {most_decoded, s.channels}, "single tokens");
+  in_ = GpuTensor<float>(*gpu_, {most_decoded, s.rows_of_in(false)}, "single tokens");
+  hidden_ = GpuTensor<float>(*gpu_, {most_decoded, s.feed_forward}, "single tokens");
+  logits_ = GpuTensor<float>(*gpu_, {most_decoded, vocabulary}, "single tokens");
+  if (sane.kind == SaneKind::trained) sane_.kind = DecodeSane::Kind::trained;
+  if (sane.kind == SaneKind::run_time) sane_.kind = DecodeSane::Kind::constant;
+  sane_.alpha = float(sane.alpha), sane_.constant = sane.constant, sane_.chunk = sane.chunk;
+  room_ = room_for_token<Real>(s, *gpu_);
+  if (!room_) return;
+  layers_ = GpuTensor<LayerWeights<Real>>(*gpu_, {s.layers}, "single tokens");
+  layers_.upload(weights.layers, *gpu_);
+  handed_ = GpuTensor<float>(*gpu_, {handed_numbers(s)}, "single tokens");
+  handed_.zero(*gpu_);
+}
+
+// A block of few rows takes as long for a layer as an H200 for reading its weights and `kernels`
+// bytes; one after the other, each sequence reads the layer's, and its waits are worth `waits`
+// bytes (docs/gpu-kernels.md).
+template <class Real>
+bool GpuDecoder<Real>::takes(size_t sequences) const {
+  constexpr uint64_t kernels = 160'000'000, waits = 42'000'000;
+  if (sequences == 1 || !room_) return sequences <= size_t(most_decoded);
+  const uint64_t layer =
+      (weights_.bytes - weights_.embedding_bytes) / uint64_t(weights_.sizes.layers);
+  return sequences <= size_t(most_decoded) && sequences * (layer + waits) <= kernels + layer;
+}
+
+template <class Real>
+void GpuDecoder<Real>::ask_in_turn(std::span<const SingleToken> sequences, float* logits) {
+  for (const SingleToken& sequence : sequences) {
+    const NextToken next{sequence.token, single_tokens_++, sequence.position, sequence.state};
+    decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
+                        weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
+                       weights_.sizes, *room_, sane_, next, handed_.data(), logits, *gpu_);
+    logits += vocabulary_;
+  }
+}
+
+template <class Real>
+void GpuDecoder<Real>::ask_few(int64_t sequences) {
+  const LayerSizes& s = weights_.sizes;
+  const auto* const inputs = reinterpret_cast<const DecodeInputs*>(inputs_.data());
+  copy_to_gpu(inputs_.data(), inputs_here_.as<DecodeInputs>(), sizeof(DecodeInputs), *gpu_);
+  embed(RowBlock{sequences, 1, s.channels}, inputs->token, weights_.embedding, weights_.ln0_weight,
+        weights_.ln0_bias, 1e-5f, x_.data(), *gpu_);
+  const DecodeActivations activations{x_.data(),       u_.data(), tau_.data(),   in_.data(),
+                                      v_first_.data(), y_.data(), hidden_.data()};
+  for (int64_t layer = 0; layer < s.layers; ++layer)
+    decode_layer(weights_.layers[size_t(layer)], s, layer, sequences, sane_, inputs, activations,
+                 *gpu_);
+  decode_logits(weights_.head, weights_.ln_out_weight, weights_.ln_out_bias, vocabulary_,
+                s.channels, sequences, x_.data(), logits_.data(), *gpu_);
+}
+
+template <class Real>
+float* GpuDecoder<Real>::ask(std::span<const SingleToken> sequences) {
+  const auto count = int64_t(sequences.size());
+  require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
+  if (room_) {
+    ask_in_turn(sequences, logits_.data());
+    return logits_.data();
+  }
+  auto& inputs = *inputs_here_.as<DecodeInputs>();
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    inputs.token[i] = sequences[i].token;
+    inputs.position[i] = sequences[i].position;
+    inputs.state[i] = sequences[i].state;
+  }
+  GpuGraph& recorded = recorded_[size_t(count) - 1];
+  if (!recorded) {
+    ask_few(count);  // once as it is: kernels are loaded when they are first used
+    recorded = GpuGraph(*gpu_, [this, count] { ask_few(count); });
+  } else {
+    recorded.run(*gpu_);
+  }
+  return logits_.data();
+}
+
+template <class Real>
+void GpuDecoder<Real>::step(std::span<const SingleToken> sequences, float* logits) {
+  const uint64_t bytes = uint64_t(sequences.size()) * uint64_t(vocabulary_) * sizeof(float);
+  float* const here = logits && !is_pinned(logits) ? logits_here_.as<float>() : logits;
+  if (room_ && logits) {  // the kernel itself writes there
+    ask_in_turn(sequences, here);
+  } else {
+    ask(sequences);
+    if (logits) copy_to_host(here, logits_.data(), bytes, *gpu_);
+  }
+  gpu_->wait();
+  if (here != logits) std::memcpy(logits, here, bytes);
+}
+
+template <class Real>
+Picked GpuDecoder<Real>::step_and_pick(const SingleToken& sequence, const Picking& how,
+                                       std::span<const TokenPenalty> penalties) {
+  if (penalties_here_.size() < penalties.size_bytes())
+    penalties_here_ = PinnedBuffer(2 * penalties.size_bytes());
+  std::ranges::copy(penalties, penalties_here_.as<TokenPenalty>());
+  ask({&sequence, 1});
+  pick_token({vocabulary_, logits_.data(), how, penalties_here_.as<TokenPenalty>(),
+              picked_here_.as<Picked>()},
+             *gpu_);
+  gpu_->wait();
+  return *picked_here_.as<Picked>();
+}
+
+template class GpuDecoder<float>;
+template class GpuDecoder<bf16>;
+
+}  // namespace deltasane

@@ -1,0 +1,46 @@
+// Single tokens of many sequences: a block with a row of each. At few rows the GPU takes less time
+// for a layer's twenty kernels than the host to ask for them, so they are recorded when a number of
+// sequences comes again, and then repeated.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "model/rwkv7/gpu/lane.h"
+#include "tensor/cuda/graph.h"
+
+namespace deltasane {
+
+template <class Real>
+class GpuManyDecoder {
+ public:
+  GpuManyDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights,
+                 const GpuSane& sane, int64_t vocabulary);
+
+  // Is told of logits, on the GPU: those of `rows` sequences, from `from` on.
+  using Take = std::function<void(int64_t from, int64_t rows, float* logits)>;
+  // alphas: (layer, head), for all; null: the model's. Does not wait for the last of them.
+  void step(std::span<const SingleToken> sequences, const float* alphas, const Take& take);
+
+ private:
+  void make_room(int64_t sequences);
+  GpuBlock block_of(std::span<const SingleToken> sequences, const float* alphas);
+  void run(const GpuBlock& block);
+  void ask(const GpuBlock& block);
+
+  std::shared_ptr<const Gpu> gpu_;
+  const Rwkv7GpuWeights<Real>& weights_;
+  GpuSane sane_;
+  int64_t vocabulary_;
+  std::optional<GpuLane<Real>> lane_;
+  // Of as many sequences as the lane has room for: states, then positions.
+  GpuBuffer places_;
+  PinnedBuffer places_here_, tokens_here_;
+  struct Recorded {
+    int64_t sequences, chunks;
+    auto operator<=>(const Recorded&) const = default;
+  };
+  std::map<Recorded, GpuGraph> recorded_;  // empty for what came once
+};
+
+}  // namespace deltasane

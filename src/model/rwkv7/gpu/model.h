@@ -1,0 +1,56 @@
+// RWKV-7 for inference on a GPU: what rwkv7.h says, with weights, activations and states there.
+//
+// Matrices are bf16, or float where that is asked for; products of bf16 have float sums. The
+// residual stream, decay, tau, states and logits are float.
+//
+// Tokens of one sequence, or of a few at one position, are read in blocks that go through the layers
+// in two queues: while the recurrence of a block waits for its own past, the products of the next
+// one have the machine.
+// Single tokens of one sequence, or of a few, go through kernels of their own (rwkv7_gpu_decode.h),
+// those of more sequences through blocks with a row of each (rwkv7_gpu_many.h).
+//
+// One call at a time has the GPU; others wait.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "model/rwkv7/checkpoint/checkpoint.h"
+#include "model/recurrent_state.h"
+#include "model/rwkv7/model.h"
+#include "model/sane.h"
+#include "model/tau_record.h"
+#include "tensor/view.h"
+
+namespace deltasane {
+
+class Rwkv7OnGpu {
+ public:
+  enum class Numbers { f32, bf16 };
+  struct Options {
+    int gpu = 0;
+    Numbers numbers = Numbers::bf16;
+  };
+  static std::unique_ptr<Rwkv7OnGpu> open(const Rwkv7Checkpoint& checkpoint,
+                                          const Rwkv7Shape& shape, const SaneUse& sane,
+                                          const Options& options);
+  virtual ~Rwkv7OnGpu() = default;
+
+  virtual Tensor<float> room_for_logits(int64_t rows) const = 0;  // see Rwkv7
+  virtual void forward(std::span<const int32_t> tokens, RecurrentState& state, Rwkv7::Logits wanted,
+                       View<float> logits, TauRecord* taus) = 0;
+  virtual void score(std::span<const Rwkv7::Scored> sequences) = 0;
+  virtual void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
+                    View<float> logits) = 0;
+  // False, and nothing is done, where that is not for a GPU: see Rwkv7::step_and_pick.
+  virtual bool step_and_pick(std::span<const int32_t> tokens,
+                             std::span<RecurrentState* const> states, const Picks& picks) = 0;
+
+  virtual uint64_t weight_bytes() const = 0;
+  virtual uint64_t read_bytes() const = 0;      // of the weights, for a token
+  virtual uint64_t resident_bytes() const = 0;  // of the GPU's memory in use, by everybody
+  virtual std::string gpu_name() const = 0;
+};
+
+}  // namespace deltasane

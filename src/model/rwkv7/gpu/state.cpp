@@ -1,0 +1,112 @@
+#include "model/rwkv7/gpu/state.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "kernel/rwkv7/cuda_states.h"
+
+namespace deltasane {
+namespace {
+
+float magnitude_from(int32_t bits) {
+  const float value = std::bit_cast<float>(bits);
+  return std::isfinite(value) ? value : std::numeric_limits<float>::infinity();
+}
+
+}  // namespace
+
+class GpuStates::Mirror : public StateMirror {
+ public:
+  explicit Mirror(std::shared_ptr<GpuStates> states)
+      : states_(std::move(states)), numbers_(states_->take()) {}
+  ~Mirror() override { states_->give_back(std::move(numbers_)); }
+
+  std::unique_ptr<StateMirror> clone() const override {
+    const Gpu& gpu = *states_->gpu_;
+    gpu.make_current();
+    auto copy = std::make_unique<Mirror>(states_);
+    copy_on_gpu(copy->numbers_.data(), numbers_.data(), numbers_.bytes(), gpu);
+    copy->copied_.record(gpu);
+    return copy;
+  }
+  void upload(std::span<const float> shift, std::span<const float> memory) {
+    const Gpu& gpu = *states_->gpu_;
+    copy_to_gpu(numbers(), shift.data(), shift.size_bytes(), gpu);
+    copy_to_gpu(numbers() + states_->shift_floats(), memory.data(), memory.size_bytes(), gpu);
+    gpu.wait();
+  }
+  void download(std::span<float> shift, std::span<float> memory) const override {
+    const Gpu& gpu = states_->downloads_;
+    gpu.make_current();
+    copied_.let_wait(gpu.stream());
+    copy_to_host(shift.data(), numbers_.data(), shift.size_bytes(), gpu);
+    copy_to_host(memory.data(), numbers_.data() + states_->shift_floats(), memory.size_bytes(),
+                 gpu);
+    gpu.wait();
+  }
+  Magnitudes largest() const override {
+    const Gpu& gpu = *states_->gpu_;
+    gpu.make_current();
+    const int64_t shift = states_->shift_floats(), memory = states_->memory_floats();
+    auto* const found =  // two more numbers at the end of the memory
+        reinterpret_cast<int32_t*>(const_cast<float*>(numbers_.data()) + shift + memory);
+    kernel::cuda::largest_magnitude(numbers_.data() + shift, memory, found, gpu);
+    kernel::cuda::largest_magnitude(numbers_.data(), shift, found + 1, gpu);
+    int32_t bits[2];
+    copy_to_host(bits, found, sizeof bits, gpu);
+    gpu.wait();
+    return {magnitude_from(bits[0]), magnitude_from(bits[1])};
+  }
+  std::vector<double> head_norms() const override {
+    const Gpu& gpu = *states_->gpu_;
+    gpu.make_current();
+    const int64_t shift = states_->shift_floats(), memory = states_->memory_floats();
+    const int64_t heads = states_->heads();
+    auto* const found =  // behind the two of `largest`
+        reinterpret_cast<double*>(const_cast<float*>(numbers_.data()) + shift + memory + 2);
+    kernel::cuda::sums_of_squares(numbers_.data() + shift, heads, memory / heads, found, gpu);
+    std::vector<double> norms(static_cast<size_t>(heads));
+    copy_to_host(norms.data(), found, norms.size() * sizeof(double), gpu);
+    gpu.wait();
+    for (double& norm : norms) norm = std::sqrt(norm);
+    return norms;
+  }
+
+  const GpuStates* owner() const { return states_.get(); }
+  float* numbers() { return numbers_.data(); }
+
+ private:
+  std::shared_ptr<GpuStates> states_;
+  GpuTensor<float> numbers_;
+  GpuEvent copied_;
+};
+
+float* GpuStates::numbers_of(RecurrentState& state) {
+  require(state.shape == shape_, "a state has the shape of its model");
+  auto* mirror = dynamic_cast<Mirror*>(state.mirror());
+  if (!mirror || mirror->owner() != this) {
+    auto made = std::make_unique<Mirror>(shared_from_this());
+    made->upload(state.shift().span(), state.memory().span());
+    mirror = made.get();
+    state.keep_mirror(std::move(made));
+  }
+  return mirror->numbers();
+}
+
+GpuTensor<float> GpuStates::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty())
+    return GpuTensor<float>(*gpu_, {shift_floats() + memory_floats() + 2 + 2 * heads()},
+                            "the state of a sequence (fewer at a time need less)");
+  GpuTensor<float> last = std::move(free_.back());
+  free_.pop_back();
+  return last;
+}
+
+void GpuStates::give_back(GpuTensor<float> numbers) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(numbers));
+}
+
+}  // namespace deltasane

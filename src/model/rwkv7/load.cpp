@@ -1,0 +1,208 @@
+#include "format/dequantize.h"
+#include "kernel/rwkv7/rwkv7.h"
+#include "model/rwkv7/model.h"
+#include "model/rwkv7/gpu/model.h"
+#include "tensor/cuda/gpu.h"
+
+namespace deltasane {
+namespace {
+
+using kernel::Weights;
+using kernel::WeightType;
+
+Tensor<float> transposed(const Tensor<float>& from) {
+  Tensor<float> to({from.shape()[1], from.shape()[0]});
+  const View<const float> source = from.view();
+  const View<float> target = to.view();
+  for (int64_t i = 0; i < from.shape()[0]; ++i)
+    for (int64_t j = 0; j < from.shape()[1]; ++j) target(j, i) = source(i, j);
+  return to;
+}
+
+std::optional<WeightType> direct_type(StoredType type) {
+  switch (type) {
+    case StoredType::f32:
+      return WeightType::f32;
+    case StoredType::f16:
+      return WeightType::f16;
+    case StoredType::bf16:
+      return WeightType::bf16;
+    case StoredType::q8_0:
+      return WeightType::q8;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The type of matrices that are not stored as they are used: factors, and foreign quantisations.
+WeightType nearest_type(StoredType type) {
+  if (type == StoredType::bf16) return WeightType::bf16;
+  if (type == StoredType::f16) return WeightType::f16;
+  return WeightType::f32;
+}
+
+}  // namespace
+
+Rwkv7::Rwkv7(Rwkv7Checkpoint checkpoint, const Rwkv7Options& options)
+    : checkpoint_(std::move(checkpoint)),
+      shape_(checkpoint_.validate()),
+      device_(options.device),
+      wanted_(options.weights) {
+  if (options.sane_alpha && options.without_sane)
+    fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
+  if (options.sane_alpha && !(*options.sane_alpha > 0))
+    fail(Fault::usage, "--sane-alpha: expected a number above 0, found ", *options.sane_alpha);
+  if (const auto& trained = checkpoint_.sane(); trained && !options.without_sane) {
+    if (options.sane_alpha)
+      fail(Fault::usage, "--sane-alpha: ", checkpoint_.where(), " was trained with SANE, alpha ",
+           trained->alpha, "; leave the flag out, or turn SANE off with --no-sane");
+    sane_ = {SaneKind::trained, trained->alpha, trained->chunk};
+  } else if (options.sane_alpha) {
+    sane_ = {SaneKind::run_time, *options.sane_alpha, 16};
+  }
+  device_.gpu ? load_on_gpu() : load_on_cpu();
+}
+
+void Rwkv7::load_on_gpu() {
+  if constexpr (built_with_cuda) {
+    const bool f32 = wanted_ == WeightType::f32;
+    gpu_ = Rwkv7OnGpu::open(
+        checkpoint_, shape_, sane_,
+        {*device_.gpu, f32 ? Rwkv7OnGpu::Numbers::f32 : Rwkv7OnGpu::Numbers::bf16});
+    weight_type_ = name_of(f32 ? WeightType::f32 : WeightType::bf16);
+  } else {
+    require(false, "a device of another build is refused where it is named");
+  }
+}
+
+void Rwkv7::load_on_cpu() {
+  memory_ = std::make_unique<kernel::WeightMemory>(uint64_t{256} << 20);  // few ends of blocks
+  if (auto rows = checkpoint_.in_place("emb.weight");
+      rows && shape_.channels % layout_of(rows->type).block == 0)
+    embedding_rows_ = rows;
+  else
+    embedding_ = checkpoint_.read("emb.weight");
+  if (shape_.embedding_norm) ln0_ = load_norm("blocks.0.ln0");
+  for (int64_t i = 0; i < shape_.layers; ++i) {
+    layers_.push_back(load_layer(i));
+    checkpoint_.file().forget();  // copied weights need not be in memory twice
+  }
+  ln_out_ = load_norm("ln_out");
+  head_ = load_matrix("head.weight");
+  checkpoint_.file().forget();
+  weight_type_ = name_of(layers_.front().key.type());
+}
+
+Rwkv7::Norm Rwkv7::load_norm(const std::string& name) const {
+  return {checkpoint_.read(name + ".weight"), checkpoint_.read(name + ".bias")};
+}
+
+// In the file's type, unless another is wanted. The file's own pages are small ones, so that
+// numbers that could be used where they lie are copied too.
+Weights Rwkv7::load_matrix(const std::string& name) const {
+  const Shape sizes = checkpoint_.shape(name);
+  const auto stored = checkpoint_.in_place(name);
+  const auto direct = stored ? direct_type(stored->type) : std::nullopt;
+  if (direct == WeightType::q8 && wanted_.value_or(WeightType::q8) == WeightType::q8)
+    return Weights::from_q8_0(stored->bytes, sizes[0], sizes[1], memory_.get());
+  if (direct && direct != WeightType::q8) {
+    const Weights there = Weights::view(*direct, stored->bytes.data(), sizes[0], sizes[1]);
+    if (wanted_.value_or(*direct) == *direct) return Weights::copied(there, memory_.get());
+    if (wanted_ == WeightType::q8) return Weights::quantized(there, memory_.get());
+  }
+  const WeightType type = wanted_.value_or(nearest_type(checkpoint_.type(name)));
+  return Weights::copied(type, checkpoint_.read(name).span(), sizes[0], sizes[1], memory_.get());
+}
+
+// Low-rank factors are stored (in, out) and used (out, in). They are small and sensitive: 8 bits
+// are not for them.
+Rwkv7::LowRank Rwkv7::load_low_rank(const std::string& down, const std::string& up) const {
+  const auto load = [&](const std::string& name) {
+    const Tensor<float> factor = transposed(checkpoint_.read(name));
+    WeightType type = wanted_.value_or(nearest_type(checkpoint_.type(name)));
+    if (type == WeightType::q8) type = nearest_type(checkpoint_.type(name));
+    return Weights::copied(type, factor.span(), factor.shape()[0], factor.shape()[1],
+                           memory_.get());
+  };
+  return {load(down), load(up)};
+}
+
+Rwkv7::Layer Rwkv7::load_layer(int64_t index) const {
+  const std::string block = cat("blocks.", index, "."), att = block + "att.", ffn = block + "ffn.";
+  const auto vector = [&](const std::string& name) { return checkpoint_.read(name); };
+  Layer layer{load_norm(block + "ln1"),
+              load_norm(block + "ln2"),
+              load_norm(att + "ln_x"),
+              vector(att + "x_r"),
+              vector(att + "x_w"),
+              vector(att + "x_k"),
+              vector(att + "x_v"),
+              vector(att + "x_a"),
+              vector(att + "x_g"),
+              vector(att + "w0"),
+              vector(att + "a0"),
+              index > 0 ? vector(att + "v0") : Vector(),
+              vector(att + "k_k"),
+              vector(att + "k_a"),
+              vector(att + "r_k"),
+              vector(ffn + "x_k"),
+              load_matrix(att + "receptance.weight"),
+              load_matrix(att + "key.weight"),
+              load_matrix(att + "value.weight"),
+              load_matrix(att + "output.weight"),
+              load_matrix(ffn + "key.weight"),
+              load_matrix(ffn + "value.weight"),
+              load_low_rank(att + "w1", att + "w2"),
+              load_low_rank(att + "a1", att + "a2"),
+              load_low_rank(att + "g1", att + "g2"),
+              std::nullopt,
+              Vector(),
+              std::nullopt};
+  if (index > 0) layer.v = load_low_rank(att + "v1", att + "v2");
+  if (sane_.kind == SaneKind::trained) {
+    layer.x_tau = vector(att + "x_tau");
+    const Tensor<float> w_tau = transposed(vector(att + "w_tau"));
+    layer.w_tau = Weights::copied(WeightType::f32, w_tau.span(), shape_.heads, shape_.channels,
+                                  memory_.get());
+  }
+  return layer;
+}
+
+uint64_t Rwkv7::weight_bytes() const {
+  if (gpu_) return gpu_->weight_bytes();
+  return read_bytes() + (embedding_rows_ ? embedding_rows_->bytes.size()
+                                         : uint64_t(embedding_.elements()) * sizeof(float));
+}
+
+uint64_t Rwkv7::read_bytes() const {
+  if (gpu_) return gpu_->read_bytes();
+  uint64_t bytes = head_->bytes();
+  for (const Layer& l : layers_) {
+    for (const Weights* w : {&l.receptance, &l.key, &l.value, &l.output, &l.ffn_key, &l.ffn_value,
+                             &l.w.down, &l.w.up, &l.a.down, &l.a.up, &l.g.down, &l.g.up})
+      bytes += w->bytes();
+    if (l.v) bytes += l.v->down.bytes() + l.v->up.bytes();
+    if (l.w_tau) bytes += l.w_tau->bytes();
+  }
+  return bytes;
+}
+
+void Rwkv7::embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const {
+  const int64_t channels = shape_.channels;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    float* const row = x.at(int64_t(i));
+    if (embedding_rows_) {
+      const size_t bytes = embedding_rows_->bytes.size() / size_t(shape_.vocabulary);
+      dequantize_to_float(embedding_rows_->type,
+                          embedding_rows_->bytes.subspan(size_t(tokens[i]) * bytes, bytes),
+                          {row, size_t(channels)});
+    } else {
+      std::copy_n(embedding_.data() + int64_t(tokens[i]) * channels, channels, row);
+    }
+  }
+  // nothing else is used where it lies, and random rows of a long input bring in most of the file
+  if (int64_t(tokens.size()) > kernel::matmul_few_tokens) checkpoint_.file().forget();
+  if (ln0_) kernel::layer_norm(x, ln0_->weight.data(), ln0_->bias.data(), 1e-5f, x, cpu);
+}
+
+}  // namespace deltasane

@@ -1,0 +1,143 @@
+// One pass of tokens through RWKV-7 on the CPU: whose they are, the memory for their activations,
+// and how the threads share the work. For the sources of Rwkv7 only.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "kernel/matmul/pieces.h"
+#include "model/rwkv7/model.h"
+
+namespace deltasane {
+
+// `time` tokens of each of several sequences; sequence i has the rows [i * time, (i + 1) * time).
+class Rwkv7::Rows {
+ public:
+  int64_t time;
+  TauRecord* taus;  // only with one sequence
+
+  Rows(std::span<RecurrentState* const> states, int64_t tokens, TauRecord* record = nullptr)
+      : time(tokens), taus(record) {
+    for (RecurrentState* state : states)
+      sequences_.push_back({state, state->mutable_shift().view(), state->mutable_memory().view()});
+  }
+
+  size_t sequences() const { return sequences_.size(); }
+  int64_t count() const { return int64_t(sequences()) * time; }
+  RecurrentState& state(size_t sequence) const { return *sequences_[sequence].state; }
+  // The last token's input of time mix (0) and channel mix (1).
+  float* shift(size_t sequence, int64_t layer, int which) const {
+    return sequences_[sequence].shift.at(layer, which);
+  }
+  float* memory(size_t sequence, int64_t layer, int64_t head) const {
+    return sequences_[sequence].memory.at(layer, head);
+  }
+  View<float> of(size_t sequence, const View<float>& all) const {
+    return all.part(0, int64_t(sequence) * time, time);
+  }
+
+ private:
+  struct Sequence {
+    RecurrentState* state;
+    View<float> shift, memory;
+  };
+  std::vector<Sequence> sequences_;
+};
+
+// (rows, channels) each, unless said otherwise. x is the residual stream. Views on one line share
+// their memory: the first is done with when the others are written.
+struct Rwkv7::Scratch {
+  View<float> x, u, r, k, v, v_first;
+  View<float> mix_r, gate;
+  View<float> mix_k, b;
+  View<float> mix_w, w, hidden;  // hidden: (rows, feed_forward), over these four
+  View<float> mix_a, a;
+  View<float> mix_g, g;
+  View<float> mix_v, y;
+  View<float> low_w, low_a, low_v, low_g;  // (rows, rank)
+
+  Scratch(const Rwkv7Shape& s, int64_t rows)
+      : memory_({rows, 8 * s.channels + std::max(4 * s.channels, s.feed_forward) + s.rank_w +
+                           s.rank_a + s.rank_v + s.rank_g}) {
+    float* next = memory_.data();
+    const auto take = [&](int64_t columns) {
+      const View<float> taken{next, {rows, columns}};
+      next += rows * columns;
+      return taken;
+    };
+    for (View<float>* t : {&x, &u, &r, &k, &v, &v_first, &mix_r, &mix_k}) *t = take(s.channels);
+    low_w = take(s.rank_w), low_a = take(s.rank_a), low_v = take(s.rank_v), low_g = take(s.rank_g);
+    hidden = {next, {rows, s.feed_forward}};
+    for (View<float>* t : {&mix_w, &mix_a, &mix_g, &mix_v}) *t = take(s.channels);
+    gate = mix_r, b = mix_k, w = mix_w, a = mix_a, g = mix_g, y = mix_v;
+  }
+
+ private:
+  Tensor<float> memory_;
+};
+
+// How the work of a pass is done. Many rows: one thread goes through the layers, and each operation
+// shares its rows out. Few rows: all threads go through the layers together. What is small each of
+// them computes for itself, into `own`; products and heads they share out, and the results are in
+// `s`, for all.
+class Rwkv7::Pass {
+ public:
+  const Rows& rows;
+  Scratch& s;
+  Scratch& own;     // s, unless there is a crew
+  kernel::Cpu cpu;  // for what is not shared out
+
+  Pass(const Rows& all_rows, Scratch& memory, const kernel::Cpu& all)
+      : rows(all_rows), s(memory), own(memory), cpu(all) {}
+  Pass(const Rows& all_rows, Scratch& shared, Scratch& own_memory, const kernel::Cpu& alone,
+       Crew& crew)
+      : rows(all_rows),
+        s(shared),
+        own(own_memory),
+        cpu(alone),
+        crew_(&crew),
+        pieces_(std::in_place, alone.isa, crew.size()),
+        leads_(crew.next() == 0) {
+    crew.meet();
+  }
+
+  // One thread of all says yes.
+  bool leads() const { return leads_; }
+
+  // Several products, none of which needs another's y. All threads have the results.
+  void products(std::span<const kernel::Matmul> all) {
+    if (!crew_) return kernel::matmul_all(all, cpu);
+    pieces_->begin(all);
+    for (int64_t piece; (piece = crew_->next()) < pieces_->count();) pieces_->run(piece);
+    crew_->meet();
+  }
+
+  // Calls body(sequence, first head, heads, cpu) for all heads of all sequences.
+  template <class Body>
+  void heads(int64_t count, const Body& body) {
+    const auto sequences = int64_t(rows.sequences());
+    if (!crew_ && sequences == 1) return body(0, 0, count, cpu);
+    if (!crew_) {
+      ThreadPool alone(1);
+      cpu.threads.parallel(sequences, [&](int64_t sequence) {
+        body(size_t(sequence), 0, count, kernel::Cpu{alone, cpu.isa});
+      });
+      return;
+    }
+    const int64_t wanted = (2 * crew_->size() + sequences - 1) / sequences;
+    const int64_t groups = std::min(count, wanted);
+    for (int64_t task; (task = crew_->next()) < sequences * groups;) {
+      const int64_t group = task % groups;
+      const int64_t first = group * count / groups, end = (group + 1) * count / groups;
+      body(size_t(task / groups), first, end - first, cpu);
+    }
+    crew_->meet();
+  }
+
+ private:
+  Crew* crew_ = nullptr;
+  std::optional<kernel::MatmulPieces> pieces_;
+  bool leads_ = true;
+};
+
+}  // namespace deltasane
