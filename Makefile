@@ -6,11 +6,14 @@ export CTEST_PARALLEL_LEVEL ?= $(JOBS)
 PROGRAM := build/release/src/cli/deltasane
 NVCC := $(or $(CUDACXX),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 
-.PHONY: help build test bench demo sanitize cuda bare clean packages program
+PREFIX ?= /usr/local
+
+.PHONY: help build install test bench demo sanitize cuda bare clean packages program
 .NOTPARALLEL:
 
 help:
 	@echo 'make build     the program, in $(PROGRAM)'
+	@echo 'make install   program, libraries, header, manual page and completions, in PREFIX ($(PREFIX))'
 	@echo 'make test      build and run all tests; says what was skipped and why'
 	@echo 'make bench     build and measure the kernels'
 	@echo 'make demo      build and run the demonstration'
@@ -35,6 +38,9 @@ build: packages
 
 program: packages
 	@$(call make_preset,release) --target deltasane
+
+install: build
+	@cmake --install build/release --prefix '$(PREFIX)'
 
 test: build
 	@$(call test_preset,release)

@@ -1,17 +1,23 @@
-# Language, warnings and sanitizers: the same for every target of the project.
+# Language, warnings and sanitizers: the same for every target of the project. What is set here holds
+# in this folder and below, so a project that contains this one keeps its own.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-if(NOT CMAKE_BUILD_TYPE)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
+# Layers are position-independent (layer.cmake), for the shared library. Hidden symbols cannot be replaced from
+# outside, so their calls are direct and inlined as in any other code.
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
 add_library(deltasane_compiler INTERFACE)
-target_include_directories(deltasane_compiler INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(deltasane_compiler INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(deltasane_compiler INTERFACE Threads::Threads)
 target_compile_options(deltasane_compiler INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wno-psabi -Werror=return-type>)

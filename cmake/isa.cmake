@@ -42,8 +42,12 @@ function(deltasane_sources_for isas target)
       target_link_libraries(${objects} PRIVATE deltasane_compiler)
       separate_arguments(flags UNIX_COMMAND "${isa_flags_${isa}}")
       target_compile_options(${objects} PRIVATE ${flags})
+      # As GCC does: a * b + c is fused in every kernel or in none, however it is written, so that tiles and what
+      # is left beside them round alike.
+      target_compile_options(${objects} PRIVATE
+        $<$<CXX_COMPILER_ID:Clang>:-ffp-contract=fast>)
       target_compile_definitions(${objects} PRIVATE DELTASANE_ISA=${isa})
-      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+      deltasane_add_objects(${target} ${objects})
     endif()
     target_sources(${objects} PRIVATE ${ARGN})
   endforeach()

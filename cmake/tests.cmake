@@ -16,15 +16,15 @@ else()
 endif()
 
 # Where test data that is not part of the project may lie; its tests skip with a reason elsewhere.
-set(DELTASANE_SHARED ${CMAKE_SOURCE_DIR}/../shared CACHE PATH "Folder of optional test data")
+set(DELTASANE_SHARED ${PROJECT_SOURCE_DIR}/../shared CACHE PATH "Folder of optional test data")
 
 # Test code is compiled for its author's time, not for its own speed: little optimisation, and
 # GoogleTest's header compiled once. What is tested is optimised as users get it.
 function(deltasane_compile_tests target)
   deltasane_optimise_little(${target})
   if(NOT TARGET deltasane_test_headers)
-    file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cpp "")
-    add_library(deltasane_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cpp)
+    file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cpp "")
+    add_library(deltasane_test_headers OBJECT ${PROJECT_BINARY_DIR}/test_headers.cpp)
     deltasane_optimise_little(deltasane_test_headers)
     target_link_libraries(deltasane_test_headers PRIVATE deltasane_compiler deltasane_gtest)
     target_precompile_headers(deltasane_test_headers PRIVATE <gtest/gtest.h>)
@@ -41,7 +41,7 @@ function(deltasane_test name)
     target_link_libraries(${name} PRIVATE deltasane_${used})
   endforeach()
   target_compile_definitions(${name} PRIVATE
-    DELTASANE_SOURCE="${CMAKE_SOURCE_DIR}" DELTASANE_BUILD="${CMAKE_BINARY_DIR}"
+    DELTASANE_SOURCE="${PROJECT_SOURCE_DIR}" DELTASANE_BUILD="${PROJECT_BINARY_DIR}"
     DELTASANE_SHARED="${DELTASANE_SHARED}")
   deltasane_compile_tests(${name})
   if(DELTASANE_SANITIZE)  # one process per program: looking for leaks can take seconds per process

@@ -1,4 +1,4 @@
-// Agreement with the verdicts of the reference, where its data lies.
+// Agreement with the verdicts of the reference implementation, where its data is available.
 #include <gtest/gtest.h>
 
 #include <chrono>

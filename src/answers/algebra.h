@@ -1,5 +1,5 @@
-// Whether two expressions are the same answer. Two files can stand behind this: algebra/, which
-// needs GMP and MPFR, and no_algebra.cpp, which refuses.
+// Whether two expressions are the same answer. Implemented by algebra/, which needs GMP and MPFR,
+// or by no_algebra.cpp, which returns Verdict::unsupported.
 #pragma once
 
 #include "answers/tree.h"

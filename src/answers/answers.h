@@ -5,8 +5,8 @@
 //   verify(gold, pred)     extract both, then compare
 //
 // A reference answer should be wrapped ($...$ or \boxed{...}): bare text is read as prose.
-// Every step draws on a budget of work, so no input can hang a check or exhaust memory; a value
-// that costs more than the budget counts as unread. No step reads the clock, so a verdict does
+// Input is untrusted: every step has a work budget, so no input can hang a check or exhaust memory;
+// a value that exceeds the budget counts as not parsed. No step reads the clock, so a verdict does
 // not depend on the machine or on the number of threads.
 #pragma once
 
@@ -25,7 +25,7 @@ inline constexpr std::string_view rule_set = "math-verify-0.8.0";
 enum class Verdict {
   different,
   same,
-  refused,  // only in a build without GMP and MPFR: the pair needs algebra
+  unsupported,  // only in builds without GMP and MPFR: the pair needs algebra
 };
 
 enum class ExtractionMode { any_match, first_match };
@@ -88,7 +88,7 @@ std::vector<int> group(std::span<const Answer> answers, const CheckOptions& opti
 // The value in a form that reads like the expression it is; for reports and tests.
 std::string describe(const Answer& answer);
 
-// Whether this build can compare expressions, or only plain numbers and texts.
+// Whether this build can compare expressions, or only plain numbers and text.
 bool has_algebra();
 
 }  // namespace deltasane::answers

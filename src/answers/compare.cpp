@@ -36,7 +36,7 @@ Verdict verify(Gold gold, Prediction prediction, const CheckOptions& options) {
 }
 
 std::vector<Verdict> verify_all(ThreadPool& pool, std::span<const Pair> pairs) {
-  constexpr size_t chunk = 16;  // enough to make the hand-out of work cheap beside the work
+  constexpr size_t chunk = 16;  // amortises the scheduling of one index
   std::vector<Verdict> verdicts(pairs.size());
   pool.parallel(int64_t((pairs.size() + chunk - 1) / chunk), [&](int64_t piece) {
     const size_t first = size_t(piece) * chunk;

@@ -35,7 +35,7 @@ std::optional<Plain> read(const Node& node) {
   number.negative = node.negative;
   std::string_view text = node.text;
   const size_t exponent_sign = text.find_first_of("eE");
-  if (exponent_sign != nowhere) {
+  if (exponent_sign != npos) {
     std::string_view exponent = text.substr(exponent_sign + 1);
     if (exponent.starts_with('+')) exponent.remove_prefix(1);
     int value = 0;
@@ -46,7 +46,7 @@ std::optional<Plain> read(const Node& node) {
   }
   const size_t point = text.find('.');
   number.digits = text.substr(0, point);
-  if (point != nowhere) {
+  if (point != npos) {
     number.digits += text.substr(point + 1);
     number.scale += int(text.size() - point - 1);
   }

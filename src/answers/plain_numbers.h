@@ -1,4 +1,4 @@
-// Integers, decimal numbers and percentages thereof: compared digit by digit, without any library.
+// Integers, decimal numbers and percentages thereof: compared digit by digit, without GMP.
 #pragma once
 
 #include <optional>

@@ -33,7 +33,7 @@ size_t skip_spaces(std::string_view text, size_t at) {
 size_t space_before(std::string_view text, size_t at) {
   for (size_t length = 1; length <= 3 && length <= at; ++length)
     if (space_length(text, at - length) == length) return at - length;
-  return nowhere;
+  return npos;
 }
 
 bool starts_any_case(std::string_view text, size_t at, std::string_view word) {
@@ -47,17 +47,17 @@ bool starts_any_case(std::string_view text, size_t at, std::string_view word) {
 
 std::string_view trimmed(std::string_view text) {
   text.remove_prefix(skip_spaces(text, 0));
-  for (size_t start; (start = space_before(text, text.size())) != nowhere;)
+  for (size_t start; (start = space_before(text, text.size())) != npos;)
     text = text.substr(0, start);
   return text;
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   size_t at = text.find(from);
-  if (at == nowhere) return;
+  if (at == npos) return;
   std::string result;
   size_t done = 0;
-  for (; at != nowhere; at = text.find(from, done)) {
+  for (; at != npos; at = text.find(from, done)) {
     result.append(text, done, at - done).append(to);
     done = at + from.size();
   }

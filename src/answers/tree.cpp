@@ -39,10 +39,10 @@ Tree invalid_tree() {
 }
 
 Tree make_integer(std::string digits, bool negative) {
-  // The reference reads integers through a parser that refuses more digits than this.
-  constexpr size_t most_digits = 4300;
+  // The reference reads integers through a parser that rejects more digits than this.
+  constexpr size_t max_digits = 4300;
   digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size() - 1));
-  if (digits.size() > most_digits) return invalid_tree();
+  if (digits.size() > max_digits) return invalid_tree();
   Node node;
   node.kind = Kind::integer;
   node.negative = negative && digits != "0";
@@ -51,8 +51,8 @@ Tree make_integer(std::string digits, bool negative) {
 }
 
 Tree make_decimal(std::string digits, bool negative) {
-  constexpr size_t most_digits = 4300;
-  if (digits.size() > most_digits) return invalid_tree();
+  constexpr size_t max_digits = 4300;
+  if (digits.size() > max_digits) return invalid_tree();
   Node node;
   node.kind = Kind::decimal;
   node.negative = negative;
@@ -134,35 +134,35 @@ Tree add_flat(const Tree& a, const Tree& b) {
   return flatten(Kind::add, a, b);
 }
 Tree multiply_flat(const Tree& a, const Tree& b) {
-  return a->loose || b->loose ? multiply_loosely(a, b) : flatten(Kind::multiply, a, b);
+  return a->deferred || b->deferred ? multiply_deferred(a, b) : flatten(Kind::multiply, a, b);
 }
 
-Tree multiply_loosely(const Tree& a, const Tree& b) {
+Tree multiply_deferred(const Tree& a, const Tree& b) {
   Node node;
   node.kind = Kind::multiply;
-  node.loose = true;
+  node.deferred = true;
   node.parts = {a, b};
   return make(std::move(node));
 }
 
-Tree settled(const Tree& tree) {
+Tree flatten_products(const Tree& tree) {
   if (tree->parts.empty()) return tree;
   Node node = *tree;
   node.size = node.depth = 1;
-  node.loose = false;
+  node.deferred = false;
   node.parts.clear();
-  // A chain of loose products hangs on its last factor.
+  // A chain of deferred products nests in its last factor.
   const Node* here = tree.get();
-  for (; here->loose && here->parts[1]->loose; here = here->parts[1].get()) {
-    const Tree part = settled(here->parts[0]);
+  for (; here->deferred && here->parts[1]->deferred; here = here->parts[1].get()) {
+    const Tree part = flatten_products(here->parts[0]);
     if (part->kind == Kind::multiply)
       node.parts.insert(node.parts.end(), part->parts.begin(), part->parts.end());
     else
       node.parts.push_back(part);
   }
   for (const Tree& child : here->parts) {
-    const Tree part = settled(child);
-    if (here->loose && part->kind == Kind::multiply)
+    const Tree part = flatten_products(child);
+    if (here->deferred && part->kind == Kind::multiply)
       node.parts.insert(node.parts.end(), part->parts.begin(), part->parts.end());
     else
       node.parts.push_back(part);

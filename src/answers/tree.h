@@ -28,7 +28,7 @@ enum class Kind : uint8_t {
   power,
   apply,        // text: name of a known function
   call,         // text: name of an unknown function
-  subscripted,  // operators that are compared as written: text names it (integral, limit, ...)
+  subscripted,  // operators compared as written; text: integral, limit, ...
   finite_set,
   tuple,
   interval,  // parts: two ends; left_open, right_open
@@ -40,7 +40,7 @@ enum class Kind : uint8_t {
   chain,      // parts: relations that all hold, in written order
   matrix,     // rows; parts: elements row by row
   nothing,    // parsed, but stands for no value
-  invalid,    // a form that was read but makes no sense
+  invalid,    // parsed, but meaningless
 };
 
 struct Node {
@@ -49,23 +49,23 @@ struct Node {
   bool real = true;
   bool left_open = false, right_open = false;
   bool is_matrix = false;  // this node or one of its operands is a matrix
-  bool loose = false;      // multiply: factors that are products are still to be spliced in
+  bool deferred = false;   // multiply: nested products are not flattened yet
   int rows = 0;
   int size = 1;   // nodes in this tree, counted with repetition
-  int depth = 1;  // longest way down
+  int depth = 1;  // height of this tree
   std::string text;
   std::vector<Tree> parts;
 };
 
-Tree make(
-    Node node);  // fills in size, depth and is_matrix; a part that is invalid makes it invalid
+// Fills in size, depth and is_matrix; an invalid part makes the tree invalid.
+Tree make(Node node);
 Tree make(Kind kind, std::vector<Tree> parts, std::string text = {});
 Tree make_integer(std::string digits, bool negative = false);
 Tree make_decimal(std::string digits, bool negative = false);
 Tree make_symbol(std::string name, bool real);
 Tree make_relation(std::string_view op, Tree left, Tree right);
 Tree make_percent(Tree value);
-Tree make_set(std::vector<Tree> elements);             // drops elements written alike
+Tree make_set(std::vector<Tree> elements);             // without duplicates
 Tree make_rational(Tree numerator, Tree denominator);  // of two integers: a fraction
 Tree invalid_tree();
 
@@ -73,8 +73,8 @@ Tree negate(const Tree& tree);                // numbers change sign, the rest g
 Tree add_flat(const Tree& a, const Tree& b);  // one sum, not a sum of sums
 Tree multiply_flat(const Tree& a, const Tree& b);
 Tree divide(const Tree& a, const Tree& b);
-Tree multiply_loosely(const Tree& a, const Tree& b);  // to be settled later, at less cost
-Tree settled(const Tree& tree);
+Tree multiply_deferred(const Tree& a, const Tree& b);  // flattened later, in linear time
+Tree flatten_products(const Tree& tree);               // flattens all deferred products
 
 bool is_number(const Node& node);  // integer, decimal, fraction, mixed, infinity
 bool is_integer(const Node& node);

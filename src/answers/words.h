@@ -1,5 +1,5 @@
 // Symbols, and products of symbols that may spell a word: choice letters, "even", "AC". They are
-// compared by name, without any library.
+// compared by name.
 #pragma once
 
 #include <optional>

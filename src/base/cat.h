@@ -1,4 +1,4 @@
-// cat(parts...) puts words, numbers and paths together into one string. A floating-point number is
+// cat(parts...) concatenates text, numbers and paths into one string. A floating-point number is
 // written with the fewest digits that read back as the same value.
 #pragma once
 

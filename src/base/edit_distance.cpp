@@ -6,7 +6,7 @@
 namespace deltasane {
 
 size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // to the first letters of b, from those of a so far
+  std::vector<size_t> row(b.size() + 1);  // distances from the prefix of a to every prefix of b
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
     size_t corner = row[0]++;

@@ -1,5 +1,5 @@
-// How many letters to change, add or take away to make one word of another: for messages that name
-// the known word nearest to an unknown one.
+// Levenshtein distance: the number of substituted, inserted or deleted letters that turn one word
+// into another. For messages that suggest the known word closest to an unknown one.
 #pragma once
 
 #include <cstddef>

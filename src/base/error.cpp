@@ -5,9 +5,9 @@
 
 namespace deltasane {
 
-void broken_promise(std::string_view promise, std::source_location at) {
-  std::cerr << at.file_name() << ':' << at.line() << ": broken promise in " << at.function_name()
-            << ": " << promise << std::endl;
+void precondition_failed(std::string_view precondition, std::source_location at) {
+  std::cerr << at.file_name() << ':' << at.line() << ": failed precondition in "
+            << at.function_name() << ": " << precondition << std::endl;
   std::abort();
 }
 

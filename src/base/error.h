@@ -1,10 +1,10 @@
 // Two kinds of failure, kept apart.
 //
-//   fail(...)     the world is wrong: a bad file, a bad flag, a wrong shape. Throws Error.
-//   require(...)  this program is wrong: a broken precondition. Says where, then aborts.
+//   fail(...)     bad input: a damaged file, a bad flag, a wrong shape. Throws Error.
+//   require(...)  a bug: a violated precondition. Prints the source location, then aborts.
 //
-// A message reads "thing: expected X, found Y", and what to do where that is not plain.
-// Only cli/ and serve/ catch Error. Nothing catches a broken promise.
+// A message reads "thing: expected X, found Y", and what to do where that is not obvious.
+// Only cli/ and serve/ catch Error. Nothing catches a violated precondition.
 #pragma once
 
 #include <source_location>
@@ -17,11 +17,11 @@
 namespace deltasane {
 
 enum class Fault {
-  usage,     // a flag or a request that cannot be understood
+  usage,     // a setting or a request that cannot be understood
   argument,  // an operator was given a wrong shape or value
-  file,      // a file is missing, damaged or of another kind
-  device,    // no such device, or too little of it
-  overflow,  // numbers left the finite range
+  file,      // a file is missing, damaged or of another format
+  device,    // no such device, or not enough memory on it
+  overflow,  // a value is not finite or out of range
 };
 
 class Error : public std::runtime_error {
@@ -38,12 +38,12 @@ template <class... Part>
   throw Error(fault, cat(part...));
 }
 
-[[noreturn]] void broken_promise(std::string_view promise, std::source_location at);
+[[noreturn]] void precondition_failed(std::string_view precondition, std::source_location at);
 
-constexpr void require(bool kept, std::string_view promise,
+constexpr void require(bool holds, std::string_view precondition,
                        std::source_location at = std::source_location::current()) {
-  if (!kept) [[unlikely]]
-    broken_promise(promise, at);
+  if (!holds) [[unlikely]]
+    precondition_failed(precondition, at);
 }
 
 }  // namespace deltasane

@@ -51,8 +51,8 @@ void MappedFile::release() {
   size_ = 0;
 }
 
-void MappedFile::forget() const {
-  // a wish; refusal is fine
+void MappedFile::drop_pages() const {
+  // Advisory: failure is harmless.
   if (data_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
 }
 
@@ -79,22 +79,22 @@ std::string read_file(const fs::path& path) {
 }
 
 AtomicFile::AtomicFile(const fs::path& path)
-    : path_(path), sibling_(path.string() + cat(".tmp-", ::getpid())) {
-  descriptor_ = ::open(sibling_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail_errno(sibling_, "create");
+    : path_(path), temporary_(path.string() + cat(".tmp-", ::getpid())) {
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail_errno(temporary_, "create");
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(sibling_.c_str());
+  ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_errno(sibling_, "write");
+    if (written < 0) fail_errno(temporary_, "write");
     bytes = bytes.subspan(size_t(written));
     size_ += uint64_t(written);
   }
@@ -105,15 +105,15 @@ void AtomicFile::overwrite(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), off_t(offset));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_errno(sibling_, "write");
+    if (written < 0) fail_errno(temporary_, "write");
     bytes = bytes.subspan(size_t(written));
     offset += uint64_t(written);
   }
 }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) fail_errno(sibling_, "flush");
-  if (::rename(sibling_.c_str(), path_.c_str()) != 0) fail_errno(path_, "replace");
+  if (::fsync(descriptor_) != 0) fail_errno(temporary_, "flush");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno(path_, "replace");
   ::close(std::exchange(descriptor_, -1));
   const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
   const Descriptor directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};

@@ -24,8 +24,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const fs::path& path() const { return path_; }
 
-  // What was read no longer counts as this process's memory; it is read again where it is needed.
-  void forget() const;
+  // Drops the resident pages of the mapping; they are read from the file again on the next access.
+  void drop_pages() const;
 
  private:
   void release();
@@ -36,8 +36,8 @@ class MappedFile {
 
 std::string read_file(const fs::path& path);
 
-// Writes a sibling of `path` piece by piece. commit() makes it durable and puts it in the place of
-// `path`: flush to disk, rename, flush the directory. Without commit() nothing is left behind.
+// Writes a temporary file beside `path`. commit() makes it durable and atomically replaces `path`:
+// flush to disk, rename, flush the directory. Without commit() the temporary file is removed.
 class AtomicFile {
  public:
   explicit AtomicFile(const fs::path& path);
@@ -47,13 +47,13 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // Puts bytes over ones that were written before: a header that is known only at the end.
+  // Overwrites bytes that were written before: a header that is known only at the end.
   void overwrite(uint64_t offset, std::span<const std::byte> bytes);
   uint64_t size() const { return size_; }
   void commit();
 
  private:
-  fs::path path_, sibling_;
+  fs::path path_, temporary_;
   int descriptor_ = -1;
   uint64_t size_ = 0;
 };

@@ -24,7 +24,7 @@ TEST(File, ReplacesAsAWhole) {
   EXPECT_EQ(files_in(scratch.path()), 1);
 }
 
-TEST(File, LeavesTheOldOneWhenNotCommitted) {
+TEST(File, KeepsTheOldFileWhenNotCommitted) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "value";
   replace_file(path, "old");
@@ -36,7 +36,7 @@ TEST(File, LeavesTheOldOneWhenNotCommitted) {
   EXPECT_EQ(files_in(scratch.path()), 1);
 }
 
-TEST(File, PutsAHeaderOverWhatWasWritten) {
+TEST(File, OverwritesAHeader) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "value";
   AtomicFile file(path);
@@ -47,7 +47,7 @@ TEST(File, PutsAHeaderOverWhatWasWritten) {
   EXPECT_EQ(read_file(path), "0012 rows end");
 }
 
-TEST(File, AFullDiskIsAnErrorAndLeavesTheOldOne) {
+TEST(File, AFullDiskIsAnErrorAndKeepsTheOldFile) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "value";
   replace_file(path, "old");
@@ -70,13 +70,13 @@ TEST(File, NamesWhatCannotBeOpened) {
   EXPECT_FAULT(replace_file(scratch.path() / "no" / "such", "x"), Fault::file, "cannot create");
 }
 
-TEST(File, WhatWasForgottenIsReadAgain) {
+TEST(File, DroppedPagesAreReadAgain) {
   const test::Scratch scratch;
   replace_file(scratch.path() / "a", std::string(10000, 'a'));
   const MappedFile file(scratch.path() / "a");
   for (int i = 0; i < 2; ++i) {
     for (const std::byte byte : file.bytes()) ASSERT_EQ(byte, std::byte{'a'});
-    file.forget();
+    file.drop_pages();
   }
 }
 

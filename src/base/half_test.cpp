@@ -8,7 +8,7 @@
 namespace deltasane {
 namespace {
 
-// Nearest of all 65,536 values, ties to the even one: found by looking, not by bit tricks.
+// Nearest of all 65,536 values, ties to the even one: by exhaustive search, not by bit tricks.
 template <class Half>
 Half nearest(float x) {
   Half best = Half::from_bits(0);
@@ -27,7 +27,7 @@ Half nearest(float x) {
 }
 
 template <class Half>
-void expect_every_value_survives() {
+void expect_every_value_round_trips() {
   for (uint32_t bits = 0; bits < 0x10000u; ++bits) {
     const Half value = Half::from_bits(uint16_t(bits));
     if (std::isnan(float(value)))
@@ -37,9 +37,9 @@ void expect_every_value_survives() {
   }
 }
 
-TEST(Half, EveryValueSurvivesTheWayThroughFloat) {
-  expect_every_value_survives<f16>();
-  expect_every_value_survives<bf16>();
+TEST(Half, EveryValueRoundTripsThroughFloat) {
+  expect_every_value_round_trips<f16>();
+  expect_every_value_round_trips<bf16>();
 }
 
 TEST(Half, RoundsToNearestTiesToEven) {

@@ -1,5 +1,5 @@
-// Bytes from a file, made fit for one line of a message: in quotes, what is not printable ASCII as
-// \xHH, cut after 100 characters.
+// Untrusted bytes, escaped for one line of a message: in quotes, what is not printable ASCII as
+// \xHH, truncated after 100 characters.
 #pragma once
 
 #include <string>

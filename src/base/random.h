@@ -1,8 +1,8 @@
 // Counter-based random numbers (Philox 4x32, 10 rounds; Salmon et al. 2011).
 //
 // A stream is named by (seed, stream). Its n-th block of four words is a pure function of the name
-// and n, so a run is resumed exactly by keeping one counter, and threads draw from streams of their
-// own without sharing anything.
+// and n, so a run is resumed exactly by saving one counter, and threads draw from streams of their
+// own without shared state.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class Random {
 
   uint64_t seed() const { return seed_; }
   uint64_t stream() const { return stream_; }
-  uint64_t position() const { return word_; }  // give it back to the constructor to go on
+  uint64_t position() const { return word_; }  // pass it to the constructor to resume
 
  private:
   uint64_t seed_, stream_, word_;

@@ -17,7 +17,7 @@ TEST(Random, MatchesThePublishedVectors) {
             (std::array<uint32_t, 4>{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
 }
 
-TEST(Random, GoesOnFromAKeptPosition) {
+TEST(Random, ResumesFromASavedPosition) {
   Random whole(7, 3);
   for (int i = 0; i < 13; ++i) whole.word();
   Random resumed(7, 3, whole.position());

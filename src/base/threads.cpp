@@ -24,7 +24,7 @@ int usable_processors() {
 
 namespace {
 
-// Lets the processor's other thread, or its power saving, have a moment.
+// A spin-wait hint to the processor.
 void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -33,8 +33,8 @@ void pause_briefly() {
 #endif
 }
 
-// Waits until `ready` for as long as a model's step between two jobs takes, so that the next job
-// need not wake a sleeper, which costs more than a small job. Others who want the processor get it.
+// Spins until `ready` for about as long as a model's step takes between two jobs, so that the next
+// job need not wake a sleeping thread, which costs more than a small job. Gives up after 50 us.
 template <class Ready>
 bool spin_until(const Ready& ready) {
   using Clock = std::chrono::steady_clock;
@@ -49,43 +49,43 @@ bool spin_until(const Ready& ready) {
   }
 }
 
-// What meet() throws where another thread will never come.
+// Thrown by barrier() when another thread will never arrive.
 struct Broken {};
 
 }  // namespace
 
-void Crew::meet() {
-  const int section = section_;
+void Team::barrier() {
+  const int phase = phase_;
   if (broken_) throw Broken{};
-  if (here_.fetch_add(1) + 1 == size_) {
-    here_ = 0;
+  if (arrived_.fetch_add(1) + 1 == size_) {
+    arrived_ = 0;
     next_ = 0;
-    section_ = section + 1;
-    section_.notify_all();
-  } else if (!spins_ || !spin_until([&] { return section_ != section; })) {
-    section_.wait(section);
+    phase_ = phase + 1;
+    phase_.notify_all();
+  } else if (!spins_ || !spin_until([&] { return phase_ != phase; })) {
+    phase_.wait(phase);
   }
   if (broken_) throw Broken{};
 }
 
-void Crew::run(const std::function<void(Crew&)>& body) {
+void Team::run(const std::function<void(Team&)>& body) {
   try {
     body(*this);
   } catch (const Broken&) {
     return;
   } catch (...) {
     if (!broken_.exchange(true)) failure_ = std::current_exception();
-    ++section_;
-    section_.notify_all();
+    ++phase_;
+    phase_.notify_all();
   }
 }
 
-// A job is published by the store to `job` and has ended when `busy` is 0; what lies between is
-// ordered by these two. The mutex is for those who sleep, and for `failure`.
+// A job is published by the store to `job` and has ended when `busy` is 0; these two atomics order
+// everything in between. The mutex protects sleeping threads and `failure`.
 struct ThreadPool::Shared {
   std::mutex mutex;
   std::condition_variable start, done;
-  std::atomic<uint64_t> job{0};  // number of the job that workers should take up
+  std::atomic<uint64_t> job{0};  // number of the current job
   std::atomic<bool> ending{false};
   std::atomic<int> busy{0};  // workers still in the current job
   const std::function<void(int64_t)>* body = nullptr;
@@ -93,7 +93,8 @@ struct ThreadPool::Shared {
   std::atomic<int64_t> next{0};
   std::exception_ptr failure;
   std::vector<std::thread> workers;
-  bool spins = true;  // not where there are more threads than processors: the others need them
+  bool spins =
+      true;  // false with more threads than processors: spinning would take time from the others
 
   void work() {
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
@@ -168,12 +169,12 @@ void ThreadPool::parallel(int64_t count, const std::function<void(int64_t)>& bod
   if (s.failure) std::rethrow_exception(s.failure);
 }
 
-// A thread that has taken one of the numbers waits at the first meeting until all are taken, so
-// that no thread has two.
-void ThreadPool::together(const std::function<void(Crew&)>& body) {
-  Crew crew(size(), shared_->spins);
-  parallel(size(), [&](int64_t) { crew.run(body); });
-  if (crew.failure_) std::rethrow_exception(crew.failure_);
+// A thread that has taken an index waits at the first barrier until all indices are taken, so that
+// no thread takes two.
+void ThreadPool::parallel_region(const std::function<void(Team&)>& body) {
+  Team team(size(), shared_->spins);
+  parallel(size(), [&](int64_t) { team.run(body); });
+  if (team.failure_) std::rethrow_exception(team.failure_);
 }
 
 }  // namespace deltasane

@@ -13,7 +13,7 @@
 namespace deltasane {
 namespace {
 
-TEST(ThreadPool, DoesEveryPieceOnce) {
+TEST(ThreadPool, RunsEveryIndexOnce) {
   for (const int threads : {1, 2, 5}) {
     ThreadPool pool(threads);
     EXPECT_EQ(pool.size(), threads);
@@ -33,9 +33,9 @@ TEST(ThreadPool, ManyShortJobsFollowEachOther) {
   for (size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(sums[i], int64_t(i) * 5000);
 }
 
-// Jobs at once, after a moment and after workers have gone to sleep, with and without more threads
-// than processors.
-TEST(ThreadPool, WaitsAwakeAndAsleep) {
+// Jobs back to back, after a short pause and after workers have gone to sleep, with and without
+// more threads than processors.
+TEST(ThreadPool, WaitsSpinningAndSleeping) {
   for (const int threads : {2, usable_processors(), usable_processors() + 3}) {
     ThreadPool pool(threads);
     std::vector<int64_t> sums(5, 0);
@@ -48,32 +48,32 @@ TEST(ThreadPool, WaitsAwakeAndAsleep) {
   }
 }
 
-TEST(ThreadPool, PassesAnErrorOnAndGoesOn) {
+TEST(ThreadPool, RethrowsAnErrorAndStaysUsable) {
   ThreadPool pool(2);
   EXPECT_FAULT(pool.parallel(10,
                              [](int64_t i) {
-                               if (i == 4) fail(Fault::argument, "piece ", i);
+                               if (i == 4) fail(Fault::argument, "index ", i);
                              }),
-               Fault::argument, "piece 4");
+               Fault::argument, "index 4");
   int64_t done[10] = {};
   pool.parallel(10, [&](int64_t i) { done[i] = 1; });
   EXPECT_EQ(std::accumulate(done, done + 10, int64_t{0}), 10);
 }
 
-// Each section reads what the section before wrote, on whatever thread that was.
-TEST(Crew, MeetsBetweenSections) {
+// Each phase reads what the phase before wrote, on whatever thread that was.
+TEST(Team, BarrierSeparatesPhases) {
   for (const int threads : {1, 2, usable_processors() + 3}) {
     ThreadPool pool(threads);
     std::vector<int64_t> from(64, 1), to(64, 0);
     std::atomic<int> bodies{0};
-    pool.together([&](Crew& crew) {
-      EXPECT_EQ(crew.size(), threads);
+    pool.parallel_region([&](Team& team) {
+      EXPECT_EQ(team.size(), threads);
       ++bodies;
-      for (int section = 0; section < 200; ++section) {
-        auto& in = section % 2 ? to : from;
-        auto& out = section % 2 ? from : to;
-        for (int64_t i; (i = crew.next()) < 64;) out[size_t(i)] = in[size_t(63 - i)] + 1;
-        crew.meet();
+      for (int phase = 0; phase < 200; ++phase) {
+        auto& in = phase % 2 ? to : from;
+        auto& out = phase % 2 ? from : to;
+        for (int64_t i; (i = team.next()) < 64;) out[size_t(i)] = in[size_t(63 - i)] + 1;
+        team.barrier();
       }
     });
     EXPECT_EQ(bodies, threads);
@@ -81,28 +81,28 @@ TEST(Crew, MeetsBetweenSections) {
   }
 }
 
-TEST(Crew, NobodyWaitsForAThreadThatFailed) {
+TEST(Team, BarrierThrowsAfterAnotherThreadFailed) {
   for (const int threads : {1, 2, usable_processors() + 3}) {
     ThreadPool pool(threads);
     for (const int late : {0, 1}) {
-      EXPECT_FAULT(pool.together([&](Crew& crew) {
-        crew.meet();
-        if (crew.next() == 0) {
+      EXPECT_FAULT(pool.parallel_region([&](Team& team) {
+        team.barrier();
+        if (team.next() == 0) {
           if (late) std::this_thread::sleep_for(std::chrono::milliseconds(2));
           fail(Fault::argument, "thread");
         }
-        crew.meet();
-        crew.meet();
+        team.barrier();
+        team.barrier();
       }),
                    Fault::argument, "thread");
     }
     std::atomic<int> bodies{0};
-    pool.together([&](Crew& crew) { crew.meet(), ++bodies; });
+    pool.parallel_region([&](Team& team) { team.barrier(), ++bodies; });
     EXPECT_EQ(bodies, threads);
   }
 }
 
-TEST(ThreadPool, RefusesANegativeSize) {
+TEST(ThreadPool, RejectsANegativeSize) {
   EXPECT_FAULT(ThreadPool(-1), Fault::usage, "expected 0 (all) or more, found -1");
 }
 

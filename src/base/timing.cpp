@@ -19,8 +19,8 @@ Timing timing_of(std::vector<double> seconds) {
 MedianInterval median_interval(std::vector<double> values) {
   std::ranges::sort(values);
   const auto n = int(values.size());
-  // How many of the values lie below the true median is a matter of n coins. The interval leaves
-  // out as many at each end as are there with less than 2.5 %.
+  // The number of values below the true median is binomial (n, 1/2). The interval drops as many
+  // values at each end as have a tail probability of at most 2.5 %.
   double exactly = std::pow(0.5, n), at_most = 0;
   int left_out = 0;
   while (at_most + exactly <= 0.025) {
@@ -33,11 +33,11 @@ MedianInterval median_interval(std::vector<double> values) {
   return {median, values[first], values[size_t(n) - 1 - first], n};
 }
 
-Timing time_repeated(const std::function<void()>& body, double least_seconds, int least_repeats) {
+Timing time_repeated(const std::function<void()>& body, double min_seconds, int min_repeats) {
   body();
   std::vector<double> seconds;
   const double begin = seconds_now();
-  while (int(seconds.size()) < least_repeats || seconds_now() - begin < least_seconds) {
+  while (int(seconds.size()) < min_repeats || seconds_now() - begin < min_seconds) {
     const double start = seconds_now();
     body();
     seconds.push_back(seconds_now() - start);

@@ -16,8 +16,8 @@ std::vector<double> numbers_to(int n) {
   return all;
 }
 
-// Binomial tables: of n coins, fewer than `low` fall on one side in at most 2.5 %.
-TEST(MedianInterval, LeavesOutWhatIsUnlikely) {
+// Binomial tables: the tail below `low` has a probability of at most 2.5 %.
+TEST(MedianInterval, HasBinomialTailsOf2Point5Percent) {
   struct Row {
     int n;
     double median, low, high;
@@ -36,7 +36,7 @@ TEST(MedianInterval, LeavesOutWhatIsUnlikely) {
   }
 }
 
-TEST(InPairs, EachIsFirstInTurns) {
+TEST(InPairs, AlternatesTheOrder) {
   std::vector<bool> taken;
   in_pairs(3, [&](bool second) { taken.push_back(second); });
   EXPECT_EQ(taken, (std::vector<bool>{false, true, true, false, false, true}));

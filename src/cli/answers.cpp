@@ -25,7 +25,7 @@ int check_one(const AnswersOptions& options) {
   const answers::Answer gold = answers::extract(options.gold);
   const answers::Answer prediction = answers::extract(options.prediction);
   const answers::Verdict verdict = answers::equivalent(gold, prediction);
-  if (verdict == answers::Verdict::refused)
+  if (verdict == answers::Verdict::unsupported)
     fail(Fault::device,
          "answers check: this build compares plain numbers and choices only; build it with GMP and "
          "MPFR to compare expressions");
@@ -89,7 +89,7 @@ int check_batch(const AnswersOptions& options) {
       row.json["error"] = row.error;
       ++broken;
     } else if (const answers::Verdict verdict = verdicts[next++];
-               verdict == answers::Verdict::refused) {
+               verdict == answers::Verdict::unsupported) {
       row.json["verdict"] = nullptr;
       row.json["error"] = "this build compares plain numbers and choices only";
     } else {

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <fstream>
 
-#include "kernel/gpu_limits.h"
-#include "kernel/limits.h"
-#include "model/rwkv7/gpu/model.h"
+#include "kernel/bench/gpu_limits.h"
+#include "kernel/bench/cpu_limits.h"
 
 namespace deltasane::cli {
 
@@ -32,24 +31,19 @@ DeviceLimits limits_of(OpenModel& open) {
 }
 
 std::string device_text(const OpenModel& open) {
-  if (const Rwkv7OnGpu* const gpu = open.model.on_gpu())
-    return fmt::format("{}, {}", to_string(open.model.device()), gpu->gpu_name());
+  if (open.model.on_gpu())
+    return fmt::format("{}, {}", to_string(open.model.device()), open.model.gpu_name());
   return fmt::format("{} thread(s)", open.threads.size());
 }
 
-double layer_flops(const Rwkv7Shape& s) {
-  const double ranks = double(s.rank_w + s.rank_a + s.rank_v + s.rank_g);
-  return double(s.layers) *
-         (8.0 * double(s.channels * s.channels) + 4.0 * double(s.channels * s.feed_forward) +
-          4.0 * double(s.channels) * ranks + 9.0 * double(s.channels * s.head_size));
-}
-double head_flops(const Rwkv7Shape& s) { return 2.0 * double(s.channels * s.vocabulary); }
-double state_bytes(const StateShape& s) {
-  return 8.0 * double(s.layers * s.channels * s.head_size);
+double state_bytes(const StateLayout& layout) {
+  int64_t floats = 0;
+  for (const StateHead& head : layout.heads()) floats += head.floats();
+  return 8.0 * double(floats);
 }
 
 double resident_bytes(const OpenModel& open) {
-  if (const Rwkv7OnGpu* const gpu = open.model.on_gpu()) return double(gpu->resident_bytes());
+  if (open.model.on_gpu()) return double(open.model.gpu_resident_bytes());
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) * 1024;

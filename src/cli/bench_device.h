@@ -22,11 +22,8 @@ DeviceLimits limits_of(const Gpu& gpu);  // in a build with CUDA
 // "cuda:0, NVIDIA H200", or "2 thread(s)".
 std::string device_text(const OpenModel& open);
 
-// Operations of a token in the layers' matrices and recurrences, and in the head.
-double layer_flops(const Rwkv7Shape& shape);
-double head_flops(const Rwkv7Shape& shape);
 // A state, read and written.
-double state_bytes(const StateShape& shape);
+double state_bytes(const StateLayout& layout);
 
 // Memory in use: the largest resident of this process so far; on a GPU, all that is taken there.
 double resident_bytes(const OpenModel& open);

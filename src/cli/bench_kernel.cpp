@@ -5,11 +5,11 @@
 #include "base/error.h"
 #include "cli/bench_device.h"
 #include "cli/bench_parts.h"
-#include "kernel/delta_rule/bench.h"
-#include "kernel/delta_rule/check.h"
-#include "kernel/delta_rule/cuda_bench.h"
-#include "kernel/delta_rule/cuda_check.h"
-#include "kernel/gpu_operators_bench.h"
+#include "kernel/delta_rule/bench/bench.h"
+#include "kernel/delta_rule/bench/check.h"
+#include "kernel/delta_rule/bench/cuda_bench.h"
+#include "kernel/delta_rule/bench/cuda_check.h"
+#include "kernel/bench/gpu_operators.h"
 #include "kernel/isa_dispatch.h"
 
 namespace deltasane::cli {
@@ -52,7 +52,7 @@ KernelBench bench_on_cpu(const BenchKernelOptions& options) {
   ThreadPool threads(options.threads);
   const kernel::Isa isa = chosen_isa(options.isa);
   uint64_t seed = 1;
-  for (const kernel::ProblemShape& shape : kernel::delta_rule_cases(kernel::Rule::rwkv7))
+  for (const kernel::ProblemShape& shape : kernel::delta_rule_cases(kernel::Rule::generalized))
     expect_no_fault(kernel::check_delta_rule(shape, seed++, threads, {&isa, 1}));
   const DeviceLimits limits = limits_of(threads, isa);
   return {fmt::format("{}, {} thread(s)", kernel::name_of(isa), threads.size()),
@@ -70,8 +70,8 @@ KernelBench bench_on_gpu(int index, double tau) {
       for (const kernel::ProblemShape& shape : kernel::cuda::gpu_delta_rule_cases(gpu, taus))
         expect_no_fault(kernel::cuda::check_delta_rule<bf16>(shape, seed++, gpu));
     const DeviceLimits limits = limits_of(gpu);
-    return {fmt::format("{}, bf16 in and out", gpu.facts().name),
-            {{"gpu", gpu.facts().name}},
+    return {fmt::format("{}, bf16 in and out", gpu.properties().name),
+            {{"gpu", gpu.properties().name}},
             limits,
             kernel::cuda::bench_delta_rule(gpu, tau),
             kernel::bench_gpu_operators(gpu)};
@@ -203,7 +203,7 @@ int bench_kernel(const BenchKernelOptions& options) {
     return 0;
   }
   fmt::print(
-      "delta_rule, rwkv7, head size 64, {}; tau {}; limits in this run: {} {:.1f} GB/s, {} {:.1f} "
+      "delta_rule, generalized, head size 64, {}; tau {}; limits in this run: {} {:.1f} GB/s, {} {:.1f} "
       "GFLOP/s\n\n",
       bench.device, options.tau, limits.bytes_name, limits.bytes_per_second / 1e9,
       limits.flops_name, limits.flops_per_second / 1e9);

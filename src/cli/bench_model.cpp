@@ -1,12 +1,13 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
 #include "base/timing.h"
 #include "cli/bench_device.h"
 #include "cli/bench_parts.h"
-#include "infer/batch_step.h"
 
 namespace deltasane::cli {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 struct BenchModelOptions {
   ModelFlags model;
   std::vector<int64_t> prompts, batches;
-  int64_t decode = 32;
+  int64_t decode = 32, ragged = 0;
   bool json = false;
 };
 
@@ -39,15 +40,19 @@ class ModelBench {
     if (options.batches.empty() && model().on_gpu()) options_.batches.push_back(256);
   }
 
-  const Rwkv7& model() const { return open_.model; }
+  const LanguageModel& model() const { return open_.model; }
   OpenModel& open() { return open_; }
 
   std::vector<ModelRow> run() {
     std::vector<ModelRow> rows;
     for (const int64_t length : options_.prompts) rows.push_back(prompt(length));
+    if (options_.ragged > 0) {
+      rows.push_back(prompts_in_turn());
+      rows.push_back(prompts_at_once());
+    }
     for (const int64_t batch : options_.batches) {
       rows.push_back(decode(batch));
-      if (model().on_gpu()) rows.push_back(decode_and_pick(batch));
+      if (model().on_gpu()) rows.push_back(decode_and_sample(batch));
     }
     return rows;
   }
@@ -56,57 +61,106 @@ class ModelBench {
   std::vector<int32_t> tokens(int64_t count) const {
     Random random(7);
     std::vector<int32_t> ids(static_cast<size_t>(count));
-    for (int32_t& id : ids) id = int32_t(random.below(uint64_t(model().shape().vocabulary)));
+    for (int32_t& id : ids) id = int32_t(random.below(uint64_t(model().vocabulary())));
     return ids;
   }
 
   ModelRow prompt(int64_t length) {
     const std::vector<int32_t> ids = tokens(length);
-    Tensor<float> logits = model().room_for_logits(1);
+    Tensor<float> logits = model().allocate_logits(1);
     const Timing timing = time_repeated(
         [&] {
-          RecurrentState state = model().fresh_state();
-          model().forward(ids, state, Rwkv7::Logits::last, logits.view(), cpu_);
+          SequenceState state = model().fresh_state();
+          model().forward({ids, &state, Want::last_logits, logits.view()}, cpu_);
         },
         1.0, 3);
     return {fmt::format("prompt {}", length), length, timing,
-            double(model().read_bytes()) + state_bytes(model().state_shape()),
-            layer_flops(model().shape()) * double(length) + head_flops(model().shape())};
+            double(model().read_bytes()) + state_bytes(*model().state_layout()),
+            model().description().layer_flops * double(length) + model().description().head_flops};
+  }
+
+  // Prompts of 16 to 2,048 tokens, evenly spread by the logarithm; each wants its last logits.
+  struct Ragged {
+    std::vector<int32_t> ids;
+    std::vector<SequenceState> states;
+    Tensor<float> logits;
+    std::vector<SequenceInput> inputs;
+    int64_t tokens = 0;
+  };
+  Ragged ragged() const {
+    constexpr double shortest = 16, longest = 2048;
+    Ragged made{tokens(int64_t(longest)), fresh_states(options_.ragged),
+                model().allocate_logits(options_.ragged), {}};
+    for (int64_t i = 0; i < options_.ragged; ++i) {
+      const double share = double(i) / double(std::max<int64_t>(1, options_.ragged - 1));
+      const auto length = size_t(shortest * std::pow(longest / shortest, share) + 0.5);
+      made.inputs.push_back({std::span(made.ids).first(length), &made.states[size_t(i)],
+                             Want::last_logits, made.logits.view().slice(0, i, 1)});
+      made.tokens += int64_t(length);
+    }
+    return made;
+  }
+  ModelRow ragged_row(const char* how, const Ragged& made, const std::function<void()>& body) {
+    const Timing timing = time_repeated(body, 1.0, 3);
+    const ModelDescription& d = model().description();
+    return {fmt::format("{} prompts {}", options_.ragged, how), made.tokens, timing,
+            double(model().read_bytes()) +
+                double(options_.ragged) * state_bytes(*model().state_layout()),
+            d.layer_flops * double(made.tokens) + d.head_flops * double(options_.ragged)};
+  }
+  ModelRow prompts_in_turn() {
+    Ragged made = ragged();
+    return ragged_row("in turn", made, [&] {
+      for (SequenceState& state : made.states) state = model().fresh_state();
+      for (const SequenceInput& input : made.inputs) model().forward(input, cpu_);
+    });
+  }
+  ModelRow prompts_at_once() {
+    Ragged made = ragged();
+    return ragged_row("at once", made, [&] {
+      for (SequenceState& state : made.states) state = model().fresh_state();
+      model().forward(made.inputs, cpu_);
+    });
   }
 
   // Logits come to the host.
   ModelRow decode(int64_t batch) {
     const std::vector<int32_t> ids = tokens(batch * options_.decode);
-    Tensor<float> logits = model().room_for_logits(batch);
-    std::vector<RecurrentState> states = fresh_states(batch);
-    std::vector<RecurrentState*> places;
-    for (RecurrentState& state : states) places.push_back(&state);
+    Tensor<float> logits = model().allocate_logits(batch);
+    std::vector<SequenceState> states = fresh_states(batch);
+    std::vector<SequenceInput> inputs;
+    for (int64_t i = 0; i < batch; ++i)
+      inputs.push_back({{}, &states[size_t(i)], Want::last_logits, logits.view().slice(0, i, 1)});
     return decode_row(fmt::format("decode, batch {}", batch), batch, [&] {
-      for (int64_t t = 0; t < options_.decode; ++t)
-        model().step(std::span(ids).subspan(size_t(t * batch), size_t(batch)), places,
-                     logits.view(), cpu_);
-    });
-  }
-
-  // Each sequence goes on with the token that its sampler picked, as `deltasane eval` does it.
-  ModelRow decode_and_pick(int64_t batch) {
-    const std::vector<int32_t> ids = tokens(batch);
-    std::vector<RecurrentState> states = fresh_states(batch);
-    std::vector<Sampler> samplers;
-    for (int64_t i = 0; i < batch; ++i) samplers.emplace_back(SamplerSettings(), uint64_t(i));
-    std::vector<SteppedSequence> rows;
-    for (size_t i = 0; i < ids.size(); ++i) rows.push_back({ids[i], &states[i], &samplers[i], {}});
-    BatchStep step(model(), cpu_);
-    return decode_row(fmt::format("decode and pick, batch {}", batch), batch, [&] {
       for (int64_t t = 0; t < options_.decode; ++t) {
-        step.step(rows);
-        for (SteppedSequence& row : rows) row.token = row.next.value_or(0);
+        for (int64_t i = 0; i < batch; ++i) inputs[size_t(i)].tokens = {&ids[size_t(t * batch + i)], 1};
+        model().forward(inputs, cpu_);
       }
     });
   }
 
-  std::vector<RecurrentState> fresh_states(int64_t count) const {
-    std::vector<RecurrentState> states;
+  // Each sequence goes on with the token that its sampler drew, as `deltasane eval` does it.
+  ModelRow decode_and_sample(int64_t batch) {
+    std::vector<int32_t> ids = tokens(batch);
+    std::vector<SequenceState> states = fresh_states(batch);
+    std::vector<Sampler> samplers;
+    for (int64_t i = 0; i < batch; ++i) samplers.emplace_back(SamplerSettings(), uint64_t(i));
+    std::vector<kernel::SampledToken> sampled{size_t(batch)};
+    std::vector<SequenceInput> inputs;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      inputs.push_back({{&ids[i], 1}, &states[i], Want::sample});
+      inputs.back().sampler = &samplers[i], inputs.back().sampled = &sampled[i];
+    }
+    return decode_row(fmt::format("decode and sample, batch {}", batch), batch, [&] {
+      for (int64_t t = 0; t < options_.decode; ++t) {
+        model().forward(inputs, cpu_);
+        for (size_t i = 0; i < ids.size(); ++i) ids[i] = std::max(sampled[i].token, 0);
+      }
+    });
+  }
+
+  std::vector<SequenceState> fresh_states(int64_t count) const {
+    std::vector<SequenceState> states;
     for (int64_t i = 0; i < count; ++i) states.push_back(model().fresh_state());
     return states;
   }
@@ -116,8 +170,8 @@ class ModelBench {
     const double steps = double(options_.decode);
     return {
         pass, batch * options_.decode, timing,
-        steps * (double(model().read_bytes()) + double(batch) * state_bytes(model().state_shape())),
-        steps * double(batch) * (layer_flops(model().shape()) + head_flops(model().shape()))};
+        steps * (double(model().read_bytes()) + double(batch) * state_bytes(*model().state_layout())),
+        steps * double(batch) * (model().description().layer_flops + model().description().head_flops)};
   }
 
   BenchModelOptions options_;
@@ -182,12 +236,15 @@ int bench_model(const BenchModelOptions& options) {
 void describe_bench_model(CLI::App& parent, const Chosen& chosen) {
   auto options = std::make_shared<BenchModelOptions>();
   CLI::App* app = parent.add_subcommand(
-      "model", "a whole model: reading a prompt, writing tokens, on a GPU picking them too");
+      "model", "a whole model: reading a prompt, writing tokens, on a GPU sampling them too");
   options->model.describe(*app);
   app->add_option("--prompts", options->prompts,
                   "lengths of the prompts; if not given 512 2048, on a GPU 16384 too");
   app->add_option("--batches", options->batches,
                   "sequences written at a time; if not given 1, on a GPU 256 too");
+  app->add_option("--ragged", options->ragged,
+                  "so many prompts of 16 to 2048 tokens, one after the other and in one call")
+      ->capture_default_str();
   app->add_option("--decode", options->decode, "tokens written per repeat")->capture_default_str();
   app->add_flag("--json", options->json, "print JSON");
   app->footer(

@@ -8,7 +8,7 @@
 #include "base/timing.h"
 #include "cli/bench_device.h"
 #include "cli/bench_parts.h"
-#include "infer/finite.h"
+#include "infer/state_scan.h"
 
 namespace deltasane::cli {
 namespace {
@@ -28,21 +28,21 @@ struct StreamMeasurement {
 // Reads as `deltasane stream` does: losses of all tokens, the state copied and looked at between
 // blocks. Unmeasured before that: one block, so that memory and plans are there.
 StreamMeasurement measure(OpenModel& open, int64_t tokens) {
-  const Rwkv7& model = open.model;
-  const int64_t block = model.reading_block();
+  const LanguageModel& model = open.model;
+  const int64_t block = model.prefill_chunk();
   Random random(7);
   std::vector<int32_t> ids(size_t(block) + 1);
-  for (int32_t& id : ids) id = int32_t(random.below(uint64_t(model.shape().vocabulary)));
+  for (int32_t& id : ids) id = int32_t(random.below(uint64_t(model.vocabulary())));
   std::vector<double> losses(static_cast<size_t>(block));
-  TauRecord taus(model.shape().layers, model.shape().heads);
-  RecurrentState state = model.fresh_state();
+  TauRecord taus(*model.state_layout());
+  SequenceState state = model.fresh_state();
   StreamMeasurement found;
   const auto read = [&](int64_t some) {
-    const RecurrentState before = state.clone();
-    const double sum = model.read_and_score(std::span(ids).first(size_t(some)),
-                                            std::span(ids).subspan(1, size_t(some)), state,
-                                            std::span(losses).first(size_t(some)), open.cpu(),
-                                            model.sane().kind == SaneKind::none ? nullptr : &taus);
+    const SequenceState before = state.clone();
+    const double sum = deltasane::score(model, std::span(ids).first(size_t(some)),
+                             std::span(ids).subspan(1, size_t(some)), state,
+                             std::span(losses).first(size_t(some)), open.cpu(),
+                             model.sane().kind == SaneKind::none ? nullptr : &taus);
     const StateScan scan = scan_state(state);
     if (!scan.finite())
       fail(Fault::overflow, overflow_message(*scan.not_finite, state.position - 1));
@@ -71,7 +71,7 @@ int bench_stream(const BenchStreamOptions& options) {
   const StreamMeasurement found = measure(open, tokens);
   const DeviceLimits limits = limits_of(open);
   const double rate = double(found.tokens) / found.seconds;
-  const double flops = rate * (layer_flops(open.model.shape()) + head_flops(open.model.shape()));
+  const double flops = rate * (open.model.description().layer_flops + open.model.description().head_flops);
   if (options.json) {
     nlohmann::ordered_json all{
         {"model", options.model.path},

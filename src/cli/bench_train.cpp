@@ -6,7 +6,6 @@
 
 #include "cli/bench_train.h"
 #include "model/device.h"
-#include "model/rwkv7/random.h"
 #include "tensor/cuda/gpu.h"
 #include "train/bench.h"
 
@@ -41,7 +40,7 @@ int bench_train_on_cpu(const BenchTrainOptions& options) {
     fmt::print("{}\n", all.dump(2));
     return 0;
   }
-  fmt::print("RWKV-7 {}, {} weights, {} x {} tokens, {} thread(s), float32\n", options.size,
+  fmt::print("{} {}, {} weights, {} x {} tokens, {} thread(s), float32\n", m.title, options.size,
              options.weights, m.sequences, m.time, threads.size());
   fmt::print("{:.1f} tokens/s: {:.2f} s for loss and gradient, {:.2f} s for AdamW\n",
              m.tokens_per_second(), m.sane.median, m.update_seconds);
@@ -71,12 +70,9 @@ int bench_train(BenchTrainOptions options) {
 }  // namespace
 
 train::TrainingBench BenchTrainOptions::asked() const {
-  return {released_shape(size),
-          train::bench_weights_named(weights),
-          sequences,
-          context,
-          repeats,
-          recompute ? train::Activations::recompute : train::Activations::keep};
+  return {size,      train::bench_weights_named(weights),
+          sequences, context,
+          repeats,   recompute ? Activations::recompute : Activations::keep};
 }
 
 void describe_bench_train(CLI::App& parent, const Chosen& chosen) {

@@ -3,8 +3,8 @@
 
 #include "cli/bench_train.h"
 #include "cli/memory_advice.h"
-#include "model/rwkv7/random.h"
 #include "train/gpu/gpu_bench.h"
+#include "train/precision.h"
 
 namespace deltasane::cli {
 namespace {
@@ -18,8 +18,8 @@ BenchJson spread_of(const Timing& timing) {
 void print_gpu_json(const BenchTrainOptions& options, const train::GpuTrainingMeasurement& m) {
   BenchJson where = BenchJson::object();
   for (size_t i = 0; i < m.sane.milliseconds.size(); ++i)
-    where[train::gpu::names_of_work[i]] = {{"sane", m.sane.milliseconds[i]},
-                                           {"without_sane", m.baseline.milliseconds[i]}};
+    where[names_of_work[i]] = {{"sane", m.sane.milliseconds[i]},
+                               {"without_sane", m.baseline.milliseconds[i]}};
   const BenchJson all{{"device", m.device},
                       {"size", options.size},
                       {"weights", options.weights},
@@ -56,7 +56,7 @@ int bench_train_on_gpu(const BenchTrainOptions& options, int gpu_index) {
     print_gpu_json(options, m);
     return 0;
   }
-  fmt::print("RWKV-7 {}, {} weights, {} x {} tokens, {}, {}; {:.1f} GiB of activations\n",
+  fmt::print("{} {}, {} weights, {} x {} tokens, {}, {}; {:.1f} GiB of activations\n", m.title,
              options.size, options.weights, m.sequences, m.time, options.precision, m.device,
              double(m.activation_bytes) / double(1 << 30));
   fmt::print("{:.0f} tokens/s: {:.1f} ms a step ({:.1f} to {:.1f}); without SANE {:.1f} ms\n",
@@ -69,9 +69,9 @@ int bench_train_on_gpu(const BenchTrainOptions& options, int gpu_index) {
   double sum = 0;
   for (const double one : m.sane.milliseconds) sum += one;
   for (size_t i = 0; i < m.sane.milliseconds.size(); ++i)
-    fmt::print("  {:<20} {:>8.2f} ms  {:>5.1f} %   without SANE {:>8.2f} ms\n",
-               train::gpu::names_of_work[i], m.sane.milliseconds[i],
-               100 * m.sane.milliseconds[i] / sum, m.baseline.milliseconds[i]);
+    fmt::print("  {:<20} {:>8.2f} ms  {:>5.1f} %   without SANE {:>8.2f} ms\n", names_of_work[i],
+               m.sane.milliseconds[i], 100 * m.sane.milliseconds[i] / sum,
+               m.baseline.milliseconds[i]);
   fmt::print("An update with Muon takes {:.2f} ms\n", 1e3 * m.muon_seconds);
   return 0;
 }

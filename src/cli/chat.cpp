@@ -8,11 +8,8 @@
 #include "cli/sampling_flags.h"
 #include "cli/version.h"
 #include "infer/chat_template.h"
-#include "infer/sampler.h"
-#include "infer/session.h"
-#include "text/text_stop.h"
+#include "infer/engine/engine.h"
 #include "text/utf8.h"
-#include "text/utf8_stream.h"
 
 namespace deltasane::cli {
 namespace {
@@ -31,10 +28,9 @@ class Conversation {
         open_(options.model),
         tokenizer_(
             open_tokenizer(options.model.tokenizer, open_.model.checkpoint(), options.model.path)),
-        session_(open_.model, open_.cpu(), options.sampling.on_overflow()),
+        state_(open_.model.fresh_state()),
         sampler_(options.sampling.settings),
         mode_(reply_mode_named(options.mode)) {
-    session_.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
     if (!options.state_in.empty()) load(options.state_in);
   }
 
@@ -47,21 +43,23 @@ class Conversation {
     const std::string rest = space == std::string::npos ? "" : clean_text(line.substr(space));
     if (word == "/quit") return false;
     if (word == "/reset") {
-      session_.reset();
+      state_ = open_.model.fresh_state();
+      unread_.reset();
       begun_ = false;
       fmt::print("(forgotten)\n");
     } else if (word == "/state") {
-      const StateScan scan = scan_state(session_.state());
-      fmt::print("({} tokens read, largest |S| {:.4g}, {})\n", session_.state().position,
+      const StateScan scan = scan_state(state_);
+      fmt::print("({} tokens read, largest |S| {:.4g}, {})\n", state_.position,
                  scan.largest, to_string(open_.model.sane()));
     } else if (word == "/save" && !rest.empty()) {
       StateStamp stamp;
       stamp.creator = version_text().substr(0, 256);
-      session_.save(rest, open_.name, stamp);
+      stamp.last_token = unread_;
+      save_state_of(open_.model, rest, state_, open_.name, stamp);
       fmt::print("(kept in {})\n", rest);
     } else if (word == "/load" && !rest.empty()) {
       load(rest);
-      fmt::print("({} tokens remembered)\n", session_.state().position);
+      fmt::print("({} tokens remembered)\n", state_.position);
     } else {
       fmt::print("(/save FILE, /load FILE, /reset, /state, /quit)\n");
     }
@@ -70,7 +68,9 @@ class Conversation {
 
  private:
   void load(const std::string& path) {
-    session_.load(path, open_.name, OtherSane::refuse);
+    SavedState saved = load_state_of(open_.model, path, open_.name, OtherSane::refuse);
+    state_ = std::move(saved.state);
+    unread_ = saved.stamp.last_token;
     begun_ = true;
   }
 
@@ -86,27 +86,36 @@ class Conversation {
       prompt = chat_prompt(messages, mode_);
     }
     begun_ = true;
-    session_.read(tokenizer_->encode(prompt));
-    const StopRules rules;
-    Utf8Stream characters;
-    TextStop stop(rules.texts);
+    TextRequest request{0, state_.clone(), {}, {sampler_}};
+    if (unread_) request.prompt.push_back(*unread_);
+    tokenizer_->append_encoded(prompt, request.prompt);
     std::cout << reply_beginning(mode_);
-    int32_t token = 0;
-    for (int64_t i = 0; i < options_.tokens; ++i) {
-      token = i > 0 ? session_.read_and_pick(token, sampler_)
-                    : sampler_.next(session_.logits(), session_.state().position);
-      if (token == rules.token && tokenizer_->end_of_document() == token) break;
-      std::cout << stop.feed(characters.feed(tokenizer_->bytes_of(token))) << std::flush;
-      if (stop.stopped()) break;
-      if (i + 1 == options_.tokens) session_.read({&token, 1});
+    Engine engine(open_.model, *tokenizer_, open_.cpu(),
+                  {.stops = StopRules().texts,
+                   .tokens = options_.tokens,
+                   .on_overflow = options_.sampling.on_overflow()});
+    engine.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+    engine.on_text = [](uint64_t, const std::string& piece) { std::cout << piece << std::flush; };
+    engine.on_end = [this](GeneratedText reply) { take(std::move(reply)); };
+    engine.submit(std::move(request));
+    while (engine.step()) {
     }
-    std::cout << stop.feed(characters.finish()) << stop.finish() << std::endl;
+    std::cout << std::endl;
+  }
+
+  void take(GeneratedText reply) {
+    state_ = std::move(reply.state);
+    sampler_ = std::move(reply.sampler);
+    // The end of a reply is not part of it; where it was cut, its last token is.
+    unread_.reset();
+    if (reply.ended == Ended::token_limit) unread_ = reply.pending;
   }
 
   const ChatOptions& options_;
   OpenModel open_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  Session session_;
+  SequenceState state_;
+  std::optional<int32_t> unread_;  // sampled, and to be read first
   Sampler sampler_;
   ReplyMode mode_;
   bool begun_ = false;
@@ -143,7 +152,7 @@ const Command chat{
       options->sampling.describe(app);
       app.footer(
           "In the conversation: /save FILE, /load FILE, /reset, /state, /quit.\n"
-          "Example:\n  deltasane chat rwkv7-g1d-0.4b.gguf --mode think");
+          "Example:\n  deltasane chat model.gguf --mode think");
       return [options] { return run_chat(*options); };
     }};
 

@@ -1,6 +1,8 @@
 // The program as a person meets it: what it says and how it ends, with wrong input above all.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "base/file.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/random.h"
@@ -146,6 +148,25 @@ TEST_F(Commands, CompleteInEveryShell) {
                  "_deltasane; echo ${COMPREPLY[@]}"});
   EXPECT_EQ(words.output, "kernel\n--state-in --state-out\n");
   expect_refused(deltasane({"completion", "tcsh"}), 2, "tcsh");
+  EXPECT_TRUE(deltasane({"completion", "zsh"}).output.starts_with("#compdef deltasane\n"));
+}
+
+TEST_F(Commands, AreAllInTheManualPage) {
+  const test::Outcome page = deltasane({"manual"});
+  EXPECT_EQ(page.exit_code, 0);
+  const std::string help = deltasane({"--help"}).output;
+  EXPECT_EQ(help.find("manual"), std::string::npos) << "it is for the build";
+  std::istringstream commands(help.substr(help.find("Subcommands:")));
+  std::string line, name;
+  size_t count = 0;
+  for (std::getline(commands, line); std::getline(commands, line); ++count) {
+    std::istringstream(line) >> name;
+    EXPECT_NE(page.output.find(cat(".SS deltasane ", name)), std::string::npos) << name;
+  }
+  EXPECT_GT(count, 15u);
+  for (const char* text : {".TH DELTASANE 1", "\n.SS deltasane bench kernel\n", "\\-\\-state\\-out",
+                           "deltasane generate model.gguf", "\n.SH EXIT STATUS\n"})
+    EXPECT_NE(page.output.find(text), std::string::npos) << text;
 }
 
 }  // namespace

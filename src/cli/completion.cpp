@@ -19,7 +19,8 @@ void collect(CLI::App& app, const std::string& path, std::vector<Completed>& all
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames())
       here.flags.push_back({"--" + name, option->get_description()});
-  const auto subcommands = app.get_subcommands([](CLI::App*) { return true; });
+  const auto subcommands =
+      app.get_subcommands([](const CLI::App* sub) { return !sub->get_group().empty(); });
   for (const CLI::App* sub : subcommands)
     here.commands.push_back({sub->get_name(), sub->get_description()});
   all.push_back(here);
@@ -35,6 +36,14 @@ std::string in_quotes(std::string_view text) {
   return out + "'";
 }
 
+// All paths but the empty one, as a pattern of the shell's `case`.
+std::string quoted_paths(const std::vector<Completed>& all) {
+  std::string paths;
+  for (const Completed& c : all)
+    if (!c.path.empty()) paths += cat(paths.empty() ? "" : "|", in_quotes(c.path));
+  return paths;
+}
+
 // Bash knows words only. The longest path of command words that was typed decides.
 std::string for_bash(const std::vector<Completed>& all) {
   std::string text =
@@ -43,10 +52,7 @@ std::string for_bash(const std::vector<Completed>& all) {
       "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
       "    candidate=\"${path:+$path }$word\"\n"
       "    case \"$candidate\" in\n      ";
-  std::string paths;
-  for (const Completed& c : all)
-    if (!c.path.empty()) paths += cat(paths.empty() ? "" : "|", in_quotes(c.path));
-  text += paths +
+  text += quoted_paths(all) +
           ") path=\"$candidate\" ;;\n    esac\n  done\n"
           "  local words=''\n  case \"$path\" in\n";
   for (const Completed& c : all) {
@@ -59,6 +65,48 @@ std::string for_bash(const std::vector<Completed>& all) {
          "  esac\n"
          "  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
          "}\ncomplete -o default -F _deltasane deltasane\n";
+}
+
+// "word:what it is for" of each, for zsh's _describe.
+std::string described(const std::vector<std::pair<std::string, std::string>>& words) {
+  std::string list;
+  for (const auto& [name, what] : words) {
+    std::string colons;
+    for (const char c : first_line(what))
+      colons += c == ':' ? std::string("\\:") : std::string(1, c);
+    list += cat(list.empty() ? "" : " ", in_quotes(cat(name, ":", colons)));
+  }
+  return list;
+}
+
+// Works from a folder of $fpath, where the first line counts, and when it is sourced.
+std::string for_zsh(const std::vector<Completed>& all) {
+  std::string text =
+      "#compdef deltasane\n"
+      "_deltasane() {\n"
+      "  local word typed='' candidate\n"
+      "  local -a commands flags\n"
+      "  for word in \"${(@)words[2,CURRENT-1]}\"; do\n"
+      "    candidate=\"${typed:+$typed }$word\"\n"
+      "    case \"$candidate\" in\n      ";
+  text += quoted_paths(all) +
+          ") typed=\"$candidate\" ;;\n    esac\n  done\n"
+          "  case \"$typed\" in\n";
+  for (const Completed& c : all)
+    text += cat("    ", in_quotes(c.path), ")\n      commands=(", described(c.commands),
+                ")\n      flags=(", described(c.flags), ") ;;\n");
+  return text +
+         "  esac\n"
+         "  if [[ \"$words[CURRENT]\" == -* ]]; then\n"
+         "    _describe 'option' flags\n"
+         "  elif (( $#commands )); then\n"
+         "    _describe 'command' commands\n"
+         "  else\n"
+         "    _files\n"
+         "  fi\n"
+         "}\n"
+         "if [ \"$funcstack[1]\" = _deltasane ]; then\n  _deltasane \"$@\"\n"
+         "else\n  compdef _deltasane deltasane\nfi\n";
 }
 
 std::string for_fish(const std::vector<Completed>& all) {
@@ -90,7 +138,7 @@ int show_completion(CLI::App& program, const std::string& shell) {
   if (shell == "bash")
     fmt::print("{}", for_bash(all));
   else if (shell == "zsh")
-    fmt::print("autoload -U +X bashcompinit && bashcompinit\n{}", for_bash(all));
+    fmt::print("{}", for_zsh(all));
   else if (shell == "fish")
     fmt::print("{}", for_fish(all));
   else

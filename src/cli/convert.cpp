@@ -3,8 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/open_model.h"
-#include "model/rwkv7/checkpoint/write.h"
-#include "text/gguf_tokens.h"
+#include "text/vocabulary/gguf_tokens.h"
 
 namespace deltasane::cli {
 namespace {
@@ -14,15 +13,15 @@ struct ConvertOptions {
 };
 
 // The type of the large matrices, unless another one is asked for.
-StoredType source_type(const Rwkv7Checkpoint& checkpoint) {
-  const StoredType type = checkpoint.type("head.weight");
+StoredType source_type(const ModelCheckpoint& checkpoint) {
+  const StoredType type = checkpoint.matrix_type();
   return type == StoredType::f32 || type == StoredType::f16 || type == StoredType::bf16
              ? type
              : StoredType::f16;
 }
 
 // The strings GGUF keeps: id 0, the tokens' bytes escaped, and padding up to the model's rows.
-std::vector<std::string> gguf_vocabulary(const Rwkv7Checkpoint& checkpoint,
+std::vector<std::string> gguf_vocabulary(const ModelCheckpoint& checkpoint,
                                          const ConvertOptions& options) {
   if (checkpoint.vocabulary()) return *checkpoint.vocabulary();
   const auto tokenizer = open_tokenizer(options.tokenizer, checkpoint, options.from);
@@ -32,22 +31,23 @@ std::vector<std::string> gguf_vocabulary(const Rwkv7Checkpoint& checkpoint,
   std::vector<std::string> tokens{"<s>"};
   for (int32_t id = 1; id < tokenizer->vocabulary_size(); ++id)
     tokens.push_back(gguf_escaped(tokenizer->bytes_of(id)));
-  for (int64_t id = int64_t(tokens.size()); id < checkpoint.shape("emb.weight")[0]; ++id)
+  for (int64_t id = int64_t(tokens.size()); id < checkpoint.describe().vocabulary; ++id)
     tokens.push_back(cat("[PAD", id, "]"));
   return tokens;
 }
 
 int convert_model(const ConvertOptions& options) {
-  const Rwkv7Checkpoint checkpoint(options.from);
-  checkpoint.validate();
+  const auto opened = open_checkpoint(options.from);
+  const ModelCheckpoint& checkpoint = *opened;
+  checkpoint.describe();
   const StoredType type =
       options.type.empty() ? source_type(checkpoint) : stored_type_named(options.type);
   const std::string extension = fs::path(options.to).extension().string();
   if (extension == ".gguf")
-    write_rwkv7_gguf(options.to, checkpoint, type, gguf_vocabulary(checkpoint, options),
-                     checkpoint.metadata());
+    checkpoint.write_gguf(options.to, type, gguf_vocabulary(checkpoint, options),
+                          checkpoint.metadata());
   else if (extension == ".safetensors")
-    write_rwkv7_safetensors(options.to, checkpoint, type, checkpoint.metadata());
+    checkpoint.write_safetensors(options.to, type, checkpoint.metadata());
   else
     fail(Fault::usage, "OUT: expected a name that ends in .safetensors or .gguf, found '",
          options.to, "'");
@@ -66,7 +66,7 @@ const Command convert{
       app.add_option("--type", options->type,
                      "f32, f16 or bf16; q8_0 for .gguf; as in the file if not given");
       app.add_option("--tokenizer", options->tokenizer, "a World vocabulary file, for .gguf");
-      app.footer("Example:\n  deltasane convert rwkv7-g1d-0.4b.pth rwkv7-0.4b.gguf --type q8_0");
+      app.footer("Example:\n  deltasane convert model.pth model.gguf --type q8_0");
       return [options] { return convert_model(*options); };
     }};
 

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
-#include "corpus/math_chat.h"
-#include "format/npy.h"
+#include "corpus/math/chat.h"
+#include "format/npy/npy.h"
 #include "text/byte_tokenizer.h"
 #include "text/utf8.h"
 #include "text/world_tokenizer.h"
@@ -87,7 +87,7 @@ OrderedJson row_of(const corpus::Piece& piece, const corpus::Source& source) {
   if (!valid_utf8(piece.text))
     fail(Fault::file, source.description(), ": expected UTF-8 text for JSON, found other bytes");
   OrderedJson learned = OrderedJson::array();
-  for (const corpus::Stretch& stretch : piece.learned)
+  for (const corpus::Span& stretch : piece.learned)
     learned.push_back({stretch.begin, stretch.end});
   return {{"text", piece.text}, {"learned", learned}};
 }
@@ -104,7 +104,7 @@ int write_pieces(const CorpusOptions& options, const corpus::Source& source) {
       piece.text = tokenizer->decode(piece.tokens);
       piece.learned = {{0, piece.text.size()}};
     }
-    for (const corpus::Stretch& stretch : piece.learned) learned += stretch.end - stretch.begin;
+    for (const corpus::Span& stretch : piece.learned) learned += stretch.end - stretch.begin;
     bytes += piece.text.size();
     if (index - options.skip > 1'000'000 && bytes == 0)
       fail(Fault::file, source.description(), ": expected text, found empty pieces only");

@@ -5,7 +5,7 @@
 #include "base/cat.h"
 #include "base/file.h"
 #include "corpus/source.h"
-#include "format/npy.h"
+#include "format/npy/npy.h"
 #include "support/process.h"
 #include "support/scratch.h"
 

@@ -6,7 +6,7 @@
 #include "base/timing.h"
 #include "cli/command.h"
 #include "cli/own_commands.h"
-#include "corpus/math_chat.h"
+#include "corpus/math/chat.h"
 #include "eval/stream/problem_probe.h"
 #include "eval/stream/stream_run.h"
 #include "text/byte_tokenizer.h"
@@ -114,7 +114,8 @@ class Contestant {
       : name_(name),
         asked_(task.problems),
         folder_(folder),
-        model_(Rwkv7Checkpoint(model), {}),
+        owned_(open_model(model, {})),
+        model_(*owned_),
         source_(corpus::open_source(task.corpus)),
         probe_{model_, tokenizer_, {threads}, corpus::math_options(task.problems), 12} {}
 
@@ -129,7 +130,7 @@ class Contestant {
                             *source_,
                             tokenizer_,
                             probe_.cpu,
-                            [&](const RecurrentState& state, int64_t count) {
+                            [&](const SequenceState& state, int64_t count) {
                               state_ = state.clone();
                               const ProbeOutcome outcome = probe_(state, count);
                               now_.accuracy = double(outcome.correct) / double(outcome.asked);
@@ -175,11 +176,12 @@ class Contestant {
 
   std::string name_, asked_, overflow_;
   fs::path folder_;
-  Rwkv7 model_;
+  std::unique_ptr<LanguageModel> owned_;
+  const LanguageModel& model_;
   ByteTokenizer tokenizer_;
   std::unique_ptr<corpus::Source> source_;
   ProblemProbe probe_;
-  RecurrentState state_;
+  SequenceState state_;
   Moment start_, now_;
 };
 
@@ -225,7 +227,7 @@ void write_report(const fs::path& out) {
 DemoPair trained_pair(const DemoOptions& options, ThreadPool& threads) {
   const fs::path out = options.out;
   fmt::print(
-      "A small RWKV-7 learns sums of digits, with channels that hardly forget, in contexts of 128\n"
+      "A small model learns sums of digits, with channels that hardly forget, in contexts of 128\n"
       "bytes. SANE with alpha {} is then put on it.\n\n",
       options.alpha);
   DemoPair pair{{}, {}, {cat("math-chat:seed=9,", sums), sums, 524288}, "trained"};

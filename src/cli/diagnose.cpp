@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -20,7 +21,7 @@ struct DiagnoseOptions {
 struct Patient {
   probe::Diagnosis diagnosis;
   std::string model, sane;
-  int64_t head_size = 0, streams = 1;
+  int64_t streams = 1;
 };
 
 Patient from_folder(const fs::path& folder) {
@@ -33,16 +34,16 @@ Patient from_folder(const fs::path& folder) {
     if (!table->damage.empty())
       fmt::print(stderr, "{}; going by the {} rows before it\n", table->damage, table->rows);
   return {probe::diagnose(segments, heads), segments.setting("model"), segments.setting("sane"),
-          segments.count_setting("head_size"), segments.count_setting("streams")};
+          segments.count_setting("streams")};
 }
 
 Patient from_state(const fs::path& path) {
   const MappedFile file(path);
   const SavedState saved = read_state(file.bytes(), path.string());
   ThreadPool threads;
-  return {probe::diagnose(saved.state.shape, saved.state.position,
+  return {probe::diagnose(saved.state.layout(), saved.state.position,
                           probe::statistics_of(saved.state, nullptr, threads)),
-          saved.stamp.model_name, to_string(saved.stamp.sane), saved.state.shape.head_size, 1};
+          saved.stamp.model_name, to_string(saved.stamp.sane), 1};
 }
 
 nlohmann::ordered_json json_of(const probe::HeadDiagnosis& head) {
@@ -149,7 +150,7 @@ int diagnose_path(const DiagnoseOptions& options) {
         "suggested            --sane-alpha {:.2g}: |S| <= tau = {:.3g} and a head's norm <= "
         "{:.3g}, "
         "with tau as large as the entries of healthy heads (alpha 1 to 10 was studied)\n",
-        found.alpha, found.tau, found.tau * double(patient.head_size));
+        found.alpha, found.tau, found.tau * std::sqrt(double(found.most_entries)));
   return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "base/timing.h"
 #include "cli/version.h"
 #include "corpus/source.h"
-#include "infer/session.h"
+#include "infer/engine/sequence.h"
 
 namespace deltasane::cli {
 namespace {
@@ -16,24 +16,24 @@ namespace {
 constexpr int64_t prefix_block = 8192;        // tokens; a multiple of the model's own blocks
 constexpr double seconds_between_saves = 60;  // of a long prefix
 
-// Reads on from where the session stands. The stream's tokens before that are made and skipped.
-void read_prefix(Session& session, corpus::TokenStream& stream, int64_t tokens,
+// Reads on from where the sequence stands. The stream's tokens before that are made and skipped.
+void read_prefix(Sequence& sequence, corpus::TokenStream& stream, int64_t tokens,
                  const std::function<void()>& save) {
   std::vector<int32_t> block;
   const auto next = [&](int64_t from) {
     block.resize(size_t(std::min(tokens - from, prefix_block)));
     stream.read(block);
   };
-  for (int64_t skipped = 0; skipped < session.state().position; skipped += prefix_block)
+  for (int64_t skipped = 0; skipped < sequence.state().position; skipped += prefix_block)
     next(skipped);
   double saved = seconds_now();
-  while (session.state().position < tokens) {
-    next(session.state().position);
-    session.read(block);
+  while (sequence.state().position < tokens) {
+    next(sequence.state().position);
+    sequence.read(block);
     if (seconds_now() - saved < seconds_between_saves) continue;
     save();
     saved = seconds_now();
-    fmt::print(stderr, "prefix: {} of {} tokens\n", session.state().position, tokens);
+    fmt::print(stderr, "prefix: {} of {} tokens\n", sequence.state().position, tokens);
   }
 }
 
@@ -56,13 +56,13 @@ eval::Prefix PrefixFlags::open(OpenModel& open, const Tokenizer& tokenizer, cons
          corpus.empty() ? "no corpus" : cat(tokens, " tokens"));
   if (state.empty() && corpus.empty()) return {open.model.fresh_state(), {}, ""};
 
-  Session session(open.model, open.cpu(), on_overflow);
-  session.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+  Sequence sequence(open.model, open.cpu(), on_overflow);
+  sequence.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const OtherSane others = other_sane ? OtherSane::accept : OtherSane::refuse;
   eval::Prefix prefix;
   if (!state.empty()) {
-    const StateStamp stamp = session.load(state, open.name, others);
-    prefix.description = cat("state at ", session.state().position, " tokens");
+    const StateStamp stamp = sequence.load(state, open.name, others);
+    prefix.description = cat("state at ", sequence.state().position, " tokens");
     if (stamp.last_token) prefix.pending.push_back(*stamp.last_token);
   } else {
     const auto source = corpus::open_source(corpus);
@@ -74,17 +74,17 @@ eval::Prefix PrefixFlags::open(OpenModel& open, const Tokenizer& tokenizer, cons
     const auto save = [&] {
       StateStamp stamp;
       stamp.creator = version_text().substr(0, 256);
-      session.save(file, open.name, stamp);
+      sequence.save(file, open.name, stamp);
     };
-    if (fs::exists(file)) session.load(file, open.name, OtherSane::refuse);
-    const bool whole = session.state().position == tokens;
+    if (fs::exists(file)) sequence.load(file, open.name, OtherSane::refuse);
+    const bool whole = sequence.state().position == tokens;
     corpus::TokenStream words(*source, tokenizer);
     if (!whole) {
-      read_prefix(session, words, tokens, save);
+      read_prefix(sequence, words, tokens, save);
       save();
     }
   }
-  prefix.state = session.state().clone();
+  prefix.state = sequence.state().clone();
   return prefix;
 }
 

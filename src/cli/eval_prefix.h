@@ -6,7 +6,7 @@
 
 #include "cli/open_model.h"
 #include "eval/run/evaluate.h"
-#include "infer/finite.h"
+#include "infer/state_scan.h"
 
 namespace CLI {
 class App;

@@ -49,9 +49,10 @@ TEST_F(EvalCommand, BadInputIsNamed) {
   expect(2, model + "--out o", "expected --suite");
   expect(2, model + "--suite svamp --data problems", "expected --out");
   expect(2, model + "--suite svanp --data problems --out o", "did you mean svamp?");
-  expect(1, model + "--suite svamp --data nowhere --out o", "--data nowhere: expected a folder");
-  expect(2, model + "--suite svamp --out o", "found no --data");
-  expect(2, model + "--suite svamp --data problems --out o --shard 3/2", "--shard: expected I/N");
+  expect(1, model + "--suite svamp --data nowhere --out o", "data folder nowhere: expected a folder");
+  expect(2, model + "--suite svamp --out o",
+         "expected a data folder with svamp/test.jsonl in it, found none");
+  expect(2, model + "--suite svamp --data problems --out o --shard 3/2", "shard: expected I/N");
   expect(2, model + "--suite svamp --data problems --out o --prefix-tokens 5", "no corpus");
   expect(2, model + "--suite svamp --data problems --out o --mode loud", "expected plain, think");
   expect(1, "eval unnamed.safetensors --suite svamp --data problems --out o",

@@ -8,11 +8,8 @@
 #include "cli/open_model.h"
 #include "cli/sampling_flags.h"
 #include "cli/version.h"
-#include "infer/sampler.h"
-#include "infer/session.h"
-#include "text/text_stop.h"
+#include "infer/engine/engine.h"
 #include "text/utf8.h"
-#include "text/utf8_stream.h"
 
 namespace deltasane::cli {
 namespace {
@@ -42,84 +39,74 @@ int generate_text(const GenerateOptions& options) {
   OpenModel open(options.model);
   const auto tokenizer =
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
-  Session session(open.model, open.cpu(), options.sampling.on_overflow());
-  session.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   Sampler sampler(options.sampling.settings);
-  std::vector<int32_t> input;
+  TextRequest request{0, open.model.fresh_state(), {}, {}};
   if (!options.state_in.empty()) {
-    const StateStamp stamp = session.load(
-        options.state_in, open.name, options.other_sane ? OtherSane::accept : OtherSane::refuse);
-    if (stamp.last_token) input.push_back(*stamp.last_token);
-    if (!stamp.sampler.empty())
-      sampler = Sampler(options.sampling.settings, SamplerState::load(stamp.sampler));
+    SavedState saved =
+        load_state_of(open.model, options.state_in, open.name,
+                      options.other_sane ? OtherSane::accept : OtherSane::refuse);
+    request.state = std::move(saved.state);
+    if (saved.stamp.last_token) request.prompt.push_back(*saved.stamp.last_token);
+    if (!saved.stamp.sampler.empty())
+      sampler = Sampler(options.sampling.settings, SamplerState::load(saved.stamp.sampler));
   }
-  tokenizer->append_encoded(prompt, input);
-  if (input.empty())
+  request.samplers.push_back(sampler);
+  tokenizer->append_encoded(prompt, request.prompt);
+  const size_t prompt_tokens = request.prompt.size();
+  if (prompt_tokens == 0)
     fail(Fault::file, options.state_in, ": expected a state with a pending token, or a --prompt");
 
+  Engine engine(open.model, *tokenizer, open.cpu(),
+                {.stops = options.stops,
+                 .tokens = options.tokens,
+                 .on_overflow = options.sampling.on_overflow()});
   const double begin = seconds_now();
-  session.read(input);
-  const double read = seconds_now();
-  Utf8Stream characters;
-  TextStop stop(options.stops);
-  std::string text, ended = "tokens";
-  std::optional<int32_t> pending;
-  int64_t written = 0;
-  const auto show = [&](const std::string& piece) {
-    text += piece;
+  double read = begin;
+  std::optional<GeneratedText> found;
+  engine.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+  engine.on_prompt_read = [&](uint64_t) { read = seconds_now(); };
+  engine.on_text = [&](uint64_t, const std::string& piece) {
     if (!options.json) std::cout << piece << std::flush;
   };
-  while (written < options.tokens) {
-    pending = pending ? session.read_and_pick(*pending, sampler)
-                      : sampler.next(session.logits(), session.state().position);
-    ++written;
-    if (pending == tokenizer->end_of_document()) {
-      ended = "end of document";
-      break;
-    }
-    show(stop.feed(characters.feed(tokenizer->bytes_of(*pending))));
-    if (stop.stopped()) {
-      ended = "stop text";
-      break;
-    }
+  engine.on_end = [&](GeneratedText text) { found = std::move(text); };
+  engine.submit(std::move(request));
+  while (engine.step()) {
   }
-  show(stop.feed(characters.finish()));
-  show(stop.finish());
   const double done = seconds_now();
   if (!options.state_out.empty()) {
     StateStamp stamp;
-    stamp.last_token = pending;
-    stamp.sampler = sampler.state().save();
+    stamp.last_token = found->pending;
+    stamp.sampler = found->sampler.state().save();
     stamp.creator = version_text().substr(0, 256);
-    session.save(options.state_out, open.name, stamp);
+    save_state_of(open.model, options.state_out, found->state, open.name, stamp);
   }
-  const double prompt_rate = double(input.size()) / (read - begin);
-  const double rate = double(written) / (done - read);
+  const double prompt_rate = double(prompt_tokens) / (read - begin);
+  const double rate = double(found->tokens) / (done - read);
   if (options.json) {
-    const nlohmann::ordered_json found{{"prompt", prompt},
-                                       {"text", text},
-                                       {"prompt_tokens", input.size()},
-                                       {"tokens", written},
-                                       {"ended", ended},
-                                       {"position", session.state().position},
+    const nlohmann::ordered_json json{{"prompt", prompt},
+                                       {"text", found->text},
+                                       {"prompt_tokens", prompt_tokens},
+                                       {"tokens", found->tokens},
+                                       {"ended", name_of(found->ended)},
+                                       {"position", found->state.position},
                                        {"prompt_tokens_per_s", prompt_rate},
                                        {"tokens_per_s", rate}};
-    fmt::print("{}\n", found.dump(2));
+    fmt::print("{}\n", json.dump(2));
     return 0;
   }
   std::cout << std::endl;
-  fmt::print(stderr, "\n{} tokens read at {:.1f}/s, {} written at {:.1f}/s\n", input.size(),
-             prompt_rate, written, rate);
+  fmt::print(stderr, "\n{} tokens read at {:.1f}/s, {} written at {:.1f}/s\n", prompt_tokens,
+             prompt_rate, found->tokens, rate);
   return 0;
 }
 
 }  // namespace
 
 const Command generate{
-    "generate", "go on with a text", [](CLI::App& app) {
+    "generate", "complete a prompt", [](CLI::App& app) {
       auto options = std::make_shared<GenerateOptions>();
       options->model.describe(app);
-      app.add_option("--prompt", options->prompt, "the text to go on with");
+      app.add_option("--prompt", options->prompt, "the text to complete");
       app.add_option("--prompt-file", options->prompt_file, "a file with the text");
       app.add_option("--tokens", options->tokens, "how many tokens to write at most")
           ->check(CLI::NonNegativeNumber)

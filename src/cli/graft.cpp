@@ -3,8 +3,7 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "model/rwkv7/checkpoint/write.h"
-#include "train/parameters.h"
+#include "model/train/trainable_model.h"
 
 namespace deltasane::cli {
 namespace {
@@ -18,21 +17,11 @@ struct GraftOptions {
 int graft_model(const GraftOptions& options) {
   if (!options.to.ends_with(".safetensors"))
     fail(Fault::usage, "OUT: expected a name that ends in .safetensors, found '", options.to, "'");
-  const Rwkv7Checkpoint checkpoint(options.from);
-  checkpoint.validate();
-  const train::Parameters model = train::grafted(checkpoint, {options.alpha, options.chunk});
-  StoredType type = checkpoint.type("head.weight");
-  if (!options.type.empty())
-    type = stored_type_named(options.type);
-  else if (type != StoredType::f32 && type != StoredType::bf16)
-    type = StoredType::f16;
-  Metadata metadata = checkpoint.metadata();
-  for (const auto& [key, value] : model.metadata()) metadata[key] = value;
-  write_rwkv7_safetensors(options.to, model, type, metadata);
-  const Rwkv7Shape& shape = model.layout().shape();
+  GraftRequest request{options.from, options.to, {options.alpha, options.chunk}, std::nullopt};
+  if (!options.type.empty()) request.type = stored_type_named(options.type);
+  const GraftReport report = trainable_factory("").graft(request);
   fmt::print("{}: written, {}, SANE with alpha {}, chunk {}, {} parameters added\n", options.to,
-             name_of(type), options.alpha, options.chunk,
-             shape.layers * shape.channels * (shape.heads + 1));
+             name_of(report.type), options.alpha, options.chunk, report.added);
   return 0;
 }
 
@@ -50,7 +39,7 @@ const Command graft{
       app.add_option("--type", options->type, "f32, f16 or bf16; as in the file if not given");
       app.footer(
           "w_tau begins as 0, so the model computes what --sane-alpha A does at run time.\n"
-          "Example:\n  deltasane graft rwkv7-g1d-0.4b.pth sane-0.4b.safetensors --alpha 3");
+          "Example:\n  deltasane graft model.pth sane.safetensors --alpha 3");
       return [options] { return graft_model(*options); };
     }};
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "model/rwkv7/checkpoint/checkpoint.h"
+#include "model/registry.h"
 
 namespace deltasane::cli {
 namespace {
@@ -14,9 +14,18 @@ struct InspectOptions {
   bool json = false, tensors = false;
 };
 
+nlohmann::ordered_json json_of(const ModelDescription::Size& size) {
+  if (size.values.size() == 1) return size.values[0].second;
+  nlohmann::ordered_json all;
+  for (const auto& [name, value] : size.values) all[name] = value;
+  return all;
+}
+
 int show_model(const InspectOptions& options) {
-  const Rwkv7Checkpoint checkpoint(options.model);
-  const Rwkv7Shape s = checkpoint.validate();
+  const auto opened = open_checkpoint(options.model);
+  const ModelCheckpoint& checkpoint = *opened;
+  const ModelDescription found = checkpoint.describe();
+  const StateLayout layout = checkpoint.state_layout();
   int64_t parameters = 0;
   std::map<std::string, int64_t> types;
   for (const std::string& name : checkpoint.names()) {
@@ -24,40 +33,39 @@ int show_model(const InspectOptions& options) {
     parameters += elements;
     types[std::string(name_of(checkpoint.type(name)))] += elements;
   }
-  const int64_t state_bytes = 4 * s.layers * (2 * s.channels + s.heads * s.head_size * s.head_size);
+  const int64_t state_bytes = 4 * layout.floats();
+  int64_t cache_bytes = 0;  // of a token
+  for (int64_t i = 0; i < layout.caches(); ++i) cache_bytes += 4 * layout.cache(i).floats();
   if (options.json) {
-    nlohmann::ordered_json found{
-        {"path", options.model},
-        {"format", checkpoint.file().format()},
-        {"architecture", "rwkv7"},
-        {"layers", s.layers},
-        {"channels", s.channels},
-        {"heads", s.heads},
-        {"head_size", s.head_size},
-        {"feed_forward", s.feed_forward},
-        {"vocabulary", s.vocabulary},
-        {"ranks", {{"w", s.rank_w}, {"a", s.rank_a}, {"v", s.rank_v}, {"g", s.rank_g}}},
-        {"parameters", parameters},
-        {"types", types},
-        {"state_bytes", state_bytes},
-        {"identity", fmt::format("{:016x}", checkpoint.identity())},
-        {"metadata", checkpoint.metadata()}};
+    nlohmann::ordered_json all{{"path", options.model},
+                               {"format", checkpoint.file().format()},
+                               {"architecture", found.architecture},
+                               {"layers", found.layers},
+                               {"channels", found.channels}};
+    for (const ModelDescription::Size& size : found.sizes) all[size.key] = json_of(size);
+    all["vocabulary"] = found.vocabulary;
+    all["parameters"] = parameters;
+    all["types"] = types;
+    all["state_bytes"] = state_bytes;
+    if (cache_bytes) all["cache_bytes_per_token"] = cache_bytes;
+    all["identity"] = fmt::format("{:016x}", checkpoint.identity());
+    all["metadata"] = checkpoint.metadata();
+    all["sane"] = nullptr;
     if (checkpoint.sane())
-      found["sane"] = {{"alpha", checkpoint.sane()->alpha}, {"chunk", checkpoint.sane()->chunk}};
-    else
-      found["sane"] = nullptr;
-    fmt::print("{}\n", found.dump(2));
+      all["sane"] = {{"alpha", checkpoint.sane()->alpha}, {"chunk", checkpoint.sane()->chunk}};
+    fmt::print("{}\n", all.dump(2));
     return 0;
   }
-  fmt::print("{}: RWKV-7, {}\n", options.model, checkpoint.file().format());
-  fmt::print("  layers         {}\n  channels       {}\n", s.layers, s.channels);
-  fmt::print("  heads          {} of {}\n", s.heads, s.head_size);
-  fmt::print("  feed-forward   {}\n  vocabulary     {}\n", s.feed_forward, s.vocabulary);
-  fmt::print("  ranks          w {}, a {}, v {}, g {}\n", s.rank_w, s.rank_a, s.rank_v, s.rank_g);
+  fmt::print("{}: {}, {}\n", options.model, found.title, checkpoint.file().format());
+  fmt::print("  layers         {}\n  channels       {}\n", found.layers, found.channels);
+  for (const ModelDescription::Size& size : found.sizes)
+    if (!size.label.empty()) fmt::print("  {:<14} {}\n", size.label, size.text);
+  fmt::print("  vocabulary     {}\n", found.vocabulary);
   fmt::print("  parameters     {:.1f} M\n", double(parameters) / 1e6);
   for (const auto& [type, elements] : types)
     fmt::print("    {:<12} {:.1f} M\n", type, double(elements) / 1e6);
-  fmt::print("  state          {:.2f} MB, at any length\n", double(state_bytes) / 1e6);
+  fmt::print("  state          {:.2f} MB{}\n", double(state_bytes) / 1e6,
+             cache_bytes ? fmt::format(", and {} bytes a token", cache_bytes) : ", at any length");
   if (checkpoint.sane())
     fmt::print("  SANE           alpha {}, chunks of {}\n", checkpoint.sane()->alpha,
                checkpoint.sane()->chunk);
@@ -82,7 +90,7 @@ const Command info{"info", "what a model file holds", [](CLI::App& app) {
                          ->required();
                      app.add_flag("--tensors", options->tensors, "list every tensor");
                      app.add_flag("--json", options->json, "print JSON");
-                     app.footer("Example:\n  deltasane info rwkv7-g1d-0.4b.pth");
+                     app.footer("Example:\n  deltasane info model.pth");
                      return [options] { return show_model(*options); };
                    }};
 

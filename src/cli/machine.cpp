@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 #include "kernel/isa_dispatch.h"
-#include "kernel/limits.h"
+#include "kernel/bench/cpu_limits.h"
 
 namespace deltasane::cli {
 namespace {

@@ -2,13 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "text/byte_tokenizer.h"
-#include "text/world_tokenizer.h"
+#include "text/find_tokenizer.h"
 
 namespace deltasane::cli {
 namespace {
-
-constexpr const char* world_file = "rwkv_vocab_v20230424.txt";
 
 std::optional<kernel::WeightType> weight_type_named(const std::string& name) {
   if (name.empty()) return std::nullopt;
@@ -18,12 +15,14 @@ std::optional<kernel::WeightType> weight_type_named(const std::string& name) {
   fail(Fault::usage, "--weights: expected f32, f16, bf16 or q8, found '", name, "'");
 }
 
-Rwkv7Options options_of(const ModelFlags& flags) {
-  Rwkv7Options options;
+OpenOptions options_of(const ModelFlags& flags) {
+  OpenOptions options;
   options.device = device_named(flags.device);
   options.weights = weight_type_named(flags.weights);
-  if (flags.sane_alpha != 0) options.sane_alpha = flags.sane_alpha;
-  options.without_sane = flags.no_sane;
+  if (flags.sane_alpha != 0 && flags.no_sane)
+    fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
+  if (flags.sane_alpha != 0) options.sane.alpha = flags.sane_alpha;
+  options.sane.none = flags.no_sane;
   return options;
 }
 
@@ -45,22 +44,19 @@ void ModelFlags::describe(CLI::App& app) {
 
 OpenModel::OpenModel(const ModelFlags& flags)
     : threads(flags.threads),
-      model(Rwkv7Checkpoint(flags.path), options_of(flags)),
+      owned(open_model(flags.path, options_of(flags))),
+      model(*owned),
       name(fs::path(flags.path).filename().string()) {}
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& flag,
-                                          const Rwkv7Checkpoint& checkpoint,
+                                          const ModelCheckpoint& checkpoint,
                                           const std::string& model_path) {
-  if (flag == "byte") return std::make_unique<ByteTokenizer>();
-  if (!flag.empty()) return std::make_unique<WorldTokenizer>(world_from_file(flag));
-  if (checkpoint.vocabulary())
-    return std::make_unique<WorldTokenizer>(world_from_gguf_tokens(*checkpoint.vocabulary()));
-  const fs::path here(model_path);
-  const fs::path beside = (fs::is_directory(here) ? here : here.parent_path()) / world_file;
-  if (fs::exists(beside)) return std::make_unique<WorldTokenizer>(world_from_file(beside));
-  if (checkpoint.shape("emb.weight")[0] == 256) return std::make_unique<ByteTokenizer>();
-  fail(Fault::file, model_path, ": expected a vocabulary inside it or ", beside,
-       ", found neither; give one with --tokenizer FILE");
+  if (!flag.empty()) return open_vocabulary(flag);
+  if (auto found =
+          find_tokenizer(checkpoint.vocabulary(), checkpoint.describe().vocabulary, model_path))
+    return found;
+  fail(Fault::file, model_path, ": expected a vocabulary inside it or ",
+       vocabulary_beside(model_path), ", found neither; give one with --tokenizer FILE");
 }
 
 }  // namespace deltasane::cli

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "model/rwkv7/model.h"
+#include "model/registry.h"
 #include "text/tokenizer.h"
 
 namespace CLI {
@@ -27,7 +27,8 @@ struct OpenModel {
   explicit OpenModel(const ModelFlags& flags);
 
   ThreadPool threads;
-  Rwkv7 model;
+  std::unique_ptr<LanguageModel> owned;
+  const LanguageModel& model;
   std::string name;  // of the file, for messages and state files
   kernel::Cpu cpu() { return {threads}; }
 };
@@ -35,7 +36,7 @@ struct OpenModel {
 // From --tokenizer (a vocabulary file, or "byte"), from inside the checkpoint, from the file
 // rwkv_vocab_v20230424.txt beside it, or bytes for a vocabulary of 256; anything else fails.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& flag,
-                                          const Rwkv7Checkpoint& checkpoint,
+                                          const ModelCheckpoint& checkpoint,
                                           const std::string& model_path);
 
 }  // namespace deltasane::cli

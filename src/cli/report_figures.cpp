@@ -8,6 +8,8 @@
 #include "eval/stream/stream_folder.h"
 #include "infer/state_file.h"
 #include "plot/figure.h"
+#include "probe/memory_shapes.h"
+#include "probe/state_grid.h"
 
 namespace deltasane::cli {
 namespace {
@@ -100,19 +102,36 @@ std::string tokens_text(int64_t tokens) {
   return fmt::format("{}", tokens);
 }
 
-// Layers below each other, heads side by side: (layer and value, head and key).
-plot::HeatPanel panel_of(const RecurrentState& state) {
-  const StateShape& s = state.shape;
-  plot::HeatPanel panel{
-      tokens_text(state.position) + " tokens", s.layers * s.head_size, s.heads * s.head_size, {}};
-  panel.values.resize(size_t(panel.rows * panel.columns));
-  for (int64_t layer = 0; layer < s.layers; ++layer)
-    for (int64_t head = 0; head < s.heads; ++head)
-      for (int64_t v = 0; v < s.head_size; ++v)
-        std::copy_n(
-            state.memory().view().at(layer, head, v), s.head_size,
-            panel.values.data() + (layer * s.head_size + v) * panel.columns + head * s.head_size);
-  return plot::reduced(panel, panel_pixels, panel_pixels);
+plot::HeatPanel panel_of(const probe::StateGrid& grid, int64_t position) {
+  const plot::HeatPanel whole{tokens_text(position) + " tokens", grid.rows, grid.columns,
+                              grid.values};
+  return plot::downsampled(whole, panel_pixels, panel_pixels);
+}
+
+// Axes count layers and heads where all are alike. Elsewhere bands are named, and lines keep the heads
+// apart where these are not too many.
+void set_axes(const probe::StateGrid& grid, const StateLayout& layout, plot::HeatMap& map) {
+  const plot::HeatPanel& panel = map.panels[0];
+  if (grid.is_regular) {
+    map.rows_per_unit = double(panel.rows) / double(layout.layers());
+    map.columns_per_unit = double(panel.columns) / double(layout.most_heads());
+    return;
+  }
+  constexpr size_t most_blocks = 256;
+  const double down = std::ceil(double(grid.rows) / double(panel_pixels));
+  const double across = std::ceil(double(grid.columns) / double(panel_pixels));
+  map.x_label = "key, heads side by side";
+  map.columns_per_unit = 1 / across;
+  for (const probe::StateGrid::Band& band : grid.bands) {
+    const double from = double(band.row) / down, to = double(band.row + band.rows) / down;
+    map.bands.push_back({fmt::to_string(band.layer), from, to});
+    if (band.row > 0) map.lines.push_back({0, from, double(panel.columns), from});
+    if (grid.blocks.size() > most_blocks) continue;
+    for (const probe::StateGrid::Block& block : grid.blocks)
+      if (block.row == band.row && block.column > 0)
+        map.lines.push_back(
+            {double(block.column) / across, from, double(block.column) / across, to});
+  }
 }
 
 struct StateMaps {
@@ -141,13 +160,15 @@ std::vector<StateMaps> state_maps(const std::vector<ReportRun>& runs) {
                       .colour_label = "|S|"};
     for (const fs::path& path : chosen) {
       const MappedFile file(path);
-      map.panels.push_back(panel_of(read_state(file.bytes(), path.string()).state));
-      for (const float value : map.panels.back().values) largest = std::max(largest, double(value));
+      const SequenceState state = read_state(file.bytes(), path.string()).state;
+      const probe::StateGrid grid = probe::grid_of(state);
+      if (grid.values.empty()) break;  // no memory to show
+      map.panels.push_back(panel_of(grid, state.position));
+      if (map.panels.size() == 1) set_axes(grid, state.layout(), map);
+      for (const float value : map.panels.back().values)
+        if (double(value) > largest) largest = double(value);
     }
-    map.rows_per_unit = double(map.panels[0].rows) / double(run.segments.count_setting("layers"));
-    map.columns_per_unit =
-        double(map.panels[0].columns) / double(run.segments.count_setting("heads"));
-    all.push_back({&run, map});
+    if (!map.panels.empty()) all.push_back({&run, map});
   }
   // One scale for all, so that runs can be compared: four decades, the top at least 100.
   const double high =
@@ -174,7 +195,8 @@ ReportRun open_run(const fs::path& folder) {
                 {}};
   for (const probe::RecordTable* table : {&run.segments, &run.heads, &run.probes})
     if (!table->damage.empty()) run.damages.push_back(table->damage);
-  if (run.segments.rows == 0 || run.heads.rows == 0)
+  const bool has_memory = !probe::MemoryShapes(run.segments).empty();
+  if (run.segments.rows == 0 || (has_memory && run.heads.rows == 0))
     fail(Fault::file, folder, ": expected at least one segment, found none; let the stream run on");
   return run;
 }
@@ -194,12 +216,16 @@ std::vector<ReportFigure> draw_figures(const std::vector<ReportRun>& runs, const
       overlaid(runs, "cumulative_perplexity", "Cumulative perplexity", "perplexity");
   cumulative.log_y = true;
   add(cumulative, "cumulative_perplexity", "Perplexity of all tokens so far.");
-  plot::Chart norm = overlaid(runs, "norm", "Norm of the state", "Frobenius norm");
-  norm.log_y = true;
-  add(norm, "state_norm", "Frobenius norm of the whole state, all layers and heads.");
-  plot::Chart largest = overlaid(runs, "largest", "Largest entry of the state", "max |S|");
-  largest.log_y = true;
-  add(largest, "largest_entry", "Largest |S| of all layers and heads.");
+  const bool has_memory =
+      std::ranges::any_of(runs, [](const ReportRun& run) { return run.heads.rows > 0; });
+  if (has_memory) {
+    plot::Chart norm = overlaid(runs, "norm", "Norm of the state", "Frobenius norm");
+    norm.log_y = true;
+    add(norm, "state_norm", "Frobenius norm of the whole state, all layers and heads.");
+    plot::Chart largest = overlaid(runs, "largest", "Largest entry of the state", "max |S|");
+    largest.log_y = true;
+    add(largest, "largest_entry", "Largest |S| of all layers and heads.");
+  }
   if (has_rows(runs)) {
     plot::Chart accuracy{
         .title = "Accuracy from the state", .x_label = "tokens read", .y_label = "accuracy"};
@@ -212,8 +238,9 @@ std::vector<ReportFigure> draw_figures(const std::vector<ReportRun>& runs, const
     add(accuracy, "accuracy", "Share of problems answered rightly from that state.");
   }
   for (size_t i = 0; i < runs.size(); ++i)
-    add(layers_of(runs[i]), fmt::format("layer_norms_{}", i + 1),
-        "Growth per layer: " + runs[i].name + ".");
+    if (runs[i].heads.rows > 0)
+      add(layers_of(runs[i]), fmt::format("layer_norms_{}", i + 1),
+          "Growth per layer: " + runs[i].name + ".");
   for (const StateMaps& one : state_maps(runs))
     add(one.map, fmt::format("state_maps_{}", one.run - runs.data() + 1),
         fmt::format("|S| at the snapshots of {}: layers below each other, heads side by side, a "

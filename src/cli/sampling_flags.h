@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "infer/finite.h"
-#include "infer/sampler_settings.h"
+#include "infer/state_scan.h"
+#include "kernel/sampler/sampler_settings.h"
 
 namespace CLI {
 class App;

@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/open_model.h"
-#include "format/npy.h"
+#include "format/npy/npy.h"
 #include "model/log_probability.h"
 
 namespace deltasane::cli {
@@ -60,13 +60,13 @@ int score_text(const ScoreOptions& options) {
   if (ids.empty()) fail(Fault::file, "score: expected at least one token, found none");
 
   std::optional<NpyWriter> writer;
-  const int64_t vocabulary = open.model.shape().vocabulary;
+  const int64_t vocabulary = open.model.vocabulary();
   if (!options.logits.empty()) writer.emplace(options.logits, StoredType::f32, Shape{vocabulary});
-  RecurrentState state = open.model.fresh_state();
+  SequenceState state = open.model.fresh_state();
   double total = 0;
   int64_t predicted = 0, bytes = 0;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  const int64_t together = writer ? 128 : open.model.reading_block();
+  const int64_t together = writer ? 128 : open.model.prefill_chunk();
   for (int64_t from = 0; from < int64_t(ids.size()); from += together) {
     const int64_t some = std::min<int64_t>(together, int64_t(ids.size()) - from);
     const std::span read(ids.data() + from, size_t(some));
@@ -74,14 +74,14 @@ int score_text(const ScoreOptions& options) {
     std::vector<double> losses(static_cast<size_t>(scored));
     if (writer) {
       Tensor<float> logits({some, vocabulary});
-      open.model.forward(read, state, Rwkv7::Logits::all, logits.view(), open.cpu());
+      open.model.forward({read, &state, Want::all_logits, logits.view()}, open.cpu());
       writer->append(logits.span());
       for (int64_t t = 0; t < scored; ++t)
         losses[size_t(t)] = -log_probability({logits.data() + t * vocabulary, size_t(vocabulary)},
                                              ids[size_t(from + t + 1)]);
     } else {
-      open.model.read_and_score(read.first(size_t(scored)), {read.data() + 1, size_t(scored)},
-                                state, losses, open.cpu());
+      deltasane::score(open.model, read.first(size_t(scored)), {read.data() + 1, size_t(scored)},
+                       state, losses, open.cpu());
     }
     for (int64_t t = 0; t < scored; ++t) {
       const int32_t next = ids[size_t(from + t + 1)];

@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/duration.h"
 #include "cli/open_model.h"
-#include "corpus/math_chat.h"
+#include "corpus/math/chat.h"
 #include "eval/stream/problem_probe.h"
 #include "eval/stream/stream_run.h"
 
@@ -97,6 +97,8 @@ int stream_tokens(StreamOptions& options) {
       options.settings.probe_source += cat(", answers of ", options.probe_tokens, " tokens");
   }
   OpenModel open(options.model);
+  if (options.settings.adaptive && open.model.sane().kind == SaneKind::none)
+    fail(Fault::usage, "--sane-adaptive: expected a model with SANE, or --sane-alpha, found none");
   const auto tokenizer =
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
   const auto source = corpus::open_source(options.corpus);

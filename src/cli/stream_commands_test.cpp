@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "eval/stream/stream_folder.h"
-#include "format/fixture_indexed.h"
+#include "format/npy/fixture_indexed.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/random.h"
 #include "support/scratch.h"
@@ -133,11 +133,12 @@ TEST_F(StreamCommands, RefuseWhatCannotBe) {
   expect_refusal(
       "stream " + model + " --corpus text:" + file("empty.txt") + " --tokens 9 --out " + run, 1,
       "empty");
-  expect_refusal(stream("--tokens 0"), 2, "--tokens: expected 1 or more, found 0");
+  expect_refusal(stream("--tokens 0"), 2, "tokens: expected 1 or more, found 0");
   expect_refusal("stream " + model + " --corpus math-chat: --tokens 9 --segment 100 --out " + run,
-                 2, "--segment: expected a positive multiple");
-  expect_refusal(stream("--tokens 9 --snapshots 0"), 2, "--snapshots");
-  expect_refusal(stream("--tokens 9 --sane-alpha 3 --no-sane"), 2, "--no-sane");
+                 2, "segment: expected a positive multiple");
+  expect_refusal(stream("--tokens 9 --snapshots 0"), 2, "snapshots: expected positions above 0");
+  expect_refusal(stream("--tokens 9 --sane-alpha 3 --no-sane"), 2,
+                 "--sane-alpha and --no-sane: expected one of them");
   EXPECT_FALSE(fs::exists(fs::path(run) / segments_file));
   for (const char* command : {"diagnose ", "records ", "report "})
     expect_refusal(command + scratch.path().string(), 1, "deltasane stream");
@@ -146,7 +147,7 @@ TEST_F(StreamCommands, RefuseWhatCannotBe) {
 
 TEST_F(StreamCommands, RefuseTheFolderOfAnotherModel) {
   json_said(stream("--tokens 512 --json"));
-  expect_refusal(stream("--tokens 1024"), 1, "--resume");
+  expect_refusal(stream("--tokens 1024"), 1, "(resume)");
   const std::string other = file("other.safetensors");
   write_model(other, 2);
   expect_refusal("stream " + other +
@@ -171,7 +172,7 @@ TEST_F(StreamCommands, DamagedRecordsAreReadAsFarAsTheyAreIntact) {
 }
 
 TEST_F(StreamCommands, AnAdaptiveStrengthNeedsSane) {
-  expect_refusal(stream("--tokens 1024 --sane-adaptive"), 2, "--sane-adaptive: expected a model");
+  expect_refusal(stream("--tokens 1024 --sane-adaptive"), 2, "sane-adaptive: expected a model");
   EXPECT_EQ(say(stream("--tokens 1024 --sane-adaptive --sane-alpha 10")).code, 0);
 }
 

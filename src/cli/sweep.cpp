@@ -204,7 +204,7 @@ const Command sweep{
       app.add_option("--tokenizer", options->tokenizer, "a World vocabulary file, or 'byte'");
       app.footer(
           "Examples:\n"
-          "  deltasane sweep --model rwkv7-0.4b.pth --alphas 0,1,3,5 --suite gsm8k --data problems "
+          "  deltasane sweep --model model.pth --alphas 0,1,3,5 --suite gsm8k --data problems "
           "\\\n"
           "    --corpus math-chat:seed=1 --tokens 1000000 --out sweeps/graft\n"
           "  deltasane sweep --train examples/sane_sft.toml --alphas 0,1,2,3 --out sweeps/sft");

@@ -11,6 +11,7 @@
 #include "cli/duration.h"
 #include "cli/memory_advice.h"
 #include "comm/group.h"
+#include "eval/answer_accuracy.h"
 #include "text/byte_tokenizer.h"
 #include "text/world_tokenizer.h"
 #include "train/checkpoint.h"
@@ -179,7 +180,12 @@ int train_model(const TrainOptions& options) {
   const std::shared_ptr<comm::Group> group = comm::join();
   group->expect_same("configuration", XXH3_64bits(text.data(), text.size()));
   ThreadPool threads(int(config.run.threads));
-  train::TrainingRun run(config, *tokenizer, {threads}, group);
+  train::TrainingRun run(
+      config, *tokenizer, {threads}, group,
+      [&](const LanguageModel& model, const train::TrainConfig::Evaluation& e) {
+        return eval::answer_accuracy(model, *tokenizer, e.answers, e.problems, e.longest_answer,
+                                     {threads});
+      });
   if (options.resume) {
     std::vector<std::string> passed_over;
     const fs::path from = train::resume_newest(folder, run, passed_over);
@@ -189,14 +195,14 @@ int train_model(const TrainOptions& options) {
     if (group->rank() == 0) fmt::print("resumed from {}\n", from.string());
   }
   fs::create_directories(folder);
-  const Rwkv7Shape& shape = run.layout().shape();
+  const TrainableDescription model = run.model().description();
   const auto introduce = [&] {
     fmt::print(
         "{} layers of {} channels, {:.2f} M parameters, {}; {}, {} steps of {} x {} x {} tokens, "
         "{} process(es) with {} thread(s) on {}{}\n",
-        shape.layers, shape.channels, double(run.layout().parameters()) / 1e6,
-        run.parameters().sane() ? fmt::format("SANE with alpha {}", run.parameters().sane()->alpha)
-                                : "no SANE",
+        model.layers, model.channels, double(run.layout().parameters()) / 1e6,
+        run.model().sane() ? fmt::format("SANE with alpha {}", run.model().sane()->alpha)
+                           : "no SANE",
         name_of(config.optimizer.kind), config.schedule.steps, config.accumulate, config.sequences,
         config.context, group->size(), threads.size(), config.run.device,
         run.sums_by().empty() ? "" : fmt::format(", sums by {}", run.sums_by()));

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "base/file.h"
-#include "format/fixture_indexed.h"
-#include "format/npy.h"
+#include "format/npy/fixture_indexed.h"
+#include "format/npy/npy.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/random.h"
 #include "support/process.h"
@@ -224,7 +224,7 @@ TEST_F(TrainCommands, DevicesAreNamedOrRefused) {
     };
     const test::Outcome unknown = on("gpu"), beyond = on("cuda:99");
     EXPECT_EQ(unknown.exit_code, 2) << unknown.output;
-    EXPECT_NE(unknown.output.find("--device: expected cpu, cuda or cuda:N, found 'gpu'"),
+    EXPECT_NE(unknown.output.find("device: expected cpu, cuda or cuda:N, found 'gpu'"),
               std::string::npos);
     EXPECT_NE(beyond.exit_code, 0) << beyond.output;  // no such device, or no CUDA at all
     EXPECT_NE(beyond.output.find("device cuda:99: "), std::string::npos) << beyond.output;
@@ -291,7 +291,7 @@ TEST_P(TrainTogether, AProcessThatIsKilledEndsTheJobWhichResumes) {
                      DELTASANE_PROGRAM, "' train '", path, "' & while ! test -e '", at("killed"),
                      "/step_00000002'; do sleep 0.01; done; kill -9 $!; wait $!"));
   EXPECT_NE(killed.exit_code, 0) << killed.output;
-  EXPECT_NE(killed.output.find(by_mpi() ? "exit" : "rank 1 of 2: expected it to work on"),
+  EXPECT_NE(killed.output.find(by_mpi() ? "exit" : "rank 1 of 2: expected it to be running"),
             std::string::npos)
       << killed.output;
   EXPECT_FALSE(fs::exists(at(cat("killed/step_000000", steps)))) << "it ended before it was killed";

@@ -55,8 +55,8 @@ SocketAddress address_of(const std::string& text) {
   const int result =
       ::getaddrinfo(text.substr(0, colon).c_str(), text.substr(colon + 1).c_str(), &wanted, &list);
   if (result != 0)
-    fail(Fault::usage, "DELTASANE_ADDRESS: expected a host and a port that are known, found '",
-         text, "': ", ::gai_strerror(result));
+    fail(Fault::usage, "DELTASANE_ADDRESS: expected a known host and port, found '", text,
+         "': ", ::gai_strerror(result));
   SocketAddress found;
   std::memcpy(&found.storage, list->ai_addr, list->ai_addrlen);
   found.length = list->ai_addrlen;
@@ -75,9 +75,9 @@ Connection open_socket(const SocketAddress& address, const std::string& text) {
   return made;
 }
 
-// Small messages go at once, and a machine that is gone is noticed within about a minute. A local
-// socket has none of these, and needs none.
-void set_up(const Connection& connection) {
+// Small messages are sent without delay, and a lost machine is noticed within about a minute. Local
+// sockets have none of these options, and need none.
+void set_tcp_options(const Connection& connection) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(connection.socket(), level, option, &value, sizeof value);
   };
@@ -95,23 +95,23 @@ Connection::~Connection() {
   if (socket_ >= 0) ::close(socket_);
 }
 Connection::Connection(Connection&& other) noexcept
-    : socket_(std::exchange(other.socket_, -1)), other_(std::move(other.other_)) {}
+    : socket_(std::exchange(other.socket_, -1)), peer_(std::move(other.peer_)) {}
 Connection& Connection::operator=(Connection&& other) noexcept {
   std::swap(socket_, other.socket_);
-  std::swap(other_, other.other_);
+  std::swap(peer_, other.peer_);
   return *this;
 }
 
-void Connection::fail_ended(const char* why) const {
-  fail(Fault::device, other_, ": expected it to work on, found that it has ended (", why,
-       "); its own message says why");
+void Connection::fail_exited(const char* why) const {
+  fail(Fault::device, peer_, ": expected it to be running, found that it has exited (", why,
+       "); see its own message for the reason");
 }
 
 void Connection::send(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) fail_ended(std::strerror(errno));
+    if (sent < 0) fail_exited(std::strerror(errno));
     bytes = bytes.subspan(size_t(sent));
   }
 }
@@ -120,33 +120,34 @@ void Connection::receive(std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t got = ::recv(socket_, bytes.data(), bytes.size(), 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_ended(std::strerror(errno));
-    if (got == 0) fail_ended("it closed the connection");
+    if (got < 0) fail_exited(std::strerror(errno));
+    if (got == 0) fail_exited("it closed the connection");
     bytes = bytes.subspan(size_t(got));
   }
 }
 
-void Connection::expect_open() const {
+void Connection::check_open() const {
   pollfd one{socket_, POLLRDHUP, 0};
-  if (::poll(&one, 1, 0) > 0) fail_ended("it closed the connection");
+  if (::poll(&one, 1, 0) > 0) fail_exited("it closed the connection");
 }
 
-void Connection::wait_at_most(double seconds) {
+void Connection::set_receive_timeout(double seconds) {
   const auto microseconds = int64_t(std::ceil(seconds * 1e6));
   const timeval limit{time_t(microseconds / 1000000), suseconds_t(microseconds % 1000000)};
   ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
 Listener::Listener(const std::string& address) {
-  const SocketAddress place = address_of(address);
-  socket_ = open_socket(place, address);
+  const SocketAddress resolved = address_of(address);
+  socket_ = open_socket(resolved, address);
   if (address.starts_with('/')) {
     path_ = address;
-    ::unlink(address.c_str());  // left by a job that was killed
+    ::unlink(address.c_str());  // of an earlier job that was killed
   }
-  const int again = 1;
-  ::setsockopt(socket_.socket(), SOL_SOCKET, SO_REUSEADDR, &again, sizeof again);
-  if (::bind(socket_.socket(), place.get(), place.length) != 0) fail_at(address, "listen there");
+  const int reuse = 1;
+  ::setsockopt(socket_.socket(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+  if (::bind(socket_.socket(), resolved.get(), resolved.length) != 0)
+    fail_at(address, "listen there");
   if (::listen(socket_.socket(), 128) != 0) fail_at(address, "listen there");
 }
 
@@ -158,17 +159,17 @@ Connection Listener::accept(double seconds) {
   pollfd one{socket_.socket(), POLLIN, 0};
   if (::poll(&one, 1, int(std::ceil(std::max(0.0, seconds) * 1e3))) <= 0) return {};
   Connection made(::accept4(socket_.socket(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (made) set_up(made);
+  if (made) set_tcp_options(made);
   return made;
 }
 
 Connection connect_to(const std::string& address, double seconds) {
-  const SocketAddress place = address_of(address);
+  const SocketAddress resolved = address_of(address);
   const double until = seconds_now() + seconds;
   do {
-    Connection made = open_socket(place, address);
-    if (::connect(made.socket(), place.get(), place.length) == 0) {
-      set_up(made);
+    Connection made = open_socket(resolved, address);
+    if (::connect(made.socket(), resolved.get(), resolved.length) == 0) {
+      set_tcp_options(made);
       return made;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

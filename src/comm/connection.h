@@ -1,4 +1,4 @@
-// Bytes to and from another process of a job, in order and complete.
+// Reliable byte streams between the processes of a job.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace deltasane::comm {
 
-// A socket, closed at the end. Fails where the other side has ended, with its name.
+// An owned socket. Operations fail, naming the peer, once the peer has exited.
 class Connection {
  public:
   Connection() = default;
@@ -18,23 +18,23 @@ class Connection {
 
   explicit operator bool() const { return socket_ >= 0; }
   int socket() const { return socket_; }
-  void name_other(std::string name) { other_ = std::move(name); }
+  void set_peer_name(std::string name) { peer_ = std::move(name); }
 
   void send(std::span<const std::byte> bytes);
   void receive(std::span<std::byte> bytes);
-  void expect_open() const;  // does not wait
+  void check_open() const;  // does not block
 
-  // How long receive waits for the next bytes; 0: until they come or the other side has ended.
-  void wait_at_most(double seconds);
+  // 0: receive blocks until bytes arrive or the peer exits.
+  void set_receive_timeout(double seconds);
 
  private:
-  [[noreturn]] void fail_ended(const char* why) const;
+  [[noreturn]] void fail_exited(const char* why) const;
 
   int socket_ = -1;
-  std::string other_ = "another process";
+  std::string peer_ = "another process";
 };
 
-// The bytes that a plain value has in memory.
+// The object representation of a trivially copyable value.
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
@@ -48,14 +48,14 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  Connection accept(double seconds);  // none when nobody came
+  Connection accept(double seconds);  // empty on timeout
 
  private:
   Connection socket_;
   std::string path_;  // of a local socket; removed at the end
 };
 
-// Tries again until somebody listens; none when nobody did for so long.
+// Retries until a process listens there; empty on timeout.
 Connection connect_to(const std::string& address, double seconds);
 
 }  // namespace deltasane::comm

@@ -13,48 +13,48 @@
 namespace deltasane::comm {
 namespace {
 
-// Launchers tell each process how many there are; Open MPI, MPICH and Slurm under these names.
-int started_processes() {
+// The number of processes, as Open MPI, MPICH and Slurm pass it to each of them.
+int launched_processes() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* value = std::getenv(name)) return std::atoi(value);
   return 1;
 }
 
-int number_in(const char* name, int least, int most) {
+int integer_from(const char* name, int min, int max) {
   const char* const value = std::getenv(name);
   int number = 0;
   if (value) {
     const char* const end = value + std::strlen(value);
     const auto [stop, error] = std::from_chars(value, end, number);
-    if (error == std::errc() && stop == end && number >= least && number <= most) return number;
+    if (error == std::errc() && stop == end && number >= min && number <= max) return number;
   }
-  fail(Fault::usage, name, ": expected a number from ", least, " to ", most, ", found ",
+  fail(Fault::usage, name, ": expected a number from ", min, " to ", max, ", found ",
        value ? cat("'", value, "'") : "nothing");
 }
 
-std::optional<SocketPlace> place_by_name() {
+std::optional<SocketGroupSettings> settings_from_environment() {
   if (!std::getenv("DELTASANE_SIZE") && !std::getenv("DELTASANE_RANK")) return std::nullopt;
-  SocketPlace place;
-  place.size = number_in("DELTASANE_SIZE", 1, 1024);
-  place.rank = number_in("DELTASANE_RANK", 0, place.size - 1);
-  if (const char* address = std::getenv("DELTASANE_ADDRESS")) place.address = address;
-  return place;
+  SocketGroupSettings settings;
+  settings.size = integer_from("DELTASANE_SIZE", 1, 1024);
+  settings.rank = integer_from("DELTASANE_RANK", 0, settings.size - 1);
+  if (const char* address = std::getenv("DELTASANE_ADDRESS")) settings.address = address;
+  return settings;
 }
 
 }  // namespace
 
 void Group::expect_same(std::string_view what, uint64_t value) {
-  const std::vector<uint64_t> all = gather(value);
+  const std::vector<uint64_t> all = all_gather(value);
   for (size_t other = 1; other < all.size(); ++other)
     if (all[other] != all[0])
-      fail(Fault::argument, what, ": expected the same on every process, found another on rank ",
-           other, " of ", all.size(), " than on rank 0");
+      fail(Fault::argument, what, ": expected the same on every process, found that rank ", other,
+           " of ", all.size(), " differs from rank 0");
 }
 
 std::unique_ptr<Group> join() {
-  if (const auto place = place_by_name())
-    return place->size > 1 ? socket_group(*place) : single_group();
-  const int processes = started_processes();
+  if (const auto settings = settings_from_environment())
+    return settings->size > 1 ? socket_group(*settings) : single_group();
+  const int processes = launched_processes();
   return processes > 1 ? mpi_group(processes) : single_group();
 }
 

@@ -14,18 +14,18 @@
 namespace deltasane::comm {
 namespace {
 
-TEST(Group, OfOneAddsUpToItself) {
+TEST(Group, OfOneIsTheIdentity) {
   const auto group = join();
   std::vector<float> numbers{1, 2, 3};
-  group->begin_sum(numbers);
-  group->finish_sums();
+  group->begin_all_reduce(numbers);
+  group->finish_all_reduces();
   EXPECT_EQ(numbers, (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(group->rank(), 0);
   EXPECT_EQ(group->size(), 1);
-  EXPECT_EQ(group->sum(2.5), 2.5);
+  EXPECT_EQ(group->all_reduce(2.5), 2.5);
 }
 
-// Both ways to start several processes: by mpirun, and by hand with sockets.
+// Both kinds of job: started by mpirun, and by hand with sockets.
 class GroupOfSeveral : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -37,10 +37,10 @@ class GroupOfSeveral : public testing::TestWithParam<const char*> {
     return test::run_job(by_mpi() ? DELTASANE_MPIEXEC : "", count, {DELTASANE_RANKS, what});
   }
 };
-INSTANTIATE_TEST_SUITE_P(Ways, GroupOfSeveral, testing::Values("mpirun", "sockets"),
+INSTANTIATE_TEST_SUITE_P(Launchers, GroupOfSeveral, testing::Values("mpirun", "sockets"),
                          [](const auto& one) { return std::string(one.param); });
 
-void expect_said(const test::Outcome& outcome, const std::string& part) {
+void expect_output(const test::Outcome& outcome, const std::string& part) {
   EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
 }
 
@@ -48,41 +48,41 @@ TEST_P(GroupOfSeveral, AddsUpOverAll) {
   const test::Outcome outcome = with_ranks(3, "sum");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   for (int rank = 0; rank < 3; ++rank)
-    expect_said(outcome, cat("rank ", rank, " of 3: 6 30 4.5 1; all 0 10 20; told 77; here ", rank,
-                             " of 3\n"));
+    expect_output(outcome,
+                  cat("rank ", rank, " of 3: 6 30 4.5 1; all 0 10 20; broadcast 77; local ", rank,
+                      " of 3\n"));
 }
 
-TEST_P(GroupOfSeveral, ThatDisagreesIsTold) {
+TEST_P(GroupOfSeveral, ReportsADisagreement) {
   const test::Outcome outcome = with_ranks(2, "differ");
   EXPECT_NE(outcome.exit_code, 0);
-  expect_said(outcome,
-              "configuration: expected the same on every process, found another on rank 1 of 2");
+  expect_output(
+      outcome, "configuration: expected the same on every process, found that rank 1 of 2 differs");
 }
 
-TEST_P(GroupOfSeveral, EndsWithTheFirstOfItsProcesses) {
+TEST_P(GroupOfSeveral, FailsWhenOneProcessExits) {
   const test::Outcome outcome = with_ranks(2, "die");
   EXPECT_NE(outcome.exit_code, 0);
-  expect_said(outcome, "rank 1");
+  expect_output(outcome, "rank 1");
 }
 
-// With sockets there is no launcher that ends the others: they notice it themselves, wherever they
-// wait.
-TEST(SocketGroup, SaysWhoHasEnded) {
+// With sockets there is no launcher that ends the others: each notices it wherever it waits.
+TEST(SocketGroup, NamesTheRankThatExited) {
   for (const char* what : {"die", "die watched"}) {
     const test::Outcome outcome = test::run_job("", 3, {DELTASANE_RANKS, what});
     EXPECT_NE(outcome.exit_code, 0);
-    expect_said(outcome, "rank 1 of 3: expected it to work on, found that it has ended");
-    expect_said(outcome, "rank 0 of 3: expected it to work on, found that it has ended");
+    expect_output(outcome, "rank 1 of 3: expected it to be running, found that it has exited");
+    expect_output(outcome, "rank 0 of 3: expected it to be running, found that it has exited");
   }
 }
 
-TEST(SocketGroup, SaysWhoDidSomethingElse) {
+TEST(SocketGroup, NamesTheRankWithADifferentCall) {
   const test::Outcome outcome = test::run_job("", 2, {DELTASANE_RANKS, "apart"});
   EXPECT_NE(outcome.exit_code, 0);
-  expect_said(outcome, "rank 1 of 2: expected call 0 with 8 bytes as on rank 0, found call 1");
+  expect_output(outcome, "rank 1 of 2: expected call 0 with 8 bytes as on rank 0, found call 1");
 }
 
-// Every process is a thread here. The results have the bits of sums in the order of the ranks.
+// Every process is a thread here. The sums have the bits of summation in the order of the ranks.
 TEST(SocketGroup, AddsUpInTheOrderOfTheRanks) {
   const test::Scratch scratch;
   constexpr int size = 3;
@@ -98,44 +98,44 @@ TEST(SocketGroup, AddsUpInTheOrderOfTheRanks) {
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
       const auto group = socket_group({rank, size, scratch.path() / "group"});
-      group->begin_sum(numbers[size_t(rank)]);
-      group->finish_sums();
+      group->begin_all_reduce(numbers[size_t(rank)]);
+      group->finish_all_reduces();
     });
   for (std::thread& one : threads) one.join();
   for (const std::vector<float>& one : numbers) EXPECT_EQ(one, expected);
 }
 
-TEST(SocketGroup, DoesNotWaitForEver) {
+TEST(SocketGroup, TimesOut) {
   const test::Scratch scratch;
   const std::string address = scratch.path() / "group";
   EXPECT_FAULT(socket_group({0, 2, address, 0.05}), Fault::device,
-               "rank 1 of 2: expected it at " + address + " within 0.05 s, found nobody");
+               "rank 1 of 2: expected it at " + address + " within 0.05 s, found no process");
   EXPECT_FAULT(socket_group({1, 2, address, 0.05}), Fault::device,
-               "rank 0 of 2: expected it at " + address + " within 0.05 s, found nobody");
+               "rank 0 of 2: expected it at " + address + " within 0.05 s, found no process");
   EXPECT_FAULT(socket_group({1, 2, "nowhere", 0.05}), Fault::usage,
                "expected HOST:PORT or a path that begins with '/', found 'nowhere'");
 }
 
-TEST(SocketGroup, MeetsAtAPort) {
+TEST(SocketGroup, ConnectsOverTcp) {
   const test::Outcome outcome =
       test::run({"sh", "-c",
                  cat("export DELTASANE_SIZE=2 DELTASANE_ADDRESS=127.0.0.1:$((20000 + $$ % 10000))\n"
                      "DELTASANE_RANK=1 ",
                      DELTASANE_RANKS, " sum & DELTASANE_RANK=0 ", DELTASANE_RANKS, " sum; wait")});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  expect_said(outcome, "rank 0 of 2: 3 10 2 1;");
-  expect_said(outcome, "rank 1 of 2: 3 10 2 1;");
+  expect_output(outcome, "rank 0 of 2: 3 10 2 1;");
+  expect_output(outcome, "rank 1 of 2: 3 10 2 1;");
 }
 
-TEST(SocketGroup, IsToldItsPlaceOrSaysWhatIsWrong) {
+TEST(SocketGroup, ReadsItsEnvironmentOrSaysWhatIsWrong) {
   const auto with = [](const char* rank, const char* size) {
     return test::run({"env", cat("DELTASANE_RANK=", rank), cat("DELTASANE_SIZE=", size),
                       DELTASANE_RANKS, "sum"});
   };
-  expect_said(with("2", "2"), "DELTASANE_RANK: expected a number from 0 to 1, found '2'");
-  expect_said(with("0", "two"), "DELTASANE_SIZE: expected a number from 1 to 1024, found 'two'");
-  expect_said(test::run({"env", "DELTASANE_SIZE=2", DELTASANE_RANKS, "sum"}),
-              "DELTASANE_RANK: expected a number from 0 to 1, found nothing");
+  expect_output(with("2", "2"), "DELTASANE_RANK: expected a number from 0 to 1, found '2'");
+  expect_output(with("0", "two"), "DELTASANE_SIZE: expected a number from 1 to 1024, found 'two'");
+  expect_output(test::run({"env", "DELTASANE_SIZE=2", DELTASANE_RANKS, "sum"}),
+                "DELTASANE_RANK: expected a number from 0 to 1, found nothing");
   EXPECT_EQ(with("0", "1").exit_code, 0);
 }
 

@@ -25,14 +25,14 @@ class MpiGroup : public Group {
   explicit MpiGroup(int processes) {
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "start");
-    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "know its rank");
-    check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "know the number of processes");
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "get its rank");
+    check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "get the number of processes");
     if (size_ != processes)
       fail(Fault::device, "MPI: expected ", processes, " processes as the launcher says, found ",
-           size_, "; the launcher and the MPI library are of different makes");
+           size_, "; the launcher and the MPI library are different implementations");
   }
-  // After an error the process ends without a farewell, once it has said why: mpirun then ends the
-  // others, which may be waiting in a sum.
+  // After an error the process exits without MPI_Finalize, so that mpirun ends the others, which
+  // may be blocked in a collective.
   ~MpiGroup() override {
     if (std::uncaught_exceptions() == 0) MPI_Finalize();
   }
@@ -40,28 +40,29 @@ class MpiGroup : public Group {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void begin_sum(std::span<float> numbers) override {
-    constexpr size_t most = size_t{1} << 28;  // MPI counts with int
-    // A library without a thread of its own moves the sums before on only while it is called.
+  void begin_all_reduce(std::span<float> numbers) override {
+    constexpr size_t max_count = size_t{1} << 28;  // MPI counts are int
+    // A library without a progress thread advances earlier reductions only inside its calls.
     int done = 0;
     check(MPI_Testall(int(pending_.size()), pending_.data(), &done, MPI_STATUSES_IGNORE),
-          "go on with the sums");
-    for (size_t at = 0; at < numbers.size(); at += most) {
-      const auto part = numbers.subspan(at, std::min(most, numbers.size() - at));
+          "progress the reductions");
+    for (size_t at = 0; at < numbers.size(); at += max_count) {
+      const auto part = numbers.subspan(at, std::min(max_count, numbers.size() - at));
       check(MPI_Iallreduce(MPI_IN_PLACE, part.data(), int(part.size()), MPI_FLOAT, MPI_SUM,
                            MPI_COMM_WORLD, &pending_.emplace_back()),
-            "begin a sum");
+            "start a reduction");
     }
   }
-  void finish_sums() override {
-    check(MPI_Waitall(int(pending_.size()), pending_.data(), MPI_STATUSES_IGNORE), "end the sums");
+  void finish_all_reduces() override {
+    check(MPI_Waitall(int(pending_.size()), pending_.data(), MPI_STATUSES_IGNORE),
+          "complete the reductions");
     pending_.clear();
   }
-  double sum(double number) override {
-    check(MPI_Allreduce(MPI_IN_PLACE, &number, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD), "add up");
+  double all_reduce(double number) override {
+    check(MPI_Allreduce(MPI_IN_PLACE, &number, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD), "reduce");
     return number;
   }
-  std::vector<uint64_t> gather(uint64_t number) override {
+  std::vector<uint64_t> all_gather(uint64_t number) override {
     std::vector<uint64_t> all(static_cast<size_t>(size_));
     check(MPI_Allgather(&number, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD),
           "gather");

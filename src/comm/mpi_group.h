@@ -1,4 +1,4 @@
-// A job that mpirun started. Built without MPI it is refused, and the message says what to install.
+// A job that mpirun started. Unsupported in builds without MPI; the message says what to install.
 #pragma once
 
 #include "comm/group.h"

@@ -7,10 +7,10 @@ class SingleGroup : public Group {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void begin_sum(std::span<float>) override {}
-  void finish_sums() override {}
-  double sum(double number) override { return number; }
-  std::vector<uint64_t> gather(uint64_t number) override { return {number}; }
+  void begin_all_reduce(std::span<float>) override {}
+  void finish_all_reduces() override {}
+  double all_reduce(double number) override { return number; }
+  std::vector<uint64_t> all_gather(uint64_t number) override { return {number}; }
   void broadcast(std::span<std::byte>) override {}
 };
 

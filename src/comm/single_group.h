@@ -1,4 +1,4 @@
-// A job of one process: nothing to send.
+// A job of one process: every collective is the identity.
 #pragma once
 
 #include "comm/group.h"

@@ -9,172 +9,173 @@
 namespace deltasane::comm {
 namespace {
 
-constexpr uint64_t greeting = 0x31707267656e6173;  // of this way to talk
+constexpr uint64_t protocol_magic = 0x31707267656e6173;
 
-struct Hello {
-  uint64_t greeting;
+struct Handshake {
+  uint64_t magic;
   int32_t rank, size;
 };
 
-enum class What : uint64_t { sum, gather, broadcast };
+enum class Collective : uint64_t { all_reduce, all_gather, broadcast };
 
-// What a process is about to do. It is sent ahead, so that processes that have come apart are told.
+// Announces the next collective, so that processes that are out of step are detected.
 struct Call {
-  What what;
+  Collective collective;
   uint64_t bytes;
   friend bool operator==(const Call&, const Call&) = default;
 };
 
 class SocketGroup : public Group {
  public:
-  explicit SocketGroup(const SocketPlace& place) : place_(place) {
-    if (place.rank == 0)
-      welcome();
+  explicit SocketGroup(const SocketGroupSettings& settings) : settings_(settings) {
+    if (settings.rank == 0)
+      accept_peers();
     else
-      introduce();
+      connect_to_root();
   }
 
-  int rank() const override { return place_.rank; }
-  int size() const override { return place_.size; }
+  int rank() const override { return settings_.rank; }
+  int size() const override { return settings_.size; }
 
-  void begin_sum(std::span<float> numbers) override { begun_.push_back(numbers); }
-  void finish_sums() override {
-    for (const std::span<float> numbers : begun_) add_up(numbers);
-    begun_.clear();
+  void begin_all_reduce(std::span<float> numbers) override { started_.push_back(numbers); }
+  void finish_all_reduces() override {
+    for (const std::span<float> numbers : started_) reduce(numbers);
+    started_.clear();
   }
-  double sum(double number) override {
-    add_up(std::span(&number, 1));
+  double all_reduce(double number) override {
+    reduce(std::span(&number, 1));
     return number;
   }
-  std::vector<uint64_t> gather(uint64_t number) override {
+  std::vector<uint64_t> all_gather(uint64_t number) override {
     std::vector<uint64_t> all(size_t(size()), number);
     const auto bytes = std::as_writable_bytes(std::span(all));
-    begin_call({What::gather, sizeof number});
+    begin_call({Collective::all_gather, sizeof number});
     if (rank() == 0) {
       for (size_t other = 1; other < all.size(); ++other)
-        others_[other - 1].receive(bytes_of(all[other]));
-      for (Connection& other : others_) other.send(bytes);
+        peers_[other - 1].receive(bytes_of(all[other]));
+      for (Connection& peer : peers_) peer.send(bytes);
     } else {
-      others_[0].send(bytes_of(number));
-      others_[0].receive(bytes);
+      peers_[0].send(bytes_of(number));
+      peers_[0].receive(bytes);
     }
     return all;
   }
   void broadcast(std::span<std::byte> bytes) override {
-    begin_call({What::broadcast, bytes.size()});
+    begin_call({Collective::broadcast, bytes.size()});
     if (rank() == 0)
-      for (Connection& other : others_) other.send(bytes);
+      for (Connection& peer : peers_) peer.send(bytes);
     else
-      others_[0].receive(bytes);
+      peers_[0].receive(bytes);
   }
-  void expect_others() override {
-    for (const Connection& other : others_) other.expect_open();
+  void check_peers() override {
+    for (const Connection& peer : peers_) peer.check_open();
   }
 
  private:
   std::string name_of(int rank) const { return cat("rank ", rank, " of ", size()); }
 
   // Rank 0 waits for all others.
-  void welcome() {
-    Listener listener(place_.address);
-    others_.resize(size_t(size()) - 1);
-    const double until = seconds_now() + place_.patience;
+  void accept_peers() {
+    Listener listener(settings_.address);
+    peers_.resize(size_t(size()) - 1);
+    const double until = seconds_now() + settings_.timeout;
     for (int missing = size() - 1; missing > 0;) {
       Connection made = listener.accept(until - seconds_now());
       if (!made) {
         const auto absent =
-            std::ranges::find_if(others_, [](const Connection& one) { return !one; });
-        fail(Fault::device, name_of(int(absent - others_.begin()) + 1), ": expected it at ",
-             place_.address, " within ", place_.patience,
-             " s, found nobody; start all processes with the same DELTASANE_SIZE and "
+            std::ranges::find_if(peers_, [](const Connection& one) { return !one; });
+        fail(Fault::device, name_of(int(absent - peers_.begin()) + 1), ": expected it at ",
+             settings_.address, " within ", settings_.timeout,
+             " s, found no process; start all processes with the same DELTASANE_SIZE and "
              "DELTASANE_ADDRESS");
       }
-      missing -= take_in(std::move(made));
+      missing -= add_peer(std::move(made));
     }
-    uint64_t answer = greeting;
-    for (Connection& other : others_) other.send(bytes_of(answer));
+    uint64_t answer = protocol_magic;
+    for (Connection& peer : peers_) peer.send(bytes_of(answer));
   }
 
-  // Whether it is one of this job.
-  bool take_in(Connection made) {
-    Hello hello{};
-    made.wait_at_most(place_.patience);
-    made.receive(bytes_of(hello));
-    made.wait_at_most(0);
-    if (hello.greeting != greeting || hello.rank < 1) return false;
-    if (hello.size != size())
+  // False for a connection that is not of this job.
+  bool add_peer(Connection made) {
+    Handshake handshake{};
+    made.set_receive_timeout(settings_.timeout);
+    made.receive(bytes_of(handshake));
+    made.set_receive_timeout(0);
+    if (handshake.magic != protocol_magic || handshake.rank < 1) return false;
+    if (handshake.size != size())
       fail(Fault::usage, "DELTASANE_SIZE: expected ", size(), " on every process, found ",
-           hello.size, " on rank ", hello.rank);
-    if (hello.rank >= size()) return false;
-    Connection& place = others_[size_t(hello.rank) - 1];
-    if (place)
-      fail(Fault::usage, "DELTASANE_RANK: expected another on every process, found ", hello.rank,
-           " twice");
-    made.name_other(name_of(hello.rank));
-    place = std::move(made);
+           handshake.size, " on rank ", handshake.rank);
+    if (handshake.rank >= size()) return false;
+    Connection& peer = peers_[size_t(handshake.rank) - 1];
+    if (peer)
+      fail(Fault::usage, "DELTASANE_RANK: expected a different one on every process, found ",
+           handshake.rank, " twice");
+    made.set_peer_name(name_of(handshake.rank));
+    peer = std::move(made);
     return true;
   }
 
-  void introduce() {
-    Connection made = connect_to(place_.address, place_.patience);
+  void connect_to_root() {
+    Connection made = connect_to(settings_.address, settings_.timeout);
     if (!made)
-      fail(Fault::device, name_of(0), ": expected it at ", place_.address, " within ",
-           place_.patience, " s, found nobody; start it with DELTASANE_RANK=0");
-    made.name_other(name_of(0));
-    Hello hello{greeting, rank(), size()};
-    made.send(bytes_of(hello));
+      fail(Fault::device, name_of(0), ": expected it at ", settings_.address, " within ",
+           settings_.timeout, " s, found no process; start it with DELTASANE_RANK=0");
+    made.set_peer_name(name_of(0));
+    Handshake handshake{protocol_magic, rank(), size()};
+    made.send(bytes_of(handshake));
     uint64_t answer = 0;
     made.receive(bytes_of(answer));
-    if (answer != greeting)
-      fail(Fault::device, name_of(0), ": expected the answer of this program at ", place_.address,
-           ", found another's");
-    others_.push_back(std::move(made));
+    if (answer != protocol_magic)
+      fail(Fault::device, name_of(0), ": expected a process of this program at ", settings_.address,
+           ", found another protocol");
+    peers_.push_back(std::move(made));
   }
 
   void begin_call(Call call) {
-    if (rank() != 0) return others_[0].send(bytes_of(call));
-    for (size_t i = 0; i < others_.size(); ++i) {
+    if (rank() != 0) return peers_[0].send(bytes_of(call));
+    for (size_t i = 0; i < peers_.size(); ++i) {
       Call other{};
-      others_[i].receive(bytes_of(other));
+      peers_[i].receive(bytes_of(other));
       if (other != call)
-        fail(Fault::device, name_of(int(i) + 1), ": expected call ", uint64_t(call.what), " with ",
-             call.bytes, " bytes as on rank 0, found call ", uint64_t(other.what), " with ",
-             other.bytes, " bytes; processes of one job do the same");
+        fail(Fault::device, name_of(int(i) + 1), ": expected call ", uint64_t(call.collective),
+             " with ", call.bytes, " bytes as on rank 0, found call ", uint64_t(other.collective),
+             " with ", other.bytes, " bytes; all processes of a job must make the same calls");
     }
   }
 
-  // Some at a time: nobody sends more than the others are about to take.
+  // In blocks: no process sends more than rank 0 is about to receive.
   template <class T>
-  void add_up(std::span<T> numbers) {
-    constexpr size_t together = size_t{1} << 18;
-    begin_call({What::sum, numbers.size_bytes()});
-    std::vector<T> theirs(rank() == 0 ? std::min(together, numbers.size()) : 0);
-    for (size_t at = 0; at < numbers.size(); at += together) {
-      const auto part = numbers.subspan(at, std::min(together, numbers.size() - at));
+  void reduce(std::span<T> numbers) {
+    constexpr size_t block = size_t{1} << 18;
+    begin_call({Collective::all_reduce, numbers.size_bytes()});
+    std::vector<T> received(rank() == 0 ? std::min(block, numbers.size()) : 0);
+    for (size_t at = 0; at < numbers.size(); at += block) {
+      const auto part = numbers.subspan(at, std::min(block, numbers.size() - at));
       const auto bytes = std::as_writable_bytes(part);
       if (rank() != 0) {
-        others_[0].send(bytes);
-        others_[0].receive(bytes);
+        peers_[0].send(bytes);
+        peers_[0].receive(bytes);
         continue;
       }
-      for (Connection& other : others_) {
-        other.receive(std::as_writable_bytes(std::span(theirs)).first(bytes.size()));
-        for (size_t i = 0; i < part.size(); ++i) part[i] += theirs[i];
+      for (Connection& other : peers_) {
+        other.receive(std::as_writable_bytes(std::span(received)).first(bytes.size()));
+        for (size_t i = 0; i < part.size(); ++i) part[i] += received[i];
       }
-      for (Connection& other : others_) other.send(bytes);
+      for (Connection& peer : peers_) peer.send(bytes);
     }
   }
 
-  SocketPlace place_;
-  std::vector<Connection> others_;  // on rank 0 all others by rank, elsewhere rank 0 alone
-  std::vector<std::span<float>> begun_;
+  SocketGroupSettings settings_;
+  std::vector<Connection> peers_;  // on rank 0 all others by rank, elsewhere rank 0 only
+  std::vector<std::span<float>> started_;
 };
 
 }  // namespace
 
-std::unique_ptr<Group> socket_group(const SocketPlace& place) {
-  require(place.size > 1 && place.rank >= 0 && place.rank < place.size, "a rank is below the size");
-  return std::make_unique<SocketGroup>(place);
+std::unique_ptr<Group> socket_group(const SocketGroupSettings& settings) {
+  require(settings.size > 1 && settings.rank >= 0 && settings.rank < settings.size,
+          "a rank is below the size");
+  return std::make_unique<SocketGroup>(settings);
 }
 
 }  // namespace deltasane::comm

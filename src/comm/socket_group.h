@@ -3,11 +3,11 @@
 //   DELTASANE_SIZE=2 DELTASANE_RANK=0 deltasane train CONFIG &
 //   DELTASANE_SIZE=2 DELTASANE_RANK=1 deltasane train CONFIG
 //
-// DELTASANE_ADDRESS says where rank 0 is found: HOST:PORT, or the path of a local socket, which
-// begins with '/'. All others talk to rank 0, which adds up in the order of the ranks: equal jobs
-// give equal bits. Sums are made in finish_sums, while nothing else is done.
+// DELTASANE_ADDRESS is the address of rank 0: HOST:PORT, or the path of a local socket, which
+// begins with '/'. All others connect to rank 0, which sums in the order of the ranks, so equal
+// jobs give equal bits. Reductions run in finish_all_reduces and overlap with nothing.
 //
-// A process that ends, for whatever reason, ends the job: every other one fails with a message.
+// If one process exits, for whatever reason, all others fail with a message.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@
 
 namespace deltasane::comm {
 
-struct SocketPlace {
+struct SocketGroupSettings {
   int rank = 0, size = 1;
   std::string address = "127.0.0.1:29417";
-  double patience = 60;  // seconds to wait for the others when the job begins
+  double timeout = 60;  // seconds to wait for the others at the start
 };
 
-std::unique_ptr<Group> socket_group(const SocketPlace& place);
+std::unique_ptr<Group> socket_group(const SocketGroupSettings& settings);
 
 }  // namespace deltasane::comm

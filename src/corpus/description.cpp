@@ -10,7 +10,7 @@
 namespace deltasane::corpus {
 namespace {
 
-// Reads "..." from its opening quote; leaves `at` behind the closing one.
+// Parses "..." from its opening quote; leaves `at` behind the closing one.
 std::string read_quoted(std::string_view kind, std::string_view rest, size_t& at) {
   std::string text;
   const size_t open = at;
@@ -62,10 +62,10 @@ void fail_unknown(std::string_view what, std::string_view found,
   std::string list;
   for (const std::string_view name : known) list += cat(list.empty() ? "" : ", ", name);
   if (known.empty()) fail(Fault::usage, what, ": expected nothing, found ", printable(found));
-  const std::string_view nearest = *std::ranges::min_element(
+  const std::string_view closest = *std::ranges::min_element(
       known, {}, [&](std::string_view name) { return edit_distance(name, found); });
   fail(Fault::usage, what, ": expected one of ", list, "; found ", printable(found),
-       ". The nearest is '", nearest, "'");
+       ". The closest is '", closest, "'");
 }
 
 std::string quoted_if_needed(std::string_view text) {
@@ -106,45 +106,45 @@ Options::Options(std::string_view kind, std::string_view rest, Subject subject) 
 }
 
 const std::string* Options::take(std::string_view name) {
-  asked_.emplace_back(name);
+  known_.emplace_back(name);
   for (Given& given : given_)
     if (given.name == name) {
-      given.taken = true;
+      given.used = true;
       return &given.value;
     }
   return nullptr;
 }
 
-std::string Options::text(std::string_view name, std::string_view otherwise) {
+std::string Options::text(std::string_view name, std::string_view fallback) {
   const std::string* const value = take(name);
-  return value ? *value : std::string(otherwise);
+  return value ? *value : std::string(fallback);
 }
 
-uint64_t Options::number(std::string_view name, uint64_t otherwise, uint64_t least, uint64_t most) {
+uint64_t Options::number(std::string_view name, uint64_t fallback, uint64_t min, uint64_t max) {
   const std::string* const value = take(name);
-  if (!value) return otherwise;
+  if (!value) return fallback;
   uint64_t number = 0;
   const char* const end = value->data() + value->size();
   const auto read = std::from_chars(value->data(), end, number);
-  if (read.ec != std::errc() || read.ptr != end || number < least || number > most)
-    fail(Fault::usage, kind_, ": ", name, ": expected a whole number from ", least, " to ", most,
+  if (read.ec != std::errc() || read.ptr != end || number < min || number > max)
+    fail(Fault::usage, kind_, ": ", name, ": expected a whole number from ", min, " to ", max,
          ", found ", printable(*value));
   return number;
 }
 
-size_t Options::choice(std::string_view name, size_t otherwise,
+size_t Options::choice(std::string_view name, size_t fallback,
                        std::span<const std::string_view> choices) {
   const std::string* const value = take(name);
-  if (!value) return otherwise;
+  if (!value) return fallback;
   const auto found = std::ranges::find(choices, *value);
   if (found == choices.end()) fail_unknown(cat(kind_, ": ", name), *value, choices);
   return size_t(found - choices.begin());
 }
 
 void Options::done() const {
-  const std::vector<std::string_view> known(asked_.begin(), asked_.end());
+  const std::vector<std::string_view> known(known_.begin(), known_.end());
   for (const Given& given : given_)
-    if (!given.taken) fail_unknown(cat(kind_, ": option"), given.name, known);
+    if (!given.used) fail_unknown(cat(kind_, ": option"), given.name, known);
 }
 
 }  // namespace deltasane::corpus

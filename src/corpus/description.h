@@ -1,7 +1,7 @@
-// How a source is described: KIND:SUBJECT,name=value,name=value.
+// The syntax of source descriptions: KIND:SUBJECT,name=value,name=value.
 //
-// A subject or value that holds a comma, a quote or a line break stands in double quotes, in which
-// \n, \t, \" and \\ are what they are in C. What is not known is an error that names it.
+// A subject or value that contains a comma, a quote or a line break is in double quotes, with the
+// escapes \n, \t, \" and \\ of C. Unknown kinds and options are errors that name them.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace deltasane::corpus {
 
-// The kind is what stands before the first colon; the rest is the kind's own affair.
+// The kind is the text before the first colon; each kind parses the rest.
 struct KindAndRest {
   std::string_view kind, rest;
 };
 KindAndRest split_kind(std::string_view description);
 
-// One error message for everything that is misspelt: what it was, what was expected, what is near.
+// The error for an unknown name: lists the known ones and suggests the closest.
 [[noreturn]] void fail_unknown(std::string_view what, std::string_view found,
                                std::span<const std::string_view> known);
 
-// The text as a subject or value: in quotes if it needs them.
+// The text as a subject or value, in quotes if it needs them.
 std::string quoted_if_needed(std::string_view text);
 
-// The options of one source. Each is taken once; done() refuses those that nobody asked for.
+// The options of one source. done() fails on options that were given but never read.
 class Options {
  public:
   enum class Subject { none, required };
   Options(std::string_view kind, std::string_view rest, Subject subject);
 
   const std::string& subject() const { return subject_; }
-  std::string text(std::string_view name, std::string_view otherwise);
-  uint64_t number(std::string_view name, uint64_t otherwise, uint64_t least, uint64_t most);
-  // The place of the value among the choices.
-  size_t choice(std::string_view name, size_t otherwise, std::span<const std::string_view> choices);
+  std::string text(std::string_view name, std::string_view fallback);
+  uint64_t number(std::string_view name, uint64_t fallback, uint64_t min, uint64_t max);
+  // The index of the value among the choices.
+  size_t choice(std::string_view name, size_t fallback, std::span<const std::string_view> choices);
   void done() const;
 
   std::string_view kind() const { return kind_; }
@@ -43,13 +43,13 @@ class Options {
  private:
   struct Given {
     std::string name, value;
-    bool taken = false;
+    bool used = false;
   };
   const std::string* take(std::string_view name);
 
   std::string kind_, subject_;
   std::vector<Given> given_;
-  std::vector<std::string> asked_;
+  std::vector<std::string> known_;
 };
 
 }  // namespace deltasane::corpus

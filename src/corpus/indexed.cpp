@@ -8,15 +8,15 @@
 #include "base/printable.h"
 #include "corpus/description.h"
 #include "corpus/shuffle.h"
-#include "format/indexed_tokens.h"
+#include "format/npy/indexed_tokens.h"
 
 namespace deltasane::corpus {
 namespace {
 
 constexpr std::string_view indexed_orders[] = {"file", "shuffled", "rwkv-lm"};
-enum Order : size_t { as_written, shuffled_order, rwkv_lm };
+enum Order : size_t { file_order, shuffled_order, rwkv_lm };
 
-// Tokens of a piece; 0 where a piece is an item.
+// Tokens per piece; 0 if pieces are items.
 int64_t read_piece_length(const std::string& text) {
   if (text == "items") return 0;
   int64_t length = 0;
@@ -36,7 +36,7 @@ bool is_prime(uint64_t number) {
   return true;
 }
 
-uint64_t times_modulo(uint64_t a, uint64_t b, uint64_t modulus) {
+uint64_t multiply_mod(uint64_t a, uint64_t b, uint64_t modulus) {
   __extension__ using Wide = unsigned __int128;
   return uint64_t(Wide(a) * b % modulus);
 }
@@ -46,7 +46,7 @@ class Indexed final : public Source {
   explicit Indexed(Options options) : files_(IndexedTokens::open(options.subject())) {
     const std::string piece = options.text("piece", "items");
     length_ = read_piece_length(piece);
-    order_ = options.choice("order", as_written, indexed_orders);
+    order_ = options.choice("order", file_order, indexed_orders);
     seed_ = options.number("seed", 1, 0, ~uint64_t{0});
     options.done();
     tokens_ = files_.tokens().shape.elements();
@@ -66,10 +66,10 @@ class Indexed final : public Source {
   }
 
   Piece piece(uint64_t index) const override {
-    const IndexedTokens::Item part = place(index);
+    const IndexedTokens::Item range = token_range(index);
     Piece piece;
-    piece.tokens.resize(size_t(part.count));
-    files_.tokens().read(part.first, piece.tokens);
+    piece.tokens.resize(size_t(range.count));
+    files_.tokens().read(range.first, piece.tokens);
     piece.learned = {{0, piece.tokens.size()}};
     return piece;
   }
@@ -78,9 +78,9 @@ class Indexed final : public Source {
   std::string description() const override { return description_; }
 
  private:
-  IndexedTokens::Item place(uint64_t index) const {
-    if (order_ == rwkv_lm) return {int64_t(sample_place(index, pieces_)) * length_, length_ + 1};
-    const auto number = int64_t(order_ == shuffled_order ? shuffled_forever(index, pieces_, seed_)
+  IndexedTokens::Item token_range(uint64_t index) const {
+    if (order_ == rwkv_lm) return {int64_t(sample_context(index, pieces_)) * length_, length_ + 1};
+    const auto number = int64_t(order_ == shuffled_order ? shuffled_epochs(index, pieces_, seed_)
                                                          : index % pieces_);
     if (length_ == 0) return files_.item(number);
     return {number * length_, std::min(length_, tokens_ - number * length_)};
@@ -88,7 +88,7 @@ class Indexed final : public Source {
 
   IndexedTokens files_;
   int64_t length_ = 0, tokens_ = 0;
-  size_t order_ = as_written;
+  size_t order_ = file_order;
   uint64_t seed_ = 0, pieces_ = 0;
   std::string description_;
 };
@@ -101,10 +101,10 @@ uint64_t sample_prime(uint64_t contexts) {
   return 0;
 }
 
-uint64_t sample_place(uint64_t index, uint64_t prime) {
+uint64_t sample_context(uint64_t index, uint64_t prime) {
   const auto factor = uint64_t(double(prime) * (std::sqrt(5.0) - 1) / 2);
   const uint64_t i = (index % prime + 1) % prime;
-  return times_modulo(factor, times_modulo(times_modulo(i, i, prime), i, prime), prime);
+  return multiply_mod(factor, multiply_mod(multiply_mod(i, i, prime), i, prime), prime);
 }
 
 std::unique_ptr<Source> open_indexed(std::string_view rest) {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/file.h"
-#include "format/fixture_indexed.h"
+#include "format/npy/fixture_indexed.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -26,7 +26,7 @@ class Indexed : public testing::Test {
   deltasane::test::Scratch scratch_;
 };
 
-TEST_F(Indexed, PiecesAreItemsOrSoManyTokens) {
+TEST_F(Indexed, PiecesAreItemsOrFixedLengths) {
   const std::string spec = write({{1, 2, 0}, {3, 0}, {4, 5, 6, 0}});
   const auto items = open_source(spec);
   EXPECT_EQ(items->pieces(), 3u);
@@ -53,9 +53,9 @@ TEST_F(Indexed, SamplesComeInTheOrderOfRwkvLm) {
   EXPECT_EQ(sample_prime(mini_pile / 4096), 365'759u);
   const uint64_t prime = sample_prime(mini_pile / 512);
   EXPECT_EQ(prime, 2'926'181u);
-  EXPECT_EQ(sample_place(0, prime) * 512, 925'941'248u);
-  EXPECT_EQ(sample_place(1, prime) * 512, 1'414'711'296u);
-  EXPECT_EQ(sample_place(2, prime) * 512, 1'029'138'944u);
+  EXPECT_EQ(sample_context(0, prime) * 512, 925'941'248u);
+  EXPECT_EQ(sample_context(1, prime) * 512, 1'414'711'296u);
+  EXPECT_EQ(sample_context(2, prime) * 512, 1'029'138'944u);
 
   std::vector<uint16_t> row(40);
   for (size_t i = 0; i < row.size(); ++i) row[i] = uint16_t(i);
@@ -73,7 +73,7 @@ TEST_F(Indexed, SamplesComeInTheOrderOfRwkvLm) {
   EXPECT_EQ(source->piece(11).tokens, source->piece(0).tokens);
 }
 
-TEST_F(Indexed, RefusesWhatCannotBe) {
+TEST_F(Indexed, RejectsInvalidOptions) {
   const std::string spec = write({{1, 2, 0}});
   EXPECT_FAULT(open_source(spec + ",piece=none"), Fault::usage, "expected items or a number");
   EXPECT_FAULT(open_source(spec + ",order=rwkv-lm"), Fault::usage, "expected piece=N");

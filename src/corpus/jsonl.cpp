@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 constexpr std::string_view learned_names[] = {"last", "all"};
 constexpr std::string_view default_template = "User: {question}\n\nAssistant: {answer}\n\n";
 
-// A template is literal, field, literal, field, .., literal.
+// A template alternates: literal, field, literal, ..., literal.
 struct Template {
   std::vector<std::string> literals{""}, fields;
 
@@ -50,20 +50,21 @@ struct Template {
 class JsonRows final : public Source {
  public:
   JsonRows(Options options, std::string text)
-      : map_(options.subject()), wording_(ended(text)), template_(wording_) {
+      : map_(options.subject()), template_text_(terminated(text)), template_(template_text_) {
     shuffled_ = options.choice("order", 0, order_names) == 1;
     seed_ = options.number("seed", 1, 0, ~uint64_t{0});
     learn_all_ = options.choice("learned", 0, learned_names) == 1 || template_.fields.size() == 1;
     options.done();
     find_rows();
     for (uint64_t i = 0; i < rows_.size(); ++i) row_piece(i);
-    description_ = cat("jsonl:", quoted_if_needed(options.subject()),
-                       ",template=", quoted_if_needed(wording_), ",order=", order_names[shuffled_],
-                       ",seed=", seed_, ",learned=", learned_names[learn_all_]);
+    description_ =
+        cat("jsonl:", quoted_if_needed(options.subject()),
+            ",template=", quoted_if_needed(template_text_), ",order=", order_names[shuffled_],
+            ",seed=", seed_, ",learned=", learned_names[learn_all_]);
   }
 
   Piece piece(uint64_t index) const override {
-    return row_piece(shuffled_ ? shuffled_forever(index, rows_.size(), seed_)
+    return row_piece(shuffled_ ? shuffled_epochs(index, rows_.size(), seed_)
                                : index % rows_.size());
   }
 
@@ -75,7 +76,7 @@ class JsonRows final : public Source {
     uint64_t begin, end;
   };
 
-  static std::string ended(std::string text) {
+  static std::string terminated(std::string text) {
     if (!text.ends_with('\n')) text += "\n\n";
     return text;
   }
@@ -95,7 +96,7 @@ class JsonRows final : public Source {
   }
 
   template <class... Part>
-  [[noreturn]] void refuse(const Row& row, const Part&... part) const {
+  [[noreturn]] void reject(const Row& row, const Part&... part) const {
     const std::string_view before = text().substr(0, row.begin);
     fail(Fault::file, map_.path(), ":", 1 + std::ranges::count(before, '\n'), ": expected ",
          part...);
@@ -103,17 +104,17 @@ class JsonRows final : public Source {
 
   std::string field_of(const Json& values, const std::string& field, const Row& row) const {
     const auto found = values.find(field);
-    if (found == values.end()) refuse(row, "the field ", printable(field), ", found none");
+    if (found == values.end()) reject(row, "the field ", printable(field), ", found none");
     if (found->is_string()) return found->get<std::string>();
     if (found->is_number()) return found->dump();
-    refuse(row, "a text or a number as ", printable(field), ", found ", found->type_name());
+    reject(row, "a text or a number as ", printable(field), ", found ", found->type_name());
   }
 
   Piece row_piece(uint64_t number) const {
     const Row& row = rows_[number];
     const std::string_view line = text().substr(row.begin, row.end - row.begin);
     const Json values = Json::parse(line, nullptr, false);
-    if (!values.is_object()) refuse(row, "a JSON object, found ", printable(line));
+    if (!values.is_object()) reject(row, "a JSON object, found ", printable(line));
     Piece piece;
     size_t begin = 0;
     for (size_t i = 0; i < template_.fields.size(); ++i) {
@@ -129,7 +130,7 @@ class JsonRows final : public Source {
   }
 
   MappedFile map_;
-  std::string wording_;
+  std::string template_text_;
   Template template_;
   bool shuffled_ = false, learn_all_ = false;
   uint64_t seed_ = 0;

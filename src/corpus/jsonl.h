@@ -1,13 +1,13 @@
-// Rows of a JSON Lines file as chat, or as whatever the template says.
+// Rows of a JSON Lines file, formatted by a template; chat by default.
 //
-//   jsonl:PATH,template="User: {question}\n\nAssistant:
-//   {answer}\n\n",order=file,seed=1,learned=last
+//   jsonl:PATH,template=TEMPLATE,order=file,seed=1,learned=last
+//   TEMPLATE: "User: {question}\n\nAssistant: {answer}\n\n"
 //
-// {name} is a field of the row, a text or a number; {{ and }} are braces. A template that does not
-// end in a line break gets an empty line, so that pieces do not run together. Learned is the last
-// field, with the white space in front of it and all that follows; or everything, if asked for or
-// if there is one field only. Every row is checked when the source is opened: a bad one should not
-// be found after a night of training.
+// {name} is a field of the row, a string or a number; {{ and }} are literal braces. A template that
+// does not end in a line break gets an empty line, so that pieces are separated. Learned is the
+// last field, with the white space before it and all that follows; with learned=all, or if there is
+// only one field, everything. Every row is checked when the source is opened, so that a bad one is
+// found before training starts.
 #pragma once
 
 #include <memory>

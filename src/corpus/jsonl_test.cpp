@@ -49,19 +49,19 @@ TEST_F(Jsonl, TakesOtherTemplates) {
   EXPECT_FAULT(open(row, ",template={a"), Fault::usage, "expected {field}");
   EXPECT_FAULT(open(row, ",template=a}"), Fault::usage, "expected { before }");
   EXPECT_FAULT(open(row, ",template=a"), Fault::usage, "at least one");
-  EXPECT_FAULT(open(row, ",tmplate={a}"), Fault::usage, "The nearest is 'template'");
+  EXPECT_FAULT(open(row, ",tmplate={a}"), Fault::usage, "The closest is 'template'");
 }
 
-TEST_F(Jsonl, ShufflesEveryRoundAnew) {
+TEST_F(Jsonl, ReshufflesEveryEpoch) {
   std::string rows;
   for (int i = 0; i < 20; ++i) rows += cat("{\"n\": ", i, "}\n");
   const auto source = open(rows, ",template=\"{n}\\n\",order=shuffled,seed=3");
-  std::string rounds[2];
-  for (uint64_t i = 0; i < 40; ++i) rounds[i / 20] += source->piece(i).text;
-  EXPECT_NE(rounds[0], rounds[1]);
+  std::string epochs[2];
+  for (uint64_t i = 0; i < 40; ++i) epochs[i / 20] += source->piece(i).text;
+  EXPECT_NE(epochs[0], epochs[1]);
   for (int i = 0; i < 20; ++i)
-    for (const std::string& round : rounds)
-      EXPECT_NE(cat("\n", round).find(cat("\n", i, "\n")), std::string::npos);
+    for (const std::string& epoch : epochs)
+      EXPECT_NE(cat("\n", epoch).find(cat("\n", i, "\n")), std::string::npos);
 }
 
 TEST_F(Jsonl, NamesTheLineOfABadRow) {

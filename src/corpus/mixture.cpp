@@ -13,16 +13,16 @@ namespace deltasane::corpus {
 namespace {
 
 constexpr std::string_view measure_names[] = {"bytes", "pieces"};
-constexpr uint64_t pattern_places = 65536, measured_pieces = 256;
+constexpr uint64_t pattern_slots = 65536, measured_pieces = 256;
 
 struct Part {
   double share;
   std::unique_ptr<Source> source;
-  uint64_t places = 0;
+  uint64_t slots = 0;
 };
 
-// From an opening parenthesis to behind the one that closes it; those in quotes do not count.
-size_t behind_parenthesis(std::string_view text, size_t open) {
+// The index behind the parenthesis that closes the one at `open`; quoted ones are ignored.
+size_t after_closing_parenthesis(std::string_view text, size_t open) {
   int depth = 0;
   bool quoted = false;
   for (size_t at = open; at < text.size(); ++at) {
@@ -48,7 +48,7 @@ Part read_part(std::string_view text, size_t& at) {
       !text.substr(open - 1).starts_with("*("))
     fail(Fault::usage, "mixed: expected SHARE*(SOURCE) with a share above 0, found ",
          printable(text.substr(at)));
-  at = behind_parenthesis(text, open);
+  at = after_closing_parenthesis(text, open);
   part.source = open_source(text.substr(open + 1, at - open - 2));
   return part;
 }
@@ -79,7 +79,7 @@ class Mixture final : public Source {
     const uint64_t seed = options.number("seed", 1, 0, ~uint64_t{0});
     const size_t measure = options.choice("by", 0, measure_names);
     options.done();
-    count_places(measure == 0);
+    count_slots(measure == 0);
     arrange(seed);
     for (const Part& part : parts_)
       description_ += cat(description_.empty() ? "mixed:" : "+", part.share, "*(",
@@ -88,9 +88,9 @@ class Mixture final : public Source {
   }
 
   Piece piece(uint64_t index) const override {
-    const Place& place = pattern_[index % pattern_.size()];
-    const Part& part = parts_[place.part];
-    return part.source->piece(index / pattern_.size() * part.places + place.rank);
+    const Slot& slot = pattern_[index % pattern_.size()];
+    const Part& part = parts_[slot.part];
+    return part.source->piece(index / pattern_.size() * part.slots + slot.rank);
   }
 
   std::vector<const Source*> parts() const override {
@@ -105,11 +105,11 @@ class Mixture final : public Source {
   std::string description() const override { return description_; }
 
  private:
-  struct Place {
-    uint32_t part, rank;  // the rank-th of its source in the pattern
+  struct Slot {
+    uint32_t part, rank;  // rank: index among the slots of its source
   };
 
-  void count_places(bool by_bytes) {
+  void count_slots(bool by_bytes) {
     std::vector<double> wanted;
     double total = 0;
     for (const Part& part : parts_) {
@@ -117,24 +117,25 @@ class Mixture final : public Source {
       total += wanted.back();
     }
     for (size_t i = 0; i < parts_.size(); ++i) {
-      const double places = double(pattern_places) * (wanted[i] / total);
-      parts_[i].places = std::max<uint64_t>(1, uint64_t(std::llround(places)));
+      const double slots = double(pattern_slots) * (wanted[i] / total);
+      parts_[i].slots = std::max<uint64_t>(1, uint64_t(std::llround(slots)));
     }
   }
 
   void arrange(uint64_t seed) {
     for (uint32_t i = 0; i < parts_.size(); ++i)
-      pattern_.insert(pattern_.end(), parts_[i].places, Place{i, 0});
-    constexpr uint64_t purpose = 0x6D697865643A2A28u;  // apart from other uses of the same seed
+      pattern_.insert(pattern_.end(), parts_[i].slots, Slot{i, 0});
+    constexpr uint64_t purpose =
+        0x6D697865643A2A28u;  // separates this stream from other uses of the seed
     Random random(seed ^ purpose);
     for (size_t left = pattern_.size(); left > 1; --left)
       std::swap(pattern_[left - 1], pattern_[random.below(left)]);
     std::vector<uint32_t> seen(parts_.size());
-    for (Place& place : pattern_) place.rank = seen[place.part]++;
+    for (Slot& slot : pattern_) slot.rank = seen[slot.part]++;
   }
 
   std::vector<Part> parts_;
-  std::vector<Place> pattern_;
+  std::vector<Slot> pattern_;
   std::string description_;
 };
 

@@ -74,7 +74,7 @@ TEST(MixtureFaults, AreNamed) {
   EXPECT_FAULT(open("mixed:1*(math-chat:)2"), Fault::usage, "expected + or ,");
   EXPECT_FAULT(open("mixed:1*(math-chat:)+"), Fault::usage, "SHARE*(SOURCE)");
   EXPECT_FAULT(open("mixed:1*(math-chat:),by=words"), Fault::usage, "bytes, pieces");
-  EXPECT_FAULT(open("mixed:1*(math-chat:sed=1)"), Fault::usage, "The nearest is 'seed'");
+  EXPECT_FAULT(open("mixed:1*(math-chat:sed=1)"), Fault::usage, "The closest is 'seed'");
 }
 
 }  // namespace

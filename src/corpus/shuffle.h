@@ -1,4 +1,4 @@
-// A permutation of 0 .. size-1 that is computed, not stored.
+// A pseudo-random permutation of 0 .. size-1, computed per element without storage.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,15 @@
 
 namespace deltasane::corpus {
 
-// The place of `index` < size in the order number `round` of this seed.
-uint64_t shuffled(uint64_t index, uint64_t size, uint64_t seed, uint64_t round);
+// The image of `index` < size under the permutation of this seed and epoch.
+uint64_t shuffled(uint64_t index, uint64_t size, uint64_t seed, uint64_t epoch);
 
-// Item `index` of a corpus of `size` items that is read over and over, in another order each time.
-inline uint64_t shuffled_forever(uint64_t index, uint64_t size, uint64_t seed) {
+// Item `index` of an endless pass over `size` items, reshuffled every epoch.
+inline uint64_t shuffled_epochs(uint64_t index, uint64_t size, uint64_t seed) {
   return shuffled(index % size, size, seed, index / size);
 }
 
-// How descriptions name the orders.
+// Values of the option `order`.
 inline constexpr std::string_view order_names[] = {"file", "shuffled"};
 
 }  // namespace deltasane::corpus

@@ -6,7 +6,7 @@
 #include "corpus/description.h"
 #include "corpus/indexed.h"
 #include "corpus/jsonl.h"
-#include "corpus/math_chat.h"
+#include "corpus/math/chat.h"
 #include "corpus/mixture.h"
 #include "corpus/text_files.h"
 #include "corpus/token_array.h"

@@ -1,7 +1,7 @@
-// Endless text, made or read from files: the same for the same description on every machine.
+// Endless text, generated or read from files: the same for the same description on every machine.
 //
-// A source is a function from a number to a piece of text, so a stream is resumed by keeping one
-// number and nothing is ever stored. "math-chat:seed=1,split=train" and the like describe one.
+// A source is a pure function from an index to a piece of text, so a stream is resumed from one
+// number. A description is text such as "math-chat:seed=1,split=train".
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@
 
 namespace deltasane::corpus {
 
-// Bytes [begin, end) of a piece that a model should learn to write: answers, not questions.
-struct Stretch {
+// Bytes [begin, end) of a piece that count in the loss: answers, not questions.
+struct Span {
   size_t begin, end;
 };
 
 struct Piece {
   std::string text;
-  std::vector<Stretch> learned;  // in order, apart
-  // A source of tokens has these instead of text; its stretches count them, not bytes.
+  std::vector<Span> learned;  // sorted and disjoint
+  // A source of tokens has these instead of text; its spans then count tokens.
   std::vector<int32_t> tokens{};
 };
 
@@ -32,16 +32,16 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual Piece piece(uint64_t index) const = 0;
-  // How many pieces there are before they come again; none: they never do, or this is a mixture.
+  // Pieces per epoch; none: the source never repeats, or is a mixture.
   virtual std::optional<uint64_t> pieces() const { return std::nullopt; }
-  // What a mixture is made of, down to sources that are none; this one itself if it is none.
+  // The leaves of a mixture; this source itself if it is not a mixture.
   virtual std::vector<const Source*> parts() const { return {this}; }
-  virtual std::string description() const = 0;  // in full: every default spelled out
+  virtual std::string description() const = 0;  // with every default spelled out
 };
 
 std::unique_ptr<Source> open_source(std::string_view description);
 
-// Where a token stream stands: `token` tokens of piece `piece` have been read.
+// The position of a token stream: `token` tokens of piece `piece` have been read.
 struct Cursor {
   uint64_t piece = 0, token = 0;
   friend bool operator==(const Cursor&, const Cursor&) = default;
@@ -52,7 +52,7 @@ class TokenStream {
  public:
   TokenStream(const Source& source, const Tokenizer& tokenizer, Cursor from = {});
 
-  // The next tokens, and 1 for each that should be learned (absent: not wanted).
+  // The next tokens, and their loss mask (1: learned) unless `learned` is empty.
   void read(std::span<int32_t> tokens, std::span<uint8_t> learned = {});
   Cursor cursor() const { return cursor_; }
 
@@ -63,7 +63,7 @@ class TokenStream {
   const Tokenizer& tokenizer_;
   Cursor cursor_;
   std::vector<int32_t> tokens_;   // of the piece at the cursor
-  std::vector<uint8_t> learned_;  // beside them
+  std::vector<uint8_t> learned_;  // their loss mask
 };
 
 }  // namespace deltasane::corpus

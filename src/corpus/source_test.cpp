@@ -8,16 +8,16 @@
 namespace deltasane::corpus {
 namespace {
 
-// FNV-1a over the text and the learned stretches of the first 1,000 pieces.
+// FNV-1a over the text and the learned spans of the first 1,000 pieces.
 uint64_t checksum(const Source& source) {
   uint64_t hash = 0xCBF29CE484222325u;
   const auto take = [&](uint64_t byte) { hash = (hash ^ byte) * 0x100000001B3u; };
   for (uint64_t i = 0; i < 1000; ++i) {
     const Piece piece = source.piece(i);
     for (const char c : piece.text) take(uint8_t(c));
-    for (const Stretch& stretch : piece.learned) {
-      take(stretch.begin);
-      take(stretch.end);
+    for (const Span& span : piece.learned) {
+      take(span.begin);
+      take(span.end);
     }
   }
   return hash;
@@ -34,7 +34,7 @@ TEST(Source, GivesTheSameBytesOnEveryMachine) {
 }
 
 TEST(Source, NamesUnknownKinds) {
-  EXPECT_FAULT(open_source("math-chta:seed=1"), Fault::usage, "The nearest is 'math-chat'");
+  EXPECT_FAULT(open_source("math-chta:seed=1"), Fault::usage, "The closest is 'math-chat'");
   EXPECT_FAULT(open_source(""), Fault::usage, "corpus");
 }
 

@@ -1,11 +1,10 @@
 // Plain text from a file, or from every file of a folder.
 //
-//   text:PATH,piece=4096         in order, every byte, over and over
-//   prose:PATH,seed=1,piece=2048 in pieces of about this many bytes, in another order each round
+//   text:PATH,piece=4096           every byte in order, repeated forever
+//   prose:PATH,seed=1,piece=2048   pieces of about this many bytes, reshuffled every epoch
 //
-// A piece ends at the first end of a paragraph behind its share of the file, or of a line or a
-// word where there is none. Where it begins and ends is a function of the bytes around, so nothing
-// is kept but the mapped files.
+// The nominal end of a piece moves to the next paragraph end, else line end, else word end. The
+// boundaries are a function of the nearby bytes, so nothing is stored but the mapped files.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,9 @@
 
 namespace deltasane::corpus {
 
-// The first good place to cut at or behind `share * number`, in front of the next share.
-size_t cut_before_share(std::string_view text, size_t share, uint64_t number);
+// The boundary between pieces `number` - 1 and `number`: at or after `size * number`, and before
+// `size * (number + 1)`.
+size_t piece_boundary(std::string_view text, size_t size, uint64_t number);
 
 std::unique_ptr<Source> open_text(std::string_view rest);
 std::unique_ptr<Source> open_prose(std::string_view rest);

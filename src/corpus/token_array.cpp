@@ -8,7 +8,7 @@
 #include "base/printable.h"
 #include "corpus/description.h"
 #include "corpus/shuffle.h"
-#include "format/npy.h"
+#include "format/npy/npy.h"
 
 namespace deltasane::corpus {
 namespace {
@@ -64,7 +64,7 @@ class TokenArray final : public Source {
   }
 
   Piece piece(uint64_t index) const override {
-    const uint64_t number = shuffled_ ? shuffled_forever(index, pieces_, seed_) : index % pieces_;
+    const uint64_t number = shuffled_ ? shuffled_epochs(index, pieces_, seed_) : index % pieces_;
     const int64_t first = int64_t(number) * piece_;
     Piece piece;
     piece.tokens.resize(size_t(std::min(piece_, elements_ - first)));

@@ -1,9 +1,9 @@
-// Token ids from a NumPy array of integers, over and over.
+// Token ids from a NumPy array of integers, repeated forever.
 //
 //   npy:PATH,piece=4096,padding=none,order=file,seed=1
 //
-// One dimension: pieces of this many tokens. Two: a row is a piece, without the tokens of the
-// padding's id at its end. All of it is learned. order=shuffled gives another order each round.
+// One dimension: pieces of this many tokens. Two: a row is a piece, without trailing padding
+// tokens. All tokens are learned. order=shuffled reshuffles every epoch.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "corpus/source.h"
-#include "format/npy.h"
+#include "format/npy/npy.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -33,7 +33,7 @@ class TokenArray : public testing::Test {
   fs::path path_ = scratch_.path() / "tokens.npy";
 };
 
-TEST_F(TokenArray, OneDimensionIsCutAndLooped) {
+TEST_F(TokenArray, OneDimensionIsSplitAndRepeated) {
   const auto source = open_source(write({}, {1, 2, 3, 4, 5}) + ",piece=2");
   EXPECT_EQ(source->piece(0).tokens, (Ids{1, 2}));
   EXPECT_EQ(source->piece(2).tokens, (Ids{5}));
@@ -70,7 +70,7 @@ TEST_F(TokenArray, ReadsSixteenAndSixtyFourBits) {
   EXPECT_FAULT(open_source(write_as("<i4", ""sv, 0)), Fault::file, "empty corpus");
 }
 
-TEST_F(TokenArray, RefusesOptionsThatDoNotFit) {
+TEST_F(TokenArray, RejectsInvalidOptions) {
   const std::string spec = write({2}, {1, 2, 3, -4});
   EXPECT_FAULT(open_source(spec + ",piece=3"), Fault::usage, "the length of a row");
   EXPECT_FAULT(open_source(spec + ",padding=zero"), Fault::usage, "none or a token id");

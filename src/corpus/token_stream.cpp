@@ -6,7 +6,7 @@
 namespace deltasane::corpus {
 namespace {
 
-constexpr uint64_t most_empty_pieces = 1'000'000;
+constexpr uint64_t max_empty_pieces = 1'000'000;
 
 void check_ids(const std::vector<int32_t>& ids, const Tokenizer& tokenizer, const Source& source) {
   for (const int32_t id : ids)
@@ -15,22 +15,22 @@ void check_ids(const std::vector<int32_t>& ids, const Tokenizer& tokenizer, cons
            " (tokenizer ", tokenizer.name(), "), found ", id);
 }
 
-// 1 for each token whose first byte, or which itself where pieces are tokens, should be learned.
+// The loss mask: 1 for each token whose first byte is learned, or which itself is, in token pieces.
 void mark_learned(const Piece& piece, const std::vector<int32_t>& ids, const Tokenizer& tokenizer,
                   std::vector<uint8_t>& learned) {
   learned.assign(ids.size(), 0);
   const bool one_byte_each = piece.text.empty() || ids.size() == piece.text.size();
   if (one_byte_each) {
-    for (const Stretch& stretch : piece.learned)
-      std::fill(learned.begin() + ptrdiff_t(stretch.begin),
-                learned.begin() + ptrdiff_t(stretch.end), uint8_t{1});
+    for (const Span& span : piece.learned)
+      std::fill(learned.begin() + ptrdiff_t(span.begin), learned.begin() + ptrdiff_t(span.end),
+                uint8_t{1});
     return;
   }
   size_t byte = 0;
-  auto stretch = piece.learned.begin();
+  auto span = piece.learned.begin();
   for (size_t i = 0; i < ids.size(); ++i) {
-    while (stretch != piece.learned.end() && stretch->end <= byte) ++stretch;
-    learned[i] = stretch != piece.learned.end() && stretch->begin <= byte;
+    while (span != piece.learned.end() && span->end <= byte) ++span;
+    learned[i] = span != piece.learned.end() && span->begin <= byte;
     byte += tokenizer.bytes_of(ids[i]).size();
   }
 }
@@ -43,7 +43,7 @@ TokenStream::TokenStream(const Source& source, const Tokenizer& tokenizer, Curso
   refill();
   if (cursor_.token > tokens_.size())
     fail(Fault::argument, source.description(), ": piece ", cursor_.piece, " has ", tokens_.size(),
-         " tokens; expected a cursor inside it, found one behind ", cursor_.token);
+         " tokens; expected a cursor inside it, found one after ", cursor_.token);
 }
 
 void TokenStream::refill() {
@@ -59,7 +59,8 @@ void TokenStream::refill() {
 }
 
 void TokenStream::read(std::span<int32_t> tokens, std::span<uint8_t> learned) {
-  require(learned.empty() || learned.size() == tokens.size(), "one flag per token, or none");
+  require(learned.empty() || learned.size() == tokens.size(),
+          "the mask has one entry per token, or none");
   size_t done = 0;
   for (uint64_t empty = 0; done < tokens.size();) {
     if (tokens_.empty()) refill();
@@ -71,7 +72,7 @@ void TokenStream::read(std::span<int32_t> tokens, std::span<uint8_t> learned) {
     done += count;
     cursor_.token += count;
     empty = count == 0 ? empty + 1 : 0;
-    if (empty > most_empty_pieces)
+    if (empty > max_empty_pieces)
       fail(Fault::file, source_.description(), ": expected text, found ", empty,
            " empty pieces in a row");
     if (cursor_.token == tokens_.size()) {

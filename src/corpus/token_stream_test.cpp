@@ -8,7 +8,7 @@
 namespace deltasane::corpus {
 namespace {
 
-// Two bytes of text to a token, one byte where a last one is left: tokens across a stretch's ends.
+// Two bytes per token, one for an odd last byte: tokens that cross the ends of spans.
 class PairTokenizer final : public Tokenizer {
  public:
   PairTokenizer() {
@@ -65,7 +65,7 @@ void expect_resumes_anywhere(const Source& source, const Tokenizer& tokenizer) {
   EXPECT_EQ(tokens, whole);
   EXPECT_EQ(learned, whole_learned);
   TokenStream undisturbed(source, tokenizer);
-  undisturbed.read(tokens);  // and flags are not needed
+  undisturbed.read(tokens);  // without a mask
   EXPECT_EQ(undisturbed.cursor(), cursor);
   EXPECT_EQ(tokens, whole);
 }
@@ -77,7 +77,7 @@ TEST(TokenStream, ResumedAnywhereEqualsNeverStopped) {
   expect_resumes_anywhere(Letters(), PairTokenizer());
 }
 
-TEST(TokenStream, IsThePiecesOneAfterTheOther) {
+TEST(TokenStream, ConcatenatesThePieces) {
   const auto source = open_source("math-chat:seed=4,language=both");
   for (const Tokenizer* tokenizer :
        std::initializer_list<const Tokenizer*>{new ByteTokenizer, new PairTokenizer}) {
@@ -112,7 +112,7 @@ TEST(TokenStream, AcceptsACursorAtAPiecesEnd) {
   EXPECT_EQ(tokens, (std::vector<int32_t>{5, 7, 9}));
 }
 
-TEST(TokenStream, RefusesCursorsAndTokensThatDoNotFit) {
+TEST(TokenStream, RejectsInvalidCursorsAndTokens) {
   EXPECT_FAULT(TokenStream(Letters(), ByteTokenizer(), {3, 4}), Fault::argument, "has 3 tokens");
   class Foreign final : public Source {
    public:

@@ -1,4 +1,4 @@
-// From stored bytes to floats, exactly where the stored value is one.
+// Converts stored elements to floats; exact where the value is representable.
 #pragma once
 
 #include <cstddef>

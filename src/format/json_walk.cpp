@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Receives the parser's events. Every member function returns true: a refusal throws.
+// The parser's event handler. Every member function returns true: errors throw.
 class Walker {
  public:
   Walker(std::string_view name, const JsonLimits& limits, const JsonVisitor& visit)
@@ -49,7 +49,7 @@ class Walker {
            " keys in an object, found more");
     if (!open_.back().keys.insert(key).second)
       fail(Fault::file, name_, ": key ", printable(key),
-           ": expected it once in an object, found it ", "twice");
+           ": expected it once in an object, found it twice");
     path_.push_back(key);
     return true;
   }
@@ -69,7 +69,7 @@ class Walker {
       fail(Fault::file, name_, ": expected strings of at most ", limits_.text, " bytes, found ",
            text.size());
   }
-  // A value is complete: the key that led to it is done with.
+  // After a value: removes its key from the path.
   bool complete() {
     if (!open_.empty() && open_.back().object) path_.pop_back();
     return true;
@@ -80,8 +80,8 @@ class Walker {
   }
   bool open(const JsonValue& value) {
     if (open_.size() >= limits_.depth)
-      fail(Fault::file, name_, ": expected JSON nested at most ", limits_.depth, " deep, found ",
-           "more");
+      fail(Fault::file, name_, ": expected JSON nested at most ", limits_.depth,
+           " deep, found more");
     visit_(path_, value);
     open_.push_back({value.kind == JsonValue::Kind::object, {}});
     return true;
@@ -99,9 +99,9 @@ class Walker {
   std::vector<Container> open_;
 };
 
-// Refuses a very long string before the parser spends seconds on it. A run without a quote that is
-// longer than the limit covers one of these windows whole.
-void refuse_long_runs(std::string_view text, std::string_view name, size_t longest) {
+// Rejects a very long string before the parser spends seconds on it. A run without a quote that is
+// longer than the limit contains one of these windows entirely.
+void reject_long_runs(std::string_view text, std::string_view name, size_t longest) {
   const size_t window = longest / 2 + 1;
   for (size_t at = 0; at + window <= text.size(); at += window) {
     if (text.substr(at, window).find('"') != text.npos) continue;
@@ -117,10 +117,10 @@ void refuse_long_runs(std::string_view text, std::string_view name, size_t longe
 
 void walk_json(std::string_view text, std::string_view name, const JsonLimits& limits,
                const JsonVisitor& visit) {
-  // The parser takes a zero byte for the end of its input; what follows would go unread.
+  // The parser treats a zero byte as the end of input and would ignore the rest.
   if (const size_t zero = text.find('\0'); zero != text.npos)
     fail(Fault::file, name, ": at byte ", zero, ": expected JSON, found a zero byte");
-  refuse_long_runs(text, name, limits.text);
+  reject_long_runs(text, name, limits.text);
   Walker walker(name, limits, visit);
   Json::sax_parse(text.begin(), text.end(), &walker);
 }

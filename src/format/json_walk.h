@@ -1,8 +1,8 @@
-// Reads JSON from a file nobody vouches for, value by value, without building a tree.
+// A streaming (SAX) reader for untrusted JSON.
 //
-// Refused, with the byte offset: text that is not JSON or not UTF-8, a zero byte, nesting deeper
+// Rejected, with the byte offset: text that is not JSON or not UTF-8, a zero byte, nesting deeper
 // than the limit, a string longer than the limit, an object with more keys than the limit, and a
-// key that an object holds twice.
+// repeated key in an object.
 #pragma once
 
 #include <cstdint>

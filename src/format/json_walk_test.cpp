@@ -34,7 +34,7 @@ TEST(JsonWalk, VisitsValuesWithTheirPaths) {
             "{ a/[ a/1 a/-2 a/0.5 a/{ a/b/yes a/end a/end c/{ c/d/e c/f/null c/end g/no end ");
 }
 
-TEST(JsonWalk, RefusesWhatIsNotSoundJson) {
+TEST(JsonWalk, RejectsMalformedJson) {
   for (const char* const text :
        {"", "{", "{]", "{\"a\" 1}", "{\"a\":1}}", "[1,]", "{\"a\":\"\xff\"}", "\"\xed\xa0\x80\"",
         "[1e400]", "nul", "{\"a\":1,}"})

@@ -1,11 +1,11 @@
 #include "format/open.h"
 
 #include "base/printable.h"
-#include "format/gguf.h"
+#include "format/gguf/gguf.h"
 #include "format/json_walk.h"
-#include "format/pth.h"
+#include "format/pth/pth.h"
 #include "format/rwkvcpp.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 
 namespace deltasane {
 namespace {
@@ -28,7 +28,7 @@ std::string as_text(const JsonValue& value) {
   }
 }
 
-// Elements of arrays are left out, except that an array of texts keeps its first.
+// Scalars only; of an array, the first element.
 void read_config(const fs::path& path, Metadata& metadata) {
   walk_json_file(path, {}, [&](const std::vector<std::string>& at, const JsonValue& value) {
     using Kind = JsonValue::Kind;
@@ -49,7 +49,7 @@ TensorFile open_folder(const fs::path& path) {
   const TensorFile weights =
       fs::exists(index) ? open_safetensors_index(index) : open_safetensors(single);
   TensorFile file("hugging face folder", path.string());
-  file.adopt(weights);
+  file.merge(weights);
   if (fs::exists(path / "config.json")) read_config(path / "config.json", file.metadata());
   return file;
 }
@@ -69,9 +69,9 @@ TensorFile open_tensor_file(const fs::path& path) {
   if (start.starts_with("PK")) return open_pth(path);
   if (start.starts_with("fmgg")) return open_rwkvcpp(path);
   if (start.starts_with("\x93NUMPY"))
-    fail(Fault::file, path, ": expected a file of tensors, found one NumPy array");
+    fail(Fault::file, path, ": expected a tensor file, found one NumPy array");
   if (start.starts_with("\x80\x02\x8a\x0a"))
-    fail(Fault::file, path, ": expected a .pth of PyTorch 1.6 or later, found the older kind; ",
+    fail(Fault::file, path, ": expected a .pth of PyTorch 1.6 or later, found the older format; ",
          "load and save it again with PyTorch");
   if (start.size() > 8 && start[8] == '{') return open_safetensors(path);
   fail(Fault::file, path, ": expected safetensors, .pth, GGUF or rwkv.cpp's .bin, found a file ",

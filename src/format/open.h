@@ -1,4 +1,4 @@
-// Opens any file of tensors; what it is shows in its first bytes, never in its name.
+// Opens a tensor file of any supported format, detected by its first bytes, never by its name.
 //
 // A folder is a Hugging Face model: config.json, if there is one, becomes metadata under
 // `config.` (scalars, nested keys joined by dots), and the tensors are in model.safetensors or in

@@ -53,7 +53,7 @@ void to_q8_0(std::span<const float> in, std::byte* out, std::string_view what) {
     const float d = std::fabs(extreme(block, first, what)) / 127.0f;
     const float inverse = d != 0 ? 1.0f / d : 0.0f;
     out = put_scale(out, d, first, what);
-    // A scale so small that its inverse is infinite is stored as zero: any q will do, 0 is defined.
+    // A scale so small that its inverse is infinite is stored as zero: any q would do, 0 is chosen.
     for (const float x : block)
       store(out++, std::isfinite(inverse) ? int8_t(std::round(x * inverse)) : int8_t{0});
   }
@@ -77,7 +77,7 @@ void to_q4_0(std::span<const float> in, std::byte* out, std::string_view what) {
 void quantize_from_float(StoredType type, std::span<const float> in, std::span<std::byte> out,
                          std::string_view what) {
   require(out.size() == stored_bytes(type, in.size(), what),
-          "quantize_from_float has the room its elements need");
+          "quantize_from_float has an output of the right size");
   if (in.empty()) return;
   switch (type) {
     case StoredType::f32:

@@ -1,8 +1,8 @@
-// From floats to stored bytes: f32, f16 and bf16 by rounding to nearest, ties to even; q8_0 and
-// q4_0 by ggml's rule, bit for bit:
+// Converts floats to stored elements: f32, f16 and bf16 by rounding to nearest, ties to even; q8_0
+// and q4_0 by ggml's rule, bit for bit:
 //
-//   q8_0   d = max|x| / 127               q = round(x / d), halves away from zero
-//   q4_0   d = (the x of largest |x|) / -8  q = min(15, floor(x / d + 8.5))
+//   q8_0   d = max|x| / 127                  q = round(x / d), halves away from zero
+//   q4_0   d = (the x of largest |x|) / -8   q = min(15, floor(x / d + 8.5))
 //
 // where x / d is x times the float 1/d, and d is rounded to f16 only when it is stored.
 #pragma once

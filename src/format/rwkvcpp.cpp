@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/printable.h"
-#include "format/byte_reader.h"
+#include "base/byte_reader.h"
 
 namespace deltasane {
 namespace {
@@ -25,7 +25,7 @@ StoredType type_of(int32_t number, int32_t version, const ByteReader& in) {
   for (const auto& [known, type] : types)
     if (known == number && (version == quantised_version || layout_of(type).block == 1))
       return type;
-  in.refuse("expected a type of rwkv.cpp (FP32, FP16, and in version 101 Q4_0, Q4_1, Q5_0, Q5_1, ",
+  in.reject("expected a type of rwkv.cpp (FP32, FP16, and in version 101 Q4_0, Q4_1, Q5_0, Q5_1, ",
             "Q8_0), found number ", number);
 }
 
@@ -33,15 +33,15 @@ StoredTensor read_record(ByteReader& in, int32_t version, const std::string& fil
   const auto rank = in.number<int32_t>("dimension count");
   const auto length = in.number<int32_t>("name length");
   const auto number = in.number<int32_t>("type");
-  if (rank < 1 || rank > 3) in.refuse("expected 1 to 3 dimensions, found ", rank);
+  if (rank < 1 || rank > 3) in.reject("expected 1 to 3 dimensions, found ", rank);
   if (length < 1 || size_t(length) > max_tensor_name)
-    in.refuse("expected a name of 1 to ", max_tensor_name, " bytes, found ", length);
+    in.reject("expected a name of 1 to ", max_tensor_name, " bytes, found ", length);
   StoredTensor tensor;
   tensor.type = type_of(number, version, in);
   std::array<uint64_t, 3> sizes{};
   for (int32_t i = rank - 1; i >= 0; --i) {  // fastest first in the file
     const auto size = in.number<int32_t>("size");
-    if (size < 0) in.refuse("expected sizes that are not negative, found ", size);
+    if (size < 0) in.reject("expected sizes that are not negative, found ", size);
     sizes[size_t(i)] = uint64_t(size);
   }
   tensor.name = in.text(uint64_t(length), "name");
@@ -49,7 +49,7 @@ StoredTensor read_record(ByteReader& in, int32_t version, const std::string& fil
   const std::string what = cat("tensor ", printable(tensor.name));
   const std::string place = cat(file, ": ", what, " at byte ", tensor.offset);
   tensor.shape = checked_shape(std::span(sizes).first(size_t(rank)), place);
-  tensor.stride = packed_strides(tensor.shape);
+  tensor.stride = contiguous_strides(tensor.shape);
   const int64_t block = layout_of(tensor.type).block;
   if (tensor.shape[rank - 1] % block != 0)
     fail(Fault::file, place, ": expected rows of whole blocks of ", block, ", found shape ",
@@ -71,7 +71,7 @@ TensorFile read_rwkvcpp(std::span<const std::byte> bytes, const std::string& nam
   TensorFile file("rwkv.cpp", name);
   for (const char* const key : {"n_vocab", "n_embed", "n_layer"}) {
     const auto value = in.number<int32_t>(key);
-    if (value <= 0) in.refuse(key, ": expected a positive number, found ", value);
+    if (value <= 0) in.reject(key, ": expected a positive number, found ", value);
     file.metadata()[key] = cat(value);
   }
   file.metadata()["data_type"] = name_of(type_of(in.number<int32_t>("type"), version, in));

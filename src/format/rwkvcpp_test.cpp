@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "format/fixture_bytes.h"
+#include "format/fixture_tensor_file.h"
+#include "support/fixture_bytes.h"
 #include "support/errors.h"
 
 namespace deltasane {
@@ -48,33 +49,33 @@ TEST(Rwkvcpp, ReadsHeaderAndTensors) {
   EXPECT_EQ(file.read(*file.find("q"))[31], -15.0f);
 }
 
-TEST(Rwkvcpp, RefusesWhatIsNotThere) {
-  const auto refused = [](const Bytes& bytes, std::string_view why) {
+TEST(Rwkvcpp, RejectsMalformedRecords) {
+  const auto rejected = [](const Bytes& bytes, std::string_view why) {
     EXPECT_FAULT(rwkvcpp_from(bytes.string()), Fault::file, why);
   };
-  refused(Bytes().text("xxxx"), "expected an rwkv.cpp file");
-  refused(header(99), "version 100 or 101");
+  rejected(Bytes().text("xxxx"), "expected an rwkv.cpp file");
+  rejected(header(99), "version 100 or 101");
   Bytes bytes = header();
-  refused(record(bytes, "w", 0, {2147483647, 2147483647, 2147483647}), "fewer than 2^60");
+  rejected(record(bytes, "w", 0, {2147483647, 2147483647, 2147483647}), "fewer than 2^60");
   for (const int32_t type : {4, 5, 6, 10, 12, -1}) {
     bytes = header();
-    refused(record(bytes, "w", type, {32}), cat("found number ", type));
+    rejected(record(bytes, "w", type, {32}), cat("found number ", type));
   }
   bytes = header(100);
-  refused(record(bytes, "w", 9, {32}).text(std::string(34, 'x')), "in version 101");
+  rejected(record(bytes, "w", 9, {32}).text(std::string(34, 'x')), "in version 101");
   bytes = header();
-  refused(record(bytes, "w", 0, {-1}), "not negative");
+  rejected(record(bytes, "w", 0, {-1}), "not negative");
   bytes = header();
-  refused(record(bytes, "w", 9, {16, 2}).text(std::string(34, 'x')), "blocks of 32");
+  rejected(record(bytes, "w", 9, {16, 2}).text(std::string(34, 'x')), "blocks of 32");
   bytes = header();
-  refused(record(bytes, "", 0, {1}), "name of 1 to 512");
+  rejected(record(bytes, "", 0, {1}), "name of 1 to 512");
   bytes = header();
-  refused(record(bytes, "w", 0, {1, 1, 1, 1}), "1 to 3 dimensions");
+  rejected(record(bytes, "w", 0, {1, 1, 1, 1}), "1 to 3 dimensions");
   bytes = header();
-  refused(record(bytes, "w", 0, {2}).number(1.0f), "tensor 'w': expected 8 bytes, found 4");
+  rejected(record(bytes, "w", 0, {2}).number(1.0f), "tensor 'w': expected 8 bytes, found 4");
   bytes = header();
   record(bytes, "w", 0, {1}).number(1.0f);
-  refused(record(bytes, "w", 0, {1}).number(1.0f), "found two");
+  rejected(record(bytes, "w", 0, {1}).number(1.0f), "found two");
 }
 
 TEST(Rwkvcpp, SurvivesEveryCutAndFlip) {

@@ -7,8 +7,8 @@
 //   q5_1  f16 d, f16 m, 4 bytes, 16 bytes     x = d q + m
 //   q8_0  f16 d, 32 signed bytes              x = d q
 //
-// `foreign` stands for every type that a container can name and this program does not read; such a
-// tensor may lie in a file, and only reading it fails.
+// `foreign` is every unsupported type of a container; such a tensor may be in a file, and only
+// reading it fails.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct StoredLayout {
   std::string_view name;
   int64_t block;      // elements in a block; 1 for plain numbers
   int64_t bytes;      // bytes of a block
-  int64_t alignment;  // of a block's first byte, for use in place
+  int64_t alignment;  // of a block's first byte, for zero-copy use
 };
 
 StoredLayout layout_of(StoredType type);
@@ -54,7 +54,7 @@ StoredType stored_type_named(std::string_view name);  // an unknown name fails
 StoredType stored_type_of(DType type);
 std::optional<DType> dtype_of(StoredType type);  // none for anything but f32, f16 and bf16
 
-// The bytes that `elements` take. Fails where the count is no whole number of blocks or too large.
+// The size of `elements` in bytes. Fails if the count is not a multiple of the block or too large.
 uint64_t stored_bytes(StoredType type, uint64_t elements, std::string_view what);
 
 }  // namespace deltasane

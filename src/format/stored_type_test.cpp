@@ -8,7 +8,7 @@
 
 #include "base/printable.h"
 #include "format/dequantize.h"
-#include "format/fixture_bytes.h"
+#include "support/fixture_bytes.h"
 #include "format/quantize.h"
 #include "support/errors.h"
 
@@ -109,7 +109,7 @@ TEST(Quantize, GivesTheLargestMagnitudeTheMostNegativeCodeInQ4) {
   EXPECT_EQ(uint8_t(bytes[2 + 6]), 0x7 | 0x8 << 4);
 }
 
-TEST(Quantize, ComesBackWithinHalfAStep) {
+TEST(Quantize, RoundTripsWithinHalfAStep) {
   Random random(1);
   std::vector<float> values(32 * 50);
   for (float& value : values) value = float(random.normal());
@@ -136,7 +136,7 @@ TEST(Quantize, KeepsZerosAndTheTiniestNumbersDefined) {
     for (const float x : floats_of(type, bytes_of(type, tiny), 32)) EXPECT_EQ(x, 0.0f);
 }
 
-TEST(Quantize, RefusesWhatTheTypeCannotHold) {
+TEST(Quantize, RejectsUnrepresentableValues) {
   std::vector<float> values(32, 1.0f);
   values[7] = 70000;
   EXPECT_FAULT(bytes_of(StoredType::f16, values), Fault::overflow, "values: element 7");

@@ -27,7 +27,7 @@ struct HashState {
   uint64_t digest() const { return XXH3_64bits_digest(state); }
 };
 
-// Copies elements of a plain type that lie at strides into packed order.
+// Copies strided elements of a plain type into contiguous order.
 std::vector<std::byte> gathered(const StoredTensor& tensor, int64_t element) {
   const Shape& shape = tensor.shape;
   std::vector<std::byte> out(size_t(shape.elements() * element));
@@ -64,7 +64,7 @@ void TensorFile::add(StoredTensor tensor) {
   tensors_.push_back(std::move(tensor));
 }
 
-void TensorFile::adopt(const TensorFile& shard) {
+void TensorFile::merge(const TensorFile& shard) {
   for (const StoredTensor& tensor : shard.tensors_) add(tensor);
   metadata_.insert(shard.metadata_.begin(), shard.metadata_.end());
   if (shard.vocabulary_) vocabulary_ = shard.vocabulary_;
@@ -74,10 +74,10 @@ void TensorFile::adopt(const TensorFile& shard) {
 Tensor<float> TensorFile::read(const StoredTensor& tensor) const {
   if (tensor.type == StoredType::foreign)
     fail(Fault::file, path_, ": tensor ", printable(tensor.name), " at byte ", tensor.offset,
-         ": expected a type that this program reads (f64, f32, f16, bf16, integers, q4_0, q4_1, ",
+         ": expected a supported type (f64, f32, f16, bf16, integers, q4_0, q4_1, ",
          "q5_0, q5_1, q8_0), found ", tensor.foreign_type);
   Tensor<float> out(tensor.shape);
-  if (tensor.packed()) {
+  if (tensor.contiguous()) {
     dequantize_to_float(tensor.type, tensor.bytes, out.span());
   } else {
     require(layout_of(tensor.type).block == 1, "only plain numbers have strides");

@@ -1,12 +1,11 @@
-// A file of named tensors, whatever container it is: the shape that all our readers produce.
+// A file of named tensors of any container format: the result of all readers.
 //
 // Shapes are row-major, slowest dimension first. `bytes` points into the mapped file, which the
-// TensorFile keeps; a tensor's bytes are good for as long as the TensorFile (or a copy) lives.
-// A tensor whose strides are not the packed ones (only .pth has such) spans its first to its last
-// element in `bytes`.
+// TensorFile owns; a tensor's bytes are valid as long as the TensorFile (or a copy) lives. The
+// bytes of a tensor that is not contiguous (only .pth has such) span its first to its last element.
 //
-// Readers take bytes and a name for messages, so that tests can hand them damaged ones; the open_
-// functions map a file and keep the map.
+// Readers take bytes and a name for messages, so that tests can pass corrupted input; the open_
+// functions map a file and keep the mapping.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@
 
 namespace deltasane {
 
-inline constexpr size_t max_tensors = 100'000;  // in one file; the largest RWKV-7 has 2,500
+inline constexpr size_t max_tensors = 100'000;  // in one file; large models have a few thousand
 inline constexpr size_t max_tensor_name = 512;  // bytes
 
 using Metadata = std::map<std::string, std::string>;
@@ -38,7 +37,7 @@ struct StoredTensor {
   uint64_t offset = 0;               // of the first byte in its file, for messages
   std::string foreign_type;          // the container's name of a foreign type
 
-  bool packed() const { return stride == packed_strides(shape); }
+  bool contiguous() const { return stride == contiguous_strides(shape); }
 };
 
 class TensorFile {
@@ -53,22 +52,22 @@ class TensorFile {
   const Metadata& metadata() const { return metadata_; }
   const std::optional<std::vector<std::string>>& vocabulary() const { return vocabulary_; }
 
-  // The tensor as floats, packed, in its stored shape. A foreign type fails by name.
+  // The tensor as contiguous floats in its stored shape. Fails, naming the type, if it is foreign.
   Tensor<float> read(const StoredTensor& tensor) const;
 
   // xxh3 (64 bits) of every tensor's name, type, shape and bytes in file order, and of the
-  // metadata. It reads the whole file once: the speed of memory or of the disk.
+  // metadata. Reads the whole file once.
   uint64_t identity() const;
 
-  // The pages of the file leave this process's memory, until they are needed again.
-  void forget() const {
-    for (const auto& file : files_) file->forget();
+  // Drops the resident pages of the mapped files (base/file.h).
+  void drop_pages() const {
+    for (const auto& file : files_) file->drop_pages();
   }
 
   // For readers.
   void add(StoredTensor tensor);  // fails on a second tensor of the same name
   void keep(std::shared_ptr<const MappedFile> file) { files_.push_back(std::move(file)); }
-  void adopt(const TensorFile& shard);  // all of it, with its maps
+  void merge(const TensorFile& shard);  // adds its tensors and metadata, shares its mappings
   Metadata& metadata() { return metadata_; }
   void set_vocabulary(std::vector<std::string> tokens) { vocabulary_ = std::move(tokens); }
 
@@ -81,11 +80,11 @@ class TensorFile {
   std::vector<std::shared_ptr<const MappedFile>> files_;
 };
 
-// A shape from a file: at most max_rank sizes whose product, zeros left out, stays below 2^60, so
-// that no later arithmetic on it can wrap.
+// A shape from untrusted input: at most max_rank sizes whose product, ignoring zeros, is below
+// 2^60, so that later arithmetic on it cannot overflow.
 Shape checked_shape(std::span<const uint64_t> sizes, std::string_view what);
 
-// Maps a file, has its bytes read, and keeps the map.
+// Maps a file, parses it with `reader`, and keeps the mapping.
 template <class Reader>
 TensorFile open_mapped(const fs::path& path, Reader&& reader) {
   const auto map = std::make_shared<const MappedFile>(path);

@@ -1,5 +1,5 @@
-// What a writer is told before it gets the first byte: the header comes first in our formats, so
-// names, types and shapes must be known, while the tensors themselves are made one at a time.
+// The plan of a file to write: the header comes first, so names, types and shapes must be known in
+// advance, while the tensors themselves are produced one at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct PlannedTensor {
   uint64_t bytes() const { return stored_bytes(type, uint64_t(shape.elements()), name); }
 };
 
-// Hands the bytes of one tensor, in one or more pieces, to the sink.
+// Passes the bytes of one tensor, in one or more chunks, to the sink.
 using Sink = std::function<void(std::span<const std::byte>)>;
 using FillTensor = std::function<void(const PlannedTensor&, const Sink&)>;
 

@@ -1,4 +1,4 @@
-// TOML, read in one place: the library's settings must be the same in the whole program.
+// The one TOML parser of the program, so that the library is configured in one place.
 #pragma once
 
 #include <toml++/toml.h>

@@ -1,4 +1,4 @@
-// Prompts as the World and G1 models of RWKV-7 were trained on them.
+// Prompts as the World and G1 models of World were trained on them.
 //
 //     System: S\n\nUser: U\n\nAssistant: A\n\nUser: U\n\nAssistant:
 //

@@ -14,11 +14,6 @@ std::string model_text(uint64_t identity, std::string_view name) {
   return cat(printable(name), " (identity ", identity, ")");
 }
 
-std::string shape_text(const StateShape& shape) {
-  return cat(shape.layers, " layers of ", shape.channels, " channels and ", shape.heads,
-             " heads of ", shape.head_size);
-}
-
 }  // namespace
 
 SavedState load_state(const fs::path& path, const StateExpectation& expected) {
@@ -29,14 +24,27 @@ SavedState load_state(const fs::path& path, const StateExpectation& expected) {
     refuse(path, "model", model_text(expected.model_identity, expected.model_name),
            model_text(stamp.model_identity, stamp.model_name),
            "a state belongs to the model that made it: load that model, or begin a new state");
-  if (saved.state.shape != expected.shape)
-    refuse(path, "shape", shape_text(expected.shape), shape_text(saved.state.shape),
-           "load the model that made the state, or begin a new state");
+  if (saved.state.layout() != *expected.layout)
+    fail(Fault::file, path, ": state: ", expected.layout->difference(saved.state.layout()),
+         "; load the model that made the state, or begin a new state");
   if (stamp.sane != expected.sane && expected.other_sane == OtherSane::refuse)
     refuse(path, "SANE", to_string(expected.sane), to_string(stamp.sane),
-           "run the model as the state was made, or accept another SANE explicitly "
-           "(--accept-other-sane)");
+           "run the model as the state was made, or accept another SANE explicitly");
   return saved;
+}
+
+void save_state_of(const LanguageModel& model, const fs::path& path, const SequenceState& state,
+                   const std::string& model_name, StateStamp stamp) {
+  stamp.model_identity = model.identity();
+  stamp.model_name = model_name;
+  stamp.sane = model.sane();
+  save_state(path, state, stamp);
+}
+
+SavedState load_state_of(const LanguageModel& model, const fs::path& path,
+                         const std::string& model_name, OtherSane other_sane) {
+  return load_state(path,
+                    {model.identity(), model_name, model.state_layout(), model.sane(), other_sane});
 }
 
 }  // namespace deltasane

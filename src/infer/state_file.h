@@ -1,8 +1,8 @@
 // A recurrent state on disk, with all that is needed to go on from it. The format and its reasons:
 // docs/state-file.md.
 //
-// A file is replaced as a whole: a crash leaves the one before or the one after. It is read as if
-// by an enemy: sizes are checked against the bytes that are there before memory is taken for them,
+// A file is replaced as a whole: a crash leaves the one before or the one after. It is untrusted
+// input: sizes are checked against the bytes that are there before memory is taken for them,
 // and a checksum covers every byte. A state file holds finite numbers only; a state that has
 // overflowed is neither written nor read.
 #pragma once
@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "model/recurrent_state.h"
-#include "model/sane.h"
+#include "model/language_model.h"
 
 namespace deltasane {
 
@@ -31,11 +30,11 @@ struct StateStamp {
 };
 
 struct SavedState {
-  RecurrentState state;
+  SequenceState state;
   StateStamp stamp;
 };
 
-void save_state(const fs::path& path, const RecurrentState& state, const StateStamp& stamp);
+void save_state(const fs::path& path, const SequenceState& state, const StateStamp& stamp);
 
 // Any well-formed state, of whatever model. `name` is for messages.
 SavedState read_state(std::span<const std::byte> bytes, const std::string& name);
@@ -46,12 +45,18 @@ enum class OtherSane { refuse, accept };
 struct StateExpectation {
   uint64_t model_identity = 0;
   std::string model_name;
-  StateShape shape;
+  std::shared_ptr<const StateLayout> layout;
   SaneUse sane;
   OtherSane other_sane = OtherSane::refuse;
 };
 
 // Fails, and says what to do, where the state is another model's or was made with another SANE.
 SavedState load_state(const fs::path& path, const StateExpectation& expected);
+
+// The same for a model: what belongs to it is filled in and checked.
+void save_state_of(const LanguageModel& model, const fs::path& path, const SequenceState& state,
+                   const std::string& model_name, StateStamp stamp);
+SavedState load_state_of(const LanguageModel& model, const fs::path& path,
+                         const std::string& model_name, OtherSane other_sane);
 
 }  // namespace deltasane

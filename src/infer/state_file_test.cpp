@@ -20,24 +20,25 @@ using test::example_expectation;
 using test::example_stamp;
 using test::example_state;
 
-void expect_equal(const RecurrentState& found, const RecurrentState& expected) {
-  EXPECT_EQ(found.shape, expected.shape);
+void expect_equal(const SequenceState& found, const SequenceState& expected) {
+  EXPECT_EQ(found.layout(), expected.layout());
   EXPECT_EQ(found.position, expected.position);
-  const auto bits = [](const Tensor<float>& tensor) {
-    const auto bytes = std::as_bytes(tensor.span());
+  const auto bits = [](std::span<const float> numbers) {
+    const auto bytes = std::as_bytes(numbers);
     return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
-  EXPECT_EQ(bits(found.shift()), bits(expected.shift()));
-  EXPECT_EQ(bits(found.memory()), bits(expected.memory()));
+  EXPECT_EQ(bits(found.fixed()), bits(expected.fixed()));
+  for (int64_t i = 0; i < expected.layout().caches(); ++i)
+    EXPECT_EQ(bits(found.cache(i)), bits(expected.cache(i))) << "cache " << i;
 }
 
 TEST(StateFile, ComesBackBitForBit) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "state";
-  RecurrentState state = example_state(1);
-  state.mutable_memory()[0] = -0.0f;
-  state.mutable_memory()[1] = std::numeric_limits<float>::denorm_min();
-  state.mutable_memory()[2] = -std::numeric_limits<float>::max();
+  SequenceState state = example_state(1);
+  test::mutable_memories(state)[0] = -0.0f;
+  test::mutable_memories(state)[1] = std::numeric_limits<float>::denorm_min();
+  test::mutable_memories(state)[2] = -std::numeric_limits<float>::max();
   for (const int64_t position : {int64_t{0}, int64_t{1} << 31, INT64_MAX}) {
     state.position = position;
     save_state(path, state, example_stamp());
@@ -45,6 +46,25 @@ TEST(StateFile, ComesBackBitForBit) {
     expect_equal(saved.state, state);
     EXPECT_EQ(saved.stamp, example_stamp());
   }
+}
+
+TEST(StateFile, OfAnyLayoutComesBackBitForBit) {
+  const test::Scratch scratch;
+  const fs::path path = scratch.path() / "state";
+  SequenceState state = test::mixed_state(1);
+  StateExpectation expected = example_expectation();
+  expected.layout = state.shared_layout();
+  for (const size_t rows : {3u, 0u, 1u, 50u}) {
+    state.mutable_cache(0).assign(rows * 6, float(rows));
+    state.mutable_cache(1).assign((50 - rows) * 4, -float(rows));
+    save_state(path, state, example_stamp());
+    const SavedState saved = load_state(path, expected);
+    expect_equal(saved.state, state);
+    EXPECT_EQ(saved.stamp, example_stamp());
+  }
+  state.mutable_cache(0).back() = std::numeric_limits<float>::infinity();
+  EXPECT_FAULT(save_state(path, state, example_stamp()), Fault::overflow,
+               "in layer 0, keys: row 49, channel 5 is infinity");
 }
 
 TEST(StateFile, EverythingButTheModelMayBeAbsent) {
@@ -69,9 +89,15 @@ TEST(StateFile, RefusesTheStateOfAnotherModel) {
                "model: expected 'other' (identity 8), found 'small \\xf0\\x9f\\x90\\xa6' (identity "
                "1234567890123); a state belongs to the model that made it");
   expected = example_expectation();
-  expected.shape.layers = 4;
+  expected.layout = test::uniform_layout(4, 6, 2, 3);
   EXPECT_FAULT(load_state(path, expected), Fault::file,
-               "shape: expected 4 layers of 6 channels and 2 heads of 3, found 2 layers");
+               "state: expected time mix shift of layer 2 (6), found memory of layer 0 (2, 3, 3); "
+               "load the model that made the state");
+  for (const auto& other : {test::uniform_layout(2, 8, 2, 3), test::uniform_layout(2, 6, 3, 3),
+                            test::uniform_layout(2, 6, 2, 4), test::uniform_layout(1, 6, 2, 3)}) {
+    expected.layout = other;
+    EXPECT_FAULT(load_state(path, expected), Fault::file, "state: expected ");
+  }
 }
 
 TEST(StateFile, RefusesAnotherSaneUnlessToldOtherwise) {
@@ -95,8 +121,8 @@ TEST(StateFile, NeverHoldsNumbersThatAreNotFinite) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "state";
   save_state(path, example_state(1), example_stamp());
-  RecurrentState lost = example_state(2);
-  lost.mutable_memory()[20] = std::numeric_limits<float>::quiet_NaN();
+  SequenceState lost = example_state(2);
+  test::mutable_memories(lost)[20] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FAULT(
       save_state(path, lost, example_stamp()), Fault::overflow,
       "not written: state overflowed at position 1002 in layer 1, head 0: row 0, column 2");
@@ -107,13 +133,22 @@ TEST(StateFile, RefusesToWriteWhatItWouldNotRead) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "state";
   const auto refuses = [&](auto change, Fault fault, std::string_view part) {
-    RecurrentState state = example_state(1);
+    SequenceState state = example_state(1);
     StateStamp stamp = example_stamp();
     change(state, stamp);
     EXPECT_FAULT(save_state(path, state, stamp), fault, part);
     EXPECT_FALSE(fs::exists(path));
   };
-  refuses([](auto& state, auto&) { state = {}; }, Fault::file, "found layers 0");
+  refuses([](auto& state, auto&) { state = {}; }, Fault::file,
+          "expected 1 to 65536 parts, found 0");
+  for (const std::string& name : {std::string(), std::string(65, 'x'), std::string("a\nb")})
+    refuses(
+        [&](auto& state, auto&) {
+          StateLayout layout;
+          layout.add(name, StateKind::shift, 0, {3});
+          state = SequenceState(std::make_shared<const StateLayout>(std::move(layout)));
+        },
+        Fault::argument, "expected a name of 1 to 64 bytes of printable ASCII");
   refuses([](auto& state, auto&) { state.position = -1; }, Fault::argument, "position");
   refuses([](auto&, auto& stamp) { stamp.last_token = -1; }, Fault::argument, "last token");
   refuses([](auto&, auto& stamp) { stamp.model_name.resize(5000); }, Fault::argument, "5000");
@@ -142,11 +177,11 @@ TEST(StateFile, AFullDiskLeavesTheStateBefore) {
 }
 
 // Every state differs from the one before in every number, so that a mixture would be seen.
-RecurrentState numbered_state(int64_t number) {
-  RecurrentState state({4, 256, 4, 64});
+SequenceState numbered_state(int64_t number) {
+  SequenceState state(test::uniform_layout(4, 256, 4, 64));
   state.position = number;
-  state.mutable_memory().fill(float(number));
-  state.mutable_shift().fill(float(number));
+  std::ranges::fill(test::mutable_memories(state), float(number));
+  std::ranges::fill(test::mutable_shifts(state), float(number));
   return state;
 }
 

@@ -1,23 +1,56 @@
 #include "infer/state_layout.h"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/checked.h"
+#include "base/printable.h"
 
 namespace deltasane {
 
-uint64_t payload_bytes(const StateShape& shape, std::string_view name) {
-  for (const int64_t size : {shape.layers, shape.channels, shape.heads, shape.head_size})
-    if (size < 1 || size > max_state_size)
-      fail(Fault::file, name, ": state shape: expected sizes from 1 to ", max_state_size,
-           ", found layers ", shape.layers, ", channels ", shape.channels, ", heads ", shape.heads,
-           ", head size ", shape.head_size);
-  const auto layers = uint64_t(shape.layers), heads = uint64_t(shape.heads);
-  const uint64_t matrix =
-      checked_multiply(uint64_t(shape.head_size), uint64_t(shape.head_size), name);
-  const uint64_t one_layer =
-      checked_add(2 * uint64_t(shape.channels), checked_multiply(heads, matrix, name), name);
-  return checked_multiply(sizeof(float), checked_multiply(layers, one_layer, name), name);
+uint64_t payload_bytes(std::span<const FilePart> parts, std::string_view name) {
+  if (parts.empty() || parts.size() > max_parts)
+    fail(Fault::file, name, ": state: expected 1 to ", max_parts, " parts, found ", parts.size());
+  uint64_t floats = 0;
+  std::set<int64_t> with_memory;  // layers
+  int64_t last_with_memory = -1;
+  for (const FilePart& part : parts) {
+    const auto refuse = [&](const auto&... found) {
+      fail(Fault::file, name, ": state, ", printable(part.name), " of layer ", part.layer, ": ",
+           found...);
+    };
+    if (!std::ranges::all_of(part.name, [](char c) { return c >= ' ' && c <= '~'; }))
+      refuse("expected a name of printable characters");
+    if (part.layer < 0 || part.layer >= max_state_size)
+      refuse("expected a layer from 0 to ", max_state_size - 1);
+    if (part.kind > StateKind::cache)
+      refuse("expected a kind from 0 to ", uint32_t(StateKind::cache), ", found ",
+             uint32_t(part.kind));
+    if (part.shape.rank() < 1 || (part.kind == StateKind::memory && part.shape.rank() != 3))
+      refuse("expected ", part.kind == StateKind::memory ? "3" : "1 or more",
+             " dimensions, found ", part.shape.rank());
+    for (const int64_t size : part.shape)
+      if (size < 1 || size > max_state_size)
+        refuse("expected sizes from 1 to ", max_state_size, ", found ", part.shape);
+    if (part.rows < 0 || part.rows > max_cache_rows ||
+        (part.kind != StateKind::cache && part.rows != 1))
+      refuse("expected 1 row, or up to ", max_cache_rows, " of a cache, found ", part.rows);
+    if (part.kind == StateKind::memory && last_with_memory != part.layer) {
+      last_with_memory = part.layer;
+      if (!with_memory.insert(part.layer).second)
+        refuse("expected the memories of a layer one after another, found others between them");
+    }
+    const uint64_t own =
+        checked_multiply(checked_product(part.shape, name), uint64_t(part.rows), name);
+    floats = checked_add(floats, own, name);
+  }
+  return checked_multiply(sizeof(float), floats, name);
+}
+
+bool is_part_name(std::string_view name) {
+  return !name.empty() && name.size() <= max_part_name &&
+         std::ranges::all_of(name, [](char one) { return one >= ' ' && one <= '~'; });
 }
 
 void check_sane(const SaneUse& sane, std::string_view name) {

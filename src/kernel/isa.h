@@ -1,4 +1,4 @@
-// The CPU instruction sets the kernels are compiled for (cmake/isa.cmake), and the one to use.
+// The CPU instruction sets that kernels are compiled for (cmake/isa.cmake), and the one to use.
 //
 // Plain declarations only: files compiled for one instruction set include this header.
 #pragma once
@@ -21,7 +21,7 @@ constexpr int lanes_of(Isa isa) {
   return isa == Isa::avx2 ? 8 : 4;
 }
 
-// Vector registers a kernel may count on.
+// Vector registers of the set.
 constexpr int registers_of(Isa isa) { return isa == Isa::portable || isa == Isa::avx2 ? 16 : 32; }
 
 // Whether it multiplies small matrices of 8-bit and of bf16 numbers (isa_matrix.h).

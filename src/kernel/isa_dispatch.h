@@ -8,7 +8,7 @@
 
 namespace deltasane::kernel {
 
-// Narrow to wide. What stands here and not in cmake/isa.cmake fails to link.
+// Narrow to wide. A set that is here and not in cmake/isa.cmake fails to link.
 #if defined(__x86_64__)
 inline constexpr std::array built_isas{Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_dot};
 inline constexpr std::array float_isas{Isa::portable, Isa::avx2, Isa::avx512};
@@ -22,10 +22,11 @@ inline constexpr std::array float_isas{Isa::portable};
 
 template <auto levels, class Body>
 void with_level(Isa isa, Body&& body) {
-  [&]<size_t... I>(std::index_sequence<I...>) {
-    ((levels[I] == isa && (body.template operator()<levels[I]>(), true)) || ...);
+  const bool found = [&]<size_t... I>(std::index_sequence<I...>) {
+    return ((levels[I] == isa && (body.template operator()<levels[I]>(), true)) || ...);
   }
   (std::make_index_sequence<levels.size()>{});
+  require(found, "an instruction set that is usable was built");
 }
 
 inline void expect_usable(Isa isa) {
@@ -39,7 +40,8 @@ void with_isa(Isa isa, Body&& body) {
   with_level<built_isas>(isa, body);
 }
 
-// For kernels that compute with floats only: sets that add nothing for floats are the one below.
+// For kernels that compute with floats only: a set that adds nothing for floats runs as the one
+// below it.
 template <class Body>
 void with_float_isa(Isa isa, Body&& body) {
   expect_usable(isa);

@@ -3,14 +3,13 @@
 //
 //   Dot<isa>::Inputs          32 inputs (all in -127 .. 127), loaded once and used for many rows
 //   Dot<isa>::Sums            the sums of `width` rows
-//   start(first)              sums that are `first` each; 0 unless there is an `offset`
+//   start(first)              sums that start at `first`; 0 unless there is an `offset`
 //   take<c>(sums, w, inputs)  adds the products of inputs 4c .. 4c + 3; w: (row, 4 numbers)
 //   total(sums)               as one 32-bit number per row
 //
-// PanelDot<isa> does so for many tokens, with weights copied for it, `vectors` of rows side by
+// PanelDot<isa> does so for many tokens, with weights packed for it, `vectors` of rows side by
 // side. Where the processor multiplies unsigned by signed numbers only, `offset` was added to each
-// weight, and a sum starts at -offset times the sum of the 32 inputs: it is the same number in the
-// end.
+// weight, and a sum starts at -offset times the sum of the 32 inputs, which gives the same result.
 //
 // For files compiled per instruction set: everything here is in an unnamed namespace.
 #pragma once
@@ -55,8 +54,8 @@ struct PlainDot {
   }
   [[gnu::always_inline]] static inline Int total(const Sums& sums) {
     const Halves halves = __builtin_bit_cast(Halves, sums.pairs);
-    return __builtin_shuffle(halves.low, halves.high, Int{0, 2, 4, 6}) +
-           __builtin_shuffle(halves.low, halves.high, Int{1, 3, 5, 7});
+    return __builtin_shufflevector(halves.low, halves.high, 0, 2, 4, 6) +
+           __builtin_shufflevector(halves.low, halves.high, 1, 3, 5, 7);
   }
 };
 

@@ -1,4 +1,5 @@
-// Vectors of float from 16-bit numbers in memory, with the instruction for it where there is one.
+// Loads of 16-bit floating-point numbers as vectors of float, with a conversion instruction where
+// there is one.
 //
 // For files compiled per instruction set: everything here is in an unnamed namespace.
 #pragma once
@@ -20,37 +21,37 @@ struct Halves;
 template <>
 struct Halves<4> {
   typedef uint16_t Short __attribute__((vector_size(8)));
-  typedef uint16_t Loose __attribute__((vector_size(8), aligned(2), may_alias));
+  typedef uint16_t Unaligned __attribute__((vector_size(8), aligned(2), may_alias));
   typedef uint32_t Word __attribute__((vector_size(16)));
 };
 template <>
 struct Halves<8> {
   typedef uint16_t Short __attribute__((vector_size(16)));
-  typedef uint16_t Loose __attribute__((vector_size(16), aligned(2), may_alias));
+  typedef uint16_t Unaligned __attribute__((vector_size(16), aligned(2), may_alias));
   typedef uint32_t Word __attribute__((vector_size(32)));
 };
 template <>
 struct Halves<16> {
   typedef uint16_t Short __attribute__((vector_size(32)));
-  typedef uint16_t Loose __attribute__((vector_size(32), aligned(2), may_alias));
+  typedef uint16_t Unaligned __attribute__((vector_size(32), aligned(2), may_alias));
   typedef uint32_t Word __attribute__((vector_size(64)));
 };
 
 template <int lanes>
 [[gnu::always_inline]] inline typename Halves<lanes>::Short load_short(const uint16_t* from) {
-  return *reinterpret_cast<const typename Halves<lanes>::Loose*>(from);
+  return *reinterpret_cast<const typename Halves<lanes>::Unaligned*>(from);
 }
 
 // Numbers of 16 bits as the upper halves of 32 bits, the first or the last four of eight.
 [[gnu::always_inline]] inline Vector<4>::Vec first_as_upper(Halves<8>::Short eight) {
-  typedef Halves<8>::Short Index;
+  const Halves<8>::Short zero = {};
   return reinterpret_cast<Vector<4>::Vec>(
-      __builtin_shuffle(Index{}, eight, Index{0, 8, 1, 9, 2, 10, 3, 11}));
+      __builtin_shufflevector(zero, eight, 0, 8, 1, 9, 2, 10, 3, 11));
 }
 [[gnu::always_inline]] inline Vector<4>::Vec last_as_upper(Halves<8>::Short eight) {
-  typedef Halves<8>::Short Index;
+  const Halves<8>::Short zero = {};
   return reinterpret_cast<Vector<4>::Vec>(
-      __builtin_shuffle(Index{}, eight, Index{4, 12, 5, 13, 6, 14, 7, 15}));
+      __builtin_shufflevector(zero, eight, 4, 12, 5, 13, 6, 14, 7, 15));
 }
 
 // Four numbers, then four zeros.
@@ -72,10 +73,10 @@ template <int lanes>
   }
 }
 
-// Without an instruction: the bits in a float's place mean the number times 2^-112, subnormals too;
-// infinities and NaN get the largest exponent.
+// Without an instruction: shifted into the place of a float the bits are the number times 2^-112,
+// subnormals too; infinities and NaN get the largest exponent.
 template <int lanes>
-[[gnu::always_inline]] inline typename Vector<lanes>::Vec load_f16_plainly(const uint16_t* from) {
+[[gnu::always_inline]] inline typename Vector<lanes>::Vec load_f16_by_shifts(const uint16_t* from) {
   using Vec = typename Vector<lanes>::Vec;
   using Word = typename Halves<lanes>::Word;
   const Word bits = __builtin_convertvector(load_short<lanes>(from), Word);
@@ -118,7 +119,9 @@ template <>
 struct HalfInstruction<16> {
   static constexpr bool present = true;
   [[gnu::always_inline]] static inline Vector<16>::Vec load(const uint16_t* from) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+    // All lanes, as _mm512_cvtph_ps, which begins with a register that GCC 12 calls uninitialized.
+    constexpr __mmask16 all = 0xffff;
+    return _mm512_maskz_cvtph_ps(all, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
 };
 #endif
@@ -128,7 +131,7 @@ template <Isa isa, int lanes = lanes_of(isa)>
   if constexpr (isa != Isa::portable && HalfInstruction<lanes>::present)
     return HalfInstruction<lanes>::load(from);
   else
-    return load_f16_plainly<lanes>(from);
+    return load_f16_by_shifts<lanes>(from);
 }
 
 }  // namespace

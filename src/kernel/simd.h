@@ -1,8 +1,8 @@
 // Vectors of float, one width per instruction set, in the compiler's own vector notation: + - *
 // and comparisons work lane by lane, and a * b + c becomes a fused multiply-add where there is one.
 //
-// For files compiled per instruction set: everything here is in an unnamed namespace, so that no
-// function compiled for a wide instruction set can be picked by the linker for other files.
+// For files compiled per instruction set: everything here is in an unnamed namespace, so that the
+// linker cannot use a function compiled for a wide instruction set in other files.
 #pragma once
 
 #include <cstddef>
@@ -25,19 +25,19 @@ template <>
 struct Vector<4> {
   typedef float Vec __attribute__((vector_size(16)));
   typedef int32_t Int __attribute__((vector_size(16)));
-  typedef float Loose __attribute__((vector_size(16), aligned(4), may_alias));
+  typedef float Unaligned __attribute__((vector_size(16), aligned(4), may_alias));
 };
 template <>
 struct Vector<8> {
   typedef float Vec __attribute__((vector_size(32)));
   typedef int32_t Int __attribute__((vector_size(32)));
-  typedef float Loose __attribute__((vector_size(32), aligned(4), may_alias));
+  typedef float Unaligned __attribute__((vector_size(32), aligned(4), may_alias));
 };
 template <>
 struct Vector<16> {
   typedef float Vec __attribute__((vector_size(64)));
   typedef int32_t Int __attribute__((vector_size(64)));
-  typedef float Loose __attribute__((vector_size(64), aligned(4), may_alias));
+  typedef float Unaligned __attribute__((vector_size(64), aligned(4), may_alias));
 };
 
 template <class T>
@@ -49,13 +49,13 @@ template <int lanes>
 struct Simd {
   using Vec = typename Vector<lanes>::Vec;
   using Int = typename Vector<lanes>::Int;
-  using Loose = typename Vector<lanes>::Loose;
+  using Unaligned = typename Vector<lanes>::Unaligned;
 
   [[gnu::always_inline]] static inline Vec load(const float* from) {
-    return *reinterpret_cast<const Loose*>(from);
+    return *reinterpret_cast<const Unaligned*>(from);
   }
   [[gnu::always_inline]] static inline void store(float* to, Vec value) {
-    *reinterpret_cast<Loose*>(to) = value;
+    *reinterpret_cast<Unaligned*>(to) = value;
   }
   // The first `some` lanes; the others are 0, and are not stored.
   [[gnu::always_inline]] static inline Vec load_some(const float* from, int some) {
@@ -95,12 +95,12 @@ struct Simd {
     const Int exponent = (__builtin_convertvector(whole, Int) + 127) << 23;
     return p * reinterpret_cast<Vec>(exponent);
   }
-  // Sum of the lanes: halves onto each other down to four lanes, then (l0 + l1) + (l2 + l3).
+  // Sum of the lanes: halves are added down to four lanes, then (l0 + l1) + (l2 + l3).
   [[gnu::always_inline]] static inline float sum(Vec value) {
     const auto four = folded(value);
     return (four[0] + four[1]) + (four[2] + four[3]);
   }
-  // A few numbers: four of them are a vector.
+  // R numbers: four of them are a vector.
   template <int R>
   struct FewNumbers {
     float number[R];
@@ -112,15 +112,14 @@ struct Simd {
   template <int R>
   [[gnu::always_inline]] static inline Few<R> sums(const Vec (&value)[R]) {
     if constexpr (R == 4) {
-      typedef typename Vector<4>::Int Index;
       const auto v0 = folded(value[0]), v1 = folded(value[1]);
       const auto v2 = folded(value[2]), v3 = folded(value[3]);
-      const auto v01 = __builtin_shuffle(v0, v1, Index{0, 4, 2, 6}) +
-                       __builtin_shuffle(v0, v1, Index{1, 5, 3, 7});
-      const auto v23 = __builtin_shuffle(v2, v3, Index{0, 4, 2, 6}) +
-                       __builtin_shuffle(v2, v3, Index{1, 5, 3, 7});
-      return __builtin_shuffle(v01, v23, Index{0, 1, 4, 5}) +
-             __builtin_shuffle(v01, v23, Index{2, 3, 6, 7});
+      const auto v01 =
+          __builtin_shufflevector(v0, v1, 0, 4, 2, 6) + __builtin_shufflevector(v0, v1, 1, 5, 3, 7);
+      const auto v23 =
+          __builtin_shufflevector(v2, v3, 0, 4, 2, 6) + __builtin_shufflevector(v2, v3, 1, 5, 3, 7);
+      return __builtin_shufflevector(v01, v23, 0, 1, 4, 5) +
+             __builtin_shufflevector(v01, v23, 2, 3, 6, 7);
     } else {
       Few<R> few;
       for (int i = 0; i < R; ++i) few.number[i] = sum(value[i]);
@@ -129,8 +128,8 @@ struct Simd {
   }
   [[gnu::always_inline]] static inline int32_t largest(Int value) {
     if constexpr (lanes == 4) {
-      value = larger(value, __builtin_shuffle(value, Int{2, 3, 0, 1}));
-      value = larger(value, __builtin_shuffle(value, Int{1, 0, 3, 2}));
+      value = larger(value, __builtin_shufflevector(value, value, 2, 3, 0, 1));
+      value = larger(value, __builtin_shufflevector(value, value, 1, 0, 3, 2));
       return value[0];
     } else {
       using Half = Simd<lanes / 2>;

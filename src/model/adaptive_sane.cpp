@@ -8,23 +8,20 @@
 namespace deltasane {
 namespace {
 
-std::vector<double> norms_of(const RecurrentState& state) {
+std::vector<double> norms_of(const SequenceState& state) {
   if (auto found = state.head_norms_on_device()) return *std::move(found);
-  const StateShape& shape = state.shape;
-  const auto matrix = size_t(shape.head_size * shape.head_size);
-  std::vector<double> norms(size_t(shape.layers * shape.heads));
-  for (size_t head = 0; head < norms.size(); ++head) {
+  std::vector<double> norms;
+  for (const StateHead& head : state.layout().heads()) {
     double squares = 0;
-    for (const float entry : state.memory().span().subspan(head * matrix, matrix))
-      squares += double(entry) * double(entry);
-    norms[head] = std::sqrt(squares);
+    for (const float entry : state.of(head)) squares += double(entry) * double(entry);
+    norms.push_back(std::sqrt(squares));
   }
   return norms;
 }
 
 }  // namespace
 
-void AdaptiveSane::follow(RecurrentState& state, double alpha) {
+void AdaptiveSane::follow(SequenceState& state, double alpha) {
   if (state.position % every != 0) return;
   const std::vector<double> norms = norms_of(state);
   if (references.empty()) {

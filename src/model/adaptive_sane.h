@@ -12,14 +12,14 @@
 // snapshot does not have them.
 //
 // `follow` is the definition, and what a processor does. A GPU does the same between the blocks of a
-// long reading, without asking the host (kernel/rwkv7/cuda_states.h).
+// long reading, without asking the host (kernel/state_scan/cuda.h).
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "model/recurrent_state.h"
+#include "model/sequence_state.h"
 
 namespace deltasane {
 
@@ -27,10 +27,10 @@ struct AdaptiveSane {
   static constexpr int64_t every = 512;
   static constexpr double too_large = 2, small_again = 1.5, factor = 0.8, lowest_alpha = 1;
 
-  std::vector<double> references;  // (layer, head); empty before the first look
+  std::vector<double> references;  // by head of the layout; empty before the first look
 
   // Where `every` tokens are full, looks at the state and sets its alphas; else nothing.
-  void follow(RecurrentState& state, double alpha);
+  void follow(SequenceState& state, double alpha);
 
   static int64_t until_next(int64_t position) { return every - position % every; }
   static std::string description();

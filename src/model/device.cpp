@@ -18,9 +18,9 @@ Device device_named(std::string_view name) {
     const auto [stop, error] = std::from_chars(name.data() + cuda.size() + 1, end, number);
     if (error == std::errc() && stop == end && number >= 0) index = number;
   }
-  if (!index) fail(Fault::usage, "--device: expected cpu, cuda or cuda:N, found '", name, "'");
+  if (!index) fail(Fault::usage, "device: expected cpu, cuda or cuda:N, found '", name, "'");
   if (!built_with_cuda)
-    fail(Fault::usage, "--device ", name, ": this build has no CUDA backend; build with make cuda");
+    fail(Fault::usage, "device ", name, ": this build has no CUDA backend; build with make cuda");
   return {index};
 }
 

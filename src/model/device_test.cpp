@@ -15,7 +15,7 @@ TEST(Device, HasOneNameForEachThing) {
   for (const char* name :
        {"", "CPU", "gpu", "cuda:", "cuda:-1", "cuda:1x", "cuda: 1", "cuda1", "cuda:99999999999"})
     EXPECT_FAULT(device_named(name), Fault::usage,
-                 cat("--device: expected cpu, cuda or cuda:N, found '", name, "'"));
+                 cat("device: expected cpu, cuda or cuda:N, found '", name, "'"));
 }
 
 TEST(Device, IsRefusedWhereTheBuildHasNoCuda) {
@@ -24,7 +24,7 @@ TEST(Device, IsRefusedWhereTheBuildHasNoCuda) {
     EXPECT_EQ(device_named("cuda:3"), Device{3});
   } else {
     EXPECT_FAULT(device_named("cuda:0"), Fault::usage,
-                 "--device cuda:0: this build has no CUDA backend; build with make cuda");
+                 "device cuda:0: this build has no CUDA backend; build with make cuda");
   }
 }
 

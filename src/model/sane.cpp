@@ -1,8 +1,26 @@
 #include "model/sane.h"
 
-#include "base/cat.h"
+#include <charconv>
+#include <cmath>
+
+#include "base/printable.h"
 
 namespace deltasane {
+namespace {
+
+template <class Number>
+std::optional<Number> parsed(const Metadata& metadata, const char* key, std::string_view where) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return std::nullopt;
+  const std::string& text = found->second;
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail(Fault::file, where, ": ", key, ": expected a number, found ", printable(text));
+  return number;
+}
+
+}  // namespace
 
 std::string_view name_of(SaneKind kind) {
   return kind == SaneKind::none ? "none" : kind == SaneKind::trained ? "trained" : "run-time";
@@ -11,6 +29,41 @@ std::string_view name_of(SaneKind kind) {
 std::string to_string(const SaneUse& sane) {
   if (sane.kind == SaneKind::none) return "no SANE";
   return cat(name_of(sane.kind), " SANE with alpha ", sane.alpha, ", chunk ", sane.chunk);
+}
+
+std::optional<SaneSettings> sane_settings(bool has_tensors, const Metadata& metadata,
+                                          std::string_view where) {
+  const auto alpha = parsed<double>(metadata, "sane.alpha", where);
+  const auto chunk = parsed<int64_t>(metadata, "sane.chunk", where);
+  if (!has_tensors && !alpha && !chunk) return std::nullopt;
+  if (!has_tensors)
+    fail(Fault::file, where, ": sane.", alpha ? "alpha" : "chunk",
+         ": expected the SANE tensors with it, found none");
+  if (!alpha)
+    fail(Fault::file, where, ": expected the metadata sane.alpha beside the SANE tensors, found ",
+         "none");
+  if (!chunk)
+    fail(Fault::file, where, ": expected the metadata sane.chunk beside the SANE tensors, found ",
+         "none");
+  if (!std::isfinite(*alpha) || *alpha <= 0)
+    fail(Fault::file, where, ": sane.alpha: expected a positive number, found ", *alpha);
+  if (*chunk < 1 || *chunk > (int64_t{1} << 30))
+    fail(Fault::file, where, ": sane.chunk: expected 1 to 2^30 tokens, found ", *chunk);
+  return SaneSettings{*alpha, *chunk};
+}
+
+SaneUse chosen_sane(const std::optional<SaneSettings>& trained, const SaneChoice& choice,
+                    std::string_view where) {
+  if (choice.alpha && choice.none)
+    fail(Fault::usage, "SANE: expected an alpha or none at all, found both");
+  if (choice.alpha && !(*choice.alpha > 0))
+    fail(Fault::usage, "SANE's alpha: expected a number above 0, found ", *choice.alpha);
+  if (choice.none || (!trained && !choice.alpha)) return {};
+  if (!trained) return {SaneKind::run_time, *choice.alpha, default_sane_chunk};
+  if (choice.alpha)
+    fail(Fault::usage, "SANE's alpha: ", where, " was trained with SANE, alpha ", trained->alpha,
+         "; run it as it was trained, or without SANE");
+  return {SaneKind::trained, trained->alpha, trained->chunk};
 }
 
 }  // namespace deltasane

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "format/tensor_file.h"
 
 namespace deltasane {
 
@@ -19,5 +22,25 @@ struct SaneUse {
   friend bool operator==(const SaneUse&, const SaneUse&) = default;
 };
 std::string to_string(const SaneUse& sane);  // "trained SANE with alpha 3, chunk 16"
+
+// The two settings of a model trained with SANE, which travel as metadata: sane.alpha, sane.chunk.
+struct SaneSettings {
+  double alpha = 0;
+  int64_t chunk = 0;
+  friend bool operator==(const SaneSettings&, const SaneSettings&) = default;
+};
+// None for a baseline. Fails where settings come without tensors, or tensors without settings.
+std::optional<SaneSettings> sane_settings(bool has_tensors, const Metadata& metadata,
+                                          std::string_view where);
+
+// How a model runs: with the SANE it was trained with, with thresholds put on it (tau = alpha ln 2 +
+// 1, every `default_sane_chunk` tokens), or without. Fails where a trained one is given an alpha.
+struct SaneChoice {
+  std::optional<double> alpha;
+  bool none = false;
+};
+inline constexpr int64_t default_sane_chunk = 16;
+SaneUse chosen_sane(const std::optional<SaneSettings>& trained, const SaneChoice& choice,
+                    std::string_view where);
 
 }  // namespace deltasane

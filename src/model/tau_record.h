@@ -1,10 +1,13 @@
-// The thresholds SANE used while a model read, per layer and head: their sum, range and last value.
+// The thresholds that SANE used while a model read, by head of the state's layout: their sum, range
+// and last value.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "model/state_layout.h"
 
 namespace deltasane {
 
@@ -16,14 +19,18 @@ class TauRecord {
     int64_t count = 0;  // chunks
   };
 
-  TauRecord(int64_t layers, int64_t heads) : heads_(heads), all_(size_t(layers * heads)) {}
+  explicit TauRecord(const StateLayout& layout) : heads_(layout.heads().size()) {
+    for (int64_t layer = 0; layer < layout.layers(); ++layer)
+      layers_.push_back(layout.heads_of(layer));
+  }
 
-  const Head& at(int64_t layer, int64_t head) const { return all_[size_t(layer * heads_ + head)]; }
+  const Head& operator[](size_t head) const { return heads_[head]; }
 
   // tau: (chunk, head), of one layer.
   void add(int64_t layer, std::span<const float> tau) {
+    const StateLayout::HeadRange range = layers_[size_t(layer)];
     for (size_t i = 0; i < tau.size(); ++i) {
-      Head& head = all_[size_t(layer * heads_) + i % size_t(heads_)];
+      Head& head = heads_[size_t(range.first) + i % size_t(range.count)];
       head.low = head.count ? std::min(head.low, tau[i]) : tau[i];
       head.high = head.count ? std::max(head.high, tau[i]) : tau[i];
       head.sum += double(tau[i]);
@@ -32,11 +39,11 @@ class TauRecord {
     }
   }
 
-  void clear() { all_.assign(all_.size(), {}); }
+  void clear() { heads_.assign(heads_.size(), {}); }
 
  private:
-  int64_t heads_;
-  std::vector<Head> all_;
+  std::vector<StateLayout::HeadRange> layers_;
+  std::vector<Head> heads_;
 };
 
 }  // namespace deltasane

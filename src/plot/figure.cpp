@@ -30,7 +30,7 @@ std::string terminals(const std::string& name, int width, int height, const std:
              gnuplot_text(name + ".png"), "\n", body, "unset output\n");
 }
 
-// Thousands and millions, so that numbers on the axis stay short.
+// Thousands and millions keep the tick labels short.
 struct AxisUnit {
   double size = 1;
   const char* suffix = "";
@@ -90,8 +90,8 @@ std::string numbers_of(const Chart& chart, const Curve& curve, const AxisUnit& u
 void draw(const Chart& wanted, const fs::path& folder, const std::string& name) {
   Chart chart = wanted;
   const Span span = span_of(chart);
-  // A logarithmic axis with less than a decade on it has hardly a number; on any other, a constant
-  // would be shown as the noise of its last digits.
+  // A logarithmic axis over less than a decade has hardly a tick label; a linear axis around a
+  // constant would show the noise of its last digits.
   chart.log_y = chart.log_y && span.most > 10 * span.least;
   if (chart.y_low == chart.y_high && span.most - span.least < 1e-6 * std::abs(span.most)) {
     chart.y_low = span.least - 0.1 * std::abs(span.least);
@@ -120,19 +120,45 @@ void draw(const Chart& wanted, const fs::path& folder, const std::string& name) 
   run_gnuplot(terminals(name, 900, 520, body), folder);
 }
 
-HeatPanel reduced(const HeatPanel& panel, int64_t most_rows, int64_t most_columns) {
-  const int64_t down = (panel.rows + most_rows - 1) / most_rows;
-  const int64_t across = (panel.columns + most_columns - 1) / most_columns;
+HeatPanel downsampled(const HeatPanel& panel, int64_t max_rows, int64_t max_columns) {
+  const int64_t down = (panel.rows + max_rows - 1) / max_rows;
+  const int64_t across = (panel.columns + max_columns - 1) / max_columns;
   HeatPanel out{
       panel.title, (panel.rows + down - 1) / down, (panel.columns + across - 1) / across, {}};
-  out.values.assign(size_t(out.rows * out.columns), 0.0f);
+  out.values.assign(size_t(out.rows * out.columns), std::numeric_limits<float>::quiet_NaN());
   for (int64_t r = 0; r < panel.rows; ++r)
     for (int64_t c = 0; c < panel.columns; ++c) {
       float& here = out.values[size_t(r / down * out.columns + c / across)];
-      here = std::max(here, std::abs(panel.values[size_t(r * panel.columns + c)]));
+      here = std::fmax(here, std::abs(panel.values[size_t(r * panel.columns + c)]));
     }
   return out;
 }
+
+namespace {
+
+// Numbers, or the names of bands, of many every so many.
+std::string row_ticks(const HeatMap& map, double units, bool named) {
+  if (map.bands.empty()) return cat("set ytics ", std::max(1.0, std::ceil(units / 8)), "\n");
+  const size_t every = (map.bands.size() + 15) / 16;
+  std::string text;
+  for (size_t i = 0; i < map.bands.size(); i += every) {
+    const HeatMap::Band& band = map.bands[i];
+    text += cat(i ? ", " : "", gnuplot_text(named ? band.label : ""), " ",
+                (band.from + band.to) / 2 / map.rows_per_unit);
+  }
+  return cat("set ytics (", text, ")\n");
+}
+
+std::string lines_of(const HeatMap& map) {
+  std::string text = "unset arrow\n";
+  for (const HeatMap::Line& line : map.lines)
+    text += cat("set arrow from ", line.column / map.columns_per_unit, ", ",
+                line.row / map.rows_per_unit, " to ", line.to_column / map.columns_per_unit, ", ",
+                line.to_row / map.rows_per_unit, " nohead front lw 1 lc rgb '#ffffff'\n");
+  return text;
+}
+
+}  // namespace
 
 void draw(const HeatMap& map, const fs::path& folder, const std::string& name) {
   require(!map.panels.empty() && map.low > 0 && map.high > map.low, "a heat map has a scale");
@@ -155,7 +181,8 @@ void draw(const HeatMap& map, const fs::path& folder, const std::string& name) {
     for (int64_t r = 0; r < panel.rows; ++r) {
       for (int64_t c = 0; c < panel.columns; ++c) {
         const double value = double(panel.values[size_t(r * panel.columns + c)]);
-        numbers += cat(c ? " " : "", std::clamp(value, map.low, map.high));
+        numbers += c ? " " : "";
+        numbers += std::isnan(value) ? "NaN" : cat(std::clamp(value, map.low, map.high));
       }
       numbers += '\n';
     }
@@ -165,8 +192,9 @@ void draw(const HeatMap& map, const fs::path& folder, const std::string& name) {
     body += cat("$panel", i, " << END\n", numbers, "END\nset title ", gnuplot_text(panel.title),
                 " offset 0,-0.6\nset xlabel ", gnuplot_text(map.x_label),
                 " offset 0,0.5\nset ylabel ", gnuplot_text(is_first ? map.y_label : ""),
-                "\nset yrange [", rows, ":0]\nset ytics ", ticks(rows), "\nset xrange [0:", columns,
-                "]\nset xtics ", ticks(columns), "\nset format y '", is_first ? "%g" : "", "'\n");
+                "\nset yrange [", rows, ":0]\n", row_ticks(map, rows, is_first),
+                "set xrange [0:", columns, "]\nset xtics ", ticks(columns), "\nset format y '",
+                is_first ? "%g" : "", "'\n", lines_of(map));
     body += i > 0 ? std::string("unset colorbox\n")
                   : cat("set colorbox user origin screen ", right + 15 / width, ",", bottom,
                         " size screen ", 16 / width, ",", top - bottom, "\nset cblabel ",

@@ -1,7 +1,7 @@
 // Charts and heat maps, drawn by gnuplot (Debian: gnuplot-nox) as SVG and as PNG.
 //
-// Colours are those of Okabe and Ito, which people with any colour vision tell apart; beyond seven,
-// curves differ in their dashes. Heat maps use viridis on a logarithmic scale.
+// The colours are the colour-blind safe palette of Okabe and Ito; beyond seven, curves differ in
+// their dashes. Heat maps use viridis on a logarithmic scale.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ struct Chart {
   bool log_x = false, points = false;
   bool log_y = false;  // where the values span more than a decade
   std::vector<Curve> curves = {};
-  std::vector<double> marks = {};  // positions on x that deserve a vertical line
+  std::vector<double> marks = {};  // positions of vertical lines on the x axis
   std::string mark_label = {};
   double y_low = 0, y_high = 0;  // of the axis; equal: from the numbers
 };
 
-// values: (row, column), the first row at the top.
+// values: (row, column), the first row at the top. NaN is left blank.
 struct HeatPanel {
   std::string title;
   int64_t rows = 0, columns = 0;
@@ -35,18 +35,30 @@ struct HeatPanel {
 };
 
 struct HeatMap {
+  // Rows that belong together, where the axis cannot count them: named beside their middle.
+  struct Band {
+    std::string label;
+    double from, to;  // in rows
+  };
+  // A thin line that keeps blocks apart.
+  struct Line {
+    double column, row, to_column, to_row;
+  };
+
   std::string title, x_label, y_label, colour_label;
   double low = 0, high = 1;  // of the colours, common to all panels; both positive
   double rows_per_unit = 1, columns_per_unit = 1;  // what the axes count
+  std::vector<Band> bands = {};  // none: the axis has numbers
+  std::vector<Line> lines = {};
   std::vector<HeatPanel> panels = {};
 };
 
-// Makes FOLDER/NAME.svg and FOLDER/NAME.png. Fails where gnuplot is not installed, and says how to
-// get it.
+// Writes FOLDER/NAME.svg and FOLDER/NAME.png. Fails where gnuplot is not installed; the message
+// says how to install it.
 void draw(const Chart& chart, const fs::path& folder, const std::string& name);
 void draw(const HeatMap& map, const fs::path& folder, const std::string& name);
 
-// The same rows and columns with fewer of them: the largest |value| of each block. Hot spots stay.
-HeatPanel reduced(const HeatPanel& panel, int64_t most_rows, int64_t most_columns);
+// Max pooling of |value| down to at most this many rows and columns, so that hot spots remain.
+HeatPanel downsampled(const HeatPanel& panel, int64_t max_rows, int64_t max_columns);
 
 }  // namespace deltasane::plot

@@ -65,7 +65,7 @@ TEST(Figure, WithoutNumbersIsAnError) {
   EXPECT_FAULT(draw(chart, scratch.path(), "none"), Fault::argument, "expected numbers");
 }
 
-TEST(Figure, SaysWhatIsMissingWithoutGnuplot) {
+TEST(Figure, NamesThePackageWithoutGnuplot) {
   const test::Scratch scratch;
   const std::string before = ::getenv("PATH");
   ::setenv("PATH", scratch.path().c_str(), 1);
@@ -73,15 +73,40 @@ TEST(Figure, SaysWhatIsMissingWithoutGnuplot) {
   ::setenv("PATH", before.c_str(), 1);
 }
 
-TEST(Figure, ASmallerPanelKeepsTheHotSpots) {
+TEST(Figure, DownsamplingKeepsTheHotSpots) {
   HeatPanel panel{"p", 5, 7, std::vector<float>(35, 0.5f)};
   panel.values[4 * 7 + 6] = -9;
   panel.values[0] = 3;
-  const HeatPanel small = reduced(panel, 2, 3);
+  const HeatPanel small = downsampled(panel, 2, 3);
   EXPECT_EQ(small.rows, 2);
   EXPECT_EQ(small.columns, 3);
   EXPECT_EQ(small.values, (std::vector<float>{3, 0.5f, 0.5f, 0.5f, 0.5f, 9}));
-  EXPECT_EQ(reduced(panel, 5, 7).values[34], 9);
+  EXPECT_EQ(downsampled(panel, 5, 7).values[34], 9);
+}
+
+TEST(Figure, ASmallerPanelIsBlankWhereAllOfABlockIs) {
+  const float blank = std::nanf("");
+  const HeatPanel panel{"p", 2, 4, {1, blank, blank, blank, blank, -2, blank, blank}};
+  const HeatPanel small = downsampled(panel, 1, 2);
+  EXPECT_EQ(small.values[0], 2);
+  EXPECT_TRUE(std::isnan(small.values[1]));
+}
+
+TEST(Figure, NamesBandsOfRowsAndLeavesBlanks) {
+  if (!has_gnuplot()) GTEST_SKIP() << "gnuplot is not installed";
+  const test::Scratch scratch;
+  HeatMap map{.title = "State", .x_label = "key", .y_label = "layer", .colour_label = "|S|"};
+  map.low = 0.01, map.high = 100;
+  map.bands = {{"band A", 0, 2}, {"band B", 2, 3}};
+  map.lines = {{0, 2, 2, 2}};
+  for (const char* title : {"first", "second"})
+    map.panels.push_back({title, 3, 2, {1, 2, 3, 4, 5, std::nanf("")}});
+  draw(map, scratch.path(), "bands");
+  const std::string svg = read_file(scratch.path() / "bands.svg");
+  const size_t first = svg.find("band A");
+  ASSERT_NE(first, svg.npos);
+  EXPECT_EQ(svg.find("band A", first + 1), svg.npos);  // beside the first panel alone
+  EXPECT_NE(svg.find("band B"), svg.npos);
 }
 
 }  // namespace

@@ -19,24 +19,24 @@ std::string gnuplot_text(std::string_view text) {
   for (const char c : text) {
     if (c == '\n') continue;
     out += c;
-    if (c == '\'') out += c;  // doubled, it stands for itself
+    if (c == '\'') out += c;  // a doubled quote is a literal one
   }
   return out + "'";
 }
 
 void run_gnuplot(const std::string& script, const fs::path& folder) {
   const fs::path file = folder / cat("figure-", ::getpid(), ".gnuplot");
-  const fs::path said = folder / cat("figure-", ::getpid(), ".log");
+  const fs::path log = folder / cat("figure-", ::getpid(), ".log");
   replace_file(file, script);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, said.c_str(),
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC, 0644);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  const std::string go_there = cat("cd ", gnuplot_text(folder.string()));
   char program[] = "gnuplot", execute[] = "-e";
-  std::string change = go_there, path = fs::absolute(file).string();
+  std::string change = cat("cd ", gnuplot_text(folder.string())),
+              path = fs::absolute(file).string();
   char* const arguments[] = {program, execute, change.data(), path.data(), nullptr};
   pid_t child = 0;
   const int error = posix_spawnp(&child, program, &actions, nullptr, arguments, environ);
@@ -45,8 +45,8 @@ void run_gnuplot(const std::string& script, const fs::path& folder) {
   if (error == 0)
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
-  const std::string words = fs::exists(said) ? read_file(said) : std::string();
-  fs::remove(said);
+  const std::string output = fs::exists(log) ? read_file(log) : std::string();
+  fs::remove(log);
   fs::remove(file);
   if (error == ENOENT)
     fail(Fault::device,
@@ -54,7 +54,7 @@ void run_gnuplot(const std::string& script, const fs::path& folder) {
          "package gnuplot-nox");
   if (error != 0) fail(Fault::device, "gnuplot: cannot run: ", std::strerror(error));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    fail(Fault::device, "gnuplot: expected a figure, found: ", words);
+    fail(Fault::device, "gnuplot: expected a figure, found: ", output);
 }
 
 }  // namespace deltasane::plot

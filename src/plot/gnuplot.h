@@ -8,10 +8,10 @@
 
 namespace deltasane::plot {
 
-// In `folder`, so that a script names files shortly. Fails with what gnuplot said.
+// In `folder`, so that the script can use relative paths. Fails with the output of gnuplot.
 void run_gnuplot(const std::string& script, const fs::path& folder);
 
-// Text as a string of gnuplot's, in single quotes.
+// Text as a gnuplot string literal, in single quotes.
 std::string gnuplot_text(std::string_view text);
 
 }  // namespace deltasane::plot

@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "kernel/sane/tau.h"
+#include "probe/memory_shapes.h"
 
 namespace deltasane::probe {
 namespace {
@@ -50,8 +52,8 @@ void conclude(Diagnosis& found) {
   found.background.anomalous_squares = all > 0 ? anomalous / all : 0;
   found.background.heads_with_99 = fewest_heads(squares);
   if (!healthy.empty()) {
-    found.alpha = std::clamp((median_of(healthy) - 1) / std::log(2.0), 1.0, 10.0);
-    found.tau = found.alpha * std::log(2.0) + 1;
+    found.alpha = std::clamp(kernel::alpha_at_zero(median_of(healthy)), 1.0, 10.0);
+    found.tau = kernel::tau_at_zero(found.alpha);
   }
   std::ranges::stable_sort(found.heads, [](const HeadDiagnosis& a, const HeadDiagnosis& b) {
     if (a.anomalous() != b.anomalous()) return a.anomalous();
@@ -85,6 +87,14 @@ std::vector<StreamBreak> breaks_in(const RecordTable& segments) {
 }  // namespace
 
 Diagnosis diagnose(const RecordTable& segments, const RecordTable& heads) {
+  const MemoryShapes shapes(segments);
+  Diagnosis found;
+  found.most_entries = shapes.most_entries();
+  if (shapes.empty() && segments.rows > 0) {
+    found.position = std::ranges::max(segments.integers("position"));
+    found.records = int64_t(segments.rows) / segments.count_setting("streams");
+    return found;
+  }
   if (heads.rows == 0)
     fail(Fault::file, "records of ", heads.header.table,
          ": expected at least one segment, found none; let the stream run longer");
@@ -99,7 +109,9 @@ Diagnosis diagnose(const RecordTable& segments, const RecordTable& heads) {
     history.largest.push_back(largest[i]);
     history.last = i;
   }
-  Diagnosis found;
+  double entries = 0;
+  for (const auto& [key, history] : histories)
+    entries += double(shapes.entries(std::get<1>(key), std::get<2>(key)));
   for (const auto& [key, history] : histories) {
     HeadDiagnosis head;
     std::tie(head.stream, head.layer, head.head) = key;
@@ -110,8 +122,9 @@ Diagnosis diagnose(const RecordTable& segments, const RecordTable& heads) {
     head.hot_since = hot_since(history);
     found.records = std::max(found.records, int64_t(history.positions.size()));
     found.position = std::max(found.position, positions[at]);
-    found.background.above_10 += heads.reals("above_10")[at] / double(histories.size());
-    found.background.above_100 += heads.reals("above_100")[at] / double(histories.size());
+    const auto own = double(shapes.entries(head.layer, head.head));
+    found.background.above_10 += heads.reals("above_10")[at] * own / entries;
+    found.background.above_100 += heads.reals("above_100")[at] * own / entries;
     found.heads.push_back(head);
   }
   found.breaks = breaks_in(segments);
@@ -119,17 +132,21 @@ Diagnosis diagnose(const RecordTable& segments, const RecordTable& heads) {
   return found;
 }
 
-Diagnosis diagnose(const StateShape& shape, int64_t position,
+Diagnosis diagnose(const StateLayout& layout, int64_t position,
                    std::span<const HeadStatistics> statistics) {
   Diagnosis found;
   found.records = 1, found.position = position;
+  found.most_entries = MemoryShapes(layout).most_entries();
+  double entries = 0;
+  for (const StateHead& head : layout.heads()) entries += double(head.floats());
   for (size_t i = 0; i < statistics.size(); ++i) {
     const HeadStatistics& s = statistics[i];
     HeadDiagnosis head;
-    head.layer = int64_t(i) / shape.heads, head.head = int64_t(i) % shape.heads;
+    head.layer = layout.heads()[i].layer, head.head = layout.heads()[i].head;
     head.norm = s.norm, head.largest = s.largest, head.median = s.median, head.q9999 = s.q9999;
-    found.background.above_10 += s.above_10 / double(statistics.size());
-    found.background.above_100 += s.above_100 / double(statistics.size());
+    const auto own = double(layout.heads()[i].floats());
+    found.background.above_10 += s.above_10 * own / entries;
+    found.background.above_100 += s.above_100 * own / entries;
     found.heads.push_back(head);
   }
   conclude(found);

@@ -50,12 +50,13 @@ struct Diagnosis {
   Background background;
   std::vector<StreamBreak> breaks;
   double alpha = 0, tau = 0;  // 0: no healthy head to go by
+  int64_t most_entries = 0;   // of one head: SANE holds its norm to tau times their root
 };
 
 Diagnosis diagnose(const RecordTable& segments, const RecordTable& heads);
 
 // From one state: no growth, nothing about the past.
-Diagnosis diagnose(const StateShape& shape, int64_t position,
+Diagnosis diagnose(const StateLayout& layout, int64_t position,
                    std::span<const HeadStatistics> statistics);
 
 }  // namespace deltasane::probe

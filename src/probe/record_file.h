@@ -51,6 +51,7 @@ class RecordTable {
   // Fails where there is no such column of this type.
   const std::vector<int64_t>& integers(std::string_view column) const;
   const std::vector<double>& reals(std::string_view column) const;
+  bool has_setting(std::string_view key) const;
   const std::string& setting(std::string_view key) const;
   int64_t count_setting(std::string_view key) const;  // 1 to 2^20; fails for anything else
 

@@ -1,11 +1,12 @@
 #include <xxhash.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "format/byte_reader.h"
+#include "base/byte_reader.h"
 #include "probe/record_file.h"
 #include "probe/record_layout.h"
 
@@ -31,7 +32,7 @@ RecordHeader read_header(ByteReader& reader, std::span<const std::byte> bytes) {
          version > record_version ? "; a later version of this program reads it" : "");
   const uint64_t length = reader.number<uint32_t>("header length");
   if (length > max_record_header)
-    reader.refuse("expected a header of at most ", max_record_header, " bytes, found ", length);
+    reader.reject("expected a header of at most ", max_record_header, " bytes, found ", length);
   const uint64_t end = reader.offset() + length;
   reader.take(length, "header");
   if (reader.number<uint64_t>("checksum of the header") != checksum_of(bytes.first(end)))
@@ -43,7 +44,7 @@ RecordHeader read_header(ByteReader& reader, std::span<const std::byte> bytes) {
   const auto columns = inside.number<uint32_t>("number of columns");
   for (uint32_t i = 0; i < columns; ++i) {
     const auto type = inside.number<uint32_t>("column type");
-    if (type > uint32_t(ColumnType::real)) inside.refuse("expected a type of 0 or 1, found ", type);
+    if (type > uint32_t(ColumnType::real)) inside.reject("expected a type of 0 or 1, found ", type);
     header.columns.push_back({read_text(inside, "column name"), ColumnType(type)});
   }
   const auto settings = inside.number<uint32_t>("number of settings");
@@ -52,7 +53,7 @@ RecordHeader read_header(ByteReader& reader, std::span<const std::byte> bytes) {
     header.settings.emplace_back(std::move(key), read_text(inside, "value"));
   }
   if (header.columns.empty() || inside.remaining() != 0)
-    inside.refuse("expected columns and the end of the header, found ", header.columns.size(),
+    inside.reject("expected columns and the end of the header, found ", header.columns.size(),
                   " columns and ", inside.remaining(), " bytes");
   return header;
 }
@@ -135,6 +136,10 @@ const std::vector<int64_t>& RecordTable::integers(std::string_view column) const
 
 const std::vector<double>& RecordTable::reals(std::string_view column) const {
   return values[index_of(column, ColumnType::real)].reals;
+}
+
+bool RecordTable::has_setting(std::string_view key) const {
+  return std::ranges::any_of(header.settings, [&](const auto& one) { return one.first == key; });
 }
 
 const std::string& RecordTable::setting(std::string_view key) const {

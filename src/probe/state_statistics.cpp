@@ -74,15 +74,16 @@ HeadStatistics statistics_of(std::span<const float> entries, double tau) {
   return found;
 }
 
-std::vector<HeadStatistics> statistics_of(const RecurrentState& state, const TauRecord* taus,
+std::vector<HeadStatistics> statistics_of(const SequenceState& state, const TauRecord* taus,
                                           ThreadPool& threads) {
-  const StateShape& shape = state.shape;
-  const auto matrix = size_t(shape.head_size * shape.head_size);
-  std::vector<HeadStatistics> all(size_t(shape.layers * shape.heads));
-  const std::span<const float> memory = state.memory().span();
+  const std::span<const StateHead> heads = state.layout().heads();
+  std::vector<HeadStatistics> all(heads.size());
+  const std::span<const float> numbers = state.fixed();
   threads.parallel(int64_t(all.size()), [&](int64_t i) {
-    const double tau = taus ? double(taus->at(i / shape.heads, i % shape.heads).last) : 0.0;
-    all[size_t(i)] = statistics_of(memory.subspan(size_t(i) * matrix, matrix), tau);
+    const StateHead& head = heads[size_t(i)];
+    const double tau = taus ? double((*taus)[size_t(i)].last) : 0.0;
+    all[size_t(i)] =
+        statistics_of(numbers.subspan(size_t(head.offset), size_t(head.floats())), tau);
   });
   return all;
 }

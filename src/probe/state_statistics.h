@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "model/recurrent_state.h"
+#include "model/sequence_state.h"
 #include "model/tau_record.h"
 
 namespace deltasane::probe {
@@ -36,8 +36,8 @@ struct HeadStatistics {
 // tau 0: no SANE.
 HeadStatistics statistics_of(std::span<const float> entries, double tau);
 
-// (layer, head), layers first. `taus`: absent without SANE.
-std::vector<HeadStatistics> statistics_of(const RecurrentState& state, const TauRecord* taus,
+// By head of the state's layout. `taus`: absent without SANE.
+std::vector<HeadStatistics> statistics_of(const SequenceState& state, const TauRecord* taus,
                                           ThreadPool& threads);
 
 // The root of the sum of squares of the heads' norms.

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/random.h"
+#include "model/fixture_forward.h"
 
 namespace deltasane::probe {
 namespace {
@@ -91,10 +92,10 @@ TEST(StateStatistics, SayThatNumbersWereLost) {
 }
 
 TEST(StateStatistics, TakeEachHeadWithItsOwnTau) {
-  RecurrentState state({2, 8, 2, 4});
-  for (int64_t i = 0; i < state.memory().elements(); ++i)
-    state.mutable_memory()[i] = float(i / 16 + 1);
-  TauRecord taus(2, 2);
+  SequenceState state(test::uniform_layout(2, 8, 2, 4));
+  for (size_t i = 0; i < test::memories(state).size(); ++i)
+    test::mutable_memories(state)[i] = float(i / 16 + 1);
+  TauRecord taus(state.layout());
   taus.add(0, std::vector<float>{1, 100, 2, 200});
   taus.add(1, std::vector<float>{3, 4});
   ThreadPool threads(2);
@@ -106,10 +107,10 @@ TEST(StateStatistics, TakeEachHeadWithItsOwnTau) {
   EXPECT_EQ(all[0].transition, 1);     // 1 / 2
   EXPECT_EQ(all[3].saturated, 1);      // 4 / 4
   EXPECT_DOUBLE_EQ(whole_norm(all), 4 * std::sqrt(1.0 + 4 + 9 + 16));
-  EXPECT_EQ(taus.at(0, 1).sum, 300);
-  EXPECT_EQ(taus.at(0, 1).low, 100);
-  EXPECT_EQ(taus.at(0, 1).high, 200);
-  EXPECT_EQ(taus.at(0, 1).count, 2);
+  EXPECT_EQ(taus[1].sum, 300);
+  EXPECT_EQ(taus[1].low, 100);
+  EXPECT_EQ(taus[1].high, 200);
+  EXPECT_EQ(taus[1].count, 2);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ class Buffer {
   Buffer() = default;
   explicit Buffer(uint64_t bytes);  // not initialised
   using Release = void (*)(std::byte*) noexcept;
-  // Memory of another kind, and what gives it back.
+  // Memory from another allocator, and the function that frees it.
   Buffer(std::byte* data, uint64_t bytes, Release release)
       : data_(data), size_(bytes), release_(release) {}
   ~Buffer();
@@ -26,8 +26,8 @@ class Buffer {
  private:
   std::byte* data_ = nullptr;
   uint64_t size_ = 0;
-  Release release_ = give_back;
-  static void give_back(std::byte* data) noexcept;
+  Release release_ = free_memory;
+  static void free_memory(std::byte* data) noexcept;
 };
 
 }  // namespace deltasane

@@ -1,14 +1,16 @@
-// How a computed tensor is judged against the truth.
+// Compares a computed tensor with the truth, without hand-set tolerances.
 //
-// The truth is the definition evaluated in double. `plain` is the same definition in the precision
-// under test: what its arithmetic costs with no tricks. A result may be off by twice that, plus
-// four units in the last place of the largest value; measured as the largest absolute error. So
-// there is no tolerance to set by hand. Anything that is not finite where the truth is, fails.
+// The truth is the reference evaluated in double. `plain` is the same reference in the precision
+// under test: the rounding error that its arithmetic has anyway. With u = epsilon of float and the
+// maximum taken over all elements:
 //
-// A whole model has places that magnify errors, such as the norm of a head that has hardly read
-// anything, and its largest error is what one of them makes of a single rounding: two computations
-// of the same quality may be far apart there. So of a model the usual error (root of the mean of
-// squares) may be twice that of `plain`, and the largest four times its largest.
+//     max_error    max |found - truth| <= 2 max |plain - truth| + 4 u max |truth|
+//     rms_error    rms (found - truth) <= 2 rms (plain - truth) + 4 u max |truth|   and
+//                  max |found - truth| <= 4 max |plain - truth| + 4 u max |truth|
+//
+// max_error is for operators. rms_error is for whole models, which amplify rounding errors in some
+// places (the norm of a head that has seen few tokens): two equally good results may differ there.
+// An element that is not finite where the truth is fails.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +21,14 @@ namespace deltasane {
 
 struct Closeness {
   bool close = false;
-  double error = 0, allowed = 0;                  // largest absolute error; what was allowed
-  size_t place = 0;                               // of the largest error
-  double usual_error = 0, usual_plain_error = 0;  // root of the mean of squares
+  double error = 0, allowed = 0;              // largest absolute error, and its bound
+  size_t index = 0;                           // of the largest error
+  double rms_error = 0, rms_plain_error = 0;  // root mean square errors
   std::string explanation() const;
 };
 
-enum class Judged { as_operator, as_model };
+enum class Criterion { max_error, rms_error };
 Closeness closeness(std::span<const float> found, std::span<const float> plain,
-                    std::span<const double> truth, Judged judged = Judged::as_operator);
+                    std::span<const double> truth, Criterion criterion = Criterion::max_error);
 
 }  // namespace deltasane

@@ -22,7 +22,7 @@ TEST(Closeness, FailsOnOneWrongElementAWrongSignAndWhatIsNotANumber) {
     EXPECT_FALSE(closeness(wrong, plain, truth).close) << wrong[0] << ' ' << wrong[1];
 }
 
-TEST(Closeness, AllowsTwiceWhatPlainArithmeticCosts) {
+TEST(Closeness, AllowsTwiceTheErrorOfThePlainReference) {
   const std::vector<double> truth{1};
   const float eps = 1.1920929e-7f;
   const std::vector<float> plain{1 + 100 * eps};
@@ -30,41 +30,41 @@ TEST(Closeness, AllowsTwiceWhatPlainArithmeticCosts) {
   EXPECT_FALSE(closeness(std::vector<float>{1 - 206 * eps}, plain, truth).close);
 }
 
-TEST(Closeness, OfAModelIsUsualErrorsAndFourTimesTheLargest) {
+TEST(Closeness, ByRmsAllowsFourTimesTheLargestError) {
   const std::vector<double> truth(100, 1.0);
   const float eps = 1.1920929e-7f;
   std::vector<float> plain(100, 1 + 10 * eps), found = plain;
   const auto close = [&](float largest, float others) {
     std::ranges::fill(found, 1 - others * eps);
     found[7] = 1 - largest * eps;
-    return closeness(found, plain, truth, Judged::as_model).close;
+    return closeness(found, plain, truth, Criterion::rms_error).close;
   };
   EXPECT_TRUE(close(43, 20));
   EXPECT_FALSE(close(46, 20)) << "the largest";
-  EXPECT_FALSE(close(30, 26)) << "the usual";
+  EXPECT_FALSE(close(30, 26)) << "the rms";
   EXPECT_FALSE(close(NAN, 1));
 }
 
-TEST(Closeness, ABrokenYardstickMeasuresNothing) {
+TEST(Closeness, FailsWhereThePlainReferenceIsNan) {
   EXPECT_FALSE(
       closeness(std::vector<float>{1}, std::vector<float>{NAN}, std::vector<double>{1}).close);
 }
 
-TEST(PooledCloseness, HasTheYardstickOfTheUnluckiestCase) {
+TEST(PooledCloseness, HasTheBoundOfTheLargestPlainError) {
   const float eps = 1.1920929e-7f;
   const std::vector<double> truth{1};
   const std::vector<float> lucky{1}, unlucky{1 + 100 * eps}, found{1 - 150 * eps};
   PooledCloseness pool;
   pool.add(found, lucky, truth);
-  EXPECT_FALSE(pool.judged().close);
+  EXPECT_FALSE(pool.result().close);
   pool.add(lucky, unlucky, truth);
-  EXPECT_TRUE(pool.judged().close);
+  EXPECT_TRUE(pool.result().close);
   pool.add(std::vector<float>{1 - 300 * eps}, lucky, truth);
-  EXPECT_FALSE(pool.judged().close);
+  EXPECT_FALSE(pool.result().close);
 }
 
-// One case that magnifies errors a thousandfold says nothing about the others.
-TEST(PooledCloseness, OnAverageEachCaseHasItsOwnYardstick) {
+// One case that amplifies errors a thousandfold must not hide errors of the others.
+TEST(PooledCloseness, MeanRatioHasABoundPerCase) {
   const float eps = 1.1920929e-7f;
   const std::vector<double> truth{1};
   const auto off_by = [&](float units) { return std::vector<float>{1 + units * eps}; };
@@ -73,25 +73,25 @@ TEST(PooledCloseness, OnAverageEachCaseHasItsOwnYardstick) {
     pool.add(off_by(50000), off_by(48000), truth);
     for (int i = 0; i < 14; ++i) pool.add(off_by(others), off_by(48), truth);
     pool.add(off_by(last), off_by(48), truth);
-    return pool.mean_share();  // of 100 units allowed, but for the first
+    return pool.mean_ratio();  // of 100 units allowed, but for the first
   };
   EXPECT_NEAR(mean(60, 60), 0.595, 1e-3);
   EXPECT_GT(mean(104, 104), 1) << "an error of every case but one";
-  EXPECT_LT(mean(40, 3600), 1) << "one case may have a lucky yardstick";
+  EXPECT_LT(mean(40, 3600), 1) << "one case may have an accidentally small plain error";
   EXPECT_GT(mean(40, 4400), 1) << "an error of one case";
   EXPECT_EQ(mean(40, NAN), INFINITY);
 }
 
-TEST(PooledCloseness, OnAverageTooABrokenYardstickMeasuresNothing) {
+TEST(PooledCloseness, MeanRatioIsInfiniteWhereThePlainReferenceIsNan) {
   PooledCloseness nothing, broken, needless;
   const std::vector<double> zero{0};
   const std::vector<float> right{0}, not_a_number{NAN}, wrong{1e-30f};
   nothing.add(right, right, zero);
-  EXPECT_EQ(nothing.mean_share(), 0);
+  EXPECT_EQ(nothing.mean_ratio(), 0);
   broken.add(right, not_a_number, zero);
-  EXPECT_EQ(broken.mean_share(), INFINITY);
+  EXPECT_EQ(broken.mean_ratio(), INFINITY);
   needless.add(wrong, right, zero);
-  EXPECT_EQ(needless.mean_share(), INFINITY) << "plain arithmetic makes no error here";
+  EXPECT_EQ(needless.mean_ratio(), INFINITY) << "the plain reference has no error here";
 }
 
 }  // namespace

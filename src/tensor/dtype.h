@@ -1,4 +1,4 @@
-// Element types that are known only when the program runs, as in files.
+// Run-time element types, as in files.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,12 @@
-// Several cases of a kind, judged together: the yardstick is the worst error of plain arithmetic,
-// and over a single case that may be lucky.
+// Several cases, compared together: the plain reference's error, from which the bound is made, may
+// be accidentally small in a single case.
 //
-// Where each case magnifies errors by a factor of its own, as whole models do, the largest errors
-// of all cases are those of the one that magnifies most, and that one may be lucky again. There
-// each case has its own yardstick, and counts with its largest error as a share of what it allows.
-// The mean of the shares' roots is taken: a lucky yardstick makes one share large, and the mean of
-// the shares themselves would be that one.
+// Whole models amplify errors by a factor that differs from case to case, so one bound for all
+// would be that of the worst case. mean_ratio gives each case its own bound:
+//
+//     mean_ratio = (mean over cases of sqrt(error / allowed))^2        close: at most 1
+//
+// The square roots keep one case with an accidentally small bound from dominating the mean.
 #pragma once
 
 #include <cmath>
@@ -23,18 +24,17 @@ class PooledCloseness {
     found_.insert(found_.end(), found.begin(), found.end());
     plain_.insert(plain_.end(), plain.begin(), plain.end());
     truth_.insert(truth_.end(), truth.begin(), truth.end());
-    const Closeness one = closeness(found, plain, truth, Judged::as_operator);
-    roots_ += std::sqrt(share_of(one));
+    const Closeness one = closeness(found, plain, truth, Criterion::max_error);
+    roots_ += std::sqrt(ratio_of(one));
     ++cases_;
   }
-  Closeness judged(Judged as = Judged::as_operator) const {
-    return closeness(found_, plain_, truth_, as);
+  Closeness result(Criterion criterion = Criterion::max_error) const {
+    return closeness(found_, plain_, truth_, criterion);
   }
-  // At most 1 is close.
-  double mean_share() const { return roots_ * roots_ / (cases_ * cases_); }
+  double mean_ratio() const { return roots_ * roots_ / (cases_ * cases_); }
 
  private:
-  static double share_of(const Closeness& one) {
+  static double ratio_of(const Closeness& one) {
     if (!std::isfinite(one.allowed)) return std::numeric_limits<double>::infinity();
     return one.error == 0 ? 0 : one.error / one.allowed;
   }

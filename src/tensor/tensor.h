@@ -1,7 +1,7 @@
-// A tensor of one element type known when the program is built: memory and its shape.
+// An owning tensor with a compile-time element type.
 //
-// Elements lie packed, last dimension fastest, the first one on a 64-byte boundary. A new tensor is
-// zero. Tensors move; a copy is asked for by name (clone).
+// Elements are contiguous, last dimension fastest, the first one on a 64-byte boundary. A new
+// tensor is zero. Tensors are move-only; clone() copies.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(const Shape& shape) : Tensor(shape, Buffer(bytes_of(shape))) {}
-  // In memory of as many bytes, of any kind.
+  // In memory of exactly that many bytes, from any allocator.
   Tensor(const Shape& shape, Buffer memory) : shape_(shape), memory_(std::move(memory)) {
     require(memory_.size() == bytes_of(shape), "a tensor has as much memory as elements");
     if (memory_.size()) std::memset(memory_.data(), 0, memory_.size());

@@ -16,11 +16,11 @@ TEST(View, IndexesByStride) {
   const View<float> whole = tensor.view();
   EXPECT_EQ(whole(1, 2, 3), 23.0f);
   EXPECT_EQ(whole.at(1, 1), tensor.data() + 16);
-  const View<float> part = whole.part(1, 1, 2);
-  EXPECT_EQ(part.shape, (Shape{2, 2, 4}));
-  EXPECT_EQ(part(1, 0, 0), 16.0f);
-  EXPECT_TRUE(whole.packed());
-  EXPECT_FALSE(part.packed());
+  const View<float> slice = whole.slice(1, 1, 2);
+  EXPECT_EQ(slice.shape, (Shape{2, 2, 4}));
+  EXPECT_EQ(slice(1, 0, 0), 16.0f);
+  EXPECT_TRUE(whole.contiguous());
+  EXPECT_FALSE(slice.contiguous());
 }
 
 TEST(View, NamesWhatWasExpectedAndFound) {
@@ -40,24 +40,24 @@ TEST(Tensor, IsAlignedZeroAndKeepsItsOwnCopy) {
   EXPECT_EQ(tensor[7], 0.0);
 }
 
-TEST(Tensor, GivesMemoryOfAnotherKindBackOnce) {
+TEST(Tensor, FreesMemoryOfAnotherAllocatorOnce) {
   static std::byte memory[8];
-  static int given_back = 0;
+  static int freed = 0;
   memory[3] = std::byte{1};
   {
-    Tensor<float> tensor({2}, Buffer(memory, 8, [](std::byte*) noexcept { ++given_back; }));
+    Tensor<float> tensor({2}, Buffer(memory, 8, [](std::byte*) noexcept { ++freed; }));
     EXPECT_EQ(tensor.data(), reinterpret_cast<float*>(memory));
     EXPECT_EQ(tensor[0], 0.0f);
     Tensor<float> moved = std::move(tensor);
     tensor = Tensor<float>({3});
-    moved = std::move(tensor);  // which has the other kind now
+    moved = std::move(tensor);  // which has ordinary memory now
     EXPECT_EQ(moved.elements(), 3);
-    EXPECT_EQ(given_back, 0);
+    EXPECT_EQ(freed, 0);
   }
-  EXPECT_EQ(given_back, 1);
+  EXPECT_EQ(freed, 1);
 }
 
-TEST(Tensor, RefusesSizesThatWrap) {
+TEST(Tensor, RejectsSizesThatWrap) {
   const int64_t huge = std::numeric_limits<int64_t>::max();
   EXPECT_FAULT((Tensor<float>({huge, 3})), Fault::file, "does not fit in 64 bits");
 }

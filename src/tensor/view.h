@@ -1,7 +1,7 @@
-// A view: where elements lie and how they are laid out. It owns nothing.
+// A view: a non-owning pointer with shape and strides.
 //
 // Shapes and strides are 64-bit and counted in elements. Dimensions come in the order (batch, time,
-// head, channel). A view without data stands for an argument that was not given.
+// head, channel). A view without data is an argument that was not given.
 #pragma once
 
 #include <array>
@@ -58,8 +58,8 @@ inline std::string to_string(const Shape& shape) {
 }
 inline void append_part(std::string& text, const Shape& shape) { text += to_string(shape); }
 
-// The strides of elements that lie side by side, last dimension fastest.
-constexpr Shape packed_strides(const Shape& shape) {
+// The strides of contiguous elements, last dimension fastest.
+constexpr Shape contiguous_strides(const Shape& shape) {
   Shape stride = shape;
   int64_t step = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
@@ -75,7 +75,7 @@ struct View {
   Shape shape, stride;
 
   View() = default;
-  View(T* first, const Shape& sizes) : View(first, sizes, packed_strides(sizes)) {}
+  View(T* first, const Shape& sizes) : View(first, sizes, contiguous_strides(sizes)) {}
   View(T* first, const Shape& sizes, const Shape& steps)
       : data(first), shape(sizes), stride(steps) {}
   template <class U>
@@ -84,12 +84,12 @@ struct View {
 
   explicit operator bool() const { return data != nullptr; }
 
-  // The element at an index; with fewer numbers than dimensions, the first element there.
+  // The element at an index; with fewer indices than dimensions, the first element of that slice.
   template <class... Index>
   T* at(Index... index) const {
-    const int64_t place[] = {int64_t(index)..., 0};
+    const int64_t indices[] = {int64_t(index)..., 0};
     T* element = data;
-    for (int i = 0; i < int(sizeof...(index)); ++i) element += place[i] * stride[i];
+    for (int i = 0; i < int(sizeof...(index)); ++i) element += indices[i] * stride[i];
     return element;
   }
   template <class... Index>
@@ -97,17 +97,17 @@ struct View {
     return *at(index...);
   }
 
-  // The part [from, from + count) of one dimension.
-  View part(int dimension, int64_t from, int64_t count) const {
+  // The slice [from, from + count) of one dimension.
+  View slice(int dimension, int64_t from, int64_t count) const {
     require(dimension < shape.rank() && from >= 0 && count >= 0 && from + count <= shape[dimension],
-            "View::part stays inside the view");
+            "View::slice stays inside the view");
     View out = *this;
     if (data) out.data += from * stride[dimension];
     out.shape[dimension] = count;
     return out;
   }
 
-  bool packed() const { return stride == packed_strides(shape); }
+  bool contiguous() const { return stride == contiguous_strides(shape); }
 };
 
 // Fails unless the view was given and has this shape.

@@ -8,9 +8,8 @@
 namespace deltasane {
 namespace {
 
-// Older blocks are nearly full. Looking only at the latest ones keeps placing a state cheap
-// whatever the vocabulary; for the World vocabulary 32 blocks save 5% of the memory and take twice
-// the time.
+// Older blocks are nearly full. Searching only the latest ones keeps allocation cheap for any
+// vocabulary; for the World vocabulary 32 blocks save 5% of the memory and take twice the time.
 constexpr size_t blocks_tried = 4;
 
 }  // namespace
@@ -28,15 +27,15 @@ int DoubleArray::base_in(const Block& block, std::span<const uint8_t> children) 
   return -1;
 }
 
-uint32_t DoubleArray::place(std::span<const uint8_t> children) {
-  require(!children.empty(), "only states with children are placed");
+uint32_t DoubleArray::allocate(std::span<const uint8_t> children) {
+  require(!children.empty(), "only states with children are allocated");
   size_t at = blocks_.size() - std::min(blocks_.size(), blocks_tried);
   int base = -1;
   for (; at < blocks_.size(); ++at)
     if ((base = base_in(blocks_[at], children)) >= 0) break;
   if (base < 0) {
     Block block;
-    if (blocks_.empty()) block.used_bases.set(0);  // base 0 is nobody's
+    if (blocks_.empty()) block.used_bases.set(0);  // base 0 is reserved
     base = base_in(block, children);
     blocks_.push_back(block);
   }

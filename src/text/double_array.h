@@ -1,6 +1,6 @@
-// Where the states of a TokenTrie lie: gives each state a base of its own such that its children
-// fall on free nodes. Bases and nodes are used in blocks of 256, since base ^ byte stays in its
-// block.
+// The allocator of a double-array trie: gives each state of a TokenTrie a distinct base such that
+// its children fall on free nodes. Bases and nodes are allocated in blocks of 256, since base ^
+// byte stays in its block.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace deltasane {
 
 class DoubleArray {
  public:
-  // The base of a state with children under these bytes (at least one). Their nodes are then used.
-  uint32_t place(std::span<const uint8_t> children);
+  // The base of a state with children under these bytes (at least one); marks their nodes as used.
+  uint32_t allocate(std::span<const uint8_t> children);
   size_t nodes() const { return blocks_.size() * 256; }
 
  private:

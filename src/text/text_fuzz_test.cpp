@@ -1,20 +1,21 @@
-// Readers of hostile bytes: they refuse or they read, and never anything else.
+// Parsers of untrusted input: every input is parsed or rejected with an Error.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "text/gguf_tokens.h"
-#include "text/small_vocabulary.h"
 #include "text/utf8.h"
 #include "text/utf8_stream.h"
-#include "text/world_file.h"
+#include "text/vocabulary/fixture_vocabulary.h"
+#include "text/vocabulary/gguf_tokens.h"
+#include "text/vocabulary/world_file.h"
 #include "text/world_tokenizer.h"
 
 namespace deltasane {
 namespace {
 
-// Cuts, doubles, overwrites and swaps pieces of a text, with a liking for what the formats use.
-std::string damaged(Random& random, std::string text) {
-  constexpr std::string_view liked = " '\"\\bxuU09afn\r\n\xE4\xFF";
+// Deletes, duplicates and overwrites parts of a text, with a bias towards bytes that the formats
+// use.
+std::string corrupted(Random& random, std::string text) {
+  constexpr std::string_view frequent = " '\"\\bxuU09afn\r\n\xE4\xFF";
   for (uint64_t edits = 1 + random.below(4); edits > 0 && !text.empty(); --edits) {
     const size_t at = random.below(text.size());
     const size_t size = 1 + random.below(12);
@@ -24,16 +25,16 @@ std::string damaged(Random& random, std::string text) {
     else if (kind == 1)
       text.insert(at, text.substr(random.below(text.size()), size));
     else if (kind == 2)
-      text[at] = liked[random.below(liked.size())];
+      text[at] = frequent[random.below(frequent.size())];
     else if (kind == 3)
       text[at] = char(random.below(256));
     else
-      text.insert(at, std::string(size, liked[random.below(liked.size())]));
+      text.insert(at, std::string(size, frequent[random.below(frequent.size())]));
   }
   return text;
 }
 
-void expect_sound(Vocabulary vocabulary, Random& random) {
+void expect_round_trip(Vocabulary vocabulary, Random& random) {
   const WorldTokenizer tokenizer(std::move(vocabulary));
   const std::string text = test::random_text(random, tokenizer, 200);
   ASSERT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
@@ -44,14 +45,14 @@ TEST(TextFuzz, WorldFile) {
   const std::string whole = test::world_lines(test::small_tokens());
   int read = 0;
   for (int round = 0; round < 6000; ++round) {
-    // Half of the time only the end is damaged, where the longer tokens are.
+    // Half of the time only the end is corrupted, where the longer tokens are.
     const size_t tail = round % 2 ? whole.size() : 500;
     const std::string bytes =
-        whole.substr(0, whole.size() - tail) + damaged(random, whole.substr(whole.size() - tail));
+        whole.substr(0, whole.size() - tail) + corrupted(random, whole.substr(whole.size() - tail));
     try {
       Vocabulary vocabulary = parse_world_file(bytes, "fuzzed");
       ++read;
-      if (read % 20 == 0) expect_sound(std::move(vocabulary), random);
+      if (read % 20 == 0) expect_round_trip(std::move(vocabulary), random);
     } catch (const Error& error) {
       ASSERT_EQ(error.fault(), Fault::file);
       ASSERT_TRUE(std::string_view(error.what()).starts_with("fuzzed: ")) << error.what();
@@ -61,7 +62,7 @@ TEST(TextFuzz, WorldFile) {
   EXPECT_GT(read, 0);
 }
 
-TEST(TextFuzz, WorldFileOfAnyBytes) {
+TEST(TextFuzz, WorldFileOfRandomBytes) {
   Random random(12);
   for (int round = 0; round < 3000; ++round) {
     std::string bytes(random.below(60), ' ');
@@ -78,7 +79,7 @@ TEST(TextFuzz, GgufTokens) {
   for (int round = 0; round < 3000; ++round) {
     std::vector<std::string> tokens = whole;
     std::string& chosen = tokens[random.below(tokens.size())];
-    chosen = damaged(random, chosen);
+    chosen = corrupted(random, chosen);
     try {
       parse_gguf_tokens(tokens);
     } catch (const Error& error) {
@@ -87,7 +88,7 @@ TEST(TextFuzz, GgufTokens) {
   }
 }
 
-TEST(TextFuzz, Utf8StreamGivesOutTheSameHoweverTheBytesAreCut) {
+TEST(TextFuzz, Utf8StreamOutputIsIndependentOfChunking) {
   Random random(14);
   for (int round = 0; round < 20000; ++round) {
     std::string bytes;

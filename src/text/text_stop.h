@@ -1,9 +1,8 @@
 // Ends a stream of text at the first stop string in it.
 //
 // The stop string that is complete first wins; of several that end at the same byte, the longest.
-// So what is given out does not depend on how the text was cut into pieces. Text that may still
-// become a stop string is held back. If text and stop strings are valid UTF-8, characters are
-// never cut.
+// So the output does not depend on how the text is split into chunks. Text that may still become a
+// stop string is held back. If text and stop strings are valid UTF-8, characters are never split.
 #pragma once
 
 #include <optional>
@@ -17,13 +16,13 @@ class TextStop {
  public:
   explicit TextStop(std::vector<std::string> stops);  // an empty stop string is an error
 
-  // Text that may be shown. It ends before the stop string; after it there is no more.
+  // Text that is safe to emit. It ends before the stop string; empty after that.
   std::string feed(std::string_view text);
-  std::string finish();  // the end of the text: what was held back, which is empty after a stop
+  std::string finish();  // at the end of the text: what was held back; empty after a stop
 
   bool stopped() const { return found_.has_value(); }
   std::string_view stop() const;  // the string that was found; empty before
-  void restart();                 // for another text
+  void restart();                 // resets it for another text
 
  private:
   // Knuth, Morris and Pratt: `matched` bytes of the stop string end the text so far, and

@@ -32,11 +32,11 @@ TEST(TextStop, HoldsBackWhatMayBecomeAStop) {
   EXPECT_EQ(stop.finish(), "");
 }
 
-TEST(TextStop, GivesOutWhatItHeldWhenTheTextEnds) {
+TEST(TextStop, EmitsHeldTextWhenTheTextEnds) {
   TextStop stop({"END"});
   EXPECT_EQ(stop.feed("the EN"), "the ");
   EXPECT_EQ(stop.finish(), "EN");
-  EXPECT_EQ(stop.feed("D"), "D");  // a text of its own after finish()
+  EXPECT_EQ(stop.feed("D"), "D");  // a new text after finish()
 }
 
 TEST(TextStop, TheFirstToEndWinsThenTheLongest) {
@@ -60,15 +60,15 @@ TEST(TextStop, CopiesAreIndependent) {
   EXPECT_EQ(stop.feed("b"), "b");
 }
 
-TEST(TextStop, RefusesAnEmptyStop) {
+TEST(TextStop, RejectsAnEmptyStop) {
   EXPECT_FAULT(TextStop(Stops{"a", ""}), Fault::usage, "stop string: expected at least one byte");
 }
 
 // The definition: the shortest prefix of the text that ends in a stop string.
-struct Obvious {
+struct Expected {
   std::string before, stop;
 };
-Obvious obvious(const std::string& text, const Stops& stops) {
+Expected reference(const std::string& text, const Stops& stops) {
   for (size_t end = 0; end <= text.size(); ++end) {
     const std::string prefix = text.substr(0, end);
     std::string found;
@@ -79,7 +79,7 @@ Obvious obvious(const std::string& text, const Stops& stops) {
   return {text, ""};
 }
 
-TEST(TextStop, AgreesWithTheDefinitionHoweverTheTextIsCut) {
+TEST(TextStop, AgreesWithTheDefinitionForAnyChunking) {
   Random random(5);
   const auto word = [&](size_t least, size_t most) {
     std::string text(least + random.below(most - least + 1), 'a');
@@ -91,22 +91,22 @@ TEST(TextStop, AgreesWithTheDefinitionHoweverTheTextIsCut) {
     for (uint64_t i = random.below(4); i > 0; --i) stops.push_back(word(1, 7));
     const std::string text = word(0, 40);
     TextStop stop(stops);
-    std::string shown;
+    std::string emitted;
     for (size_t at = 0; at < text.size();) {
       const size_t size = 1 + random.below(6);
-      shown += stop.feed(std::string_view(text).substr(at, size));
+      emitted += stop.feed(std::string_view(text).substr(at, size));
       at += size;
-      // Nothing was held back without need: some stop string begins with it.
+      // Nothing is held back needlessly: some stop string begins with it.
       if (!stop.stopped() && at < text.size()) {
-        const std::string held = text.substr(shown.size(), at - shown.size());
+        const std::string held = text.substr(emitted.size(), at - emitted.size());
         bool needed = held.empty();
         for (const std::string& s : stops) needed |= s.starts_with(held);
         ASSERT_TRUE(needed) << text << " held " << held;
       }
     }
-    shown += stop.finish();
-    const Obvious expected = obvious(text, stops);
-    ASSERT_EQ(shown, expected.before) << text;
+    emitted += stop.finish();
+    const Expected expected = reference(text, stops);
+    ASSERT_EQ(emitted, expected.before) << text;
     ASSERT_EQ(stop.stop(), expected.stop) << text;
   }
 }

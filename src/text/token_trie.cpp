@@ -15,7 +15,7 @@ struct Entry {
   int32_t id;
 };
 
-// A state that waits for its base: the entries that pass through it, and how many bytes led here.
+// A state without a base yet: the entries that pass through it, and its depth in bytes.
 struct State {
   size_t first, last;
   size_t depth;
@@ -35,16 +35,16 @@ std::vector<Entry> sorted_entries(const std::vector<std::string>& tokens) {
 }  // namespace
 
 TokenTrie::TokenTrie(const Vocabulary& vocabulary) {
-  place_states(vocabulary);
+  allocate_states(vocabulary);
   fill_starts();
 }
 
-void TokenTrie::place_states(const Vocabulary& vocabulary) {
+void TokenTrie::allocate_states(const Vocabulary& vocabulary) {
   const std::vector<Entry> entries = sorted_entries(vocabulary.tokens());
   DoubleArray array;
   std::vector<uint8_t> labels;
   std::vector<size_t> bounds;
-  // Breadth first: the states that most texts pass through lie together.
+  // Breadth first, so that the most frequent states are close together.
   std::deque<State> waiting{{0, entries.size(), 0, root_node}};
   for (; !waiting.empty(); waiting.pop_front()) {
     const State state = waiting.front();
@@ -54,7 +54,7 @@ void TokenTrie::place_states(const Vocabulary& vocabulary) {
       if (labels.empty() || labels.back() != label) labels.push_back(label), bounds.push_back(i);
     }
     bounds.push_back(state.last);
-    const uint32_t base = array.place(labels);
+    const uint32_t base = array.allocate(labels);
     nodes_.resize(array.nodes());
     (state.node == root_node ? root_ : nodes_[state.node].base) = base;
     for (size_t child = 0; child < labels.size(); ++child) {

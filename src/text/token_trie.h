@@ -1,19 +1,18 @@
-// All tokens of a vocabulary as one automaton, to find the longest token at a place of a text.
+// The tokens of a vocabulary as a trie, for greedy longest-match encoding.
 //
-// The automaton is a double array: every state owns a base, different from all others, and the
-// state reached from it by byte c lies at nodes_[base ^ c] if that node carries the label c.
-// Because bases differ, the label alone tells whose child a node is. Base 0 belongs to no state,
-// so it has no children: it is the base of all leaves.
+// The trie is a double array: every state has a distinct base, and its child under byte c is
+// nodes_[base ^ c] if that node has the label c. Because bases are distinct, the label alone
+// identifies the parent. Base 0 is reserved and has no children: it is the base of all leaves.
 //
-// Greedy search would start at the root for every token. Instead starts_, indexed by the first two
-// bytes, holds where they lead.
+// A search from the root for every token is replaced by starts_, a table of the states after the
+// first two bytes.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
-#include "text/vocabulary.h"
+#include "text/vocabulary/vocabulary.h"
 
 namespace deltasane {
 
@@ -36,7 +35,7 @@ class TokenTrie {
     uint32_t tag;  // id << 1 | 1 if the token is both bytes, 0 if it is the first
   };
 
-  void place_states(const Vocabulary& vocabulary);
+  void allocate_states(const Vocabulary& vocabulary);
   void fill_starts();
 
   std::vector<Node> nodes_;    // a multiple of 256, so base ^ c is always inside

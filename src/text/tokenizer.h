@@ -1,8 +1,8 @@
 // Text to token ids and back.
 //
-// A tokenizer is made once and then only read, so threads may share it. Text is bytes: nothing is
-// normalised, no piece of text is special, and decode(encode(text)) == text for every text.
-// An id that has no bytes (end of document, unused, out of range) decodes to nothing.
+// A tokenizer is immutable, so threads may share it. Text is bytes: nothing is normalised, there
+// are no special tokens in text, and decode(encode(text)) == text for every text. An id that has no
+// bytes (end of document, unused, out of range) decodes to nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   virtual std::string_view name() const = 0;
-  // One more than the largest id it knows. A model may have more rows than that; the ids of the
+  // One more than the largest id. A model may have more embedding rows than that; the ids of the
   // rest have no bytes.
   virtual int32_t vocabulary_size() const = 0;
   virtual std::optional<int32_t> end_of_document() const = 0;

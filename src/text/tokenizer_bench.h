@@ -1,4 +1,4 @@
-// How fast a tokenizer encodes a text, on one thread.
+// Encoding throughput of a tokenizer on one thread.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ struct EncodeRate {
   int passes;
 };
 
-// Encodes the whole text again and again for about so many seconds, at least three times.
+// Encodes the whole text repeatedly for about this many seconds, at least three times.
 EncodeRate measure_encode_rate(const Tokenizer& tokenizer, std::string_view text, double seconds);
 
 }  // namespace deltasane

@@ -2,8 +2,8 @@
 
 #include "support/errors.h"
 #include "text/byte_tokenizer.h"
-#include "text/small_vocabulary.h"
 #include "text/tokenizer_bench.h"
+#include "text/vocabulary/fixture_vocabulary.h"
 #include "text/world_tokenizer.h"
 
 namespace deltasane {
@@ -23,7 +23,7 @@ TEST(ByteTokenizer, IdsAreBytes) {
   EXPECT_EQ(tokenizer.name(), "byte");
 }
 
-TEST(WorldTokenizer, TakesTheLongestTokenThatFits) {
+TEST(WorldTokenizer, MatchesTheLongestToken) {
   const WorldTokenizer tokenizer = small_world();
   const auto pieces = [&](std::string_view text) {
     std::vector<std::string_view> result;
@@ -34,14 +34,14 @@ TEST(WorldTokenizer, TakesTheLongestTokenThatFits) {
   EXPECT_EQ(pieces(""), Pieces{});
   EXPECT_EQ(pieces("x"), Pieces{"x"});
   EXPECT_EQ(pieces("abcdef"), Pieces{"abcdef"});
-  EXPECT_EQ(pieces("abcdeabc"), (Pieces{"abcd", "e", "ab", "c"}));  // falls back over a gap
+  EXPECT_EQ(pieces("abcdeabc"), (Pieces{"abcd", "e", "ab", "c"}));  // backtracks to the last token
   EXPECT_EQ(pieces(" thein"), (Pieces{" the", "i", "n"}));
   EXPECT_EQ(pieces("12341231"), (Pieces{"1234", "123", "1"}));
   EXPECT_EQ(pieces(std::string(137, ' ')),
             (Pieces{std::string(128, ' '), std::string(8, ' '), " "}));
 }
 
-TEST(WorldTokenizer, AppendsAfterWhatIsThere) {
+TEST(WorldTokenizer, AppendsToExistingIds) {
   const WorldTokenizer tokenizer = small_world();
   Ids ids{7};
   tokenizer.append_encoded("a", ids);
@@ -64,19 +64,19 @@ TEST(WorldTokenizer, KeepsWorkingAfterItIsMoved) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("the abcd")), "the abcd");
 }
 
-TEST(WorldTokenizer, AgreesWithTheObviousOneOnRandomText) {
+TEST(WorldTokenizer, AgreesWithTheReferenceOnRandomText) {
   const WorldTokenizer tokenizer = small_world();
-  const test::ObviousTokenizer obvious(tokenizer);
+  const test::ReferenceTokenizer reference(tokenizer);
   Random random(1);
   for (int round = 0; round < 4000; ++round) {
     const std::string text = test::random_text(random, tokenizer, 300);
     const Ids ids = tokenizer.encode(text);
-    ASSERT_EQ(ids, obvious.encode(text)) << round;
+    ASSERT_EQ(ids, reference.encode(text)) << round;
     ASSERT_EQ(tokenizer.decode(ids), text) << round;
   }
 }
 
-TEST(WorldTokenizer, AgreesWithTheObviousOneOnRandomVocabularies) {
+TEST(WorldTokenizer, AgreesWithTheReferenceOnRandomVocabularies) {
   Random random(2);
   for (int round = 0; round < 40; ++round) {
     std::vector<std::string> tokens = test::small_tokens();
@@ -89,10 +89,10 @@ TEST(WorldTokenizer, AgreesWithTheObviousOneOnRandomVocabularies) {
       if (known.emplace(token, 0).second) tokens.push_back(token);
     }
     const WorldTokenizer tokenizer{Vocabulary(tokens, "random")};
-    const test::ObviousTokenizer obvious(tokenizer);
+    const test::ReferenceTokenizer reference(tokenizer);
     for (int i = 0; i < 20; ++i) {
       const std::string text = test::random_text(random, tokenizer, 3000);
-      ASSERT_EQ(tokenizer.encode(text), obvious.encode(text)) << round;
+      ASSERT_EQ(tokenizer.encode(text), reference.encode(text)) << round;
     }
   }
 }

@@ -7,8 +7,8 @@
 namespace deltasane {
 namespace {
 
-// The characters that begin with one byte: how long they are, and what their second byte may be.
-// The later ones are always 80..BF.
+// By lead byte: the length of the character and the range of its second byte. Later bytes are
+// always 80..BF.
 struct Lead {
   uint8_t length, second_low, second_high;
 };

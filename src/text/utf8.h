@@ -8,7 +8,7 @@
 
 namespace deltasane {
 
-// What stands at the start of a text.
+// The first character of a text.
 //   complete  a character of `length` bytes
 //   partial   the text ends inside a character, of which `length` bytes are there
 //   invalid   `length` bytes that begin no character: the longest prefix of one, or a single byte

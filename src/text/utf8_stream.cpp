@@ -10,22 +10,22 @@ constexpr std::string_view replacement = "\xEF\xBF\xBD";
 }  // namespace
 
 std::string Utf8Stream::feed(std::string_view bytes) {
-  kept_ += bytes;
+  buffered_ += bytes;
   std::string text;
-  std::string_view rest = kept_;
+  std::string_view rest = buffered_;
   while (!rest.empty()) {
     const Utf8Step step = utf8_step(rest);
     if (step.kind == Utf8Step::Kind::partial) break;
     text += step.kind == Utf8Step::Kind::complete ? rest.substr(0, step.length) : replacement;
     rest.remove_prefix(step.length);
   }
-  kept_.erase(0, kept_.size() - rest.size());
+  buffered_.erase(0, buffered_.size() - rest.size());
   return text;
 }
 
 std::string Utf8Stream::finish() {
-  if (kept_.empty()) return {};
-  kept_.clear();
+  if (buffered_.empty()) return {};
+  buffered_.clear();
   return std::string(replacement);
 }
 

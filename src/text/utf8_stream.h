@@ -1,9 +1,9 @@
 // Bytes in, whole characters out.
 //
-// Tokens may end inside a character. feed() gives out the characters that are complete and keeps
-// the rest (at most three bytes) for later. Bytes that can no longer become a character are
-// replaced: one U+FFFD for each longest prefix of a character, or single byte, that was cut off.
-// What comes out in all is always valid UTF-8 and does not depend on how the bytes were cut.
+// Tokens may end inside a character. feed() returns the characters that are complete and buffers
+// the rest (at most three bytes). Bytes that can no longer become a character are replaced: one
+// U+FFFD for each maximal invalid subpart (Unicode 3.9). The whole output is always valid UTF-8 and
+// does not depend on how the bytes were split.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ namespace deltasane {
 class Utf8Stream {
  public:
   std::string feed(std::string_view bytes);
-  std::string finish();  // gives out what was kept, as one U+FFFD; the stream is then as at first
-  bool inside_character() const { return !kept_.empty(); }
+  std::string finish();  // what is buffered, as one U+FFFD; resets the stream
+  bool inside_character() const { return !buffered_.empty(); }
 
  private:
-  std::string kept_;
+  std::string buffered_;
 };
 
 }  // namespace deltasane

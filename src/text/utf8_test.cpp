@@ -64,7 +64,7 @@ TEST(Utf8, CountsTheValidTexts) {
   EXPECT_EQ(three, 0x10000 - 0x800 - 0x800);  // without the surrogates
 }
 
-TEST(Utf8, RefusesWhatIsNotUtf8) {
+TEST(Utf8, RejectsWhatIsNotUtf8) {
   for (const char* text : {"\x80", "\xC0\x80", "\xC1\xBF", "\xC3", "\xE0\x9F\xBF", "\xED\xA0\x80",
                            "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "a\xFF"})
     EXPECT_FALSE(valid_utf8(text)) << text;
@@ -91,7 +91,7 @@ TEST(Utf8Stream, ReplacesEachLongestInvalidPart) {
   }
 }
 
-TEST(Utf8Stream, GivesOutACharacterWhenItIsComplete) {
+TEST(Utf8Stream, EmitsACharacterWhenItIsComplete) {
   Utf8Stream stream;
   EXPECT_EQ(stream.feed("a\xF0\x9F"), "a");
   EXPECT_TRUE(stream.inside_character());
@@ -108,7 +108,7 @@ TEST(Utf8Stream, ReplacesAsSoonAsNothingElseIsPossible) {
   EXPECT_EQ(stream.feed("\xFF"), mark);
   EXPECT_EQ(stream.feed("\xE2\x82"), "");
   EXPECT_EQ(stream.finish(), mark);
-  EXPECT_EQ(stream.feed("\xAC"), mark);  // a stream of its own after finish()
+  EXPECT_EQ(stream.feed("\xAC"), mark);  // a new stream after finish()
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "text/gguf_tokens.h"
-#include "text/world_file.h"
+#include "text/vocabulary/gguf_tokens.h"
+#include "text/vocabulary/world_file.h"
 
 namespace deltasane {
 

@@ -1,4 +1,4 @@
-// The RWKV World tokenizer: from left to right, always the longest token that fits.
+// The RWKV World tokenizer: greedy longest match from left to right.
 //
 // Id 0 is the end of a document: it has no bytes and no text encodes to it.
 #pragma once
@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "text/token_trie.h"
 #include "text/tokenizer.h"
-#include "text/vocabulary.h"
+#include "text/vocabulary/vocabulary.h"
 
 namespace deltasane {
 

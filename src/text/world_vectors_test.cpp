@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "base/cat.h"
-#include "text/gguf_tokens.h"
-#include "text/small_vocabulary.h"
 #include "text/utf8.h"
+#include "text/vocabulary/fixture_vocabulary.h"
+#include "text/vocabulary/gguf_tokens.h"
 #include "text/world_tokenizer.h"
 
 namespace deltasane {
@@ -81,18 +81,18 @@ TEST_F(WorldVectors, NoTextIsSpecial) {
   }
 }
 
-TEST_F(WorldVectors, AgreesWithTheObviousTokenizer) {
-  const test::ObviousTokenizer obvious(*world);
+TEST_F(WorldVectors, AgreesWithTheReferenceTokenizer) {
+  const test::ReferenceTokenizer reference(*world);
   Random random(3);
   for (int round = 0; round < 500; ++round) {
     const std::string text = test::random_text(random, *world, 2000);
     const Ids ids = world->encode(text);
-    ASSERT_EQ(ids, obvious.encode(text)) << round;
+    ASSERT_EQ(ids, reference.encode(text)) << round;
     ASSERT_EQ(world->decode(ids), text) << round;
   }
 }
 
-TEST_F(WorldVectors, SurvivesTheFormOfGgufFiles) {
+TEST_F(WorldVectors, RoundTripsThroughGguf) {
   std::vector<std::string> tokens{"<s>"};
   for (int32_t id = 1; id < 65536; ++id)
     tokens.push_back(id < 65530 ? gguf_escaped(world->bytes_of(id)) : cat("[PAD", id, "]"));

@@ -50,7 +50,7 @@ void BatchSource::expect_rows(int64_t rows, int64_t time, const std::string& wha
          "; give it more to read, or lower optimizer.sequences, accumulate or context");
 }
 
-void BatchSource::next(Batch& batch) {
+void BatchSource::next(TrainingBatch& batch) {
   const size_t time = size_t(batch.time), rows = size_t(batch.rows());
   batch.tokens.resize(rows), batch.targets.resize(rows), batch.weights.resize(rows);
   batch.present.assign(rows, 1);

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "corpus/source.h"
-#include "train/batch.h"
+#include "model/train/training_batch.h"
 
 namespace deltasane::train {
 
@@ -31,7 +31,7 @@ class BatchSource {
 
   // Fills batch.sequences x batch.time; the targets are the tokens, one further. Fails on an id
   // past the model's vocabulary.
-  void next(Batch& batch);
+  void next(TrainingBatch& batch);
   // Fails where a corpus that comes to an end does so before it has filled so many rows once;
   // `what` says what they are, and which key named the corpus.
   void expect_rows(int64_t rows, int64_t time, const std::string& what) const;

@@ -4,12 +4,10 @@
 #include <cmath>
 #include <vector>
 
+#include "base/processor_time.h"
 #include "base/random.h"
 #include "kernel/matmul/gradient.h"
-#include "model/rwkv7/random.h"
-#include "train/initialise.h"
 #include "train/optimizer.h"
-#include "train/processor_time.h"
 
 namespace deltasane::train {
 namespace {
@@ -32,22 +30,16 @@ double product_rate(const kernel::Cpu& cpu) {
 double product_flops(const ParameterLayout& layout) {
   double sum = 0;
   for (const ParameterSlot& slot : layout.slots())
-    if (slot.shape.rank() == 2 && slot.name != "emb.weight" && !slot.name.ends_with("r_k"))
-      sum += 6.0 * double(slot.elements());
+    if (is_product(slot.role)) sum += 6.0 * double(slot.elements());
   return sum;
 }
 
-double recurrence_flops(const ParameterLayout& layout) {
-  const Rwkv7Shape& shape = layout.shape();
-  return 28.0 * double(shape.layers * shape.channels * shape.head_size);
-}
-
-Batch random_tokens(const Rwkv7Shape& shape, int64_t sequences, int64_t time) {
+TrainingBatch random_tokens(int64_t vocabulary, int64_t sequences, int64_t time) {
   Random random(1);
-  Batch batch{sequences, time, {}, {}, {}};
+  TrainingBatch batch{sequences, time, {}, {}, {}};
   for (int64_t i = 0; i < batch.rows(); ++i) {
-    batch.tokens.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
-    batch.targets.push_back(int32_t(random.below(uint64_t(shape.vocabulary))));
+    batch.tokens.push_back(int32_t(random.below(uint64_t(vocabulary))));
+    batch.targets.push_back(int32_t(random.below(uint64_t(vocabulary))));
     batch.weights.push_back(1);
   }
   return batch;
@@ -56,51 +48,41 @@ Batch random_tokens(const Rwkv7Shape& shape, int64_t sequences, int64_t time) {
 BenchWeights bench_weights_named(const std::string& name) {
   if (name == "random") return BenchWeights::random;
   if (name == "initial") return BenchWeights::initial;
-  fail(Fault::usage, "--weights: expected random or initial, found '", name, "'");
-}
-
-Parameters bench_parameters(const Rwkv7Shape& shape, BenchWeights weights, bool sane,
-                            const kernel::Cpu& cpu) {
-  Rwkv7Shape own = shape;
-  own.sane = sane;
-  const auto settings = sane ? std::optional(SaneSettings{3, 16}) : std::nullopt;
-  if (weights == BenchWeights::initial)
-    return initialised(own, settings, {.matrices = InitialMatrices::normal}, cpu);
-  return Parameters(RandomRwkv7(own, 1), settings);
+  fail(Fault::usage, "weights: expected random or initial, found '", name, "'");
 }
 
 TrainingMeasurement bench_training(const TrainingBench& asked, const kernel::Cpu& cpu) {
-  const auto& [shape, weights, sequences, time, repeats, activations] = asked;
-  require(repeats > 0, "something is measured");
+  require(asked.repeats > 0, "something is measured");
   TrainingMeasurement measured;
-  measured.shape = shape, measured.sequences = sequences, measured.time = time;
+  measured.sequences = asked.sequences, measured.time = asked.time;
   measured.product_flops_per_second = product_rate(cpu);
 
-  Parameters model = bench_parameters(shape, weights, true, cpu);
-  const Parameters baseline = bench_parameters(shape, weights, false, cpu);
-  measured.flops_per_token = product_flops(baseline.layout()) + recurrence_flops(baseline.layout());
-  const Batch batch = random_tokens(shape, sequences, time);
+  const auto model = asked.model(true, cpu), baseline = asked.model(false, cpu);
+  const TrainableDescription what = baseline->description();
+  measured.title = what.title;
+  measured.flops_per_token = product_flops(baseline->layout()) + what.recurrence_flops;
+  const TrainingBatch batch = random_tokens(what.vocabulary, asked.sequences, asked.time);
   const LossSettings loss{batch.weight_total(), 0};
-  Rwkv7Training plain(baseline.layout(), std::nullopt, sequences, time, activations);
-  Rwkv7Training sane(model.layout(), model.sane(), sequences, time, activations);
-  Tensor<float> gradient({model.layout().elements()});
+  const PassSettings settings{asked.sequences, asked.time, asked.activations};
+  const auto plain = baseline->gradient_pass(settings), sane = model->gradient_pass(settings);
+  Tensor<float> gradient({model->layout().elements()});
   struct Took {
     double wall, processor, recurrence;
   };
   const auto took = [&](bool with_it) {
     const double wall = seconds_now(), processor = processor_seconds_now();
     if (with_it)
-      sane.gradient(model.all(), batch, loss, gradient.span(), cpu);
+      sane->gradient(model->parameters().all(), batch, loss, gradient.span(), cpu);
     else
-      plain.gradient(baseline.all(), batch, loss,
-                     gradient.span().first(size_t(baseline.layout().elements())), cpu);
+      plain->gradient(baseline->parameters().all(), batch, loss,
+                      gradient.span().first(size_t(baseline->layout().elements())), cpu);
     return Took{seconds_now() - wall, processor_seconds_now() - processor,
-                (with_it ? sane : plain).recurrence_seconds()};
+                (with_it ? sane : plain)->recurrence_seconds()};
   };
   took(false), took(true);  // memory is touched for the first time
   std::vector<double> without, with, processor, more, more_in_all;
   std::vector<Took> of[2];
-  in_pairs(repeats, [&](bool with_it) { of[with_it].push_back(took(with_it)); });
+  in_pairs(asked.repeats, [&](bool with_it) { of[with_it].push_back(took(with_it)); });
   for (size_t i = 0; i < of[true].size(); ++i) {
     const Took &one = of[false][i], &other = of[true][i];
     without.push_back(one.wall), with.push_back(other.wall);
@@ -111,9 +93,11 @@ TrainingMeasurement bench_training(const TrainingBench& asked, const kernel::Cpu
   measured.baseline = timing_of(without), measured.sane = timing_of(with);
   measured.processor_seconds = timing_of(processor).median;
   measured.sane_cost = median_interval(more), measured.whole_cost = median_interval(more_in_all);
-  Optimizer optimizer(model.layout(), {});
-  measured.update_seconds =
-      time_repeated([&] { optimizer.step(model.all(), gradient.span(), 1e-6, cpu); }, 0, 2).median;
+  Optimizer optimizer(model->layout(), {});
+  const auto update = [&] {
+    optimizer.step(model->parameters().all(), gradient.span(), 1e-6, cpu);
+  };
+  measured.update_seconds = time_repeated(update, 0, 2).median;
   return measured;
 }
 

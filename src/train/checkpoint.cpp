@@ -9,8 +9,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "model/rwkv7/checkpoint/write.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 
 namespace deltasane::train {
 namespace {
@@ -122,8 +121,7 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
         fs::remove_all(entry.path());  // of a run that was killed
     UnfinishedFolder part{folder / cat(prefix, number, unfinished, ::getpid())};
     fs::create_directory(part.path);
-    write_rwkv7_safetensors(part.path / payload[0], run.parameters(), StoredType::f32,
-                            run.parameters().metadata());
+    run.model().save(part.path / payload[0]);
     write_optimizer(part.path / payload[1], run.optimizer());
     const Progress& p = run.progress();
     replace_file(part.path / payload[2], Json{{"step", p.step},
@@ -160,11 +158,10 @@ fs::path resume_newest(const fs::path& folder, TrainingRun& run,
       continue;
     }
     expect_same_config(*place, run.config());
-    const Rwkv7Checkpoint model(*place / payload[0]);
     const TensorFile state = open_safetensors(*place / payload[1]);
     const Json p = Json::parse(read_file(*place / payload[2]));
-    const int64_t elements = run.parameters().layout().elements();
-    run.restore(Parameters(model, model.sane()), state_named(state, "first", elements),
+    const int64_t elements = run.layout().elements();
+    run.restore(run.factory().restore(*place / payload[0]), state_named(state, "first", elements),
                 state_named(state, "second", elements),
                 {p.at("step"), p.at("tokens"), {p.at("piece"), p.at("token")}});
     return *place;

@@ -3,7 +3,7 @@
 //   model.safetensors      the parameters, as `convert` writes them; any command reads it
 //   optimizer.safetensors  first, second: in the layout of the parameters
 //   progress.json          steps and tokens done, and where the corpus stands
-//   config.json            what the run was told ([model], [corpus], [optimizer])
+//   config.json            the configuration ([model], [corpus], [optimizer])
 //   manifest.json          size and xxh3 of each of the others
 //
 // A checkpoint is written beside its place, flushed to the disk, and renamed: it is there as a

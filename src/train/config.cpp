@@ -15,7 +15,7 @@ std::string nearest(std::string_view word, const std::set<std::string>& known) {
       known, {}, [&](const std::string& one) { return edit_distance(word, one); });
 }
 
-// The keys of one section; every one that is asked for is known.
+// The keys of one section; every one that is read is known.
 class Section {
  public:
   Section(const toml::table& file, std::string name, std::string where)
@@ -80,6 +80,7 @@ class Section {
 void read_model(Section section, TrainConfig& config) {
   TrainConfig::Model& m = config.model;
   section.read("from", m.from);
+  section.read("architecture", m.architecture);
   section.read("layers", m.layers);
   section.read("channels", m.channels);
   section.read("head_size", m.head_size);
@@ -200,9 +201,9 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
   run.done();
   if (sums != "best" && sums != "nccl" && sums != "host")
     run.wrong("sums", cat("expected best, nccl or host, found '", sums, "'"));
-  config.run.sums.by = sums == "nccl"   ? comm::SumsBy::nccl
-                       : sums == "host" ? comm::SumsBy::host
-                                        : comm::SumsBy::best;
+  config.run.sums.backend = sums == "nccl"   ? comm::AllReduceBackend::nccl
+                       : sums == "host" ? comm::AllReduceBackend::host
+                                        : comm::AllReduceBackend::automatic;
   if (config.run.folder.empty()) run.wrong("folder", "expected a folder for the run, found none");
   run.at_least("save_every", config.run.save_every, int64_t{0});
   run.at_least("keep", config.run.keep, int64_t{1});
@@ -213,38 +214,41 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
 
 std::map<std::string, std::string> TrainConfig::identity() const {
   const auto& i = model.initialisation;
-  return {{"model.from", model.from},
-          {"model.layers", cat(model.layers)},
-          {"model.channels", cat(model.channels)},
-          {"model.head_size", cat(model.head_size)},
-          {"model.vocabulary", cat(model.vocabulary)},
-          {"model.seed", cat(i.seed)},
-          {"model.decay_bias_shift", cat(i.decay_bias_shift)},
-          {"model.rate_bias_shift", cat(i.rate_bias_shift)},
-          {"model.sane_alpha", cat(model.sane_alpha)},
-          {"model.sane_chunk", cat(model.sane_chunk)},
-          {"corpus.source", corpus.source},
-          {"corpus.tokenizer", corpus.tokenizer},
-          {"corpus.learn", corpus.answers_only ? "answers" : "all"},
-          {"corpus.rows", corpus.piece_per_row ? "pieces" : "packed"},
-          {"corpus.padding", cat(corpus.padding)},
-          {"optimizer.kind", std::string(name_of(optimizer.kind))},
-          {"optimizer.precision", std::string(name_of(precision))},
-          {"optimizer.steps", cat(schedule.steps)},
-          {"optimizer.sequences", cat(sequences)},
-          {"optimizer.context", cat(context)},
-          {"optimizer.accumulate", cat(accumulate)},
-          {"optimizer.rate", cat(schedule.peak)},
-          {"optimizer.first_rate", cat(schedule.first)},
-          {"optimizer.last_rate", cat(schedule.last)},
-          {"optimizer.warmup", cat(schedule.warmup)},
-          {"optimizer.weight_decay", cat(optimizer.weight_decay)},
-          {"optimizer.beta1", cat(optimizer.beta1)},
-          {"optimizer.beta2", cat(optimizer.beta2)},
-          {"optimizer.epsilon", cat(optimizer.epsilon)},
-          {"optimizer.momentum", cat(optimizer.momentum)},
-          {"optimizer.clip", cat(clip)},
-          {"optimizer.wrap", cat(wrap)}};
+  std::map<std::string, std::string> all{
+      {"model.from", model.from},
+      {"model.layers", cat(model.layers)},
+      {"model.channels", cat(model.channels)},
+      {"model.head_size", cat(model.head_size)},
+      {"model.vocabulary", cat(model.vocabulary)},
+      {"model.seed", cat(i.seed)},
+      {"model.decay_bias_shift", cat(i.decay_bias_shift)},
+      {"model.rate_bias_shift", cat(i.rate_bias_shift)},
+      {"model.sane_alpha", cat(model.sane_alpha)},
+      {"model.sane_chunk", cat(model.sane_chunk)},
+      {"corpus.source", corpus.source},
+      {"corpus.tokenizer", corpus.tokenizer},
+      {"corpus.learn", corpus.answers_only ? "answers" : "all"},
+      {"corpus.rows", corpus.piece_per_row ? "pieces" : "packed"},
+      {"corpus.padding", cat(corpus.padding)},
+      {"optimizer.kind", std::string(name_of(optimizer.kind))},
+      {"optimizer.precision", std::string(name_of(precision))},
+      {"optimizer.steps", cat(schedule.steps)},
+      {"optimizer.sequences", cat(sequences)},
+      {"optimizer.context", cat(context)},
+      {"optimizer.accumulate", cat(accumulate)},
+      {"optimizer.rate", cat(schedule.peak)},
+      {"optimizer.first_rate", cat(schedule.first)},
+      {"optimizer.last_rate", cat(schedule.last)},
+      {"optimizer.warmup", cat(schedule.warmup)},
+      {"optimizer.weight_decay", cat(optimizer.weight_decay)},
+      {"optimizer.beta1", cat(optimizer.beta1)},
+      {"optimizer.beta2", cat(optimizer.beta2)},
+      {"optimizer.epsilon", cat(optimizer.epsilon)},
+      {"optimizer.momentum", cat(optimizer.momentum)},
+      {"optimizer.clip", cat(clip)},
+      {"optimizer.wrap", cat(wrap)}};
+  if (!model.architecture.empty()) all["model.architecture"] = model.architecture;
+  return all;
 }
 
 }  // namespace deltasane::train

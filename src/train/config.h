@@ -1,9 +1,9 @@
-// What a training run is told, read from TOML. Every key is known: another one is named, with the
-// nearest that is.
+// The configuration of a training run, read from TOML. An unknown key is an error that names the
+// nearest known one.
 //
-//   [model]       from = "FILE", or layers, channels, head_size (64), vocabulary (as the
-//   tokenizer),
+//   [model]       from = "FILE", or layers, channels, head_size (64), vocabulary (the tokenizer's),
 //                 seed (1), decay_bias_shift (0), rate_bias_shift (0);
+//                 architecture (the first there is);
 //                 sane_alpha (0: no SANE), sane_chunk (16)
 //   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte" or a World vocabulary;
 //                 learn = "all" or "answers"; rows = "packed", or "pieces": one in each row, filled
@@ -18,7 +18,7 @@
 //                 longest_answer (96) tokens
 //   [run]         folder, save_every (0: at the end only), keep (2), threads (0: all),
 //                 recompute (false): keep only each layer's input, metrics_every (1),
-//                 device = "cpu" or "cuda[:n]"; a run may go on on another;
+//                 device = "cpu" or "cuda[:n]"; a run may continue on another;
 //                 of several processes with a GPU each: sums = "best", "nccl" or "host",
 //                 share_gpu (false): whether two may work on one
 #pragma once
@@ -27,16 +27,16 @@
 #include <map>
 #include <string>
 
-#include "comm/device_sums.h"
-#include "train/initialise.h"
+#include "comm/device_all_reduce.h"
+#include "model/train/trainable_model.h"
 #include "train/optimizer.h"
-#include "train/rounding.h"
+#include "train/precision.h"
 
 namespace deltasane::train {
 
 struct TrainConfig {
   struct Model {
-    std::string from;
+    std::string from, architecture;
     int64_t layers = 0, channels = 0, head_size = 64, vocabulary = 0;
     Initialisation initialisation;
     double sane_alpha = 0;
@@ -60,10 +60,10 @@ struct TrainConfig {
     std::string folder, device = "cpu";
     int64_t save_every = 0, keep = 2, threads = 0, metrics_every = 1;
     bool recompute = false;
-    comm::DeviceSumsSettings sums;
+    comm::DeviceAllReduceSettings sums;
   } run;
 
-  // What a resumed run must share with the one it goes on from: [model], [corpus], [optimizer].
+  // What a resumed run must share with the one it continues: [model], [corpus], [optimizer].
   std::map<std::string, std::string> identity() const;
 };
 

@@ -8,40 +8,39 @@ class CpuTrainingDevice : public TrainingDevice {
   CpuTrainingDevice(TrainingJob job, const kernel::Cpu& cpu, std::shared_ptr<comm::Group> group)
       : cpu_(cpu),
         group_(std::move(group)),
-        parameters_(std::move(job.parameters)),
-        optimizer_(parameters_.layout(), job.optimizer),
-        training_(parameters_.layout(), parameters_.sane(), job.sequences, job.time,
-                  job.activations, job.precision),
-        gradient_({parameters_.layout().elements()}),
+        model_(std::move(job.model)),
+        optimizer_(model_->layout(), job.optimizer),
+        pass_(model_->gradient_pass(job.pass)),
+        gradient_({model_->layout().elements()}),
         clip_(job.clip) {}
 
-  double gradient(std::span<const Batch> batches, const LossSettings& settings,
+  double gradient(std::span<const TrainingBatch> batches, const LossSettings& settings,
                   const std::function<void()>&) override {
     gradient_.fill(0);
     double loss = 0;
-    const FinishedStretch add_up = [&](std::span<float> stretch) { group_->begin_sum(stretch); };
-    for (const Batch& batch : batches)
-      loss += training_.gradient(parameters_.all(), batch, settings, gradient_.span(), cpu_,
-                                 &batch == &batches.back() ? add_up : FinishedStretch{});
-    loss = group_->sum(loss);
-    group_->finish_sums();
+    const GradientReady add_up = [&](std::span<float> bucket) { group_->begin_all_reduce(bucket); };
+    for (const TrainingBatch& batch : batches)
+      loss += pass_->gradient(model_->parameters().all(), batch, settings, gradient_.span(), cpu_,
+                              &batch == &batches.back() ? add_up : GradientReady{});
+    loss = group_->all_reduce(loss);
+    group_->finish_all_reduces();
     return loss;
   }
   double clip(const std::string& where) override {
-    return clip_gradient(parameters_.layout(), gradient_.span(), clip_, cpu_, where);
+    return clip_gradient(model_->layout(), gradient_.span(), clip_, cpu_, where);
   }
   void update(double rate) override {
-    optimizer_.step(parameters_.all(), gradient_.span(), rate, cpu_);
+    optimizer_.step(model_->parameters().all(), gradient_.span(), rate, cpu_);
   }
-  double loss(const Batch& batch, const LossSettings& settings) override {
-    return training_.loss(parameters_.all(), batch, settings, cpu_);
+  double loss(const TrainingBatch& batch, const LossSettings& settings) override {
+    return pass_->loss(model_->parameters().all(), batch, settings, cpu_);
   }
 
-  const Parameters& parameters() override { return parameters_; }
+  const TrainableModel& model() override { return *model_; }
   const Optimizer& optimizer() override { return optimizer_; }
-  void restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
+  void restore(std::unique_ptr<TrainableModel> model, Tensor<float> first, Tensor<float> second,
                int64_t steps) override {
-    parameters_ = std::move(parameters);
+    model_ = std::move(model);
     optimizer_.first = std::move(first), optimizer_.second = std::move(second);
     optimizer_.steps = steps;
   }
@@ -49,9 +48,9 @@ class CpuTrainingDevice : public TrainingDevice {
  private:
   kernel::Cpu cpu_;
   std::shared_ptr<comm::Group> group_;
-  Parameters parameters_;
+  std::unique_ptr<TrainableModel> model_;
   Optimizer optimizer_;
-  Rwkv7Training training_;
+  std::unique_ptr<GradientPass> pass_;
   Tensor<float> gradient_;
   double clip_;
 };

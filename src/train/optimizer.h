@@ -1,12 +1,11 @@
-// From gradients to better parameters.
+// The optimiser: which rule updates which parameter, the loop over parameters, clipping, the rate
+// schedule. The arithmetic of a step is in kernel/adamw and kernel/muon.
 //
-//   adamw   RWKV-7's own recipe: betas 0.9 and 0.99, eps 1e-18, decay for the matrices *.weight
+//   adamw   the models' own recipe: betas 0.9 and 0.99, eps 1e-18, decay for the matrices *.weight
 //           (embedding, head, the four projections, both of the channel mix), twice the rate for
 //           w0
 //   muon    SANE's recipe: Muon with decay for the projections and the channel mix; AdamW with the
 //           same rate and no decay for the embedding, the head and everything small
-//
-// muon_reference.h is the definition of both updates.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 #include <string_view>
 
 #include "kernel/cpu_device.h"
-#include "train/parameters.h"
+#include "model/train/parameters.h"
 
 namespace deltasane::train {
 
@@ -44,28 +43,23 @@ class Optimizer {
   void step(std::span<float> parameters, std::span<const float> gradient, double rate,
             const kernel::Cpu& cpu);
 
-  // What a checkpoint keeps, in the layout of the parameters: momentum, and for AdamW the running
+  // The state in a checkpoint, in the layout of the parameters: momentum, and for AdamW the running
   // mean of squares.
   int64_t steps = 0;
   Tensor<float> first, second;
 
  private:
-  void adamw(const ParameterSlot& slot, const ParameterRule& rule, std::span<float> parameters,
-             std::span<const float> gradient, double rate, const kernel::Cpu& cpu);
-  void muon(const ParameterSlot& slot, const ParameterRule& rule, std::span<float> parameters,
-            std::span<const float> gradient, double rate, const kernel::Cpu& cpu);
-
   ParameterLayout layout_;
   OptimizerSettings settings_;
 };
 
-// The length of the whole gradient; above `limit` it is shortened to it (0: never). A gradient that
-// is not finite fails, and the first such tensor is named.
-// `where` begins the message.
+// Returns the norm of the whole gradient; above `limit` the gradient is clipped to it (0: never). A
+// gradient that is not finite fails, and the first such tensor is named. `where` begins the
+// message.
 double clip_gradient(const ParameterLayout& layout, std::span<float> gradient, double limit,
                      const kernel::Cpu& cpu, const std::string& where = {});
 
-// The failure of a gradient whose length is not finite.
+// The failure of a gradient whose norm is not finite.
 [[noreturn]] void fail_not_finite(const ParameterLayout& layout, std::span<const float> gradient,
                                   const std::string& where);
 

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "comm/single_group.h"
-#include "train/answer_accuracy.h"
 
 namespace deltasane::train {
 namespace {
@@ -15,26 +14,15 @@ std::optional<SaneSettings> wanted_sane(const TrainConfig::Model& model) {
   return SaneSettings{model.sane_alpha, model.sane_chunk};
 }
 
-Parameters starting_model(const TrainConfig::Model& model, const Tokenizer& tokenizer,
-                          const kernel::Cpu& cpu) {
+std::unique_ptr<TrainableModel> starting_model(const TrainConfig::Model& model,
+                                               const TrainableFactory& factory,
+                                               const Tokenizer& tokenizer, const kernel::Cpu& cpu) {
   const auto sane = wanted_sane(model);
-  if (model.from.empty()) {
-    const int64_t vocabulary =
-        model.vocabulary ? model.vocabulary : int64_t(tokenizer.vocabulary_size());
-    Rwkv7Shape shape = shape_for(model.layers, model.channels, model.head_size, vocabulary);
-    shape.sane = sane.has_value();
-    return initialised(shape, sane, model.initialisation, cpu);
-  }
-  const Rwkv7Checkpoint checkpoint(model.from);
-  checkpoint.validate();
-  expect_finite(checkpoint);
-  if (!sane) return Parameters(checkpoint, checkpoint.sane());
-  if (!checkpoint.sane()) return grafted(checkpoint, *sane);
-  if (*checkpoint.sane() != *sane)
-    fail(Fault::usage, "model.sane_alpha: ", model.from, " was trained with alpha ",
-         checkpoint.sane()->alpha, " and chunk ", checkpoint.sane()->chunk,
-         "; expected the same or none, found ", sane->alpha, " and ", sane->chunk);
-  return Parameters(checkpoint, sane);
+  if (!model.from.empty()) return factory.open(model.from, sane);
+  const int64_t vocabulary =
+      model.vocabulary ? model.vocabulary : int64_t(tokenizer.vocabulary_size());
+  return factory.initialise({model.layers, model.channels, model.head_size, vocabulary}, sane,
+                            model.initialisation, cpu);
 }
 
 std::unique_ptr<BatchSource> open_batches(const TrainConfig& config, const std::string& source,
@@ -63,44 +51,47 @@ std::vector<T> part_of(const std::vector<T>& all, int part, int parts) {
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
-                         const kernel::Cpu& cpu, std::shared_ptr<comm::Group> group)
+                         const kernel::Cpu& cpu, std::shared_ptr<comm::Group> group,
+                         AnswerCheck answers)
     : config_(config),
+      answers_(std::move(answers)),
+      factory_(trainable_factory(config.model.architecture)),
       tokenizer_(tokenizer),
       cpu_(cpu),
       group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),
-      device_(
-          open_training_device(config.run.device,
-                               {starting_model(config.model, tokenizer, cpu), config.optimizer,
-                                config.clip, rows_each(config, *group_), config.context,
-                                config.run.recompute ? Activations::recompute : Activations::keep,
-                                config.precision, config.run.sums},
-                               cpu, group_)),
-      layout_(device_->parameters().layout()),
-      batches_(open_batches(config, config.corpus.source, tokenizer, layout_.shape().vocabulary)) {
+      device_(open_training_device(
+          config.run.device,
+          {starting_model(config.model, factory_, tokenizer, cpu), config.optimizer, config.clip,
+           PassSettings{rows_each(config, *group_), config.context,
+                        config.run.recompute ? Activations::recompute : Activations::keep,
+                        config.precision},
+           config.run.sums},
+          cpu, group_)),
+      layout_(device_->model().layout()),
+      vocabulary_(device_->model().description().vocabulary),
+      batches_(open_batches(config, config.corpus.source, tokenizer, vocabulary_)) {
   batches_->expect_rows(config.accumulate * config.sequences, config.context,
                         "corpus.source: one step");
   if (config.evaluation.every > 0 && !config.evaluation.source.empty())
-    open_batches(config, config.evaluation.source, tokenizer, layout_.shape().vocabulary)
+    open_batches(config, config.evaluation.source, tokenizer, vocabulary_)
         ->expect_rows(config.sequences, config.context, "evaluation.source: one batch");
 }
 
-void TrainingRun::restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
-                          const Progress& progress) {
-  if (parameters.layout().shape() != layout_.shape() ||
-      parameters.sane() != device_->parameters().sane())
+void TrainingRun::restore(std::unique_ptr<TrainableModel> restored, Tensor<float> first,
+                          Tensor<float> second, const Progress& progress) {
+  if (!restored->same_model(model()))
     fail(Fault::file,
          "checkpoint: expected the shape and SANE settings of this run's model, found "
          "others");
   require(first.elements() == layout_.elements() && second.elements() == layout_.elements(),
           "optimiser state has the layout of the parameters");
-  device_->restore(std::move(parameters), std::move(first), std::move(second), progress.step);
+  device_->restore(std::move(restored), std::move(first), std::move(second), progress.step);
   progress_ = progress;
   next_.reset();
-  batches_ = open_batches(config_, config_.corpus.source, tokenizer_, layout_.shape().vocabulary,
-                          progress.cursor);
+  batches_ = open_batches(config_, config_.corpus.source, tokenizer_, vocabulary_, progress.cursor);
 }
 
-Batch TrainingRun::own_rows(const Batch& whole) const {
+TrainingBatch TrainingRun::own_rows(const TrainingBatch& whole) const {
   const int part = group_->rank(), parts = group_->size();
   return {whole.sequences / parts,
           whole.time,
@@ -120,7 +111,7 @@ void TrainingRun::expect_agreement() {
 TrainingRun::StepBatches TrainingRun::read_batches() {
   StepBatches step;
   step.began = batches_->cursor();
-  Batch whole{config_.sequences, config_.context, {}, {}, {}};
+  TrainingBatch whole{config_.sequences, config_.context, {}, {}, {}};
   for (int64_t i = 0; i < config_.accumulate; ++i) {
     batches_->next(whole);
     step.weight_total += whole.weight_total();
@@ -157,20 +148,19 @@ EvaluationReport TrainingRun::evaluate() {
   const TrainConfig::Evaluation& e = config_.evaluation;
   EvaluationReport report{progress_.step, std::nullopt, std::nullopt};
   if (!e.source.empty()) {
-    const auto held_out = open_batches(config_, e.source, tokenizer_, layout_.shape().vocabulary);
+    const auto held_out = open_batches(config_, e.source, tokenizer_, vocabulary_);
     double sum = 0, weight = 0;
-    Batch batch{config_.sequences, config_.context, {}, {}, {}};
+    TrainingBatch batch{config_.sequences, config_.context, {}, {}, {}};
     for (int64_t i = 0; i < e.batches; ++i) {
       held_out->next(batch);
       weight += batch.weight_total();
       sum += device_->loss(own_rows(batch), {1, 0});
     }
-    sum = group_->sum(sum);
+    sum = group_->all_reduce(sum);
     if (weight > 0) report.loss = sum / weight;
   }
-  if (e.problems > 0 && group_->rank() == 0)
-    report.accuracy = answer_accuracy(Rwkv7(parameters().as_checkpoint(), {}), tokenizer_,
-                                      e.answers, e.problems, e.longest_answer, cpu_);
+  if (e.problems > 0 && answers_ && group_->rank() == 0)
+    report.accuracy = answers_(*model().open_for_inference(), e);
   return report;
 }
 

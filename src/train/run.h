@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "comm/group.h"
+#include "model/language_model.h"
 #include "train/batch_source.h"
 #include "train/config.h"
 #include "train/training_device.h"
@@ -39,11 +40,14 @@ struct EvaluationReport {
   std::optional<double> loss, accuracy;
 };
 
+using AnswerCheck = std::function<double(const LanguageModel&, const TrainConfig::Evaluation&)>;
+
 class TrainingRun {
  public:
-  // The model that `config` asks for, at step 0. `group`: who shares the run; absent: nobody.
+  // The model of `config`, at step 0. `group`: the processes that share the run; absent: this one.
+  // `answers`: how well the model answers; absent: nobody asks.
   TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer, const kernel::Cpu& cpu,
-              std::shared_ptr<comm::Group> group = nullptr);
+              std::shared_ptr<comm::Group> group = nullptr, AnswerCheck answers = {});
 
   // A loss or gradient that is not finite fails before anything is updated, and says where.
   StepReport step();
@@ -53,32 +57,37 @@ class TrainingRun {
 
   const TrainConfig& config() const { return config_; }
   const ParameterLayout& layout() const { return layout_; }
-  const Parameters& parameters() const { return device_->parameters(); }
+  const TrainableFactory& factory() const { return factory_; }
+  const TrainableModel& model() const { return device_->model(); }
+  const Parameters& parameters() const { return model().parameters(); }
   const Optimizer& optimizer() const { return device_->optimizer(); }
   std::string sums_by() const { return device_->sums_by(); }
   const Progress& progress() const { return progress_; }
 
-  // Goes on from what a checkpoint held.
-  void restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
+  // Continues from what a checkpoint held.
+  void restore(std::unique_ptr<TrainableModel> model, Tensor<float> first, Tensor<float> second,
                const Progress& progress);
 
  private:
   // What one step learns from: this process's rows, and where the corpus stood before and after.
   struct StepBatches {
-    std::vector<Batch> own;
+    std::vector<TrainingBatch> own;
     double weight_total = 0;  // of all processes' rows
     int64_t tokens = 0;       // the same
     corpus::Cursor began, ended;
   };
   StepBatches read_batches();
-  Batch own_rows(const Batch& whole) const;
+  TrainingBatch own_rows(const TrainingBatch& whole) const;
 
   TrainConfig config_;
+  AnswerCheck answers_;
+  const TrainableFactory& factory_;
   const Tokenizer& tokenizer_;
   kernel::Cpu cpu_;
   std::shared_ptr<comm::Group> group_;
   std::unique_ptr<TrainingDevice> device_;
   ParameterLayout layout_;
+  int64_t vocabulary_;
   Progress progress_;
   std::unique_ptr<BatchSource> batches_;
   std::optional<StepBatches> next_;  // read while a device worked

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/cat.h"
+#include "model/train/parameters.h"
 
 namespace deltasane::train::test {
 
@@ -37,6 +38,15 @@ wrap = 1e-4
 folder = "nowhere"
 )",
              parts.run, "\n");
+}
+
+// A parameter of a role: the last one.
+inline const std::string& last_of(ParameterRole role, const ParameterLayout& layout) {
+  const ParameterSlot* found = nullptr;
+  for (const ParameterSlot& slot : layout.slots())
+    if (slot.role == role) found = &slot;
+  require(found != nullptr, "there is such a parameter");
+  return found->name;
 }
 
 }  // namespace deltasane::train::test

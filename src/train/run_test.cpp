@@ -14,7 +14,7 @@
 #include <limits>
 
 #include "base/random.h"
-#include "format/npy.h"
+#include "format/npy/npy.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -67,10 +67,10 @@ class WatchedGroup : public comm::Group {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void begin_sum(std::span<float> numbers) override {
+  void begin_all_reduce(std::span<float> numbers) override {
     begun.push_back({numbers, {numbers.begin(), numbers.end()}});
   }
-  void finish_sums() override {
+  void finish_all_reduces() override {
     for (const Sum& sum : begun) {
       elements += sum.numbers.size();
       EXPECT_TRUE(std::ranges::equal(sum.numbers, sum.then)) << "changed while it was summed";
@@ -78,8 +78,8 @@ class WatchedGroup : public comm::Group {
     sums += begun.size();
     begun.clear();
   }
-  double sum(double number) override { return number; }
-  std::vector<uint64_t> gather(uint64_t number) override { return {number}; }
+  double all_reduce(double number) override { return number; }
+  std::vector<uint64_t> all_gather(uint64_t number) override { return {number}; }
   void broadcast(std::span<std::byte>) override {}
 
   struct Sum {
@@ -111,8 +111,10 @@ TEST(Run, Bf16KeepsMasterWeightsInFloat) {
   TrainingRun fp32 = (f.config.precision = Precision::fp32, f.fresh());
   EXPECT_NEAR(fp32.step().loss, first, 0.02 * first);
   size_t between = 0;  // what bf16 could not hold
-  for (const float x : run.parameters().of("blocks.1.ffn.key.weight")) between += rounded(x) != x;
-  EXPECT_GT(between, run.parameters().of("blocks.1.ffn.key.weight").size() / 2);
+  const std::span<const float> matrix =
+      run.parameters().of(test::last_of(ParameterRole::matrix, run.layout()));
+  for (const float x : matrix) between += rounded_to_bf16(x) != x;
+  EXPECT_GT(between, matrix.size() / 2);
 }
 
 TEST(Run, CheckpointsAreModelsAndOnlyTheNewestStay) {
@@ -126,10 +128,10 @@ TEST(Run, CheckpointsAreModelsAndOnlyTheNewestStay) {
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].filename(), "step_00000002");
   EXPECT_EQ(found[1].filename(), "step_00000003");
-  const Rwkv7Checkpoint model(found[1] / "model.safetensors");
-  EXPECT_EQ(model.sane(), (SaneSettings{3, 16}));
-  EXPECT_TRUE(
-      std::ranges::equal(model.read("head.weight").span(), run.parameters().of("head.weight")));
+  const auto model = run.factory().restore(found[1] / "model.safetensors");
+  EXPECT_EQ(model->sane(), (SaneSettings{3, 16}));
+  EXPECT_TRUE(model->same_model(run.model()));
+  EXPECT_TRUE(std::ranges::equal(model->parameters().all(), run.parameters().all()));
 }
 
 TEST(Run, ADamagedCheckpointIsPassedOver) {
@@ -268,11 +270,12 @@ TEST(Run, AnotherConfigurationIsNotResumed) {
 TEST(Run, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
   Fixture f;
   TrainingRun run = f.fresh();
-  Parameters broken(run.parameters(), run.parameters().sane());
-  broken.of("blocks.1.ffn.value.weight")[7] = std::numeric_limits<float>::quiet_NaN();
-  run.restore(std::move(broken), Tensor<float>({run.parameters().layout().elements()}),
-              Tensor<float>({run.parameters().layout().elements()}), {});
-  const Parameters before(run.parameters(), run.parameters().sane());
+  std::unique_ptr<TrainableModel> broken = run.model().clone();
+  broken->parameters().of(test::last_of(ParameterRole::matrix, run.layout()))[7] =
+      std::numeric_limits<float>::quiet_NaN();
+  run.restore(std::move(broken), Tensor<float>({run.layout().elements()}),
+              Tensor<float>({run.layout().elements()}), {});
+  const Parameters before = run.parameters().clone();
   EXPECT_FAULT(run.step(), Fault::overflow, "step 1 (corpus piece 0, token 0): ");
   EXPECT_EQ(
       std::memcmp(run.parameters().all().data(), before.all().data(), before.all().size_bytes()),
@@ -280,8 +283,8 @@ TEST(Run, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
   EXPECT_EQ(run.progress().step, 0);
 }
 
-Batch batch_of(BatchSource& source, int64_t sequences, int64_t time) {
-  Batch batch{sequences, time, {}, {}, {}};
+TrainingBatch batch_of(BatchSource& source, int64_t sequences, int64_t time) {
+  TrainingBatch batch{sequences, time, {}, {}, {}};
   source.next(batch);
   return batch;
 }
@@ -291,7 +294,7 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
   const std::string description = "math-chat:seed=5,level=1-1";
   const auto source = corpus::open_source(description);
   BatchSource packed(description, tokenizer, 256, {});
-  const Batch stream = batch_of(packed, 2, 60);
+  const TrainingBatch stream = batch_of(packed, 2, 60);
   std::string text;
   for (uint64_t i = 0; text.size() < 122; ++i) text += source->piece(i).text;
   for (size_t i = 0; i < 60; ++i) {
@@ -302,7 +305,7 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
   EXPECT_TRUE(stream.present.empty());
 
   BatchSource pieces(description, tokenizer, 256, {Learned::answers, RowCut::pieces});
-  const Batch rows = batch_of(pieces, 3, 50);
+  const TrainingBatch rows = batch_of(pieces, 3, 50);
   for (uint64_t row = 0; row < 3; ++row) {
     const corpus::Piece piece = source->piece(row);
     const size_t length = piece.text.size();
@@ -317,7 +320,7 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
   }
   EXPECT_EQ(pieces.cursor(), (corpus::Cursor{3, 0}));
   BatchSource shorter(description, tokenizer, 256, {Learned::all, RowCut::pieces});
-  const Batch cut = batch_of(shorter, 2, 5);
+  const TrainingBatch cut = batch_of(shorter, 2, 5);
   EXPECT_EQ(cut.tokens[5], int32_t(uint8_t(source->piece(1).text[0])));
   EXPECT_EQ(shorter.cursor(), (corpus::Cursor{2, 0}));
   BatchSource small(description, tokenizer, 64, {});
@@ -334,7 +337,7 @@ TEST(BatchSource, PaddingIsMaskedWhereverItStands) {
   writer.commit();
   const ByteTokenizer tokenizer;
   BatchSource source(cat("npy:", path.string()), tokenizer, 256, {Learned::all, RowCut::pieces, 0});
-  const Batch batch = batch_of(source, 2, 5);
+  const TrainingBatch batch = batch_of(source, 2, 5);
   EXPECT_EQ(batch.tokens, (std::vector<int32_t>{0, 0, 7, 8, 9, 1, 2, 0, 3, 4}));
   EXPECT_EQ(batch.targets, (std::vector<int32_t>{0, 7, 8, 9, 0, 2, 0, 3, 4, 5}));
   EXPECT_EQ(batch.present, (std::vector<uint8_t>{0, 0, 1, 1, 1, 1, 1, 0, 1, 1}));

@@ -1,7 +1,7 @@
 // Where the numbers of a run live, parameters, gradient and optimiser, and the work on them.
 //
 // A step is gradient, clip, update, in this order. Every device keeps the same numbers in the same
-// layout, so that a run may be saved on one and go on on another.
+// layout, so that a run may be saved on one and continued on another.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,11 @@
 #include <span>
 #include <string>
 
-#include "comm/device_sums.h"
+#include "comm/device_all_reduce.h"
 #include "comm/group.h"
 #include "kernel/cpu_device.h"
-#include "train/batch.h"
+#include "model/train/trainable_model.h"
 #include "train/optimizer.h"
-#include "train/rounding.h"
-#include "train/rwkv7_training.h"
 
 namespace deltasane::train {
 
@@ -26,7 +24,7 @@ class TrainingDevice {
 
   // The loss of all batches, of all processes; the device keeps its gradient. `meanwhile` is called
   // once while a device works that does not need the host; never where the host does the work.
-  virtual double gradient(std::span<const Batch> batches, const LossSettings& settings,
+  virtual double gradient(std::span<const TrainingBatch> batches, const LossSettings& settings,
                           const std::function<void()>& meanwhile) = 0;
   // The gradient's length, which is held to the job's limit; see clip_gradient.
   virtual double clip(const std::string& where) = 0;
@@ -36,24 +34,22 @@ class TrainingDevice {
   virtual std::string sums_by() const { return ""; }
 
   // The loss of this process's rows alone.
-  virtual double loss(const Batch& batch, const LossSettings& settings) = 0;
+  virtual double loss(const TrainingBatch& batch, const LossSettings& settings) = 0;
 
   // As they are after the last update, on the host; good until the next.
-  virtual const Parameters& parameters() = 0;
+  virtual const TrainableModel& model() = 0;
   virtual const Optimizer& optimizer() = 0;
-  virtual void restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
-                       int64_t steps) = 0;
+  virtual void restore(std::unique_ptr<TrainableModel> model, Tensor<float> first,
+                       Tensor<float> second, int64_t steps) = 0;
 };
 
 // What a device is given to work on.
 struct TrainingJob {
-  Parameters parameters;
+  std::unique_ptr<TrainableModel> model;
   OptimizerSettings optimizer;
-  double clip;              // the longest gradient; 0: any
-  int64_t sequences, time;  // of one batch
-  Activations activations;
-  Precision precision = Precision::fp32;
-  comm::DeviceSumsSettings sums{};
+  double clip;        // the longest gradient; 0: any
+  PassSettings pass;  // of one batch
+  comm::DeviceAllReduceSettings sums{};
 };
 
 std::unique_ptr<TrainingDevice> cpu_training_device(TrainingJob job, const kernel::Cpu& cpu,

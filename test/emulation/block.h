@@ -1,10 +1,10 @@
-// A GPU's threads on the host: the threads of a block are fibers of one thread of the host, and one
-// block runs after the other.
+// A GPU's threads on the host: the threads of a block are fibers of one host thread, and one block
+// runs after the other.
 //
-// A fiber runs until it has to wait for others: for the lanes of its warp at an instruction of the
-// whole warp, for threads at a barrier, or for a signal. Which one goes on then is a matter of the
-// order, so that what only one order gets right is seen: a barrier that is missing lets some thread
-// read too early or write too early in at least one of them.
+// A fiber runs until it has to wait: for the lanes of its warp at a warp-wide instruction, for
+// threads at a barrier, or for an mbarrier. Which one runs next depends on the schedule, so that
+// code which is right in one schedule only is detected: a missing barrier lets some thread read or
+// write too early in at least one of them.
 #pragma once
 
 #include <array>
@@ -18,61 +18,61 @@ namespace deltasane::emulation {
 constexpr int warp_lanes = 32;
 constexpr size_t shared_bytes = 227 * 1024;  // the most of one block
 
-enum class Order {
-  rising,    // the first warp as far as it gets, then the next one; the same of its lanes
+enum class Schedule {
+  rising,    // the first warp as far as it gets, then the next one; the same for its lanes
   falling,   // the last one first
-  shuffled,  // any, and never the same warp for long; copies do not wait either
+  shuffled,  // any, and never the same warp for long; copies complete at once
 };
 
 struct Extent {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// Runs `thread` once for every thread of every block. Fails where threads wait for each other for
-// ever, and with what a thread of them fails with.
+// Runs `thread` once for every thread of every block. Fails on a deadlock, and with the error of a
+// thread that fails.
 void run_kernel(const std::function<void()>& thread, const Extent& blocks, const Extent& threads,
                 size_t shared);
 
-// Says where kernels have an array in shared memory: memory of the host that lies still. It is
-// filled with NaN before every block, and what a block was not given must stay so.
-bool share(void* at, size_t bytes);
+// Declares a static array as the shared memory of kernels. It is filled with NaN before every
+// block, and what is beyond the block's size must stay so.
+bool register_shared(void* at, size_t bytes);
 
-// The GPU that the host stands for. Without an order, each block has one by chance, the same in
+// The GPU that the host stands for. Without a schedule, each block has a random one, the same in
 // every run.
-struct Machine {
+struct EmulatedGpu {
   int capability = 90, multiprocessors = 24;
   size_t shared = shared_bytes;  // the most of one block, at most that many
-  std::optional<Order> order;
+  std::optional<Schedule> schedule;
 };
-Machine& machine();
+EmulatedGpu& emulated_gpu();
 
 // For threads of a kernel.
 //
-// An instruction that the 32 lanes of a warp do together: when all have come, `together` is called
-// once with what each of them has brought. Fails where one has come for another instruction.
+// An instruction that the 32 lanes of a warp execute together: when all have arrived, `execute` is
+// called once with the operands of each. Fails where a lane arrives at another instruction.
 using Lanes = std::array<void*, warp_lanes>;
-void meet_lanes(const char* instruction, void* mine, void (*together)(const Lanes&));
+void warp_collective(const char* instruction, void* operands, void (*execute)(const Lanes&));
 
 // Waits until `count` threads are at the barrier; 0: all of the block that have not ended.
-void meet_threads(unsigned barrier, unsigned count);
+void barrier_sync(unsigned barrier, unsigned count);
 
-// A signal is an object in shared memory that is given when `arrivals` threads have arrived, again
-// and again. Waiting for a round of it, the first (0) or the second (1) of every two, ends where
-// that round is the last one that was given; before the first, the second counts as that.
-void set_up_signal(const void* at, unsigned arrivals);
-void arrive_at_signal(const void* at);
-void wait_for_signal(const void* at, unsigned round);
+// An mbarrier is an object in shared memory whose phase completes when `arrivals` threads have
+// arrived. Waiting for a phase by its parity, 0 for the first one, ends when that phase is the last
+// complete one; the phase before the first counts as complete.
+void mbarrier_init(const void* at, unsigned arrivals);
+void mbarrier_arrive(const void* at);
+void mbarrier_wait(const void* at, unsigned parity);
 
-// Copies that land when they are waited for, or (shuffled) as soon as they are asked for.
-void copy_and_arrive(void* to, const void* from, size_t bytes, const void* signal);
-void copy_later(void* to, const void* from, size_t bytes, size_t zeros);
-void close_copies();                   // into a group
-void wait_for_copies(size_t younger);  // than those of all but so many groups
+// Copies that complete when they are waited for, or (shuffled) at once.
+void bulk_copy_async(void* to, const void* from, size_t bytes, const void* mbarrier);
+void copy_async(void* to, const void* from, size_t bytes, size_t zeros);
+void commit_group();
+void wait_group(size_t pending);
 
-// Shared memory by 32 bits, as instructions name it.
+// Shared memory by 32-bit addresses, as instructions take them.
 uint32_t shared_address(const void* at);
-void* at_shared(uint32_t address);
+void* shared_pointer(uint32_t address);
 
-void fail_unless_aligned(const void* at, size_t bytes);
+void expect_aligned(const void* at, size_t bytes);
 
 }  // namespace deltasane::emulation

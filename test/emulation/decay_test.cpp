@@ -1,10 +1,10 @@
-// A GPU's decays, by the function that its kernels call: a state is multiplied by hundreds of them,
-// so their errors must be small on average, and not only one by one.
+// Decays by the function of the GPU kernels: a state is multiplied by hundreds of them, so their
+// errors must be small on average too.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "kernel/rwkv7/cuda_gates.cuh"
+#include "kernel/time_mix/cuda_decay.cuh"
 
 namespace deltasane::kernel::cuda {
 namespace {
@@ -27,10 +27,9 @@ Errors errors_of(double first_gate, double last_gate) {
 }
 
 TEST(Decays, AreWithinAUnit) { EXPECT_LT(errors_of(0, 1).largest, 1); }
-// On average roundings are off by nothing: by their usual error, 0.29 units, over the root of how
-// many there are. What is left is the polynomial's own error. Slow decays are multiplied most
-// often.
-TEST(Decays, LeanToNeitherSide) {
+// The mean of n rounding errors is about 0.29 units over the root of n. What remains is the
+// polynomial's own error. Slow decays are multiplied most often.
+TEST(Decays, AreUnbiased) {
   const double allowed = 6e-10 * 0x1p24 + 4 * 0.29 / std::sqrt(double(gates));
   EXPECT_LT(std::abs(errors_of(0, 1).mean), allowed);
   EXPECT_LT(std::abs(errors_of(0, 0.05).mean), allowed);

@@ -1,4 +1,4 @@
-// The host as a GPU: it computes what one computes, and sees what is wrong with a kernel.
+// The emulation itself: it computes what a GPU computes, and detects faults of kernels.
 #include <cuda_bf16.h>
 #include <cuda_pipeline.h>
 #include <gtest/gtest.h>
@@ -13,25 +13,25 @@
 namespace deltasane::emulation {
 namespace {
 
-constexpr Order orders[] = {Order::rising, Order::falling, Order::shuffled};
+constexpr Schedule schedules[] = {Schedule::rising, Schedule::falling, Schedule::shuffled};
 constexpr unsigned threads = 128;
 
 alignas(16) float memory[1024];
-[[maybe_unused]] const bool known = share(memory, sizeof(memory));
+[[maybe_unused]] const bool known = register_shared(memory, sizeof(memory));
 
 class Emulation : public testing::Test {
  protected:
-  void TearDown() override { machine() = {}; }
+  void TearDown() override { emulated_gpu() = {}; }
 
   static void run(const std::function<void()>& thread) {
     run_kernel(thread, {}, {threads}, sizeof(memory));
   }
-  // In how many orders every thread finds the number that it should.
-  static int right_orders(const std::function<float()>& thread,
-                          const std::function<float(unsigned)>& expected) {
+  // In how many schedules every thread gets the expected number.
+  static int right_schedules(const std::function<float()>& thread,
+                             const std::function<float(unsigned)>& expected) {
     int right = 0;
-    for (const Order order : orders) {
-      machine().order = order;
+    for (const Schedule schedule : schedules) {
+      emulated_gpu().schedule = schedule;
       std::vector<float> found(threads);
       run([&] { found[threadIdx.x] = thread(); });
       bool all = true;
@@ -42,59 +42,59 @@ class Emulation : public testing::Test {
   }
 };
 
-TEST_F(Emulation, SeesABarrierThatIsMissing) {
-  const auto exchange = [](void (*meet)()) {
-    return [meet] {
+TEST_F(Emulation, DetectsAMissingBarrier) {
+  const auto exchange = [](void (*barrier)()) {
+    return [barrier] {
       memory[threadIdx.x] = float(threadIdx.x);
-      meet();
+      barrier();
       return memory[std::min(threadIdx.x + 32, threads - 1)];
     };
   };
   const auto expected = [](unsigned t) { return float(std::min(t + 32, threads - 1)); };
-  EXPECT_EQ(right_orders(exchange([] { __syncthreads(); }), expected), 3);
-  EXPECT_LT(right_orders(exchange([] { __syncwarp(); }), expected), 3);
-  EXPECT_LT(right_orders(exchange([] {}), expected), 3);
+  EXPECT_EQ(right_schedules(exchange([] { __syncthreads(); }), expected), 3);
+  EXPECT_LT(right_schedules(exchange([] { __syncwarp(); }), expected), 3);
+  EXPECT_LT(right_schedules(exchange([] {}), expected), 3);
 }
 
-TEST_F(Emulation, SeesABarrierOfAWarpThatIsMissing) {
-  const auto exchange = [](bool meet) {
-    return [meet] {
+TEST_F(Emulation, DetectsAMissingWarpBarrier) {
+  const auto exchange = [](bool barrier) {
+    return [barrier] {
       memory[threadIdx.x] = float(threadIdx.x);
-      if (meet) __syncwarp();
+      if (barrier) __syncwarp();
       return memory[threadIdx.x | 1];
     };
   };
   const auto expected = [](unsigned t) { return float(t | 1); };
-  EXPECT_EQ(right_orders(exchange(true), expected), 3);
-  EXPECT_LT(right_orders(exchange(false), expected), 3);
+  EXPECT_EQ(right_schedules(exchange(true), expected), 3);
+  EXPECT_LT(right_schedules(exchange(false), expected), 3);
 }
 
-TEST_F(Emulation, HasBarriersOfSomeThreads) {
+TEST_F(Emulation, HasNamedBarriers) {
   const auto pairs = [] {
     memory[threadIdx.x] = float(threadIdx.x);
-    meet_threads(1 + threadIdx.x / 64, 64);
+    barrier_sync(1 + threadIdx.x / 64, 64);
     return memory[threadIdx.x ^ 32];
   };
-  EXPECT_EQ(right_orders(pairs, [](unsigned t) { return float(t ^ 32); }), 3);
+  EXPECT_EQ(right_schedules(pairs, [](unsigned t) { return float(t ^ 32); }), 3);
 }
 
-uint64_t& signal_in_memory() { return *reinterpret_cast<uint64_t*>(memory + threads); }
+uint64_t& mbarrier_in_memory() { return *reinterpret_cast<uint64_t*>(memory + threads); }
 
 // One warp writes, the others read, twice.
-TEST_F(Emulation, SeesASignalThatIsNotWaitedFor) {
-  const auto tell = [](bool wait, bool together) {
-    return [wait, together] {
-      uint64_t& told = signal_in_memory();
-      if (threadIdx.x == 0) set_up_signal(&told, 1);
+TEST_F(Emulation, DetectsAMissingMbarrierWait) {
+  const auto publish = [](bool wait, bool sync) {
+    return [wait, sync] {
+      uint64_t& written = mbarrier_in_memory();
+      if (threadIdx.x == 0) mbarrier_init(&written, 1);
       __syncthreads();
       float sum = 0;
-      for (unsigned round = 0; round < 2; ++round) {
+      for (unsigned phase = 0; phase < 2; ++phase) {
         if (threadIdx.x < 32) {
-          memory[threadIdx.x] = float(round + 1);
-          if (together) __syncwarp();
-          if (threadIdx.x == 0) arrive_at_signal(&told);
+          memory[threadIdx.x] = float(phase + 1);
+          if (sync) __syncwarp();
+          if (threadIdx.x == 0) mbarrier_arrive(&written);
         }
-        if (wait) wait_for_signal(&told, round);
+        if (wait) mbarrier_wait(&written, phase);
         sum = 10 * sum + memory[threadIdx.x % 32];
         __syncthreads();
       }
@@ -102,42 +102,42 @@ TEST_F(Emulation, SeesASignalThatIsNotWaitedFor) {
     };
   };
   const auto expected = [](unsigned) { return 12.0f; };
-  EXPECT_EQ(right_orders(tell(true, true), expected), 3);
-  EXPECT_LT(right_orders(tell(true, false), expected), 3);
-  EXPECT_LT(right_orders(tell(false, true), expected), 3);
+  EXPECT_EQ(right_schedules(publish(true, true), expected), 3);
+  EXPECT_LT(right_schedules(publish(true, false), expected), 3);
+  EXPECT_LT(right_schedules(publish(false, true), expected), 3);
 }
 
-TEST_F(Emulation, SeesSignalsThatAreNotGiven) {
+TEST_F(Emulation, DetectsMbarriersThatDoNotComplete) {
   EXPECT_FAULT(run([] {
-                 if (threadIdx.x == 0) set_up_signal(&signal_in_memory(), 2);
+                 if (threadIdx.x == 0) mbarrier_init(&mbarrier_in_memory(), 2);
                  __syncthreads();
-                 if (threadIdx.x == 0) arrive_at_signal(&signal_in_memory());
-                 if (threadIdx.x >= 96) wait_for_signal(&signal_in_memory(), 0);
+                 if (threadIdx.x == 0) mbarrier_arrive(&mbarrier_in_memory());
+                 if (threadIdx.x >= 96) mbarrier_wait(&mbarrier_in_memory(), 0);
                }),
-               Fault::device, "warp 3: waits for a signal that 1 of 2 arrived at");
-  EXPECT_FAULT(run([] { wait_for_signal(&signal_in_memory(), 0); }), Fault::device,
-               "a signal that is not set up");
+               Fault::device, "warp 3: waits for an mbarrier with 1 of 2 arrivals");
+  EXPECT_FAULT(run([] { mbarrier_wait(&mbarrier_in_memory(), 0); }), Fault::device,
+               "an mbarrier that is not initialised");
 }
 
-TEST_F(Emulation, SeesThreadsThatWaitForEver) {
+TEST_F(Emulation, DetectsDeadlocks) {
   EXPECT_FAULT(run([] {
-                 if (threadIdx.x < 32) meet_threads(1, 64);
+                 if (threadIdx.x < 32) barrier_sync(1, 64);
                }),
-               Fault::device, "no thread can go on; barrier 1: 32 threads of 64");
+               Fault::device, "deadlock; barrier 1: 32 threads of 64");
   EXPECT_FAULT(run([] {
                  if (threadIdx.x != 5) __syncwarp();
                }),
-               Fault::device, "no thread can go on; warp 0: 31 lanes at a warp's barrier");
-  run([] { __syncthreads(); });  // and goes on with the next kernel
+               Fault::device, "deadlock; warp 0: 31 lanes at syncwarp");
+  run([] { __syncthreads(); });  // the next kernel runs
 }
 
-TEST_F(Emulation, LetsThreadsEndBeforeABarrierOfAll) {
+TEST_F(Emulation, LetsThreadsExitBeforeABarrierOfTheBlock) {
   run([] {
     if (threadIdx.x >= 32) __syncthreads();
   });
 }
 
-TEST_F(Emulation, SeesLanesAtDifferentInstructions) {
+TEST_F(Emulation, DetectsDivergentCollectives) {
   EXPECT_FAULT(run([] {
                  if (threadIdx.x % 2)
                    __syncwarp();
@@ -147,67 +147,68 @@ TEST_F(Emulation, SeesLanesAtDifferentInstructions) {
                Fault::device, "while lanes of its warp wait at");
 }
 
-TEST_F(Emulation, SeesBarriersThatDoNotAgree) {
-  machine().order = Order::falling;
-  EXPECT_FAULT(run([] { meet_threads(1, threadIdx.x < 64 ? 64 : 128); }), Fault::device,
-               "others for");
+TEST_F(Emulation, DetectsBarriersWithDifferentCounts) {
+  emulated_gpu().schedule = Schedule::falling;
+  EXPECT_FAULT(run([] { barrier_sync(1, threadIdx.x < 64 ? 64 : 128); }), Fault::device,
+               "others at one of");
 }
 
-TEST_F(Emulation, HasLinesOfThreads) {
-  constexpr unsigned lines = 4;
-  std::vector<int> found(32 * lines);
-  run_kernel([&] { ++found[threadIdx.y * blockDim.x + threadIdx.x]; }, {}, {32, lines}, 0);
-  EXPECT_EQ(found, std::vector<int>(32 * lines, 1));
-  EXPECT_EQ(blockDim.y, lines);
+TEST_F(Emulation, HasBlocksOfTwoDimensions) {
+  constexpr unsigned rows = 4;
+  std::vector<int> found(32 * rows);
+  run_kernel([&] { ++found[threadIdx.y * blockDim.x + threadIdx.x]; }, {}, {32, rows}, 0);
+  EXPECT_EQ(found, std::vector<int>(32 * rows, 1));
+  EXPECT_EQ(blockDim.y, rows);
 }
 
-TEST_F(Emulation, SeesWritesBeyondSharedMemory) {
+TEST_F(Emulation, DetectsWritesBeyondSharedMemory) {
   const auto write = [] { memory[threadIdx.x] = 1; };
   run_kernel(write, {}, {threads}, threads * sizeof(float));
   EXPECT_FAULT(run_kernel(write, {}, {threads}, threads * sizeof(float) - 1), Fault::device,
                "wrote beyond its 511 bytes");
 }
 
-TEST_F(Emulation, SeesAddressesThatAreNotAligned) {
+TEST_F(Emulation, DetectsMisalignedAddresses) {
   EXPECT_FAULT(run([] { __ldg(reinterpret_cast<const float4*>(memory + 1)); }), Fault::device,
-               "16 bytes at an address that is no multiple of that");
+               "16 bytes at an address that is not a multiple of that");
 }
 
-TEST_F(Emulation, SeesCopiesThatAreNotWaitedFor) {
+TEST_F(Emulation, DetectsCopiesThatAreNotWaitedFor) {
   const std::vector<float> from(threads, 7.0f);
-  const auto copy = [&](size_t younger) {
-    return [&from, younger] {
+  const auto copy = [&](size_t pending) {
+    return [&from, pending] {
       __pipeline_memcpy_async(&memory[threadIdx.x], &from[threadIdx.x], 4);
       __pipeline_commit();
-      __pipeline_wait_prior(younger);
+      __pipeline_wait_prior(pending);
       return memory[threadIdx.x];
     };
   };
-  EXPECT_EQ(right_orders(copy(0), [](unsigned) { return 7.0f; }), 3);
-  EXPECT_LT(right_orders(copy(1), [](unsigned) { return 7.0f; }), 3);
+  EXPECT_EQ(right_schedules(copy(0), [](unsigned) { return 7.0f; }), 3);
+  EXPECT_LT(right_schedules(copy(1), [](unsigned) { return 7.0f; }), 3);
 }
 
-TEST_F(Emulation, SeesCopiesThatAreAskedForTooEarly) {
+TEST_F(Emulation, DetectsCopiesThatStartTooEarly) {
   const std::vector<float> from(threads, 7.0f);
-  const auto exchange = [&](bool meet) {
-    return [&from, meet] {
+  const auto exchange = [&](bool barrier) {
+    return [&from, barrier] {
       memory[threadIdx.x] = 1;
       __syncwarp();
       const float neighbour = memory[threadIdx.x ^ 1];
-      if (meet) __syncwarp();
+      if (barrier) __syncwarp();
       __pipeline_memcpy_async(&memory[threadIdx.x], &from[threadIdx.x], 4);
       __pipeline_commit();
       __pipeline_wait_prior(0);
       return neighbour;
     };
   };
-  EXPECT_EQ(right_orders(exchange(true), [](unsigned) { return 1.0f; }), 3);
-  EXPECT_LT(right_orders(exchange(false), [](unsigned) { return 1.0f; }), 3);
+  EXPECT_EQ(right_schedules(exchange(true), [](unsigned) { return 1.0f; }), 3);
+  EXPECT_LT(right_schedules(exchange(false), [](unsigned) { return 1.0f; }), 3);
 }
 
 TEST_F(Emulation, ShufflesAndVotes) {
   const auto lanes = [](auto&& use) {
-    return right_orders([&] { return float(use(threadIdx.x % 32)); }, [](unsigned) { return 1; });
+    return right_schedules([&] { return float(use(threadIdx.x % 32)); },
+                           [](unsigned) { return 1; });
   };
   EXPECT_EQ(lanes([](unsigned l) { return __shfl_sync(~0u, l, 3) == 3; }), 3);
   EXPECT_EQ(lanes([](unsigned l) { return __shfl_xor_sync(~0u, l, 5) == (l ^ 5); }), 3);
@@ -223,8 +224,8 @@ __nv_bfloat16* numbers(int first) { return reinterpret_cast<__nv_bfloat16*>(memo
 float small(int i, int j, int which) { return float((i * 7 + j * 3 + which * 5) % 11 - 5); }
 
 TEST_F(Emulation, MultipliesMatrices) {
-  for (const Order order : orders) {
-    machine().order = order;
+  for (const Schedule schedule : schedules) {
+    emulated_gpu().schedule = schedule;
     bool right = true;
     run_kernel(
         [&] {
@@ -237,11 +238,10 @@ TEST_F(Emulation, MultipliesMatrices) {
           __syncwarp();
           uint32_t left[4], right_part[4];
           const int row = lane % 16, column = lane / 16 * 8;
-          load_matrices(left, shared_address(a + row * 16 + column), false);
-          load_matrices(right_part, shared_address(b + row * 16 + column), true);
+          ldmatrix(left, shared_address(a + row * 16 + column), false);
+          ldmatrix(right_part, shared_address(b + row * 16 + column), true);
           float c[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
-          for (int p = 0; p < 2; ++p)
-            multiply_add(c[p], left, right_part[2 * p], right_part[2 * p + 1]);
+          for (int p = 0; p < 2; ++p) mma(c[p], left, right_part[2 * p], right_part[2 * p + 1]);
           for (int p = 0; p < 2; ++p)
             for (int i = 0; i < 4; ++i) {
               float sum = float(1 + 4 * p + i);
@@ -261,22 +261,22 @@ TEST_F(Emulation, StoresAndTransposesMatrices) {
       [&] {
         const int lane = int(threadIdx.x), row = lane % 16, column = lane / 16 * 8;
         __nv_bfloat16 *const from = numbers(0), *const to = numbers(256),
-                             *const turned = numbers(512);
+                             *const transposed = numbers(512);
         for (int i = lane; i < 256; i += 32) from[i] = {uint16_t(i)};
         __syncwarp();
         uint32_t x[4];
-        load_matrices(x, shared_address(from + row * 16 + column), false);
-        store_matrices(shared_address(to + row * 16 + column), x, false);
-        store_matrices(shared_address(turned + row * 16 + column), x, true);
+        ldmatrix(x, shared_address(from + row * 16 + column), false);
+        stmatrix(shared_address(to + row * 16 + column), x, false);
+        stmatrix(shared_address(transposed + row * 16 + column), x, true);
         __syncwarp();
         for (int i = lane; i < 256; i += 32) {
           const int corner = i / 128 * 128 + i / 8 % 2 * 8, line = i / 16 % 8, place = i % 8;
-          if (to[i].bits != i || turned[i].bits != corner + place * 16 + line) right = false;
+          if (to[i].bits != i || transposed[i].bits != corner + place * 16 + line) right = false;
         }
         uint32_t transposes[4];
-        load_matrices(transposes, shared_address(from + row * 16 + column), true);
+        ldmatrix(transposes, shared_address(from + row * 16 + column), true);
         for (int m = 0; m < 4; ++m)
-          if (transpose(x[m]) != transposes[m]) right = false;
+          if (movmatrix(x[m]) != transposes[m]) right = false;
       },
       {}, {32}, sizeof(memory));
   EXPECT_TRUE(right);

@@ -1,5 +1,5 @@
-// Stands for tensor/cuda/gpu.cpp: one GPU, whose memory is the host's, and work that has ended when
-// it was asked for.
+// Stands for tensor/cuda/gpu.cpp: one GPU, whose memory is the host's, and whose work is done when
+// it is enqueued.
 #include "tensor/cuda/gpu.h"
 
 #include <sys/mman.h>
@@ -13,13 +13,13 @@
 namespace deltasane {
 
 Gpu::Gpu(int index) : index_(index) {
-  require(index == 0, "the host stands for one GPU");
-  facts_ = {.name = "the host",
-            .multiprocessors = emulation::machine().multiprocessors,
-            .capability = emulation::machine().capability,
-            .memory_bytes = uint64_t{1} << 30,
-            .cache_bytes = uint64_t{1} << 20,
-            .shared_bytes = emulation::machine().shared};
+  require(index == 0, "the host emulates one GPU");
+  properties_ = {.name = "the host",
+                 .multiprocessors = emulation::emulated_gpu().multiprocessors,
+                 .capability = emulation::emulated_gpu().capability,
+                 .memory_bytes = uint64_t{1} << 30,
+                 .cache_bytes = uint64_t{1} << 20,
+                 .shared_bytes = emulation::emulated_gpu().shared};
 }
 Gpu::~Gpu() = default;
 int Gpu::count() { return 1; }
@@ -27,7 +27,7 @@ void Gpu::wait() const {}
 
 namespace {
 
-// A page that nobody may touch lies behind a buffer, whose end is a multiple of 16 bytes.
+// A guard page follows a buffer, whose end is a multiple of 16 bytes.
 constexpr uint64_t page = 65536;
 uint64_t whole_pages(uint64_t bytes) { return (bytes + page - 1) / page * page; }
 uint64_t whole_pieces(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
@@ -39,7 +39,7 @@ GpuBuffer::GpuBuffer(const Gpu&, uint64_t bytes, std::string_view) : size_(bytes
   const uint64_t pages = whole_pages(bytes);
   void* const memory =
       mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  require(memory != MAP_FAILED, "there is memory for a buffer");
+  require(memory != MAP_FAILED, "the host has memory for a buffer");
   std::byte* const end = static_cast<std::byte*>(memory) + pages;
   mprotect(end, page, PROT_NONE);
   data_ = end - whole_pieces(bytes);

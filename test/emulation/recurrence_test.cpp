@@ -1,10 +1,10 @@
-// The recurrence's kernels for GPUs against the definition, on the host: by the check that judges
-// them on a GPU, with fewer and smaller cases.
+// The GPU kernels of the recurrence against the definition, on the host: by the same check as on a
+// GPU, with fewer and smaller cases.
 #include <gtest/gtest.h>
 
 #include "base/half.h"
 #include "emulation/block.h"
-#include "kernel/delta_rule/cuda_check.h"
+#include "kernel/delta_rule/bench/cuda_check.h"
 #include "support/errors.h"
 
 namespace deltasane::kernel::cuda {
@@ -16,12 +16,12 @@ struct Taus {
 constexpr Taus none{0, 0}, strong{1.4, 1.6}, usual{7, 9}, moderate{12, 16}, weak{30, 50},
     weakest{150, 200};
 constexpr Taus huge{1e10, 1e11};
-constexpr Taus changing{0.4, 12};  // so that a state is now large beside it and now tiny
+constexpr Taus changing{0.4, 12};  // states are now large relative to it and now tiny
 
 template <class Real>
 class Recurrence : public testing::Test {
  protected:
-  void TearDown() override { emulation::machine() = {}; }
+  void TearDown() override { emulation::emulated_gpu() = {}; }
 
   void check(ProblemShape shape, const std::vector<Taus>& all) {
     const Gpu gpu(0);
@@ -39,25 +39,32 @@ using Types = testing::Types<float, bf16>;
 TYPED_TEST_SUITE(Recurrence, Types);
 
 TYPED_TEST(Recurrence, TileAfterTile) {
-  emulation::machine().multiprocessors = 4;  // so many heads that they fill it
+  emulation::emulated_gpu().multiprocessors = 4;  // as many as heads
   this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, moderate, weak, weakest});
-  // Round after round of stages.
+  // Several rounds of the stages.
   this->check({.batch = 2, .time = 133, .heads = 2}, {usual, changing, huge});
 }
-TYPED_TEST(Recurrence, OfALongSequenceIsThatOfItsParts) {
+TYPED_TEST(Recurrence, OfALongSequenceEqualsItsParts) {
   for (const int multiprocessors : {24, 1}) {
-    emulation::machine().multiprocessors = multiprocessors;  // for one head they are many, or few
-    EXPECT_TRUE(is_its_parts<TypeParam>(long_sequence(1), 20 * 16, Gpu(0)));
+    emulation::emulated_gpu().multiprocessors = multiprocessors;  // one head is few, or many
+    EXPECT_TRUE(equals_its_parts<TypeParam>(long_sequence(1), 20 * 16, Gpu(0)));
   }
 }
+TYPED_TEST(Recurrence, OfDifferentLengthsEqualsEachAlone) {
+  constexpr int32_t lengths[] = {133, 16, 1, 37};
+  EXPECT_TRUE(lengths_are_alone<TypeParam>(
+      {.batch = 4, .time = 133, .heads = 2, .tau_low = 0.4, .tau_high = 12, .stagger = 0}, lengths,
+      Gpu(0)));
+}
+
 TYPED_TEST(Recurrence, WithLargeStates) {
   this->check({.time = 33, .state_scale = 30}, {strong, usual});
-  emulation::machine().multiprocessors = 4;
+  emulation::emulated_gpu().multiprocessors = 4;
   this->check({.time = 33, .heads = 2, .state_scale = 30}, {strong, usual});
 }
 TYPED_TEST(Recurrence, LessThanATile) {
   this->check({.time = 7}, {none, strong});
-  emulation::machine().multiprocessors = 4;
+  emulation::emulated_gpu().multiprocessors = 4;
   this->check({.time = 1, .heads = 2}, {none, strong});
 }
 TYPED_TEST(Recurrence, FewHeads) {
@@ -72,28 +79,29 @@ TYPED_TEST(Recurrence, TokenByToken) {
   this->check({.batch = 2, .time = 37, .heads = 3, .position = 11}, {none, strong, weakest});
   this->check({.time = 50, .heads = 2, .chunk = 12}, {usual});
 }
-// Blocks that share a multiprocessor have fewer registers, and a kernel of their own.
+// With more blocks on a multiprocessor a kernel with fewer registers runs.
 TYPED_TEST(Recurrence, TokenByTokenOnACrowdedGpu) {
-  emulation::machine().multiprocessors = 1;
+  emulation::emulated_gpu().multiprocessors = 1;
   this->check({.batch = 2, .time = 7, .heads = 2, .position = 11}, {strong});
 }
-// Blocks share heads on the way back, however many there are, where one has too little shared
-// memory for a head: of floats here.
+// Backward, blocks share heads, however many there are, where a block has too little shared memory
+// for a head: of floats here.
 TYPED_TEST(Recurrence, ManyHeadsWithLessSharedMemory) {
-  emulation::machine().multiprocessors = 4, emulation::machine().shared = 163 * 1024;
+  emulation::emulated_gpu().multiprocessors = 4, emulation::emulated_gpu().shared = 163 * 1024;
   this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, usual});
 }
-// Some have not the shared memory for tiles: they read token by token, and there is no way back.
+// Some GPUs have too little shared memory for tiles: forward is token by token, and there is no
+// backward.
 TYPED_TEST(Recurrence, OnAGpuWithLittleSharedMemory) {
-  emulation::machine().shared = 99 * 1024;
+  emulation::emulated_gpu().shared = 99 * 1024;
   this->check({.time = 33, .heads = 2, .position = 8}, {strong});
   EXPECT_FAULT(this->check({.time = 80}, {strong}), Fault::device, "KiB of shared memory a block");
 }
-// Before compute capability 9.0 matrices are stored word by word, and states come piece by piece.
+// Before compute capability 9.0 there is no stmatrix, and there are no bulk copies.
 TYPED_TEST(Recurrence, OnAnOlderGpu) {
-  emulation::machine().capability = 80;
+  emulation::emulated_gpu().capability = 80;
   this->check({.time = 21}, {strong});
-  emulation::machine().multiprocessors = 4;
+  emulation::emulated_gpu().multiprocessors = 4;
   this->check({.time = 69, .heads = 2}, {strong, usual});
 }
 

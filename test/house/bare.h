@@ -1,5 +1,5 @@
-// Bare: a build from a compiler and one folder of headers must not use anything else that happens
-// to be installed.
+// Bare: a build from a compiler and one folder of headers must not use anything else that is
+// installed.
 #pragma once
 
 #include <filesystem>

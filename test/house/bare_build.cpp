@@ -1,6 +1,6 @@
-// Builds the tree from a compiler and a folder of headers, as on a machine that has no packages,
-// and looks at what the build really used. Every file is read with these headers; one that reads the
-// same as in the build around this test is not compiled a second time (reuse_object).
+// Builds the tree from a compiler and a folder of headers, as on a machine without packages,
+// and looks at what the build really used. Every file is read with these headers; one that reads
+// the same as in the build around this test is not compiled a second time (reuse_object).
 #include <gtest/gtest.h>
 
 #include "base/file.h"

@@ -21,7 +21,7 @@ bool ends_like_source(std::string_view word) {
       endings, [&](auto ending) { return word.size() > ending.size() && word.ends_with(ending); });
 }
 
-// DIR, NAME_test.cpp, PATH/x: a word in capitals stands for something else.
+// DIR, NAME_test.cpp, PATH/x: a word in capitals is a placeholder.
 bool has_capital_word(std::string_view path) {
   for (size_t at = 0; at < path.size();) {
     const size_t end = std::min(path.find_first_of("/._-", at), path.size());
@@ -74,7 +74,7 @@ void link_targets(std::string_view line, int number, std::vector<Mention>& menti
   }
 }
 
-// Whether the tree has a file of this name anywhere but in folders that are made or hidden.
+// Whether the tree has a file of this name outside of build and hidden folders.
 bool has_file_named(const fs::path& root, const std::string& name) {
   for (auto entry = fs::recursive_directory_iterator(root); entry != fs::end(entry); ++entry) {
     const std::string found = entry->path().filename().string();

@@ -29,8 +29,8 @@ std::vector<Mention> mentioned_paths(std::string_view markdown,
 // COMMAND of each `deltasane COMMAND ...` in a fenced block.
 std::set<std::string> shown_commands(std::string_view markdown);
 
-// Why `program command --help` is no answer, or nothing. The help of the program itself is none:
-// parsers print that for a command they do not know.
+// Why `program command --help` fails, or empty. The help of the program itself does not count:
+// parsers print it for an unknown command.
 std::string fault_of_command(const std::string& program, const std::string& command);
 
 // `document` is a path relative to `root`.

@@ -54,7 +54,7 @@ TEST_F(Tree, HasThePathsThatDocumentsName) {
             0u);
 }
 
-TEST_F(Tree, LacksThePathsThatDocumentsInvent) {
+TEST_F(Tree, LacksThePathsThatDoNotExist) {
   for (const char* text :
        {"`src/base/dog.h`", "`base/dog.h`", "`dog.h`", "`src/gone`", "`gone/`", "`gone/dog.cpp`",
         "run `src/gone DIR`", "`docs/gone.md:12`", "[a](gone.md)", "[a](gone)", "![a](docs/a.png)"})
@@ -63,7 +63,7 @@ TEST_F(Tree, LacksThePathsThatDocumentsInvent) {
   EXPECT_EQ(check_paths(scratch_.path(), "README.md", "a\n\n`src/gone`")[0].where, "README.md:3");
 }
 
-TEST_F(Tree, IsNotAskedForPlaceholdersUnitsAndOutputs) {
+TEST_F(Tree, IgnoresPlaceholdersUnitsAndOutputs) {
   EXPECT_EQ(
       faults(
           "README.md",

@@ -1,4 +1,4 @@
-// What a check found wrong: where, and what. A check returns all of them; none means it passed.
+// A violation that a check found. A check returns all of them; none means that it passed.
 #pragma once
 
 #include <string>

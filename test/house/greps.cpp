@@ -9,7 +9,7 @@ namespace deltasane::house {
 
 namespace {
 
-// The one list of places where a rule does not hold. * stands for anything.
+// Where a rule does not hold. * stands for anything.
 const std::vector<std::string_view> may_launch{"src/tensor/*launch.h", "src/tensor/*launch.cuh"};
 const std::vector<std::string_view> may_print{"src/cli/*"};
 const std::vector<std::string_view> may_choose_lines{"src/base/*", "src/kernel/isa*",
@@ -46,6 +46,21 @@ bool has_mark(std::string_view comment) {
   return has_word(comment, "TODO") || has_word(comment, "FIXME") || has_word(comment, "XXX");
 }
 
+// --name in a literal, not as a part of a longer run of dashes.
+bool names_flag(std::string_view literals) {
+  for (size_t at = literals.find("--"); at != literals.npos; at = literals.find("--", at + 1)) {
+    const bool starts =
+        at == 0 || (literals[at - 1] != '-' && !is_word_character(literals[at - 1]));
+    if (starts && at + 2 < literals.size() && literals[at + 2] >= 'a' && literals[at + 2] <= 'z')
+      return true;
+  }
+  return false;
+}
+
+bool may_name_flags(std::string_view path) {
+  return !path.starts_with("src/") || path.starts_with("src/cli/") || is_test_or_fixture(path);
+}
+
 bool uses_regex(std::string_view code) {
   return code.find("std::regex") != code.npos || code.find("<regex>") != code.npos;
 }
@@ -56,19 +71,22 @@ Findings check_greps(const std::vector<Source>& sources) {
   Findings findings;
   for (const Source& source : sources) {
     const Views views = views_of(source.text);
-    const auto code = lines_of(views.code), comments = lines_of(views.comments);
+    const auto code = lines_of(views.code), comments = lines_of(views.comments),
+               literals = lines_of(views.literals);
     for (size_t i = 0; i < code.size(); ++i) {
       const auto found = [&](bool fault, std::string_view what) {
         if (fault) findings.push_back({cat(source.path, ":", i + 1), std::string(what)});
       };
       found(code[i].find("<<<") != code[i].npos && !allowed(source.path, may_launch),
             "launches a kernel with <<<: use the launch function, which checks");
-      found(calls(code[i], {"assert"}), "calls assert: use require (a bug) or fail (the world)");
+      found(calls(code[i], {"assert"}), "calls assert: use require (a bug) or fail (bad input)");
       found(prints(code[i]) && !allowed(source.path, may_print),
             "prints with the printf family: return text, and print it in src/cli");
       found(chooses_lines(code[i]) && !allowed(source.path, may_choose_lines),
             "has a preprocessor condition: choose files in CMake or use if constexpr");
       found(uses_regex(code[i]), "uses std::regex");
+      found(names_flag(literals[i]) && !may_name_flags(source.path),
+            "names a command-line flag: name the setting; flags belong to src/cli");
       found(has_mark(comments[i]), "has a comment that promises work: do it or open an issue");
     }
   }

@@ -1,11 +1,12 @@
-// Greps: things that have one right place, or none.
+// Greps: constructs that are allowed in one place, or nowhere.
 //
-//   <<<            only in the launch header: elsewhere the launch would go unchecked
-//   assert(        nowhere: it vanishes from release builds; use require or fail
+//   <<<            only in the launch header: elsewhere the launch would be unchecked
+//   assert(        nowhere: release builds compile it out; use require or fail
 //   printf family  only in src/cli: a library does not print
 //   #if, #ifdef    only in src/base, src/kernel/isa* and src/*/config*: choose files, not lines
 //   std::regex     nowhere: its stack grows with its input
 //   TO-DO marks    nowhere (in comments): a plan belongs in an issue
+//   "--flag"       only in src/cli (tests excepted): messages of other folders name settings
 #pragma once
 
 #include "house/finding.h"

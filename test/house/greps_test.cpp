@@ -57,11 +57,21 @@ TEST(Greps, FindRegularExpressions) {
   EXPECT_EQ(faults("src/text/x.cpp", "std::regex_match(a, b);"), 1u);
 }
 
-TEST(Greps, FindPromisesInComments) {
+TEST(Greps, FindPlansInComments) {
   EXPECT_EQ(faults("src/text/x.cpp", "int a;  // TODO: b"), 1u);
   EXPECT_EQ(faults("src/text/x.cpp", "/* a\n FIXME(b) */"), 1u);
   EXPECT_EQ(faults("src/text/x.cpp", "// XXX"), 1u);
   EXPECT_EQ(faults("src/text/x.cpp", "mkdtemp(\"a-XXX\");  // aTODOb"), 0u);
+}
+
+TEST(Greps, FindFlagsInLiteralsOutsideOfCli) {
+  for (const char* text :
+       {"fail(\"use --device cpu\");", "f(\"a (--b-c)\");", "f(R\"x(\n--all)x\");"})
+    EXPECT_EQ(faults("src/model/x.cpp", text), 1u) << text;
+  EXPECT_EQ(faults("src/cli/x.cpp", "f(\"--device\");"), 0u);
+  EXPECT_EQ(faults("src/model/x_test.cpp", "f(\"--device\");"), 0u);
+  EXPECT_EQ(faults("test/house/x.cpp", "f(\"--device\");"), 0u);
+  EXPECT_EQ(faults("src/model/x.cpp", "--i; f(\"a -- b, a--b, ---c, --1\");  // --device"), 0u);
 }
 
 TEST(Greps, ReadNeitherCommentsNorLiteralsAsCode) {

@@ -17,12 +17,12 @@ namespace deltasane::house {
 struct IsaObject {
   std::string isa;      // "portable", "avx2", ...
   std::string path;     // of the object
-  std::string symbols;  // what nm says about it, names not demangled
+  std::string symbols;  // output of nm, names not demangled
 };
 
 Findings check_isa_symbols(const std::vector<IsaObject>& objects);
 
-// Reads the list the build wrote, "ISA PATH" on each line, and asks nm about each object.
+// Reads the list that the build wrote, "ISA PATH" on each line, and runs nm on each object.
 std::vector<IsaObject> read_isa_objects(const std::string& list_file, const std::string& nm);
 
 }  // namespace deltasane::house

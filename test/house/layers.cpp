@@ -11,8 +11,8 @@ namespace {
 
 const std::map<std::string_view, int> level{
     {"base", 0},   {"tensor", 1}, {"text", 1},  {"plot", 1},   {"answers", 1}, {"kernel", 2},
-    {"format", 2}, {"comm", 2},   {"model", 3}, {"corpus", 3}, {"train", 4},
-    {"infer", 4},  {"probe", 4},  {"eval", 5},  {"serve", 5},  {"cli", 6}};
+    {"format", 2}, {"comm", 2},   {"model", 3}, {"corpus", 3}, {"train", 4},   {"infer", 4},
+    {"probe", 4},  {"eval", 5},   {"serve", 5}, {"cli", 6},    {"api", 6}};
 
 std::string_view first_folder(std::string_view path) {
   const size_t slash = path.find('/');
@@ -51,7 +51,7 @@ Findings check_layers(const std::vector<Source>& sources) {
       findings.push_back({source.path, "is in no known layer of src/"});
       continue;
     }
-    const bool test = matches(source.path, "*_test.cpp") || matches(source.path, "*_test.cu");
+    const bool test = is_test_or_fixture(source.path);
     const std::string includes = views_of(source.text).includes;
     int number = 0;
     for (const std::string_view line : lines_of(includes)) {

@@ -1,11 +1,11 @@
-// Layers: a folder of src/ may include itself and what stands strictly below it.
+// Layers: a folder of src/ may include itself and folders of strictly lower layers.
 //
-//     6  cli
+//     6  cli   api
 //     5  eval   serve
 //     4  train  infer  probe
-//     3  model
+//     3  model  corpus
 //     2  kernel   format   comm
-//     1  tensor   text   plot
+//     1  tensor   text   plot   answers
 //     0  base
 //
 // A test beside the code may also include "support/...".

@@ -25,7 +25,7 @@ TEST(Layers, AllowLowerLevelsAndTheSameFolder) {
   EXPECT_TRUE(layer_findings("src/base/x_test.cpp", "#include \"support/scratch.h\"\n").empty());
 }
 
-TEST(Layers, RefuseHigherLevelsAndSiblings) {
+TEST(Layers, RejectHigherLevelsAndSiblings) {
   const Findings up =
       layer_findings("src/base/x.h", "#pragma once\n\n#include \"tensor/view.h\"\n");
   ASSERT_EQ(up.size(), 1u);
@@ -35,7 +35,7 @@ TEST(Layers, RefuseHigherLevelsAndSiblings) {
   EXPECT_EQ(layer_findings("src/eval/x.cpp", "  #  include \"cli/command.h\"\n").size(), 1u);
 }
 
-TEST(Layers, RefuseWhatHasNoLevel) {
+TEST(Layers, RejectWhatHasNoLevel) {
   EXPECT_EQ(layer_findings("src/util/x.cpp", "").size(), 1u);
   EXPECT_EQ(layer_findings("src/main.cpp", "").size(), 1u);
   EXPECT_EQ(layer_findings("src/cli/x.cpp", "#include \"common/x.h\"\n").size(), 1u);

@@ -33,7 +33,7 @@ Findings check_names(const std::vector<Source>& sources) {
   for (const Source& source : sources)
     for (const std::string& word : words_in(source.path))
       if (banned.contains(word))
-        findings.push_back({source.path, cat("\"", word, "\" says nothing: name what it is")});
+        findings.push_back({source.path, cat("\"", word, "\" has no meaning: name what it is")});
   return findings;
 }
 

@@ -1,5 +1,5 @@
-// Names: words that say nothing, or only say when a file was written, are banned from the names of
-// files and folders.
+// Names: words without meaning, or with history only, are banned from the names of files and
+// folders.
 #pragma once
 
 #include "house/finding.h"

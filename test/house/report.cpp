@@ -22,7 +22,7 @@ std::string unescaped(std::string_view text) {
   return plain;
 }
 
-// What stands between `open` and `close`, or nothing.
+// The text between `open` and `close`, or empty.
 std::string_view between(std::string_view text, std::string_view open, std::string_view close) {
   const size_t at = text.find(open);
   if (at == text.npos) return {};
@@ -30,8 +30,8 @@ std::string_view between(std::string_view text, std::string_view open, std::stri
   return text.substr(0, text.find(close));
 }
 
-// What GoogleTest wrote about one test or many. It prints "[ RUN      ] name" for each, and for a
-// skip "file:line: Skipped", the reason, and then its mark.
+// Parses the output of GoogleTest. It prints "[ RUN      ] name" for each test, and for a skip
+// "file:line: Skipped", the reason, and "[  SKIPPED ]".
 void read_output(std::string_view output, Report& report) {
   std::string name;
   bool skipped = false;
@@ -66,7 +66,7 @@ Report read_report(std::string_view junit) {
     read_output(unescaped(between(test, "<system-out>", "</system-out>")), report);
     const bool disabled = between(test, "status=\"", "\"") == "disabled";
     const bool skipped = disabled || test.find("<skipped") != test.npos;
-    if (skipped && report.skips.size() == before)  // by other means than GoogleTest
+    if (skipped && report.skips.size() == before)  // not by GoogleTest
       report.skips.push_back(
           {unescaped(between(test, "name=\"", "\"")), disabled ? "disabled" : ""});
     for (Skip& skip : report.skips)

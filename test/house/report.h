@@ -1,9 +1,9 @@
-// What a run of the tests left in its JUnit file besides passed and failed: skipped tests with
-// their reasons, and notes (lines that begin with "note: ").
+// Skipped tests with their reasons, and notes (lines that begin with "note: "), from the JUnit file
+// of a test run.
 //
 // A skip is expected when a line of test/expected_skips.txt matches its name and its reason:
 //
-//     NAME-PATTERN  REASON-PATTERN      # * stands for anything, the reason may hold blanks
+//     NAME-PATTERN  REASON-PATTERN      # * stands for anything, the reason may contain blanks
 #pragma once
 
 #include <string>

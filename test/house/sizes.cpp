@@ -1,20 +1,35 @@
 #include "house/sizes.h"
 
+#include <map>
+
 #include "base/cat.h"
 #include "house/text.h"
 
 namespace deltasane::house {
+namespace {
 
-Sizes check_sizes(const std::vector<Source>& sources) {
-  Sizes sizes;
-  for (const Source& source : sources) {
-    const size_t lines = lines_of(source.text).size();
-    if (lines > 800)
-      sizes.too_long.push_back({source.path, cat("expected at most 800 lines, found ", lines)});
-    else if (lines > 500)
-      sizes.long_ones.push_back({source.path, cat(lines, " lines, over 500 needs a reason")});
-  }
-  return sizes;
+constexpr size_t max_lines = 500, max_files = 25;
+
+}  // namespace
+
+Findings check_lines(const std::vector<Source>& sources) {
+  Findings findings;
+  for (const Source& source : sources)
+    if (const size_t lines = lines_of(source.text).size(); lines > max_lines)
+      findings.push_back(
+          {source.path, cat("expected at most ", max_lines, " lines, found ", lines)});
+  return findings;
+}
+
+Findings check_folders(const std::vector<std::string>& paths) {
+  std::map<std::string, size_t> files;
+  for (const std::string& path : paths) ++files[path.substr(0, path.rfind('/'))];
+  Findings findings;
+  for (const auto& [folder, count] : files)
+    if (count > max_files)
+      findings.push_back({folder, cat("expected at most ", max_files, " files, found ", count,
+                                      ": make subfolders")});
+  return findings;
 }
 
 }  // namespace deltasane::house

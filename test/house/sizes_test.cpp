@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <iostream>
+#include "base/cat.h"
+#include "house/baseline_rules.h"
 
 namespace deltasane::house {
 namespace {
@@ -13,19 +14,36 @@ Source of_lines(int count) {
   return source;
 }
 
-TEST(Sizes, AreHeldInThisTree) {
-  const Sizes sizes = check_sizes(all_sources(DELTASANE_SOURCE));
-  for (const Finding& finding : sizes.long_ones)  // the report of `make test` repeats these lines
-    std::cout << "note: " << finding.where << ": " << finding.what << "\n";
-  EXPECT_TRUE(sizes.too_long.empty()) << to_string(sizes.too_long);
+std::vector<std::string> files_in(const std::string& folder, int count) {
+  std::vector<std::string> paths;
+  for (int i = 0; i < count; ++i) paths.push_back(cat(folder, "/x", i, ".cpp"));
+  return paths;
 }
 
-TEST(Sizes, ListFrom501LinesAndRefuseFrom801) {
-  EXPECT_TRUE(check_sizes({of_lines(500)}).long_ones.empty());
-  EXPECT_EQ(check_sizes({of_lines(501)}).long_ones.size(), 1u);
-  EXPECT_TRUE(check_sizes({of_lines(800)}).too_long.empty());
-  EXPECT_EQ(check_sizes({of_lines(801)}).too_long.size(), 1u);
-  EXPECT_TRUE(check_sizes({of_lines(801)}).long_ones.empty());
+TEST(Sizes, OfSourcesHoldInThisTree) {
+  const Findings findings = check_rule("long_sources.txt", DELTASANE_SOURCE);
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+TEST(Sizes, OfFoldersHoldInThisTree) {
+  EXPECT_GT(files_below(DELTASANE_SOURCE, "src").size(), 100u);
+  const Findings findings = check_rule("large_folders.txt", DELTASANE_SOURCE);
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+TEST(Sizes, OfSourcesAreLimitedTo500Lines) {
+  EXPECT_TRUE(check_lines({of_lines(500)}).empty());
+  EXPECT_EQ(check_lines({of_lines(501)}).size(), 1u);
+}
+
+TEST(Sizes, OfFoldersAreLimitedTo25Files) {
+  EXPECT_TRUE(check_folders(files_in("src/base", 25)).empty());
+  const Findings findings = check_folders(files_in("src/base", 26));
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].where, "src/base");
+  std::vector<std::string> nested = files_in("src/base", 20);
+  for (const std::string& path : files_in("src/base/inner", 20)) nested.push_back(path);
+  EXPECT_TRUE(check_folders(nested).empty());
 }
 
 }  // namespace

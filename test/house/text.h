@@ -1,4 +1,4 @@
-// Small pieces of text work that the checks share.
+// Text functions that the checks share.
 #pragma once
 
 #include <string>
@@ -19,11 +19,12 @@ bool has_word(std::string_view text, std::string_view word);
 // Whether all of `text` matches `pattern`, where * stands for any run of characters.
 bool matches(std::string_view text, std::string_view pattern);
 
-// A C++ source in three views of the same length and lines; what a view leaves out is blank.
+// A C++ source in four views of the same length and lines; what a view leaves out is blank.
 struct Views {
   std::string code;      // without comments, and with empty literals
   std::string comments;  // only comments
-  std::string includes;  // without comments, literals kept
+  std::string includes;  // code and literals, without comments
+  std::string literals;  // only the contents of literals
 };
 
 Views views_of(std::string_view source);

@@ -1,5 +1,4 @@
-// views_of: walks a source once, and knows at each character whether it is code, a comment or a
-// literal.
+// views_of: one pass over a source that classifies each character as code, comment or literal.
 #include "base/cat.h"
 #include "house/text.h"
 
@@ -13,7 +12,7 @@ class Splitter {
     std::string blank(source);
     for (char& c : blank)
       if (c != '\n') c = ' ';
-    views_ = {blank, blank, blank};
+    views_ = {blank, blank, blank, blank};
   }
 
   Views split() {
@@ -42,7 +41,8 @@ class Splitter {
   }
 
   void inside(size_t count) {
-    for (; count > 0 && at_ < source_.size(); --count, ++at_) views_.includes[at_] = source_[at_];
+    for (; count > 0 && at_ < source_.size(); --count, ++at_)
+      views_.includes[at_] = views_.literals[at_] = source_[at_];
   }
 
   void comment(size_t end, size_t closing) {

@@ -1,4 +1,4 @@
-// For the test: what each of several processes does. It prints one line per process.
+// Test program: one process of a job. It runs the collectives and prints one line.
 #include <cstdlib>
 #include <iostream>
 #include <span>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "comm/group.h"
-#include "comm/machine.h"
+#include "comm/local_rank.h"
 
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";
@@ -17,24 +17,25 @@ int main(int argc, char** argv) {
     const int rank = group->rank();
     if (what == "differ") group->expect_same("configuration", rank == 1 ? 7 : 5);
     if (what.starts_with("die") && rank == 1) std::abort();
-    if (what == "apart" && rank == 1) group->gather(3);
+    if (what == "apart" && rank == 1) group->all_gather(3);
     if (what == "die watched")
-      for (;;) group->expect_others();
-    const double halves = group->sum(rank + 0.5);
+      for (;;) group->check_peers();
+    const double halves = group->all_reduce(rank + 0.5);
     std::vector<float> first(1000, float(rank + 1)), second(3, float(10 * rank));
-    group->begin_sum(first);
-    group->begin_sum(second);
-    group->finish_sums();
+    group->begin_all_reduce(first);
+    group->begin_all_reduce(second);
+    group->finish_all_reduces();
     group->expect_same("sum", uint64_t(first[999]));
     std::string all;
-    for (const uint64_t one : group->gather(uint64_t(10 * rank))) all += deltasane::cat(" ", one);
-    int64_t told = rank + 77;
-    group->broadcast(std::as_writable_bytes(std::span(&told, 1)));
-    const auto here = deltasane::comm::place_on_machine(*group);
+    for (const uint64_t one : group->all_gather(uint64_t(10 * rank)))
+      all += deltasane::cat(" ", one);
+    int64_t broadcast = rank + 77;
+    group->broadcast(std::as_writable_bytes(std::span(&broadcast, 1)));
+    const auto local = deltasane::comm::local_rank(*group);
     std::cout << deltasane::cat("rank ", rank, " of ", group->size(), ": ", first[999], " ",
                                 second[2], " ", halves, " ", int(group->any(rank == 1)), "; all",
-                                all, "; told ", told, "; here ", here.rank, " of ", here.size,
-                                "\n");
+                                all, "; broadcast ", broadcast, "; local ", local.rank, " of ",
+                                local.size, "\n");
     return 0;
   } catch (const deltasane::Error& error) {
     std::cerr << error.what() << '\n';

@@ -1,20 +1,21 @@
-// For the test: each of several processes adds up numbers that lie on its GPU. All share GPU 0.
-//   device_ranks WAY [alone|die]
-// alone: no GPU may be shared. die: rank 1 ends before the second sum.
+// Test program: one process of a job that all-reduces buffers of its GPU. All processes share GPU
+// 0.
+//   device_ranks BACKEND [alone|die]
+// alone: no GPU may be shared. die: rank 1 exits before the second reduction.
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
-#include "comm/device_sums.h"
+#include "comm/device_all_reduce.h"
 #include "tensor/cuda/gpu_tensor.h"
 
 namespace {
 
 using namespace deltasane;
 
-void add_up(std::string_view way, std::string_view what) {
+void reduce(std::string_view backend, std::string_view what) {
   const auto group = comm::join();
   const int rank = group->rank();
   const Gpu gpu(0);
@@ -22,22 +23,23 @@ void add_up(std::string_view way, std::string_view what) {
   Tensor<float> numbers({count});
   for (int64_t i = 0; i < count; ++i) numbers[i] = float((rank + 1) * (i % 1000));
   GpuTensor<float> on_gpu(gpu, numbers, "numbers");
-  const auto sums = comm::device_sums(
-      *group, gpu, {way == "nccl" ? comm::SumsBy::nccl : comm::SumsBy::host, what != "alone"});
+  using Backend = comm::AllReduceBackend;
+  const auto reduction = comm::device_all_reduce(
+      *group, gpu, {backend == "nccl" ? Backend::nccl : Backend::host, what != "alone"});
   for (int turn = 0; turn < 3; ++turn) {
     if (what == "die" && rank == 1 && turn == 1) std::abort();
-    sums->begin(on_gpu.data() + count / 3, count - count / 3);
-    sums->begin(on_gpu.data(), count / 3);
-    sums->finish();
-    sums->wait();
+    reduction->begin(on_gpu.data() + count / 3, count - count / 3);
+    reduction->begin(on_gpu.data(), count / 3);
+    reduction->finish();
+    reduction->wait();
   }
   on_gpu.download(numbers.span(), gpu);
-  float factor = 0;  // three sums of all ranks' numbers
+  float factor = 0;  // three sums over all ranks
   for (int other = 0; other < group->size(); ++other) factor += float(other + 1);
   factor *= float(group->size() * group->size());
   int64_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) wrong += numbers[i] != factor * float(i % 1000);
-  std::cout << cat("rank ", rank, " of ", group->size(), " by ", sums->name(), ": ", wrong,
+  std::cout << cat("rank ", rank, " of ", group->size(), " by ", reduction->name(), ": ", wrong,
                    " wrong\n");
 }
 
@@ -45,7 +47,7 @@ void add_up(std::string_view way, std::string_view what) {
 
 int main(int argc, char** argv) {
   try {
-    add_up(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
+    reduce(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
     return 0;
   } catch (const deltasane::Error& error) {
     std::cerr << error.what() << '\n';

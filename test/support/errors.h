@@ -1,5 +1,5 @@
-// EXPECT_FAULT(statement, fault, part): the statement fails with this fault, and its message holds
-// this part.
+// EXPECT_FAULT(statement, fault, part): the statement throws an Error with this fault, whose
+// message contains this part.
 #pragma once
 
 #include <gtest/gtest.h>

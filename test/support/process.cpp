@@ -44,7 +44,8 @@ Outcome run(const std::vector<std::string>& words) {
   std::string line;
   for (const std::string& word : words) line += quoted(word) + " ";
   FILE* pipe = ::popen((line + "</dev/null 2>&1").c_str(), "r");
-  if (pipe == nullptr) fail(Fault::file, line, ": expected to start it, found no process to spare");
+  if (pipe == nullptr)
+    fail(Fault::file, line, ": expected to start it, found that no process can be created");
   Outcome outcome{};
   std::array<char, 4096> block;
   for (size_t got; (got = std::fread(block.data(), 1, block.size(), pipe)) > 0;)

@@ -8,14 +8,14 @@ namespace deltasane::test {
 
 struct Outcome {
   int exit_code;       // 128 + n when signal n ended it
-  std::string output;  // what it wrote, errors too
+  std::string output;  // stdout and stderr
 };
 
 Outcome run(const std::vector<std::string>& words);
 
-// `count` processes of one job, which need no processor each; `launcher` is mpirun, or nothing:
-// then a shell starts them, and they find each other over a local socket. Of several exit codes
-// other than 0 one is told.
+// Runs `count` processes of one job, on any number of processors. `launcher` is mpirun, or empty:
+// then a shell starts them, and they connect over a local socket. The exit code is 0 or that of one
+// process that failed.
 Outcome run_job(const std::string& launcher, int count, const std::vector<std::string>& words);
 
 }  // namespace deltasane::test

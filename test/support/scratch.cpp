@@ -9,7 +9,7 @@ namespace deltasane::test {
 
 Scratch::Scratch() {
   std::string name = (std::filesystem::temp_directory_path() / "deltasane-test-XXXXXX").string();
-  require(::mkdtemp(name.data()) != nullptr, "a test can make a folder of its own");
+  require(::mkdtemp(name.data()) != nullptr, "a test can create a temporary folder");
   path_ = name;
 }
 

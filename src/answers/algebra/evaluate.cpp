@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/random.h"
 #include "answers/algebra/exact.h"
 #include "answers/algebra/functions.h"
+#include "base/random.h"
 
 namespace deltasane::answers {
 
@@ -18,7 +18,7 @@ uint64_t hash(std::string_view text) {
   return value;
 }
 
-// Away from zero, from one and from the borders of the usual functions' domains.
+// Away from zero, one and the domain boundaries of common functions.
 Complex random_number(std::string_view name, int trial, bool real) {
   Random random(hash(name), uint64_t(trial));
   const double size = random.uniform(0.3, 0.95) + double(random.below(2));
@@ -140,7 +140,7 @@ Value Evaluator::product(const Node& node) {
   return total;
 }
 
-// Powers of matrices are left as they are written.
+// Powers of matrices are not evaluated.
 Value Evaluator::raised(const Node& node) {
   work_.left -= 10;
   const Value base = (*this)(*node.parts[0]);
@@ -149,7 +149,7 @@ Value Evaluator::raised(const Node& node) {
   return power(base.cells[0], exponent.cells[0]);
 }
 
-// The slope between two points so close that the error is lost in the rounding.
+// A central difference with a step so small that its truncation error is below the rounding.
 Value Evaluator::derivative(const Node& node) {
   const Node& variable = *node.parts[1];
   if (variable.kind != Kind::symbol) return unknown_value();
@@ -204,7 +204,7 @@ Value Evaluator::applied(const Node& node) {
 
 // Sums and products over a known, short range; others are compared as written.
 Value Evaluator::finite_series(const Node& node) {
-  constexpr long most_terms = 500;
+  constexpr long max_terms = 500;
   const Value first = (*this)(*node.parts[2]), last = (*this)(*node.parts[3]);
   const auto whole = [](const Value& value) {
     return value.is_number() && is_known(value) && value.cells[0].is_real() &&
@@ -214,7 +214,7 @@ Value Evaluator::finite_series(const Node& node) {
     return some_function("\\" + node.text, node.parts);
   const long from = mpfr_get_si(first.cells[0].re.raw(), MPFR_RNDN);
   const long to = mpfr_get_si(last.cells[0].re.raw(), MPFR_RNDN);
-  if (to - from > most_terms) return unknown_value();
+  if (to - from > max_terms) return unknown_value();
   const bool adding = node.text == "sum";
   const std::string& variable = node.parts[1]->text;
   const auto before = assigned_;

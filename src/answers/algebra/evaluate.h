@@ -34,7 +34,7 @@ bool is_known(const Value& value);
 // that in an exponent 0.3 is not quite 3/10, and it never takes sin(0.5x) for sin(x/2).
 enum class Decimals { exact, binary, apart };
 
-// What evaluation may still cost; one function value costs as much as ten sums.
+// The remaining evaluation budget; a function value costs as much as ten additions.
 struct Work {
   int left = 20000;
 };

@@ -10,7 +10,7 @@ namespace deltasane::answers {
 
 namespace {
 
-constexpr size_t most_bits = 1 << 16;
+constexpr size_t max_bits = 1 << 16;
 
 size_t bits(const mpq_class& value) {
   return mpz_sizeinbase(value.get_num_mpz_t(), 2) + mpz_sizeinbase(value.get_den_mpz_t(), 2);
@@ -18,7 +18,7 @@ size_t bits(const mpq_class& value) {
 
 std::optional<mpq_class> whole_power(const mpq_class& base, long exponent) {
   const size_t count = size_t(std::labs(exponent));
-  if (count > most_bits || (bits(base) > 2 && bits(base) * count > most_bits)) return {};
+  if (count > max_bits || (bits(base) > 2 && bits(base) * count > max_bits)) return {};
   if (exponent < 0 && base == 0) return {};
   mpq_class result;
   mpz_pow_ui(result.get_num_mpz_t(), base.get_num_mpz_t(), count);
@@ -50,7 +50,7 @@ std::optional<mpq_class> combined(const Node& node) {
       total += *value;
     else
       total *= *value;
-    if (bits(total) > most_bits) return {};
+    if (bits(total) > max_bits) return {};
   }
   return total;
 }
@@ -121,7 +121,7 @@ std::optional<mpq_class> constant_value(const Node& node) {
   constexpr long largest_exponent = 4000;
   if (!value.is_known() || !value.is_real() || std::labs(value.re.exponent()) > largest_exponent)
     return {};
-  // Sums that cancel leave a little behind; a whole number is meant.
+  // Cancellation leaves a small error; snap to the nearest integer.
   Real nearest;
   mpfr_rint(nearest.raw(), value.re.raw(), MPFR_RNDN);
   mpq_class result;

@@ -10,14 +10,14 @@
 
 namespace deltasane::answers {
 
-// Nothing for anything but sums, products and whole powers of numbers, and for giant numbers.
+// None for anything but sums, products and integer powers of numbers, and for huge numbers.
 std::optional<mpq_class> exact_value(const Node& node);
 
 // A constant rounded to a number of decimals. Two of these are the same only if all members are.
 struct Rounded {
   bool integer;  // it was an integer from the start
   mpq_class value;
-  int digits;  // it keeps
+  int digits;  // significant digits
   bool operator==(const Rounded&) const = default;
 };
 std::optional<Rounded> rounded(const Node& constant, int decimals);

@@ -7,7 +7,7 @@ namespace {
 using RealFunction = int (*)(mpfr_ptr, mpfr_srcptr, mpfr_rnd_t);
 
 Real of(RealFunction function, const Real& x) {
-  // Sines of astronomical numbers need as many bits as the number has.
+  // Range reduction of a huge argument needs as many bits as its exponent.
   constexpr long largest_exponent = 1000;
   if (!x.is_finite() || x.exponent() > largest_exponent) return unknown_real();
   Real result;
@@ -73,7 +73,7 @@ Complex binomial(const Complex& n, const Complex& k) {
 Complex rounded(const Complex& z, bool down) {
   if (!z.is_real()) return unknown_complex();
   Real result;
-  // A whole number that rounding has moved a little is still that whole number.
+  // An integer up to rounding counts as that integer.
   Real nearest;
   mpfr_rint(nearest.raw(), z.re.raw(), MPFR_RNDN);
   if (nearly_equal(nearest, z)) return nearest;

@@ -1,5 +1,5 @@
 // Elementary functions of complex numbers, on their principal branches. Unknown where the value is
-// undefined or an argument is so large that finding the value would take long.
+// undefined or an argument is so large that the evaluation would be slow.
 #pragma once
 
 #include <span>

@@ -11,7 +11,7 @@ bool has_algebra() { return true; }
 
 namespace {
 
-// MPFR keeps constants such as pi per thread; they go when the thread ends.
+// Frees the per-thread cache of MPFR for constants such as pi.
 struct ConstantCache {
   ~ConstantCache() { mpfr_free_cache(); }
 };

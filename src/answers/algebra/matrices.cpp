@@ -4,9 +4,9 @@ namespace deltasane::answers {
 
 namespace {
 
-constexpr int most_rows = 12;
+constexpr int max_rows = 12;
 
-// Row echelon form by elimination with the largest pivot; gives the determinant's factor and rank.
+// Gaussian elimination with partial pivoting: determinant and rank.
 struct Eliminated {
   Complex determinant = 1.0;
   int rank = 0;
@@ -48,7 +48,7 @@ Value multiply(const Value& a, const Value& b) {
     for (Complex& cell : result.cells) cell = cell * factor;
     return result;
   }
-  if (a.columns != b.rows || a.rows > most_rows || b.columns > most_rows || a.columns > most_rows)
+  if (a.columns != b.rows || a.rows > max_rows || b.columns > max_rows || a.columns > max_rows)
     return unknown_value();
   Value result(a.rows, b.columns);
   for (int row = 0; row < a.rows; ++row)
@@ -59,7 +59,7 @@ Value multiply(const Value& a, const Value& b) {
 }
 
 Complex determinant(Value matrix) {
-  if (matrix.rows > most_rows || !is_known(matrix)) return unknown_complex();
+  if (matrix.rows > max_rows || !is_known(matrix)) return unknown_complex();
   return eliminate(matrix).determinant;
 }
 

@@ -1,4 +1,4 @@
-// Subsets of the real line as lists of pieces, in order and apart from each other.
+// Subsets of the real line as sorted lists of disjoint intervals and points.
 #include <algorithm>
 #include <optional>
 
@@ -8,7 +8,7 @@ namespace deltasane::answers {
 
 namespace {
 
-constexpr size_t most_pieces = 200;
+constexpr size_t max_pieces = 200;
 
 bool same_point(const Real& a, const Real& b) {
   if (!a.is_finite() || !b.is_finite())
@@ -151,7 +151,7 @@ std::optional<Pieces> real_pieces(const Node& set, Assignments assignments) {
       return tidy({{std::move(*low), std::move(*high), low_open, high_open}});
     }
     case Kind::finite_set: {
-      if (set.parts.size() > most_pieces) return {};
+      if (set.parts.size() > max_pieces) return {};
       Pieces pieces;
       for (const Tree& element : set.parts) {
         const bool unwrapped = assignments == Assignments::as_values && is_assignment(*element);
@@ -167,7 +167,7 @@ std::optional<Pieces> real_pieces(const Node& set, Assignments assignments) {
     case Kind::complement: {
       auto left = real_pieces(*set.parts[0]);
       const auto right = real_pieces(*set.parts[1]);
-      if (!left || !right || left->size() + right->size() > most_pieces) return {};
+      if (!left || !right || left->size() + right->size() > max_pieces) return {};
       if (set.kind == Kind::unite) return united(std::move(*left), *right);
       return intersection(*left, set.kind == Kind::intersect ? *right : complement(*right));
     }

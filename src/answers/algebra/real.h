@@ -1,5 +1,5 @@
-// A real number with 256 bits, and a complex number made of two. Not-a-number stands for "unknown":
-// out of range, undefined, or too costly to find out.
+// A 256-bit real number, and a complex number of two. NaN means "unknown": out of range, undefined,
+// or too expensive to compute.
 #pragma once
 
 #include <gmp.h>
@@ -47,7 +47,7 @@ class Real {
 };
 
 Real unknown_real();
-Real bounded(Real value);  // unknown if the magnitude is out of all reason
+Real bounded(Real value);  // unknown if the exponent is out of range
 
 Real operator+(const Real& a, const Real& b);
 Real operator-(const Real& a, const Real& b);
@@ -77,7 +77,7 @@ Complex operator/(const Complex& a, const Complex& b);
 Complex operator-(const Complex& a);
 Real magnitude(const Complex& a);
 
-// The difference is lost in the rounding of numbers of this size (at least 1).
+// Equal up to rounding, relative to the larger magnitude (at least 1).
 bool nearly_equal(const Complex& a, const Complex& b);
 // |a - b| is below 10^-digits, roughly.
 bool equal_to_digits(const Complex& a, const Complex& b, int digits);

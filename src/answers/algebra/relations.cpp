@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "base/random.h"
 #include "answers/algebra/exact.h"
 #include "answers/algebra/judge.h"
+#include "base/random.h"
 
 namespace deltasane::answers {
 
@@ -35,7 +35,7 @@ bool has_difference(const Node& relation) {
 // A root of `function` in one variable near a random start, by the secant method.
 std::optional<Complex> find_root(const Node& function, const std::string& variable, int trial,
                                  uint64_t start, Work& work) {
-  constexpr int most_steps = 60;
+  constexpr int max_steps = 60;
   Random random(start, uint64_t(trial));
   const auto value_at = [&](const Complex& x) {
     Evaluator evaluate(trial, work);
@@ -46,7 +46,7 @@ std::optional<Complex> find_root(const Node& function, const std::string& variab
   Complex x0(Real(random.uniform(-2, 2)), Real(random.uniform(-1, 1)));
   Complex x1 = x0 + Complex(Real(random.uniform(0.1, 0.3)), Real(random.uniform(0.1, 0.3)));
   Complex f0 = value_at(x0), f1 = value_at(x1);
-  for (int step = 0; step < most_steps; ++step) {
+  for (int step = 0; step < max_steps; ++step) {
     if (!f0.is_known() || !f1.is_known()) return {};
     if (nearly_equal(f1, Complex()) || nearly_equal(x0, x1)) return x1;
     const Complex change = f1 - f0;

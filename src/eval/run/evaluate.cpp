@@ -26,10 +26,13 @@ std::string digest_of(const Benchmark& benchmark) {
   return hexadecimal(XXH64(all.data(), all.size(), 0));
 }
 
-std::string digest_of(const RecurrentState& state) {
+std::string digest_of(const SequenceState& state) {
   uint64_t digest = uint64_t(state.position);
-  for (const Tensor<float>* part : {&state.shift(), &state.memory()})
-    digest = XXH64(part->data(), size_t(part->elements()) * sizeof(float), digest);
+  const auto add = [&](std::span<const float> numbers) {
+    digest = XXH64(numbers.data(), numbers.size_bytes(), digest);
+  };
+  add(state.fixed());
+  for (int64_t i = 0; i < state.layout().caches(); ++i) add(state.cache(i));
   return hexadecimal(digest);
 }
 
@@ -80,7 +83,7 @@ class RunInProgress {
     return found;
   }
 
-  void take(size_t problem, int64_t number, const Sample& sample) {
+  void take(size_t problem, int64_t number, const GeneratedText& sample) {
     OpenProblem& open = open_[problem];
     samples_file_.append(to_json(SampleRow{open.key(), number, sample.text,
                                            std::string(name_of(sample.ended)), sample.tokens}));
@@ -204,21 +207,20 @@ Run evaluate(const EvaluatedModel& model, const Prefix& prefix, const std::vecto
              const EvaluationSettings& settings, const fs::path& out,
              const std::function<void(const EvaluationProgress&)>& progress) {
   if (settings.samples < 1)
-    fail(Fault::usage, "--samples: expected at least 1, found ", settings.samples);
-  if (model.tokenizer.vocabulary_size() > model.model.shape().vocabulary)
+    fail(Fault::usage, "samples: expected at least 1, found ", settings.samples);
+  if (model.tokenizer.vocabulary_size() > model.model.vocabulary())
     fail(Fault::file, model.name, ": expected a tokenizer of at most ",
-         model.model.shape().vocabulary, " tokens, found ", model.tokenizer.name(), " with ",
-         model.tokenizer.vocabulary_size(), "; give the model's own with --tokenizer");
+         model.model.vocabulary(), " tokens, found ", model.tokenizer.name(), " with ",
+         model.tokenizer.vocabulary_size(), "; give the model's own");
+  validate(settings.batch.sampler);
+  if (settings.batch.tokens < 1)
+    fail(Fault::usage, "tokens: expected at least 1, found ", settings.batch.tokens);
   const fs::path folder = shard_folder(out, settings.shard);
   {
     RunInProgress run(suite, settings, settings_json(model, prefix, suite, settings), folder,
                       progress);
     const auto wanted = run.wanted();
-    std::vector<Request> requests;
-    for (const auto& [problem, sample] : wanted)
-      requests.push_back({problem, sample_stream(run.problem(problem).key(), sample)});
-    const auto prompt = [&](size_t index) {
-      const OpenProblem& open = run.problem(index);
+    const auto prompt = [&](const OpenProblem& open) {
       const std::string text = asked(*open.benchmark, *open.problem);
       const Message message{Role::user, text};
       std::vector<int32_t> tokens = prefix.pending;
@@ -228,10 +230,28 @@ Run evaluate(const EvaluatedModel& model, const Prefix& prefix, const std::vecto
                                      tokens);
       return tokens;
     };
-    sample_all({model.model, model.tokenizer, prefix.state, model.cpu}, settings.batch, requests,
-               prompt, [&](size_t request, const Sample& sample) {
-                 run.take(wanted[request].first, wanted[request].second, sample);
-               });
+    Engine engine(model.model, model.tokenizer, model.cpu,
+                  {.stops = settings.batch.stops,
+                   .tokens = settings.batch.tokens,
+                   .batch = settings.batch.batch,
+                   .on_overflow = OnOverflow::end,
+                   .batch_invariant = true});
+    engine.on_end = [&](const GeneratedText& sample) {
+      const auto& [problem, number] = wanted[size_t(sample.request) + sample.sample];
+      run.take(problem, number, sample);
+    };
+    // A request has the samples of one problem; its id is the number of the first.
+    size_t next = 0;
+    engine.run([&]() -> std::optional<TextRequest> {
+      if (next == wanted.size()) return std::nullopt;
+      const size_t problem = wanted[next].first;
+      TextRequest request{next, prefix.state.clone(), prompt(run.problem(problem)), {}};
+      for (; next < wanted.size() && wanted[next].first == problem; ++next)
+        request.samplers.emplace_back(
+            settings.batch.sampler,
+            sample_stream(run.problem(problem).key(), wanted[next].second));
+      return request;
+    });
     run.flush();
   }
   if (settings.shard.count == 1) {

@@ -11,16 +11,23 @@
 #include <string>
 #include <vector>
 
-#include "eval/run/batch_sampler.h"
 #include "eval/run/run_folder.h"
 #include "infer/chat_template.h"
+#include "infer/engine/engine.h"
 
 namespace deltasane::eval {
 
 struct Prefix {
-  RecurrentState state;
+  SequenceState state;
   std::vector<int32_t> pending;  // read before every prompt
   std::string description;       // empty: no prefix; prompts begin a conversation
+};
+
+struct BatchSettings {
+  SamplerSettings sampler;
+  std::vector<std::string> stops;
+  int64_t batch = 32;     // sequences at a time
+  int64_t tokens = 1024;  // of a text, at most
 };
 
 struct EvaluationSettings {
@@ -31,7 +38,7 @@ struct EvaluationSettings {
 };
 
 struct EvaluatedModel {
-  const Rwkv7& model;
+  const LanguageModel& model;
   std::string name;
   const Tokenizer& tokenizer;
   kernel::Cpu cpu;

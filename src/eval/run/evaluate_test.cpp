@@ -10,9 +10,11 @@
 #include <set>
 
 #include "eval/run/journal.h"
+#include "model/fixture_forward.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/fixture_shape.h"
-#include "model/rwkv7/random.h"
+#include "model/rwkv7/fixture_touchy.h"
+#include "model/rwkv7/model.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -21,22 +23,6 @@ namespace deltasane::eval {
 namespace {
 
 constexpr Rwkv7Shape small = test::small_rwkv7(256);
-
-// Tokens come in pairs whose logits differ by rounding alone, so the last bit of a sum decides
-// which of two is drawn.
-struct Touchy : RandomRwkv7 {
-  Touchy() : RandomRwkv7(small, 1) {}
-  Tensor<float> read(std::string_view name) const override {
-    Tensor<float> tensor = RandomRwkv7::read(name);
-    if (name != "head.weight") return tensor;
-    for (int64_t i = 0; i < tensor.elements(); ++i)
-      if (i / small.channels % 2) {
-        const float twin = tensor[i - small.channels];
-        tensor[i] = i % 3 ? twin : std::nextafter(twin, i % 2 ? 1.0f : -1.0f);
-      }
-    return tensor;
-  }
-};
 
 std::vector<Benchmark> small_suite() {
   std::vector<Benchmark> suite(2);
@@ -104,7 +90,7 @@ TEST_F(EvaluateTest, KeepsEverySampleAndVote) {
 }
 
 TEST_F(EvaluateTest, BatchThreadsAndOrderDoNotShow) {
-  write_rwkv7_safetensors(file, Touchy(), StoredType::f32, {});
+  write_rwkv7_safetensors(file, test::TouchyRwkv7(small), StoredType::f32, {});
   run("run", settings);
   for (const int64_t batch : {1, 2, 12, 13, 64}) {
     EvaluationSettings other = settings;
@@ -200,7 +186,7 @@ TEST_F(EvaluateTest, RefusesOtherSettingsInTheSameFolder) {
   settings.batch.sampler.seed = 8;
   EXPECT_FAULT(run("run", settings), Fault::file, "seed: 8 here, 7 there");
   settings.batch.batch = 0;
-  EXPECT_FAULT(run("other", settings), Fault::usage, "--batch: expected 1 to 512");
+  EXPECT_FAULT(run("other", settings), Fault::usage, "batch: expected 1 to 512");
 }
 
 TEST_F(EvaluateTest, OneWriterAtATime) {
@@ -222,26 +208,17 @@ TEST_F(EvaluateTest, APrefixChangesTheAnswers) {
   const Rwkv7 model(Rwkv7Checkpoint(file), {});
   Prefix prefix{model.fresh_state(), {}, "ten tokens"};
   const std::vector<int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  model.forward(tokens, prefix.state, Rwkv7::Logits::none, {}, {pool});
+  test::read(model, tokens, prefix.state, {pool});
   evaluate({model, "small", tokenizer, {pool}}, prefix, small_suite(), settings,
            scratch.path() / "after", [](const EvaluationProgress&) {});
   EXPECT_EQ(prefix.state.position, 10);
   EXPECT_NE(sorted("run/samples.jsonl"), sorted("after/samples.jsonl"));
 }
 
-// Values so large that the state overflows: the sample ends, and the run goes on.
-struct Bursting : RandomRwkv7 {
-  Bursting() : RandomRwkv7(small, 3) {}
-  Tensor<float> read(std::string_view name) const override {
-    Tensor<float> tensor = RandomRwkv7::read(name);
-    if (name == "blocks.1.att.value.weight")
-      for (float& x : tensor.span()) x *= 1e38f;
-    return tensor;
-  }
-};
-
+// The sample ends, and the run goes on.
 TEST_F(EvaluateTest, OverflowEndsASample) {
-  write_rwkv7_safetensors(file, Bursting(), StoredType::f32, {});
+  const test::OverflowingRwkv7 source(small, 1e38f, test::OverflowingRwkv7::Decay::random);
+  write_rwkv7_safetensors(file, source, StoredType::f32, {});
   EXPECT_TRUE(run("run", settings).complete());
   EXPECT_EQ(sorted("run/samples.jsonl").size(), 30u);
   EXPECT_NE(sorted("run/samples.jsonl")[0].find("\"ended\":\"overflow\""), std::string::npos);

@@ -20,7 +20,7 @@ Journal::Journal(const fs::path& path) : path_(path) {
     close(descriptor_);
     fail(Fault::file, path.string(),
          ": expected to be the only one who writes it, found another process; wait for it, or give "
-         "another --out");
+         "another output folder");
   }
   const std::string text = read_file(path);
   const size_t whole = text.rfind('\n') == text.npos ? 0 : text.rfind('\n') + 1;

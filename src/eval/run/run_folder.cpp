@@ -147,7 +147,7 @@ Shard shard_from(const std::string& text) {
   const auto second = std::from_chars(slash ? first.ptr + 1 : end, end, shard.count);
   if (!slash || second.ec != std::errc() || second.ptr != end || shard.index < 0 ||
       shard.index >= shard.count)
-    fail(Fault::usage, "--shard: expected I/N with I from 0 to N-1, found '", text, "'");
+    fail(Fault::usage, "shard: expected I/N with I from 0 to N-1, found '", text, "'");
   return shard;
 }
 
@@ -167,7 +167,7 @@ void claim_folder(const fs::path& folder, const std::string& settings) {
   const std::string found = read_file(file);
   if (found != settings)
     fail(Fault::file, folder.string(),
-         ": expected a run with the same settings, found another; give another --out (",
+         ": expected a run with the same settings, found another; give another output folder (",
          differing(settings, found), ")");
 }
 

@@ -53,7 +53,7 @@ SampleRow sample_from_json(const std::string& line, const std::string& where) {
 std::string to_json(const ProblemKey& problem, const std::string& gold, const Vote& vote) {
   LogJson verdicts = LogJson::array(), answers = LogJson::array();
   for (const answers::Verdict verdict : vote.verdicts)
-    if (verdict == answers::Verdict::refused)
+    if (verdict == answers::Verdict::unsupported)
       verdicts.push_back(nullptr);
     else
       verdicts.push_back(verdict == answers::Verdict::same);

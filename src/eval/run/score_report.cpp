@@ -172,7 +172,7 @@ std::string alpha_figure(const Comparison& c, const fs::path& svg) {
   for (size_t run = 0; run < table.runs.size(); ++run)
     if (table.alphas[run]) with_alpha.push_back(run);
   if (with_alpha.empty())
-    fail(Fault::usage, "--figure: expected a run with SANE, found none with an alpha");
+    fail(Fault::usage, "figure: expected a run with SANE, found none with an alpha");
   std::ranges::sort(with_alpha, {}, [&](size_t run) { return *table.alphas[run]; });
   std::string quoted;  // in single quotes a doubled one is a quote
   for (const char ch : svg.string()) quoted += ch == '\'' ? std::string("''") : std::string(1, ch);

@@ -32,7 +32,7 @@ void expect_comparable(std::span<const Run> runs, Unfinished unfinished) {
            names_of(runs[0]), "), found ", names_of(run));
     if (unfinished == Unfinished::refuse && !run.complete())
       fail(Fault::file, run.name, ": expected a complete run, found ", run.missing(),
-           " missing; go on with it, or compare what all runs have with --partial");
+           " missing; finish it, or compare what all runs have (partial)");
   }
 }
 
@@ -79,7 +79,7 @@ ScoreTable table_of(std::span<const Run> runs, Unfinished unfinished) {
     if (rows.empty() || (!same_rows && unfinished == Unfinished::refuse))
       fail(Fault::file, runs[0].benchmarks[b].name,
            ": expected the same problems in all runs, found ", rows.size(),
-           " that all have; --partial compares those");
+           " that all have; partial compares those");
     table.benchmarks.push_back(runs[0].benchmarks[b].title);
     table.outcomes.emplace_back();
     table.accuracy.emplace_back();

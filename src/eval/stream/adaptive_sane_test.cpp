@@ -7,6 +7,8 @@
 #include "eval/stream/fixture_stress.h"
 #include "eval/stream/stream_folder.h"
 #include "eval/stream/stream_run.h"
+#include "model/fixture_forward.h"
+#include "model/rwkv7/model.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -15,21 +17,21 @@ namespace deltasane {
 namespace {
 
 // Two heads of one entry each.
-RecurrentState state_with(float first, float second, int64_t position) {
-  RecurrentState state(StateShape{1, 2, 2, 1});
+SequenceState state_with(float first, float second, int64_t position) {
+  SequenceState state(test::uniform_layout(1, 2, 2, 1));
   state.position = position;
-  state.mutable_memory()[0] = first, state.mutable_memory()[1] = second;
+  test::mutable_memories(state)[0] = first, test::mutable_memories(state)[1] = second;
   return state;
 }
 
 TEST(AdaptiveSane, LowersAlphaOfAHeadThatGrowsAndRelaxesItAgain) {
   AdaptiveSane adaptive;
-  RecurrentState state = state_with(1, -2, 512);
+  SequenceState state = state_with(1, -2, 512);
   adaptive.follow(state, 10);
   EXPECT_EQ(state.alphas, (std::vector<float>{10, 10}));
   EXPECT_EQ(adaptive.references, (std::vector<double>{1, 2}));
   const auto see = [&](float first, float second, int64_t position) {
-    RecurrentState next = state_with(first, second, position);
+    SequenceState next = state_with(first, second, position);
     next.alphas = state.alphas;
     state = std::move(next);
     adaptive.follow(state, 10);
@@ -54,7 +56,7 @@ struct GrowingHead {
   mutable ThreadPool threads{2};
 
   explicit GrowingHead(const fs::path& folder, std::optional<double> alpha = 10)
-      : path(written(folder)), model(Rwkv7Checkpoint(path), {.weights = {}, .sane_alpha = alpha}) {}
+      : path(written(folder)), model(Rwkv7Checkpoint(path), {.sane = {.alpha = alpha}}) {}
   static fs::path written(const fs::path& folder) {
     const fs::path path = folder / "growing.safetensors";
     test::write_stress_model(path, 2, {{1, 2, false, 0.004}});
@@ -67,7 +69,7 @@ struct GrowingHead {
     settings.adaptive = true;
     settings.probe_at = {last_question}, settings.probe_problems = 1;
     const StreamParts parts{
-        model, "growing", source, tokenizer, {threads}, [&](const RecurrentState& state, int64_t) {
+        model, "growing", source, tokenizer, {threads}, [&](const SequenceState& state, int64_t) {
           alphas = state.alphas;
           return ProbeOutcome{1, 1};
         }};
@@ -102,16 +104,16 @@ TEST(AdaptiveSane, IsFollowedInsideALongReading) {
   constexpr int64_t count = 12 * AdaptiveSane::every + 100;
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i <= count; ++i) tokens.push_back(int32_t('a' + i % 2));
-  RecurrentState whole = growing.model.fresh_state(), parts = growing.model.fresh_state();
+  SequenceState whole = growing.model.fresh_state(), parts = growing.model.fresh_state();
   AdaptiveSane of_whole, of_parts;
   std::vector<double> losses(count), losses_of_parts(count);
-  const auto read = [&](RecurrentState& state, std::vector<double>& costs, int64_t some,
+  const auto read = [&](SequenceState& state, std::vector<double>& costs, int64_t some,
                         AdaptiveSane* adaptive) {
     const auto from = size_t(state.position), length = size_t(some);
-    const Rwkv7::Scored alone[] = {{std::span(tokens).subspan(from, length),
-                                    std::span(tokens).subspan(from + 1, length), &state,
-                                    std::span(costs).subspan(from, length), nullptr, adaptive}};
-    growing.model.read_and_score(alone, {growing.threads});
+    growing.model.forward(test::scored(std::span(tokens).subspan(from, length),
+                                       std::span(tokens).subspan(from + 1, length), state,
+                                       std::span(costs).subspan(from, length), nullptr, adaptive),
+                          {growing.threads});
   };
   read(whole, losses, count, &of_whole);
   while (parts.position < count) {
@@ -142,7 +144,8 @@ TEST(AdaptiveSane, IsTheSameAfterAResume) {
 TEST(AdaptiveSane, NeedsSane) {
   const test::Scratch scratch;
   GrowingHead growing(scratch.path(), std::nullopt);
-  EXPECT_FAULT(growing.read(1024, scratch.path() / "run"), Fault::usage, "--sane-adaptive");
+  EXPECT_FAULT(growing.read(1024, scratch.path() / "run"), Fault::usage,
+               "adaptive SANE: expected a model with SANE, trained or put on it, found none");
 }
 
 }  // namespace

@@ -2,14 +2,14 @@
 //
 // Problem i of a probe is problem i of the held-out source, the same ones every time, so that
 // numbers along a stream can be compared. The answer is written greedily, up to an empty line, and
-// judged as corpus/math_answer.h says.
+// judged as corpus/math/answer.h says.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "corpus/math_chat.h"
+#include "corpus/math/chat.h"
 #include "eval/stream/stream_run.h"
 
 namespace deltasane {
@@ -20,14 +20,15 @@ struct AskedProblem {
 };
 
 struct ProblemProbe {
-  const Rwkv7& model;
+  const LanguageModel& model;
   const Tokenizer& tokenizer;
   kernel::Cpu cpu;
   corpus::MathOptions problems;  // split is held_out
   int64_t answer_tokens = 200;   // at most
+  std::string lead_in = "\n\n";  // what ends the text that the state was in the middle of
 
-  ProbeOutcome operator()(const RecurrentState& state, int64_t count) const;
-  std::vector<AskedProblem> ask(const RecurrentState& state, int64_t count) const;
+  ProbeOutcome operator()(const SequenceState& state, int64_t count) const;
+  std::vector<AskedProblem> ask(const SequenceState& state, int64_t count) const;
 };
 
 }  // namespace deltasane

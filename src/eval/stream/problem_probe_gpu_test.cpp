@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "eval/stream/problem_probe.h"
+#include "model/fixture_forward.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/fixture_shape.h"
+#include "model/rwkv7/model.h"
 #include "model/rwkv7/random.h"
 #include "support/scratch.h"
 #include "tensor/cuda/gpu.h"
@@ -11,7 +13,7 @@
 namespace deltasane {
 namespace {
 
-// On a GPU prompts of one length are read side by side, and their last tokens together.
+// On a GPU prompts of several lengths are read together.
 TEST(ProblemProbeOnGpu, WritesWhatAProcessorWrites) {
   if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no GPU";
   const test::Scratch scratch;
@@ -23,8 +25,8 @@ TEST(ProblemProbeOnGpu, WritesWhatAProcessorWrites) {
   ThreadPool threads(2);
   const auto asked = [&](const Rwkv7& model, bool has_own_alphas) {
     const ProblemProbe probe{model, tokenizer, {threads}, {}, 12};
-    RecurrentState state = model.fresh_state();
-    model.forward(tokenizer.encode("User: 2 + 2 = "), state, Rwkv7::Logits::none, {}, {threads});
+    SequenceState state = model.fresh_state();
+    test::read(model, tokenizer.encode("User: 2 + 2 = "), state, {threads});
     if (has_own_alphas) state.alphas.assign(size_t(shape.layers * shape.heads), 0.5f);
     std::vector<std::string> written;
     for (const AskedProblem& one : probe.ask(state, 70)) written.push_back(one.written);
@@ -32,9 +34,9 @@ TEST(ProblemProbeOnGpu, WritesWhatAProcessorWrites) {
     return written;
   };
   const auto open = [&](std::optional<Device> device) {
-    Rwkv7Options options;
+    OpenOptions options;
     if (device) options.device = *device;
-    options.weights = kernel::WeightType::f32, options.sane_alpha = 2;
+    options.weights = kernel::WeightType::f32, options.sane.alpha = 2;
     return Rwkv7(Rwkv7Checkpoint(path), options);
   };
   const Rwkv7 on_gpu = open(Device{0}), on_cpu = open(std::nullopt);

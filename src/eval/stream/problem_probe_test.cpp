@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "model/fixture_forward.h"
 #include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/model.h"
 #include "model/rwkv7/random.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -19,12 +21,12 @@ TEST(ProblemProbe, LeavesTheStateAloneAndIsRepeatable) {
   const ByteTokenizer tokenizer;
   ThreadPool threads(2);
   const ProblemProbe probe{model, tokenizer, {threads}, {}, 12};
-  const RecurrentState state = model.fresh_state();
+  const SequenceState state = model.fresh_state();
   const ProbeOutcome first = probe(state, 19), second = probe(state, 19);
   EXPECT_EQ(first.asked, 19);
   EXPECT_EQ(first.correct, second.correct);
   EXPECT_EQ(state.position, 0);
-  for (const float entry : state.memory().span()) EXPECT_EQ(entry, 0);
+  for (const float entry : test::memories(state)) EXPECT_EQ(entry, 0);
 }
 
 }  // namespace

@@ -58,9 +58,9 @@ void expect_same(const fs::path& path, const probe::Settings& found,
     if (found[i] != expected[i])
       fail(Fault::file, path, ": ", found[i].first, ": expected ", printable(expected[i].second),
            ", found ", printable(found[i].second),
-           "; the folder belongs to another run: give the same settings, or another --out");
+           "; the folder belongs to another run: give the same settings, or another output folder");
   fail(Fault::file, path, ": expected ", expected.size(), " settings, found ", found.size(),
-       "; the folder belongs to another run: give another --out");
+       "; the folder belongs to another run: give another output folder");
 }
 
 Json json_of(const StreamPlace& place) {
@@ -115,7 +115,7 @@ FolderLock::FolderLock(const fs::path& folder) {
 FolderLock::~FolderLock() { ::close(descriptor_); }
 
 StreamFolder::StreamFolder(const fs::path& folder, const probe::Settings& settings,
-                           const Rwkv7& model, const std::string& model_name, OnExisting existing)
+                           const LanguageModel& model, const std::string& model_name, OnExisting existing)
     : folder_(folder),
       settings_(settings),
       model_(model),
@@ -126,15 +126,15 @@ StreamFolder::StreamFolder(const fs::path& folder, const probe::Settings& settin
   if (fs::exists(records)) {
     if (existing == OnExisting::refuse)
       fail(Fault::file, folder,
-           ": expected a folder without a run, found one: go on with it (--resume), or give "
-           "another --out");
+           ": expected a folder without a run, found one: continue it (resume), or give "
+           "another output folder");
     expect_same(records, probe::read_records(records).header.settings, settings);
   } else if (!fs::exists(folder / checkpoint_file)) {
     for (const auto& entry : fs::directory_iterator(folder))
       if (entry.path().filename().string().find(".tmp-") == std::string::npos &&
           entry.path().filename() != states_folder && entry.path().filename() != snapshots_folder)
         fail(Fault::file, folder, ": expected an empty folder or a run, found ",
-             entry.path().filename(), "; give another --out");
+             entry.path().filename(), "; give another output folder");
   }
   fs::create_directories(folder / snapshots_folder);
   fs::create_directories(folder / states_folder);
@@ -175,7 +175,7 @@ std::optional<Checkpoint> StreamFolder::read_checkpoint() {
   for (size_t i = 0; i < checkpoint.places.size(); ++i)
     checkpoint.states.push_back(
         load_state(state_path(checkpoint.position, int64_t(i)),
-                   {identity_, model_name_, model_.state_shape(), model_.sane()})
+                   {identity_, model_name_, model_.state_layout(), model_.sane()})
             .state);
   return checkpoint;
 }
@@ -200,7 +200,7 @@ std::optional<Checkpoint> StreamFolder::begin() {
            table.intact_bytes, table.damage.empty() ? "" : " (", table.damage,
            table.damage.empty() ? "" : ")",
            "; the records are damaged: `deltasane records` exports what is intact; begin again "
-           "with another --out");
+           "with another output folder");
     *writers[i] = std::make_unique<probe::RecordWriter>(path, headers[i], bytes_[i]);
   }
   return checkpoint;
@@ -236,7 +236,7 @@ void StreamFolder::save(const Checkpoint& checkpoint) {
   remove_leftovers();
 }
 
-void StreamFolder::save_snapshot(int64_t stream, const RecurrentState& state,
+void StreamFolder::save_snapshot(int64_t stream, const SequenceState& state,
                                  int32_t pending) const {
   save_state(
       folder_ / snapshots_folder / cat("stream-", stream, "-position-", state.position, ".state"),

@@ -33,7 +33,7 @@ struct StreamPlace {
 struct Checkpoint {
   int64_t position = 0;
   std::vector<StreamPlace> places;
-  std::vector<RecurrentState> states;
+  std::vector<SequenceState> states;
 };
 
 // Holds a folder for this process, as long as that lives.
@@ -52,12 +52,12 @@ class StreamFolder {
  public:
   // Takes the folder for this process. Fails where it holds another run's files, or any run's and
   // `existing` is refuse.
-  StreamFolder(const fs::path& folder, const probe::Settings& settings, const Rwkv7& model,
+  StreamFolder(const fs::path& folder, const probe::Settings& settings, const LanguageModel& model,
                const std::string& model_name, OnExisting existing);
 
   std::optional<Checkpoint> begin();  // opens the records: new, or cut back to the checkpoint
   void save(const Checkpoint& checkpoint);
-  void save_snapshot(int64_t stream, const RecurrentState& state, int32_t pending) const;
+  void save_snapshot(int64_t stream, const SequenceState& state, int32_t pending) const;
 
   probe::RecordWriter& segments() { return *segments_; }
   probe::RecordWriter& heads() { return *heads_; }
@@ -71,7 +71,7 @@ class StreamFolder {
 
   fs::path folder_;
   probe::Settings settings_;
-  const Rwkv7& model_;
+  const LanguageModel& model_;
   std::string model_name_;
   uint64_t identity_;
   FolderLock lock_;

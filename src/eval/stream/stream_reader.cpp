@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "infer/finite.h"
+#include "infer/state_scan.h"
 
 namespace deltasane {
 namespace {
-
-constexpr int64_t tile = 16;  // cuts elsewhere would show in the last bits
 
 // Streams begin this far apart in the source, so that they do not meet.
 constexpr uint64_t pieces_apart = 1'000'000'000'000;
@@ -27,7 +25,7 @@ StreamReader::StreamReader(const StreamParts& parts, int64_t stream, Strength st
 }
 
 StreamReader::StreamReader(const StreamParts& parts, int64_t stream, Strength strength,
-                           const StreamPlace& place, RecurrentState state)
+                           const StreamPlace& place, SequenceState state)
     : parts_(parts),
       stream_(stream),
       has_sane_(parts.model.sane().kind != SaneKind::none),
@@ -35,7 +33,7 @@ StreamReader::StreamReader(const StreamParts& parts, int64_t stream, Strength st
       state_(std::move(state)),
       place_(place),
       source_(parts.source, parts.tokenizer, place.cursor),
-      taus_(parts.model.shape().layers, parts.model.shape().heads) {
+      taus_(*parts.model.state_layout()) {
   state_.alphas = place.alphas;
 }
 
@@ -53,7 +51,7 @@ void StreamReader::begin_segment() {
 
 int64_t StreamReader::block_until(int64_t position) const {
   return std::min(position - state_.position,
-                  parts_.model.reading_block() - state_.position % tile);
+                  parts_.model.prefill_chunk() - state_.position % parts_.model.tile());
 }
 
 void StreamReader::read_to(int64_t position, std::span<StreamReader> readers) {
@@ -65,11 +63,11 @@ void StreamReader::read_to(int64_t position, std::span<StreamReader> readers) {
     const StreamParts& parts = reading[0]->parts_;
     const int64_t some = reading[0]->block_until(position);
     std::vector<Block> blocks;
-    std::vector<Rwkv7::Scored> sequences;
+    std::vector<SequenceInput> sequences;
     for (StreamReader* const reader : reading) blocks.push_back(reader->begin_block(some));
     for (size_t i = 0; i < reading.size(); ++i)
       sequences.push_back(reading[i]->scored(blocks[i].tokens, blocks[i].losses));
-    parts.model.read_and_score(sequences, parts.cpu);
+    parts.model.forward(sequences, parts.cpu);
     bool all_finite = true;
     for (size_t i = 0; i < reading.size(); ++i)
       all_finite = all_finite && reading[i]->is_finite(blocks[i].losses);
@@ -80,7 +78,7 @@ void StreamReader::read_to(int64_t position, std::span<StreamReader> readers) {
         continue;
       }
       reading[i]->go_back(blocks[i]);
-      reading[i]->find_the_break(blocks[i].tokens, blocks[i].losses);
+      reading[i]->locate_overflow(blocks[i].tokens, blocks[i].losses);
     }
   }
 }
@@ -104,14 +102,13 @@ void StreamReader::go_back(const Block& block) {
   place_.adaptive = block.adaptive;
 }
 
-Rwkv7::Scored StreamReader::scored(std::span<const int32_t> tokens, std::span<double> losses) {
+SequenceInput StreamReader::scored(std::span<const int32_t> tokens, std::span<double> losses) {
   const size_t some = tokens.size() - 1;
-  return {tokens.first(some),
-          tokens.last(some),
-          &state_,
-          losses,
-          has_sane_ ? &taus_ : nullptr,
-          is_adaptive_ ? &place_.adaptive : nullptr};
+  SequenceInput input{tokens.first(some), &state_, Want::losses};
+  input.targets = tokens.last(some), input.losses = losses;
+  if (has_sane_) input.taus = &taus_;
+  if (is_adaptive_) input.adaptive = &place_.adaptive;
+  return input;
 }
 
 bool StreamReader::is_finite(std::span<const double> losses) const {
@@ -120,8 +117,7 @@ bool StreamReader::is_finite(std::span<const double> losses) const {
 }
 
 bool StreamReader::try_block(std::span<const int32_t> tokens, std::span<double> losses) {
-  const Rwkv7::Scored alone[] = {scored(tokens, losses)};
-  parts_.model.read_and_score(alone, parts_.cpu);
+  parts_.model.forward(scored(tokens, losses), parts_.cpu);
   return is_finite(losses);
 }
 
@@ -134,12 +130,13 @@ void StreamReader::count(std::span<const double> losses) {
 // Reads the block again in smaller parts, at last a token at a time, up to the last token that left
 // all numbers finite. What overflows there is found in that state: an infinity in one layer is NaN
 // in all later ones at once, so the place of the first NaN says little.
-void StreamReader::find_the_break(std::span<const int32_t> tokens, std::span<double> losses) {
+void StreamReader::locate_overflow(std::span<const int32_t> tokens, std::span<double> losses) {
+  const int64_t tile = parts_.model.tile();
   for (const int64_t step : {256 * tile, 16 * tile, tile, int64_t{1}}) {
     while (tokens.size() > 1) {
       const auto some =
           std::min(tokens.size() - 1, size_t(step - (step > 1 ? state_.position % step : 0)));
-      const RecurrentState before = state_.clone();
+      const SequenceState before = state_.clone();
       const TauRecord taus_before = taus_;
       const AdaptiveSane adaptive_before = place_.adaptive;
       if (!try_block(tokens.first(some + 1), losses.first(some))) {
@@ -154,14 +151,11 @@ void StreamReader::find_the_break(std::span<const int32_t> tokens, std::span<dou
   }
   place_.pending = tokens[0];
   StreamOverflow overflow{.stream = stream_, .position = state_.position};
-  const StateShape& shape = state_.shape;
-  const auto matrix = size_t(shape.head_size * shape.head_size);
-  for (int64_t i = 0; i < shape.layers * shape.heads; ++i) {
-    const auto largest =
-        double(largest_magnitude(state_.memory().span().subspan(size_t(i) * matrix, matrix)));
+  for (const StateHead& head : state_.layout().heads()) {
+    const auto largest = double(largest_magnitude(state_.of(head)));
     if (largest <= overflow.largest) continue;
     overflow.largest = largest;
-    overflow.layer = i / shape.heads, overflow.head = i % shape.heads;
+    overflow.layer = head.layer, overflow.head = head.head;
   }
   place_.overflow = overflow;
 }

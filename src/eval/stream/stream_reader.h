@@ -1,4 +1,4 @@
-// One stream: a source's tokens, the model's state, and how well each token was foreseen; and
+// One stream: a source's tokens, the model's state, and how well each token was predicted; and
 // several of them read side by side.
 #pragma once
 
@@ -18,7 +18,7 @@ class StreamReader {
 
   StreamReader(const StreamParts& parts, int64_t stream, Strength strength);  // at the beginning
   StreamReader(const StreamParts& parts, int64_t stream, Strength strength,
-               const StreamPlace& place, RecurrentState state);
+               const StreamPlace& place, SequenceState state);
 
   // Reads up to a position, or until the state breaks, in each stream that is not broken. All are
   // at one position. A block in which one breaks is read again one by one, so that a stream's break
@@ -29,7 +29,7 @@ class StreamReader {
 
   int64_t stream() const { return stream_; }
   bool broken() const { return place_.overflow.has_value(); }
-  const RecurrentState& state() const { return state_; }
+  const SequenceState& state() const { return state_; }
   const TauRecord* taus() const { return has_sane_ ? &taus_ : nullptr; }
   StreamPlace place() const;
   int64_t segment_tokens() const { return segment_tokens_; }
@@ -40,25 +40,25 @@ class StreamReader {
   struct Block {
     std::vector<int32_t> tokens;  // and the one that comes next
     std::vector<double> losses;
-    RecurrentState state;
+    SequenceState state;
     TauRecord taus;
     AdaptiveSane adaptive;
   };
   int64_t block_until(int64_t position) const;
   Block begin_block(int64_t tokens);
-  Rwkv7::Scored scored(std::span<const int32_t> tokens, std::span<double> losses);
+  SequenceInput scored(std::span<const int32_t> tokens, std::span<double> losses);
   bool is_finite(std::span<const double> losses) const;
   void end_block(const Block& block);
   void go_back(const Block& block);
   // What the tokens that follow cost; whether all numbers are finite.
   bool try_block(std::span<const int32_t> tokens, std::span<double> losses);
-  void find_the_break(std::span<const int32_t> tokens, std::span<double> losses);
+  void locate_overflow(std::span<const int32_t> tokens, std::span<double> losses);
   void count(std::span<const double> losses);
 
   const StreamParts& parts_;
   int64_t stream_;
   bool has_sane_, is_adaptive_;
-  RecurrentState state_;
+  SequenceState state_;
   StreamPlace place_;
   corpus::TokenStream source_;
   TauRecord taus_;

@@ -8,6 +8,7 @@
 #include "base/timing.h"
 #include "eval/stream/stream_folder.h"
 #include "eval/stream/stream_reader.h"
+#include "probe/memory_shapes.h"
 #include "probe/state_statistics.h"
 
 namespace deltasane {
@@ -15,21 +16,22 @@ namespace {
 
 int64_t next_multiple(int64_t position, int64_t step) { return (position / step + 1) * step; }
 
-void check_settings(const StreamSettings& s) {
-  const auto expect = [](bool holds, const char* flag, const char* what, int64_t found) {
-    if (!holds) fail(Fault::usage, flag, ": expected ", what, ", found ", found);
+void check_settings(const StreamSettings& s, int64_t tile) {
+  const auto expect = [](bool holds, const char* setting, const std::string& what, int64_t found) {
+    if (!holds) fail(Fault::usage, setting, ": expected ", what, ", found ", found);
   };
-  expect(s.tokens > 0, "--tokens", "1 or more", s.tokens);
-  expect(s.segment > 0 && s.segment % 16 == 0, "--segment", "a positive multiple of 16", s.segment);
-  expect(s.streams > 0 && s.streams <= 4096, "--streams", "1 to 4096", s.streams);
-  expect(s.checkpoint_every > 0, "--checkpoint-every", "1 or more", s.checkpoint_every);
-  expect(s.probe_every >= 0, "--probe-every", "0 or more", s.probe_every);
-  expect(!s.probes() || s.probe_problems > 0, "--probe-problems", "1 or more", s.probe_problems);
+  expect(s.tokens > 0, "tokens", "1 or more", s.tokens);
+  expect(s.segment > 0 && s.segment % tile == 0, "segment", cat("a positive multiple of ", tile),
+         s.segment);
+  expect(s.streams > 0 && s.streams <= 4096, "streams", "1 to 4096", s.streams);
+  expect(s.checkpoint_every > 0, "checkpoint-every", "1 or more", s.checkpoint_every);
+  expect(s.probe_every >= 0, "probe-every", "0 or more", s.probe_every);
+  expect(!s.probes() || s.probe_problems > 0, "probe-problems", "1 or more", s.probe_problems);
   for (const int64_t position : s.probe_at)
-    expect(position >= 0, "--probe-at", "positions from 0", position);
+    expect(position >= 0, "probe-at", "positions from 0", position);
   if (s.snapshots)
     for (const int64_t position : *s.snapshots)
-      expect(position > 0, "--snapshots", "positions above 0", position);
+      expect(position > 0, "snapshots", "positions above 0", position);
 }
 
 // What there is to record at the end of a segment.
@@ -38,12 +40,12 @@ struct Segment {
   double loss = 0;
   StreamPlace place;
   std::optional<TauRecord> taus;
-  RecurrentState state;  // a copy, where its statistics are made while the stream goes on
+  SequenceState state;  // a copy, where its statistics are made while the stream goes on
 };
 
-class Laboratory {
+class StreamRunner {
  public:
-  Laboratory(const StreamParts& parts, const StreamSettings& settings, const fs::path& folder,
+  StreamRunner(const StreamParts& parts, const StreamSettings& settings, const fs::path& folder,
              OnExisting existing)
       : parts_(parts),
         settings_(settings),
@@ -159,7 +161,7 @@ class Laboratory {
     const double begun = seconds_now();
     segment_ = Segment{reader.stream(),       reader.state().position, reader.segment_tokens(),
                        reader.segment_loss(), reader.place(),          std::nullopt,
-                       RecurrentState()};
+                       SequenceState()};
     if (reader.taus()) segment_->taus = *reader.taus();
     const TauRecord* const taus = segment_->taus ? &*segment_->taus : nullptr;
     if (parts_.model.on_gpu()) {
@@ -184,16 +186,17 @@ class Laboratory {
     const std::vector<probe::HeadStatistics> heads = statistics_.get();
     const Segment& segment = *segment_;
     record_segment(segment, heads);
-    const int64_t count = parts_.model.shape().heads;
+    const std::span<const StateHead> places = parts_.model.state_layout()->heads();
     probe::RecordWriter& rows = folder_.heads();
     for (size_t i = 0; i < heads.size(); ++i) {
       const probe::HeadStatistics& h = heads[i];
-      const int64_t layer = int64_t(i) / count, head = int64_t(i) % count;
-      for (const int64_t value : {segment.stream, segment.position, layer, head}) rows.add(value);
+      for (const int64_t value :
+           {segment.stream, segment.position, places[i].layer, places[i].head})
+        rows.add(value);
       for (const double value :
            {h.norm, h.largest, h.median, h.q99, h.q9999, h.above_10, h.above_100})
         rows.add(value);
-      const TauRecord::Head tau = segment.taus ? segment.taus->at(layer, head) : TauRecord::Head();
+      const TauRecord::Head tau = segment.taus ? (*segment.taus)[i] : TauRecord::Head();
       rows.add(tau.count ? tau.sum / double(tau.count) : 0.0);
       for (const double value :
            {double(tau.low), double(tau.high), h.near_identity, h.transition, h.saturated})
@@ -289,23 +292,23 @@ std::string to_string(const StreamOverflow& overflow) {
 }
 
 probe::Settings settings_of(const StreamParts& parts, const StreamSettings& settings) {
-  const StateShape shape = parts.model.state_shape();
   probe::Settings made{
       {"model", parts.model_name},
       {"model_identity", cat(parts.model.identity())},
       {"weights", cat(parts.model.weight_type(), parts.model.on_gpu() ? " on a GPU" : "")},
       {"sane", to_string(parts.model.sane())},
       {"corpus", parts.source.description()},
-      {"tokenizer", std::string(parts.tokenizer.name())},
-      {"layers", cat(shape.layers)},
-      {"heads", cat(shape.heads)},
-      {"head_size", cat(shape.head_size)},
+      {"tokenizer", std::string(parts.tokenizer.name())}};
+  for (auto& one : probe::MemoryShapes(*parts.model.state_layout()).settings())
+    made.push_back(std::move(one));
+  const probe::Settings rest{
       {"segment", cat(settings.segment)},
       {"streams", cat(settings.streams)},
       {"snapshots", settings.snapshots ? joined(*settings.snapshots) : "default"},
       {"probe_every", cat(settings.probe_every)},
       {"probe_problems", cat(settings.probe_problems)},
       {"probe_source", settings.probe_source}};
+  made.insert(made.end(), rest.begin(), rest.end());
   if (!settings.probe_at.empty()) made.emplace_back("probe_at", joined(settings.probe_at));
   if (settings.adaptive) made.emplace_back("sane_adaptive", AdaptiveSane::description());
   return made;
@@ -314,14 +317,14 @@ probe::Settings settings_of(const StreamParts& parts, const StreamSettings& sett
 StreamOutcome run_stream(const StreamParts& parts, const StreamSettings& settings,
                          const fs::path& folder, OnExisting existing,
                          const std::function<void(const StreamProgress&)>& progress) {
-  check_settings(settings);
-  if (parts.tokenizer.vocabulary_size() > parts.model.shape().vocabulary)
+  check_settings(settings, parts.model.tile());
+  if (parts.tokenizer.vocabulary_size() > parts.model.vocabulary())
     fail(Fault::usage, "tokenizer ", parts.tokenizer.name(), ": expected at most ",
-         parts.model.shape().vocabulary, " tokens, as the model has, found ",
+         parts.model.vocabulary(), " tokens, as the model has, found ",
          parts.tokenizer.vocabulary_size());
   if (settings.adaptive && parts.model.sane().kind == SaneKind::none)
-    fail(Fault::usage, "--sane-adaptive: expected a model with SANE, or --sane-alpha, found none");
-  return Laboratory(parts, settings, folder, existing).run(progress);
+    fail(Fault::usage, "adaptive SANE: expected a model with SANE, trained or put on it, found none");
+  return StreamRunner(parts, settings, folder, existing).run(progress);
 }
 
 }  // namespace deltasane

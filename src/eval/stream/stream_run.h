@@ -15,14 +15,14 @@
 #include "base/file.h"
 #include "corpus/source.h"
 #include "kernel/cpu_device.h"
-#include "model/rwkv7/model.h"
+#include "model/language_model.h"
 #include "probe/record_file.h"
 
 namespace deltasane {
 
 struct StreamSettings {
   int64_t tokens = 0;      // of each stream
-  int64_t segment = 4096;  // tokens between two records, a multiple of 16
+  int64_t segment = 4096;  // tokens between two records, a multiple of the model's tile
   int64_t streams = 1;
   std::optional<std::vector<int64_t>> snapshots;  // positions; absent: default_snapshots
   int64_t checkpoint_every = 1 << 16;
@@ -44,13 +44,13 @@ struct ProbeOutcome {
 
 // Who reads what, and who is asked.
 struct StreamParts {
-  const Rwkv7& model;
+  const LanguageModel& model;
   std::string model_name;
   const corpus::Source& source;
   const Tokenizer& tokenizer;
   kernel::Cpu cpu;
   // Asks questions from a state that must not change.
-  std::function<ProbeOutcome(const RecurrentState&, int64_t problems)> probe;
+  std::function<ProbeOutcome(const SequenceState&, int64_t problems)> probe;
 };
 
 struct StreamProgress {

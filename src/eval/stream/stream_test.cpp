@@ -11,8 +11,10 @@
 #include "eval/stream/fixture_stress.h"
 #include "eval/stream/stream_folder.h"
 #include "eval/stream/stream_run.h"
-#include "model/rwkv7/checkpoint/write.h"
+#include "model/fixture_forward.h"
 #include "model/log_probability.h"
+#include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/model.h"
 #include "model/rwkv7/random.h"
 #include "probe/diagnosis.h"
 #include "support/errors.h"
@@ -55,7 +57,7 @@ struct Bench {
   ThreadPool threads{2};
   int64_t probed = 0;
 
-  explicit Bench(const fs::path& file, const Rwkv7Options& options = {})
+  explicit Bench(const fs::path& file, const OpenOptions& options = {})
       : path(file), model(Rwkv7Checkpoint(file), options) {}
 
   StreamParts parts(const corpus::Source& source) {
@@ -64,7 +66,7 @@ struct Bench {
             source,
             tokenizer,
             {threads},
-            [this](const RecurrentState& state, int64_t problems) {
+            [this](const SequenceState& state, int64_t problems) {
               ++probed;
               return ProbeOutcome{problems, state.position % (problems + 1)};
             }};
@@ -114,7 +116,7 @@ TEST(Stream, ReportsNoProgressWithoutFigures) {
 
 TEST(Stream, RecordsEverySegmentOfEveryStream) {
   const test::Scratch scratch;
-  Bench bench(random_model(scratch.path()), {.weights = {}, .sane_alpha = 3.0});
+  Bench bench(random_model(scratch.path()), {.sane = {.alpha = 3.0}});
   const StreamOutcome outcome = bench.run(bench.letters, small_settings(), scratch.path() / "run");
   EXPECT_EQ(outcome.tokens_read, 10000);
   EXPECT_TRUE(outcome.overflows.empty());
@@ -162,7 +164,7 @@ TEST(Stream, AsksAtThePositionsThatAreNamed) {
   EXPECT_EQ(probes.setting("probe_at"), "0,1030,2048");
   settings.probe_at = {-1};
   EXPECT_FAULT(bench.run(bench.letters, settings, scratch.path() / "other"), Fault::usage,
-               "--probe-at");
+               "probe-at");
 }
 
 // The loss by plain sums over the whole text.
@@ -177,12 +179,12 @@ TEST(Stream, CountsEveryTokenOnce) {
   std::string text;
   for (uint64_t i = 0; text.size() < 5001; ++i) text += bench.letters.piece(i).text;
   const std::vector<int32_t> ids = bench.tokenizer.encode(text);
-  RecurrentState state = bench.model.fresh_state();
+  SequenceState state = bench.model.fresh_state();
   Tensor<float> logits({5000, 256});
   for (int64_t from = 0; from < 5000; from += 256) {
     const int64_t some = std::min<int64_t>(256, 5000 - from);
-    bench.model.forward({ids.data() + from, size_t(some)}, state, Rwkv7::Logits::all,
-                        logits.view().part(0, from, some), {bench.threads});
+    test::read_all(bench.model, {ids.data() + from, size_t(some)}, state,
+                   logits.view().slice(0, from, some), {bench.threads});
   }
   long double loss = 0;
   for (int64_t t = 0; t < 5000; ++t)
@@ -256,7 +258,7 @@ TEST(Stream, RefusesAFolderOfAnotherRun) {
   settings.tokens = 1024;
   bench.run(bench.letters, settings, folder);
   const std::string before = all_records(folder);
-  EXPECT_FAULT(bench.run(bench.letters, settings, folder), Fault::file, "--resume");
+  EXPECT_FAULT(bench.run(bench.letters, settings, folder), Fault::file, "(resume)");
   const auto refuses = [&](Bench& other, const corpus::Source& source, std::string_view part) {
     EXPECT_FAULT(other.run(source, settings, folder, OnExisting::resume), Fault::file, part);
     EXPECT_EQ(all_records(folder), before);
@@ -264,7 +266,7 @@ TEST(Stream, RefusesAFolderOfAnotherRun) {
   refuses(bench, bench.alternating, "corpus: expected 'alternating', found 'letters'");
   Bench other(random_model(scratch.path(), 2));
   refuses(other, other.letters, "model: expected 'random-2.safetensors', found 'random-1");
-  Bench sane(bench.path, {.weights = {}, .sane_alpha = 2.0});
+  Bench sane(bench.path, {.sane = {.alpha = 2.0}});
   refuses(sane, sane.letters, "sane: expected 'run-time SANE with alpha 2");
   settings.segment = 1024;
   refuses(bench, bench.letters, "segment: expected '1024', found '512'");
@@ -366,7 +368,7 @@ TEST(Stream, AnOverflowIsAResultWithItsPlace) {
             1u);
   EXPECT_EQ(all_records(folder), records);
 
-  Bench sane(path, {.weights = {}, .sane_alpha = 3.0});
+  Bench sane(path, {.sane = {.alpha = 3.0}});
   const StreamOutcome kept = sane.run(sane.alternating, settings, scratch.path() / "sane");
   EXPECT_TRUE(kept.overflows.empty());
   EXPECT_EQ(kept.tokens_read, 65536);
@@ -401,7 +403,7 @@ std::vector<double> losses_of(const fs::path& folder, int64_t stream) {
 
 TEST(Stream, StreamsSideBySideAreReadAsIfAlone) {
   const test::Scratch scratch;
-  Bench bench(random_model(scratch.path()), {.weights = {}, .sane_alpha = 3.0});
+  Bench bench(random_model(scratch.path()), {.sane = {.alpha = 3.0}});
   StreamSettings settings = small_settings();
   settings.streams = 3;
   bench.run(bench.letters, settings, scratch.path() / "three");

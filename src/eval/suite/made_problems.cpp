@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/cat.h"
-#include "corpus/math_chat.h"
+#include "corpus/math/chat.h"
 
 namespace deltasane::eval {
 

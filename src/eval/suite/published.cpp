@@ -31,10 +31,10 @@ const std::vector<Published>& published_benchmarks() {
 
 Benchmark open_published(const Published& published, const SuiteOptions& options) {
   if (options.folder.empty())
-    fail(Fault::usage, published.name, ": expected --data DIR with ", published.name,
-         "/test.jsonl in it, found no --data");
+    fail(Fault::usage, published.name, ": expected a data folder with ", published.name,
+         "/test.jsonl in it, found none");
   if (!fs::is_directory(options.folder))
-    fail(Fault::file, "--data ", options.folder.string(),
+    fail(Fault::file, "data folder ", options.folder.string(),
          ": expected a folder with one folder for each benchmark, found none");
   Benchmark benchmark;
   benchmark.name = published.name;

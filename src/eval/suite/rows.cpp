@@ -161,7 +161,7 @@ void read_rows(const fs::path& file, const RowRule& rule, int64_t limit, Benchma
   std::ifstream input(file);
   if (!input || fs::is_directory(file))
     fail(Fault::file, file.string(), ": expected the problems of ", benchmark.name,
-         ", one JSON object a line, found no such file; is --data right?");
+         ", one JSON object a line, found no such file; check the data folder");
   int64_t number = 0;
   for (std::string line; std::getline(input, line);) {
     ++number;

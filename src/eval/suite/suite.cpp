@@ -19,7 +19,7 @@ namespace {
   for (const std::string_view one : known) list += cat(list.empty() ? "" : ", ", one);
   const auto nearest = std::ranges::min_element(
       known, {}, [&](std::string_view one) { return edit_distance(name, one); });
-  fail(Fault::usage, "--suite: expected one of ", list, " or a .toml file, found '", name,
+  fail(Fault::usage, "suite: expected one of ", list, " or a .toml file, found '", name,
        "'; did you mean ", *nearest, "?");
 }
 
@@ -61,7 +61,7 @@ std::vector<Benchmark> open_suite(std::string_view suite, const SuiteOptions& op
   }
   for (const Benchmark& one : found)
     if (std::ranges::count(found, one.name, &Benchmark::name) > 1)
-      fail(Fault::usage, "--suite: expected each benchmark once, found ", one.name, " again");
+      fail(Fault::usage, "suite: expected each benchmark once, found ", one.name, " again");
   return found;
 }
 

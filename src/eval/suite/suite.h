@@ -36,7 +36,7 @@ struct Benchmark {
 };
 
 struct SuiteOptions {
-  fs::path folder;              // --data
+  fs::path folder = {};         // --data
   int64_t limit = 0;            // problems of each benchmark, the first ones; 0: all
   int64_t made_problems = 200;  // how many math-chat makes for each level without a limit
 };

@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-#include "corpus/math_chat.h"
+#include "corpus/math/chat.h"
 #include "eval/suite/published.h"
 #include "support/errors.h"
 #include "support/scratch.h"
@@ -112,7 +112,8 @@ TEST_F(SuiteTest, SaysWhatIsMissing) {
   EXPECT_FAULT(open("svamp"), Fault::file, "svamp/test.jsonl: expected the problems");
   EXPECT_FAULT(open_suite("svamp", {.folder = scratch.path() / "none"}), Fault::file,
                "expected a folder");
-  EXPECT_FAULT(open_suite("svamp", {}), Fault::usage, "found no --data");
+  EXPECT_FAULT(open_suite("svamp", {}), Fault::usage,
+               "expected a data folder with svamp/test.jsonl in it, found none");
   write("svamp/test.jsonl", "");
   EXPECT_FAULT(open("svamp"), Fault::file, "an empty file");
   write("svamp/test.jsonl", "{}\n");

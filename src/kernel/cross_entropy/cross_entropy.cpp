@@ -10,7 +10,7 @@ namespace deltasane::kernel {
 namespace {
 
 template <Isa isa>
-double one_row(float* x, int64_t count, int32_t target, float weight, float wrap) {
+double cross_entropy_row(float* x, int64_t count, int32_t target, float weight, float wrap) {
   if (weight == 0) {
     std::fill_n(x, count, 0.0f);
     return 0;
@@ -33,14 +33,14 @@ void cross_entropy(const CrossEntropy& op, const Cpu& cpu) {
           "cross_entropy has one target, weight and loss per row");
   expect_shape("logits", op.logits, {rows, count});
   if (count < 1 || op.logits.stride[1] != 1)
-    fail(Fault::argument, "logits: expected at least 1 side by side, found ", op.logits.shape);
+    fail(Fault::argument, "logits: expected at least 1, contiguous, found ", op.logits.shape);
   for (const int32_t target : op.target)
     if (target < 0 || target >= count)
       fail(Fault::argument, "target: expected 0 to ", count - 1, ", found ", target);
   with_float_isa(cpu.isa, [&]<Isa isa>() {
     cpu.threads.parallel(rows, [&](int64_t row) {
-      op.loss[size_t(row)] = one_row<isa>(op.logits.at(row), count, op.target[size_t(row)],
-                                          op.weight[size_t(row)], op.wrap);
+      op.loss[size_t(row)] = cross_entropy_row<isa>(
+          op.logits.at(row), count, op.target[size_t(row)], op.weight[size_t(row)], op.wrap);
     });
   });
 }

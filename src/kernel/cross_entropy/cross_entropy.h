@@ -2,10 +2,9 @@
 //
 //     loss = weight (log sum_j exp(x_j) - x_target)  +  weight wrap max_j(x_j)^2 / 2
 //
-// The second term ("L2-wrap", 1e-4 in RWKV's own training) keeps the largest logit from drifting
-// off; only its gradient is wanted, and `loss` does not hold it. The largest logit is the first of
-// equals. A row of weight 0 has loss 0 and gradient 0, whatever it holds.
-// reference.cpp is the definition.
+// The second term ("L2-wrap") keeps the largest logit from drifting off; only its gradient is
+// computed, and `loss` does not include it. Of equal largest logits the first counts. A row of
+// weight 0 has loss 0 and gradient 0, whatever its logits are. reference.cpp is the definition.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 namespace deltasane::kernel {
 
 struct CrossEntropy {
-  View<float> logits;               // (rows, vocabulary); the gradient takes their place
+  View<float> logits;               // (rows, vocabulary); overwritten with the gradient
   std::span<const int32_t> target;  // (rows)
   std::span<const float> weight;    // (rows)
   float wrap = 0;

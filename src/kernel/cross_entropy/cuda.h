@@ -8,7 +8,8 @@
 
 namespace deltasane::kernel::cuda {
 
-// logits (rows, vocabulary) become their gradient where `with_gradient`, else stay. loss: (rows).
+// logits (rows, vocabulary) are overwritten with their gradient if with_gradient, else unchanged.
+// loss: (rows).
 template <class Real>
 struct CrossEntropy {
   int64_t rows, vocabulary;

@@ -6,7 +6,7 @@
 
 #include "base/cat.h"
 #include "kernel/cross_entropy/reference.h"
-#include "kernel/gpu_test_case.h"
+#include "kernel/cuda/gpu_test_case.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
@@ -22,7 +22,7 @@ TYPED_TEST(GpuCrossEntropy, IsTheDefinition) {
     for (const bool weighted : {true, false}) {
       const int64_t rows = count > 6000 ? 3 : 9;
       const float wrap = 1e-2f;
-      const Numbers<float> x = drawn<Real>(rows * count, 4, uint64_t(count));
+      const Numbers<float> x = random_numbers<Real>(rows * count, 4, uint64_t(count));
       Random random(7, uint64_t(count));
       Numbers<int32_t> target;
       Numbers<float> weight, losses, plain_loss;
@@ -39,9 +39,9 @@ TYPED_TEST(GpuCrossEntropy, IsTheDefinition) {
         true_loss.push_back(
             reference::cross_entropy<double>(part(truth), target.back(), w, double(wrap)));
       }
-      auto logits = this->template there<Real>(x);
-      const auto t = this->there(target);
-      const auto w = this->template there<float>(weight);
+      auto logits = this->template upload<Real>(x);
+      const auto t = this->upload(target);
+      const auto w = this->template upload<float>(weight);
       GpuTensor<double> loss(this->gpu(), {rows}, "a test");
       loss.upload(Numbers<double>(size_t(rows), NAN), this->gpu());
       CrossEntropy<Real> op{
@@ -55,7 +55,7 @@ TYPED_TEST(GpuCrossEntropy, IsTheDefinition) {
       };
       cross_entropy(op, this->gpu());
       expect_losses();
-      EXPECT_EQ(this->here(logits), x) << "logits stay where no gradient is wanted";
+      EXPECT_EQ(this->download(logits), x) << "logits stay where no gradient is wanted";
       op.with_gradient = true;
       cross_entropy(op, this->gpu());
       expect_losses();
@@ -68,8 +68,8 @@ TYPED_TEST(GpuCrossEntropy, TheFirstOfEqualLogitsIsWrapped) {
   const int64_t count = 5000;
   Numbers<float> x(size_t(count), -30.0f);
   x[4999] = x[4321] = x[4322] = 2;
-  auto logits = this->template there<Real>(x);
-  const auto target = this->there(Numbers<int32_t>{4999});
+  auto logits = this->template upload<Real>(x);
+  const auto target = this->upload(Numbers<int32_t>{4999});
   GpuTensor<double> loss(this->gpu(), {1}, "a test");
   cross_entropy<Real>({1, count, logits.data(), target.data(), nullptr, 1.0f, loss.data(), true},
                       this->gpu());
@@ -80,21 +80,21 @@ TYPED_TEST(GpuCrossEntropy, TheFirstOfEqualLogitsIsWrapped) {
   this->expect_close("gradient", logits, plain, truth);
 }
 
-// Such a row has no largest logit: its loss says so, and other rows do not see it.
-TYPED_TEST(GpuCrossEntropy, ARowOfNothingIsNotFiniteAndChangesNoOther) {
+// A row of -infinity has no largest logit: its loss is not finite, and other rows are not affected.
+TYPED_TEST(GpuCrossEntropy, ARowOfMinusInfinityIsNotFiniteAndChangesNoOther) {
   using Real = TypeParam;
-  const auto target = this->there(Numbers<int32_t>{5, 6, 7});
+  const auto target = this->upload(Numbers<int32_t>{5, 6, 7});
   GpuTensor<double> loss(this->gpu(), {3}, "a test");
   const auto gradient_of = [&](const Numbers<float>& x, int64_t count) {
-    auto logits = this->template there<Real>(x);
+    auto logits = this->template upload<Real>(x);
     cross_entropy<Real>({3, count, logits.data(), target.data(), nullptr, 1e-2f, loss.data(), true},
                         this->gpu());
-    Numbers<float> all = this->here(logits);
+    Numbers<float> all = this->download(logits);
     all.erase(all.begin() + count, all.begin() + 2 * count);
     return all;
   };
   for (const int64_t count : {1000, 1003}) {
-    Numbers<float> x = drawn<Real>(3 * count, 4, 5);
+    Numbers<float> x = random_numbers<Real>(3 * count, 4, 5);
     const Numbers<float> expected = gradient_of(x, count);
     std::fill_n(x.begin() + count, count, -INFINITY);
     EXPECT_EQ(gradient_of(x, count), expected);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernel/delta_rule/cuda_parts.h"
+#include "kernel/delta_rule/cuda/passes.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
@@ -17,33 +17,39 @@ bool starts_tiles(const DeltaRule<Real>& op) {
 
 template <class Real>
 void validate(const DeltaRule<Real>& op) {
-  require(op.batch > 0 && op.time > 0 && op.heads > 0 && op.chunk > 0, "delta_rule has tokens");
-  require(op.r && op.k && op.v && op.a && op.b && op.w, "delta_rule has all its inputs");
-  require(!op.states || starts_tiles(op), "states are kept from a chunk's beginning");
+  require(op.batch > 0 && op.time > 0 && op.heads > 0 && op.chunk > 0,
+          "delta_rule: expected at least one token");
+  require(op.r && op.k && op.v && op.a && op.b && op.w, "delta_rule: expected all inputs");
+  require(!op.states || starts_tiles(op),
+          "delta_rule: states are saved from the beginning of a chunk of 16");
+  require(!op.lengths || (starts_tiles(op) && !op.states),
+          "delta_rule: lengths are for forward, from the beginning of a chunk of 16");
 }
 
-// So few heads that most of the chip would wait for the sequence.
-bool few_heads(int64_t heads, const Gpu& gpu) { return 4 * heads <= gpu.facts().multiprocessors; }
+// So few heads that with a block per head most multiprocessors would be idle.
+bool few_heads(int64_t heads, const Gpu& gpu) {
+  return 4 * heads <= gpu.properties().multiprocessors;
+}
 
-// Whether what does not depend on the state is found for many tiles at once. Where states are
-// kept, the last one of an incomplete tile is for the chain to keep.
+// Whether few_heads_forward is used. Where states are saved, it cannot save that after an
+// incomplete last tile.
 template <class Real>
-bool takes_chunks(const DeltaRule<Real>& op, bool keeps_states, const Gpu& gpu) {
+bool uses_few_heads_forward(const DeltaRule<Real>& op, bool saves_states, const Gpu& gpu) {
   return few_heads(op.batch * op.heads, gpu) && op.time / tile >= 4 &&
-         (!keeps_states || op.time % tile == 0) &&
-         chunk_pass_shared<Real>() <= gpu.facts().shared_bytes;
+         (!saves_states || op.time % tile == 0) &&
+         few_heads_shared_bytes<Real>() <= gpu.properties().shared_bytes;
 }
 template <class Real>
-bool chain_fits(const Gpu& gpu) {
-  return chain_pass_shared<Real>() <= gpu.facts().shared_bytes;
+bool tile_forward_fits(const Gpu& gpu) {
+  return tile_forward_shared_bytes<Real>() <= gpu.properties().shared_bytes;
 }
 template <class Real>
-void expect_chain_fits(const Gpu& gpu) {
-  if (!chain_fits<Real>(gpu))
-    fail(Fault::device, "the recurrence's way back on cuda:", gpu.index(), " (", gpu.facts().name,
-         "): expected ", chain_pass_shared<Real>() >> 10, " KiB of shared memory a block, found ",
-         gpu.facts().shared_bytes >> 10,
-         " KiB; such a GPU reads and writes text, but trains on --device cpu only");
+void expect_tile_forward_fits(const Gpu& gpu) {
+  if (!tile_forward_fits<Real>(gpu))
+    fail(Fault::device, "delta_rule backward on cuda:", gpu.index(), " (", gpu.properties().name,
+         "): expected ", tile_forward_shared_bytes<Real>() >> 10,
+         " KiB of shared memory a block, found ", gpu.properties().shared_bytes >> 10,
+         " KiB; this GPU can run a model, but it must be trained on a CPU or another GPU");
 }
 
 }  // namespace
@@ -52,68 +58,78 @@ float* DeltaRuleScratch::floats(const Gpu& gpu, int64_t count) {
   if (memory_.elements() < count) {
     gpu.wait();  // what is there may be in use
     memory_ = GpuTensor<float>();
-    memory_ = GpuTensor<float>(gpu, {count}, "the recurrence's states");
+    memory_ = GpuTensor<float>(gpu, {count}, "the workspace of the delta rule");
   }
   return memory_.data();
 }
 
 int64_t delta_rule_states(int64_t batch, int64_t time, int64_t heads) {
-  constexpr int64_t line = 32;  // what lies behind them begins with one
+  constexpr int64_t line = 32;  // what follows them starts on a cache line of 32 floats
   const int64_t states = batch * heads * ((time + tile - 1) / tile + 1);
-  return (states * kept_state_numbers + line - 1) / line * line;
+  return (states * saved_state_floats + line - 1) / line * line;
+}
+
+template <class Real>
+bool delta_rule_takes_lengths(const Gpu& gpu) {
+  return tile_forward_fits<Real>(gpu);
 }
 
 template <class Real>
 void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu& gpu) {
   validate(op);
-  require(op.y, "delta_rule has a result");
+  require(op.y, "delta_rule: expected y");
   const int64_t heads = op.batch * op.heads, tiles = op.time / tile;
-  if (op.states) expect_chain_fits<Real>(gpu);
-  const bool in_chunks = starts_tiles(op) && takes_chunks(op, op.states, gpu);
-  if (starts_tiles(op) && !in_chunks && chain_fits<Real>(gpu))
-    return chain_pass(ChainPass<Real>{op, op.states}, gpu);
-  TokenPass<Real> pass{op, 0, op.time, op.initial, op.final_state};
-  if (in_chunks) {
-    const int64_t terms = chunk_pass_floats<Real>(op.batch, op.heads, tiles);
+  if (op.states) expect_tile_forward_fits<Real>(gpu);
+  require(!op.lengths || tile_forward_fits<Real>(gpu), "delta_rule: this GPU takes no lengths");
+  const bool few_heads_path =
+      starts_tiles(op) && !op.lengths && uses_few_heads_forward(op, op.states, gpu);
+  if (starts_tiles(op) && !few_heads_path && tile_forward_fits<Real>(gpu))
+    return tile_forward(TileForward<Real>{op, op.states}, gpu);
+  TokenForward<Real> pass{op, 0, op.time, op.initial, op.final_state};
+  if (few_heads_path) {
+    const int64_t terms = few_heads_scratch_floats<Real>(op.batch, op.heads, tiles);
     float* const memory = scratch.floats(gpu, terms + heads * state_entries);
     float* const between = op.time % tile ? memory + terms : op.final_state;
-    chunk_pass(op, tiles, memory, between, gpu);
+    few_heads_forward(op, tiles, memory, between, gpu);
     pass.from = tiles * tile, pass.count = op.time - pass.from, pass.initial = between;
   }
-  if (pass.count) token_pass(pass, gpu);
+  if (pass.count) token_forward(pass, gpu);
 }
 
 template <class Real>
 void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real>& gradient,
                          DeltaRuleScratch& scratch, const Gpu& gpu) {
   validate(op);
-  require(starts_tiles(op), "the way back starts at a chunk's beginning");
+  require(starts_tiles(op), "delta_rule_backward: expected positions that start a chunk of 16");
   require(gradient.dy && gradient.dr && gradient.dk && gradient.dv && gradient.da && gradient.db &&
               gradient.dw && (!op.tau || gradient.dtau),
-          "delta_rule_backward has all its gradients");
-  expect_chain_fits<Real>(gpu);
+          "delta_rule_backward: expected all gradients");
+  expect_tile_forward_fits<Real>(gpu);
   const int64_t heads = op.batch * op.heads, tiles = (op.time + tile - 1) / tile;
-  const int64_t made = op.states ? 0 : delta_rule_states(op.batch, op.time, op.heads);
-  const int64_t planes = heads * tiles * kept_gradient_numbers<Real> / 2;  // of 2 bytes
+  const int64_t saved = op.states ? 0 : delta_rule_states(op.batch, op.time, op.heads);
+  const int64_t planes = heads * tiles * saved_gradient_elements<Real> / 2;  // of 2 bytes
   const int64_t parts = blocks_share_heads<Real>(heads, gpu) ? heads * tiles * 4 : 0;
-  const bool in_chunks = made && takes_chunks(op, true, gpu);
-  const int64_t terms = in_chunks ? chunk_pass_floats<Real>(op.batch, op.heads, tiles) : 0;
-  float* const memory = scratch.floats(gpu, made + std::max(planes + parts, terms));
+  const bool few_heads_path = saved && uses_few_heads_forward(op, true, gpu);
+  const int64_t terms =
+      few_heads_path ? few_heads_scratch_floats<Real>(op.batch, op.heads, tiles) : 0;
+  float* const memory = scratch.floats(gpu, saved + std::max(planes + parts, terms));
   if (!op.states) {
     DeltaRule<Real> forward = op;
     forward.states = memory, forward.y = nullptr, forward.final_state = nullptr;
-    if (in_chunks)
-      chunk_pass(forward, tiles, memory + made, nullptr, gpu);
+    if (few_heads_path)
+      few_heads_forward(forward, tiles, memory + saved, nullptr, gpu);
     else
-      chain_pass(ChainPass<Real>{forward, memory}, gpu);
+      tile_forward(TileForward<Real>{forward, memory}, gpu);
   }
-  const ReversePass<Real> reverse{op, gradient, op.states ? op.states : memory,
-                                  reinterpret_cast<bf16*>(memory + made),
-                                  parts ? memory + made + planes : nullptr};
-  reverse_pass(reverse, gpu);
-  tile_gradients(reverse, gpu);
+  const BackwardPass<Real> pass{op, gradient, op.states ? op.states : memory,
+                                reinterpret_cast<bf16*>(memory + saved),
+                                parts ? memory + saved + planes : nullptr};
+  state_backward(pass, gpu);
+  input_backward(pass, gpu);
 }
 
+template bool delta_rule_takes_lengths<float>(const Gpu&);
+template bool delta_rule_takes_lengths<bf16>(const Gpu&);
 template void delta_rule(const DeltaRule<float>&, DeltaRuleScratch&, const Gpu&);
 template void delta_rule(const DeltaRule<bf16>&, DeltaRuleScratch&, const Gpu&);
 template void delta_rule_backward(const DeltaRule<float>&, const DeltaRuleGradient<float>&,

@@ -1,8 +1,14 @@
-// The RWKV-7 recurrence with SANE on a GPU: the operator of delta_rule.h for heads of 64, every
-// token present, every sequence from one position.
+// The generalized delta rule with SANE on a GPU,
 //
-// Real is float or bf16, the type of what is read and written; decay, tau and state are float, and
-// so is all arithmetic. Tensors are packed, on the GPU, and may be absent (null) where said so.
+//     S <- S diag(w) + (S a) b' + v k'      y <- S r      S <- tau tanh(S / tau) where a chunk ends
+//
+// the operator of delta_rule.h for heads of 64, every token present, all sequences at one position.
+//
+// Real is float or bf16, the type of inputs and outputs; decay, tau and state are float, and so is
+// all arithmetic. Tensors are packed, on the GPU, and may be absent (null) where stated.
+//
+// Precondition: every decay w is in (0.545, 1], because the kernels divide by products of up to 16
+// decays, and nothing checks it.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +30,20 @@ struct DeltaRule {
   const float* initial = nullptr;  // (batch, head, value, key); null: zero
   float* final_state = nullptr;    // the same; null: not wanted. May be initial's own memory.
   Real* y = nullptr;               // (batch, time, head, 64)
-  // (delta_rule_states) floats that the way forward fills, so that the way back, which is given the
-  // same, need not make them again. Positions start a chunk of 16 then. null: not kept
+  // (delta_rule_states) floats in which forward saves the states, so that backward, which is given
+  // the same pointer, need not compute them again. Positions start a chunk of 16 then. null: not
+  // saved
   float* states = nullptr;
+  // (batch), on the GPU: how many of its tokens each sequence has, 1 to time; what follows them is
+  // not read, and y not written there. Positions start a chunk of 16 then, and states are not saved
+  // (delta_rule_takes_lengths). null: all have `time`
+  const int32_t* lengths = nullptr;
 };
-// The states before every 16 tokens and at the end, 64 x 64 each in an order of their own: (batch,
-// head, tiles + 1).
+// Whether this GPU has the memory for sequences of different lengths.
+template <class Real>
+bool delta_rule_takes_lengths(const Gpu& gpu);
+// Floats for the states before every 16 tokens and at the end, 64 x 64 each in the kernels' own
+// order: (batch, head, tiles + 1).
 int64_t delta_rule_states(int64_t batch, int64_t time, int64_t heads);
 
 template <class Real>
@@ -38,12 +52,12 @@ struct DeltaRuleGradient {
   const float* dfinal = nullptr;  // null: zero
   Real *dr = nullptr, *dk = nullptr, *dv = nullptr, *da = nullptr, *db = nullptr;
   float* dw = nullptr;
-  float* dtau = nullptr;      // like tau; wanted where tau is there
+  float* dtau = nullptr;      // like tau; required where tau is given
   float* dinitial = nullptr;  // null: not wanted
 };
 
-// Memory for what the operators keep between their own parts; grows to what was asked for and is
-// used again by the next call in the same queue.
+// Workspace of the operator between its passes; grows to the largest request and is reused by the
+// next call on the same stream.
 class DeltaRuleScratch {
  public:
   float* floats(const Gpu& gpu, int64_t count);

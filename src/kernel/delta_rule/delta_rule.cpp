@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/choose.h"
+#include "kernel/delta_rule/cpu/runs.h"
 #include "kernel/delta_rule/lower.h"
-#include "kernel/delta_rule/runs.h"
 #include "kernel/delta_rule/validate.h"
 #include "kernel/isa_dispatch.h"
 
@@ -22,12 +22,12 @@ void choose_kernel(const DeltaRule<float>& op, const Cpu& cpu, Body&& body) {
   });
 }
 
-// The kernels read and write a head's channels side by side.
+// The kernels need a head's channels to be contiguous.
 void expect_packed_channels(
     std::initializer_list<std::pair<std::string_view, View<const float>>> views) {
   for (const auto& [name, view] : views)
     if (view.shape.rank() == 4 && view.stride[3] != 1)
-      fail(Fault::argument, name, ": expected channels side by side, found a stride of ",
+      fail(Fault::argument, name, ": expected contiguous channels, found a stride of ",
            view.stride[3]);
 }
 
@@ -57,23 +57,24 @@ void expect_packed_channels(const DeltaRuleGradient<float>& g) {
 
 // One head's vectors in a (batch, time, head, channel) view.
 template <class T>
-cpu::Track<T> track(const View<T>& view, int64_t b, int64_t h) {
+cpu::StridedRows<T> head_vectors(const View<T>& view, int64_t b, int64_t h) {
   return {view.at(b, 0, h), view.stride[1]};
 }
 
 cpu::Head head_of(const DeltaRule<float>& op, const Runs& runs, int64_t b, int64_t h) {
-  return {track(op.r, b, h),
-          track(op.w, b, h),
-          track(op.k, b, h),
-          track(op.v, b, h),
-          track(op.a, b, h),
-          track(op.b, b, h),
-          op.tau ? track(op.tau, b, h) : cpu::Track<const float>{nullptr, 0},
+  return {head_vectors(op.r, b, h),
+          head_vectors(op.w, b, h),
+          head_vectors(op.k, b, h),
+          head_vectors(op.v, b, h),
+          head_vectors(op.a, b, h),
+          head_vectors(op.b, b, h),
+          op.tau ? head_vectors(op.tau, b, h) : cpu::StridedRows<const float>{nullptr, 0},
           runs.data(),
           int64_t(runs.size())};
 }
 
-void copy_rows(cpu::Track<float> to, cpu::Track<const float> from, cpu::Rows rows, int64_t keys) {
+void copy_rows(cpu::StridedRows<float> to, cpu::StridedRows<const float> from, cpu::Rows rows,
+               int64_t keys) {
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     if (from.first == to.first) return;
     if (from.first)
@@ -85,7 +86,7 @@ void copy_rows(cpu::Track<float> to, cpu::Track<const float> from, cpu::Rows row
 
 // The (value, key) matrix of one head in a (batch, head, value, key) view.
 template <class T>
-cpu::Track<T> matrix(const View<T>& view, int64_t b, int64_t h) {
+cpu::StridedRows<T> matrix(const View<T>& view, int64_t b, int64_t h) {
   if (!view) return {nullptr, 0};
   return {view.at(b, h), view.stride[2]};
 }
@@ -104,8 +105,8 @@ void clear_padding(const DeltaRule<float>& op, const View<float>& view, int64_t 
       std::fill(view.at(b, t, h) + channels.begin, view.at(b, t, h) + channels.end, 0.0f);
 }
 
-// Single tokens, which need no scratch memory.
-bool single(const Runs& runs) {
+// Whether all runs are single tokens, which need no scratch memory.
+bool all_single(const Runs& runs) {
   return std::all_of(runs.begin(), runs.end(),
                      [](const cpu::Run& run) { return run.end - run.begin == 1; });
 }
@@ -113,34 +114,36 @@ bool single(const Runs& runs) {
 void forward(const DeltaRule<float>& op, const Cpu& cpu) {
   const int64_t batch = op.k.shape[0], heads = op.k.shape[2], keys = op.k.shape[3];
   const int64_t values = op.v.shape[3];
-  // A head's rows are split over threads only where there are too few heads. Groups of 16 rows keep
-  // the kernels' row groups, and so every bit, the same.
+  // A head's rows are split over threads only where there are too few heads. In multiples of 16
+  // rows the kernels' row groups, and so all results, stay the same bit for bit.
   constexpr int64_t group = 16;
   const int64_t groups = (values + group - 1) / group;
   const int64_t wanted = (4 * cpu.threads.size() + batch * heads - 1) / (batch * heads);
   const int64_t parts = std::clamp<int64_t>(cpu.threads.size() == 1 ? 1 : wanted, 1, groups);
-  // Heads of a sequence that one thread takes together.
-  const int64_t together = std::clamp<int64_t>(
+  // Heads of a sequence that are one task.
+  const int64_t heads_together = std::clamp<int64_t>(
       cpu.threads.size() == 1 ? heads : batch * heads / (4 * cpu.threads.size()), 1,
-      cpu::most_heads_together);
-  const int64_t teams = (heads + together - 1) / together;
+      cpu::max_heads_together);
+  const int64_t head_groups = (heads + heads_together - 1) / heads_together;
   const auto runs = runs_of_batch(op);
   choose_kernel(op, cpu, [&]<Isa isa, int N>() {
-    cpu.threads.parallel(batch * teams * parts, [&](int64_t task) {
-      const int64_t part = task % parts, team = task / parts % teams, b = task / parts / teams;
+    cpu.threads.parallel(batch * head_groups * parts, [&](int64_t task) {
+      const int64_t part = task % parts, head_group = task / parts % head_groups,
+                    b = task / parts / head_groups;
       const cpu::Rows rows{part * groups / parts * group,
                            std::min(values, (part + 1) * groups / parts * group)};
-      const int64_t first = team * heads / teams, count = (team + 1) * heads / teams - first;
+      const int64_t first = head_group * heads / head_groups,
+                    count = (head_group + 1) * heads / head_groups - first;
       Tensor<float> own, scratch;
-      if (!single(runs[size_t(b)]))
+      if (!all_single(runs[size_t(b)]))
         scratch = Tensor<float>({cpu::forward_scratch_floats(count, keys)});
       if (!op.final_state) own = Tensor<float>({count, values, keys});
       std::vector<cpu::ForwardHead> some;
       for (int64_t h = first; h < first + count; ++h) {
-        cpu::Track<float> state = matrix(op.final_state, b, h);
+        cpu::StridedRows<float> state = matrix(op.final_state, b, h);
         if (!state.first) state = {own.data() + (h - first) * values * keys, keys};
         copy_rows(state, matrix(op.initial, b, h), rows, keys);
-        some.push_back({head_of(op, runs[size_t(b)], b, h), state, track(op.y, b, h)});
+        some.push_back({head_of(op, runs[size_t(b)], b, h), state, head_vectors(op.y, b, h)});
       }
       cpu::forward<isa, N>(some.data(), count, rows, scratch.data());
       for (int64_t h = first; h < first + count; ++h) clear_padding(op, op.y, b, h, rows);
@@ -164,41 +167,42 @@ struct BackwardTask {
   PartSums run(const Runs& runs) const {
     PartSums sums{Tensor<float>({5, time, keys}), Tensor<float>({op.tau ? op.tau.shape[1] : 1})};
     Tensor<float> zeros, own_dstate, own_dv;
-    cpu::Track<float> dstate = matrix(g.dinitial, b, h);
+    cpu::StridedRows<float> dstate = matrix(g.dinitial, b, h);
     if (!dstate.first) {
       own_dstate = Tensor<float>({values, keys});
       dstate = {own_dstate.data(), keys};
     }
     copy_rows(dstate, matrix(g.dfinal, b, h), rows, keys);
     if (runs.empty()) return sums;
-    cpu::Track<const float> initial = matrix(op.initial, b, h);
+    cpu::StridedRows<const float> initial = matrix(op.initial, b, h);
     if (!initial.first) {
       zeros = Tensor<float>({values, keys});
       initial = {zeros.data(), keys};
     }
     if (!g.dv) own_dv = Tensor<float>({time, values});
     const auto sum = [&](int64_t which) {
-      return cpu::Track<float>{sums.vectors.data() + which * time * keys, keys};
+      return cpu::StridedRows<float>{sums.vectors.data() + which * time * keys, keys};
     };
     Tensor<float> scratch({cpu::scratch_floats(rows.end - rows.begin, int64_t(runs.size()), keys)});
-    cpu::backward<isa, N>(head_of(op, runs, b, h), rows, initial,
-                          {track(g.dy, b, h),
-                           dstate,
-                           g.dv ? track(g.dv, b, h) : cpu::Track<float>{own_dv.data(), values},
-                           sum(0),
-                           sum(1),
-                           sum(2),
-                           sum(3),
-                           sum(4),
-                           {sums.dtau.data(), 1},
-                           scratch.data()});
+    cpu::backward<isa, N>(
+        head_of(op, runs, b, h), rows, initial,
+        {head_vectors(g.dy, b, h),
+         dstate,
+         g.dv ? head_vectors(g.dv, b, h) : cpu::StridedRows<float>{own_dv.data(), values},
+         sum(0),
+         sum(1),
+         sum(2),
+         sum(3),
+         sum(4),
+         {sums.dtau.data(), 1},
+         scratch.data()});
     return sums;
   }
 };
 
-// Adds the parts up in order, and hands the sums to those who want them.
-void deliver(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g, int64_t b, int64_t h,
-             std::span<const PartSums> parts) {
+// Adds the parts up in order, and stores the sums that are wanted.
+void reduce_parts(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g, int64_t b,
+                  int64_t h, std::span<const PartSums> parts) {
   const int64_t time = op.k.shape[1], keys = op.k.shape[3];
   const View<float> wanted[5] = {g.dr, g.dw, g.dk, g.da, g.db};
   for (int64_t which = 0; which < 5; ++which) {
@@ -221,8 +225,8 @@ void deliver(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g, int6
 
 void backward(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g, const Cpu& cpu) {
   const int64_t batch = op.k.shape[0], heads = op.k.shape[2], values = op.v.shape[3];
-  // Few heads: rows in up to four parts, whose sums are added in order. The number of parts follows
-  // from the shape alone, so the result does not depend on the threads.
+  // Few heads: rows in up to four parts, whose sums are added in order. The number of parts depends
+  // only on the shape, so the result does not depend on the number of threads.
   const int64_t blocks = (values + cpu::backward_rows - 1) / cpu::backward_rows;
   const int64_t parts = batch * heads >= 8 ? 1 : std::min<int64_t>(4, blocks);
   const auto runs = runs_of_batch(op);
@@ -236,15 +240,15 @@ void backward(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g, con
                               h,
                               {part * blocks / parts * cpu::backward_rows,
                                std::min(values, (part + 1) * blocks / parts * cpu::backward_rows)}};
-      PartSums found = task.run<isa, N>(runs[size_t(b)]);
+      PartSums part_sums = task.run<isa, N>(runs[size_t(b)]);
       clear_padding(op, g.dv, b, h, task.rows);
       if (parts == 1)
-        deliver(op, g, b, h, {&found, 1});
+        reduce_parts(op, g, b, h, {&part_sums, 1});
       else
-        sums[size_t(index)] = std::move(found);
+        sums[size_t(index)] = std::move(part_sums);
     });
     for (int64_t head = 0; parts > 1 && head < batch * heads; ++head)
-      deliver(op, g, head / heads, head % heads, {sums.data() + head * parts, size_t(parts)});
+      reduce_parts(op, g, head / heads, head % heads, {sums.data() + head * parts, size_t(parts)});
   });
 }
 
@@ -252,14 +256,14 @@ void backward(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g, con
 
 const char* name_of(Rule rule) {
   switch (rule) {
-    case Rule::rwkv7:
-      return "rwkv7";
+    case Rule::generalized:
+      return "generalized";
     case Rule::deltanet:
       return "deltanet";
     case Rule::gated_deltanet:
       return "gated_deltanet";
-    case Rule::kimi:
-      return "kimi";
+    case Rule::kda:
+      return "kda";
   }
   return "unknown";
 }
@@ -267,7 +271,7 @@ const char* name_of(Rule rule) {
 void delta_rule(const DeltaRule<float>& op, const Cpu& cpu) {
   validate(op);
   expect_packed_channels(op);
-  if (op.rule == Rule::rwkv7)
+  if (op.rule == Rule::generalized)
     forward(op, cpu);
   else
     forward(lower(op).op, cpu);
@@ -278,11 +282,11 @@ void delta_rule_backward(const DeltaRule<float>& op, const DeltaRuleGradient<flo
   validate(op, gradient);
   expect_packed_channels(op);
   expect_packed_channels(gradient);
-  if (op.rule == Rule::rwkv7) return backward(op, gradient, cpu);
+  if (op.rule == Rule::generalized) return backward(op, gradient, cpu);
   const Lowered lowered = lower(op);
-  const LoweredGradient found = lower_gradient(op, gradient);
-  backward(lowered.op, found.gradient, cpu);
-  raise_gradient(op, found, gradient);
+  const LoweredGradient lowered_gradient = lower_gradient(op, gradient);
+  backward(lowered.op, lowered_gradient.gradient, cpu);
+  raise_gradient(op, lowered_gradient, gradient);
 }
 
 }  // namespace deltasane::kernel

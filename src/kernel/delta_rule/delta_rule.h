@@ -2,10 +2,10 @@
 //
 // Each head keeps a state matrix S, (value, key). For every token, by rule:
 //
-//     rwkv7            S <- S diag(w) + (S a) b' + v k'
+//     generalized      S <- S diag(w) + (S a) b' + v k'
 //     deltanet         S <- S (I - beta k k') + beta v k'
 //     gated_deltanet   S <- w S (I - beta k k') + beta v k'            one w per head
-//     kimi             S <- S diag(w) (I - beta k k') + beta v k'      one w per channel
+//     kda              S <- S diag(w) (I - beta k k') + beta v k'      one w per channel
 //
 //     y <- S r
 //
@@ -15,11 +15,11 @@
 //
 // The token at absolute position p ends a chunk when (p + 1) % chunk == 0. A call sees the tokens
 // position, position + 1, ...; the chunks that end in it are numbered from 0 in tau and neutralize.
-// A padding token (present = 0) leaves S alone, reads out 0, and keeps its chunk from being
-// neutralized; where a chunk is cut over two calls, the caller says so with neutralize.
+// A padding token (present = 0) does not change S, has y = 0, and prevents the neutralization of
+// its chunk; where a chunk is split over two calls, the caller does so with neutralize.
 //
 // w is the decay itself, in (0, 1]. Scales and normalisations of r and k are the caller's.
-// reference.cpp is the definition; everything else in this folder is a faster way to compute it.
+// reference.cpp is the definition; everything else in this folder computes the same faster.
 #pragma once
 
 #include <cstdint>
@@ -29,19 +29,20 @@
 
 namespace deltasane::kernel {
 
-enum class Rule { rwkv7, deltanet, gated_deltanet, kimi };
+// generalized: the generalized delta rule. kda: Kimi Delta Attention.
+enum class Rule { generalized, deltanet, gated_deltanet, kda };
 
 const char* name_of(Rule rule);
 
 template <class Real>
 struct DeltaRule {
-  Rule rule = Rule::rwkv7;
+  Rule rule = Rule::generalized;
   View<const Real> r;     // (batch, time, head, key)
   View<const Real> w;     // (batch, time, head, key); gated_deltanet: (batch, time, head)
   View<const Real> k;     // (batch, time, head, key)
   View<const Real> v;     // (batch, time, head, value)
-  View<const Real> a, b;  // (batch, time, head, key); rwkv7 only
-  View<const Real> beta;  // (batch, time, head); all but rwkv7
+  View<const Real> a, b;  // (batch, time, head, key); generalized only
+  View<const Real> beta;  // (batch, time, head); all but generalized
 
   View<const Real> tau;            // (batch, chunks, head); absent: no SANE
   View<const uint8_t> neutralize;  // (batch, chunks), 0 or 1; absent: all 1
@@ -54,8 +55,8 @@ struct DeltaRule {
   View<Real> y;              // (batch, time, head, value)
 };
 
-// Gradients of a loss. Given: those of y and of the final state. Found: the others, overwritten; an
-// absent one is not wanted.
+// Gradients of a loss. Inputs: those of y and of the final state. Outputs: the others, overwritten;
+// an absent one is not computed.
 template <class Real>
 struct DeltaRuleGradient {
   View<const Real> dy;      // like y

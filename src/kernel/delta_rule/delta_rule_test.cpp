@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernel/delta_rule/check.h"
+#include "kernel/delta_rule/bench/check.h"
 #include "kernel/isa_dispatch.h"
 
 namespace deltasane::kernel {
@@ -23,8 +23,8 @@ TEST_P(DeltaRuleOf, EveryBackendIsAsCloseToTheDefinitionAsPlainArithmetic) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, DeltaRuleOf,
-                         testing::Values(Rule::rwkv7, Rule::deltanet, Rule::gated_deltanet,
-                                         Rule::kimi),
+                         testing::Values(Rule::generalized, Rule::deltanet, Rule::gated_deltanet,
+                                         Rule::kda),
                          [](const auto& rule) { return std::string(name_of(rule.param)); });
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "kernel/delta_rule/problem.h"
+#include "kernel/delta_rule/bench/problem.h"
 #include "kernel/isa_dispatch.h"
 #include "support/errors.h"
 
@@ -20,36 +20,36 @@ struct DeltaRuleErrors : testing::Test {
 };
 
 TEST_F(DeltaRuleErrors, WrongShapes) {
-  op.v = op.v.part(1, 0, 19);
+  op.v = op.v.slice(1, 0, 19);
   EXPECT_FAULT(run(), Fault::argument, "v: expected shape (2, 20, 3, 64), found (2, 19, 3, 64)");
   op.v = p.v.view();
-  op.tau = op.tau.part(2, 0, 2);
+  op.tau = op.tau.slice(2, 0, 2);
   EXPECT_FAULT(run(), Fault::argument, "tau: expected shape (2, 1, 3), found (2, 1, 2)");
   op.tau = p.tau.view();
-  gradient.dw = gradient.dw.part(0, 0, 1);
+  gradient.dw = gradient.dw.slice(0, 0, 1);
   EXPECT_FAULT(run_backward(), Fault::argument, "dw: expected shape (2, 20, 3, 64)");
 }
 
 TEST_F(DeltaRuleErrors, MissingAndSuperfluousArguments) {
   op.b = {};
   EXPECT_FAULT(run(), Fault::argument, "b: expected shape (2, 20, 3, 64), found no tensor");
-  op.rule = Rule::kimi;
-  EXPECT_FAULT(run(), Fault::argument, "a: expected none for the rule kimi, found (2, 20, 3, 64)");
+  op.rule = Rule::kda;
+  EXPECT_FAULT(run(), Fault::argument, "a: expected none for the rule kda, found (2, 20, 3, 64)");
 }
 
 TEST_F(DeltaRuleErrors, NoTokens) {
   for (View<const float>* view : {&op.r, &op.w, &op.k, &op.v, &op.a, &op.b})
-    *view = view->part(1, 0, 0);
+    *view = view->slice(1, 0, 0);
   EXPECT_FAULT(run(), Fault::argument, "of at least 1 each, found (2, 0, 3, 64)");
 }
 
-TEST_F(DeltaRuleErrors, AHeadSizeThatIsNotBuilt) {
+TEST_F(DeltaRuleErrors, AHeadSizeWithoutAKernel) {
   Problem<float> odd({.time = 3, .values = 48, .keys = 48}, 1);
   EXPECT_FAULT(delta_rule(odd.op(), {threads}), Fault::argument,
                "k: key channels per head: expected one of 16, 32, 64, 128, 256, found 48");
 }
 
-TEST_F(DeltaRuleErrors, TauThatIsNoThreshold) {
+TEST_F(DeltaRuleErrors, TauThatIsNotPositiveOrNotFinite) {
   p.tau[4] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FAULT(run(), Fault::argument, "tau(1, 0, 1): expected a finite number above 0, found nan");
   p.tau[4] = 0;
@@ -73,9 +73,9 @@ TEST_F(DeltaRuleErrors, MasksPositionsAndChunks) {
   EXPECT_FAULT(run(), Fault::argument, "chunk: expected at least 1, found 0");
 }
 
-TEST_F(DeltaRuleErrors, ChannelsThatAreApart) {
+TEST_F(DeltaRuleErrors, ChannelsThatAreNotContiguous) {
   op.k.stride[3] = 2;
-  EXPECT_FAULT(run(), Fault::argument, "k: expected channels side by side, found a stride of 2");
+  EXPECT_FAULT(run(), Fault::argument, "k: expected contiguous channels, found a stride of 2");
 }
 
 TEST_F(DeltaRuleErrors, AnInstructionSetThisProcessorLacks) {

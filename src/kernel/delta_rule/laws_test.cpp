@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernel/delta_rule/check.h"
+#include "kernel/delta_rule/bench/check.h"
 #include "kernel/delta_rule/reference.h"
 #include "kernel/isa_dispatch.h"
 #include "tensor/closeness.h"
@@ -28,7 +28,7 @@ bool same_bits(const Tensor<T>& a, const Tensor<T>& b) {
           std::memcmp(a.data(), b.data(), size_t(a.elements()) * sizeof(T)) == 0);
 }
 
-// The problem in pieces of the given lengths, the state carried in place.
+// The problem in pieces of the given lengths, the state updated in place.
 void in_pieces(Problem<float>& p, const std::vector<int64_t>& lengths, const Cpu& cpu) {
   View<const float> state = p.initial.view();
   int64_t from = 0;
@@ -77,7 +77,7 @@ TEST_P(DeltaRuleLaw, SingleStepsAgreeWithTheDefinitionOfTheWhole) {
   expect_close_to_the_definition(p);
 }
 
-TEST_P(DeltaRuleLaw, StatesAreHeldByTauAtABoundary) {
+TEST_P(DeltaRuleLaw, StatesAreBoundedByTauAtABoundary) {
   for (const double scale : {0.1, 3.0, 1000.0, 1e30}) {
     ProblemShape shape{.time = 16, .heads = 3, .state_scale = scale};
     Problem<float> p(shape, 4);
@@ -95,17 +95,17 @@ TEST_P(DeltaRuleLaw, StatesAreHeldByTauAtABoundary) {
   }
 }
 
-TEST_P(DeltaRuleLaw, AHugeTauIsNoSane) {
+TEST_P(DeltaRuleLaw, AHugeTauIsAsWithoutSane) {
   ProblemShape shape = stream;
   shape.tau_low = 1e6, shape.tau_high = 1e8;
   Problem<float> p(shape, 5);
   delta_rule(p.op(), cpu());
-  p.tau = {};  // the same numbers, without
+  p.tau = {};  // the same inputs, without SANE
   p.shape.tau_low = p.shape.tau_high = 0;
   expect_close_to_the_definition(p);
 }
 
-TEST_P(DeltaRuleLaw, ThreadsDoNotChangeABit) {
+TEST_P(DeltaRuleLaw, ResultsDoNotDependOnThreadsBitForBit) {
   // 2 heads: rows are split over threads; 9: heads are
   for (const int64_t heads : {2, 9}) {
     ProblemShape shape{.batch = 1, .time = 45, .heads = heads, .values = 60, .position = 3};
@@ -126,8 +126,8 @@ TEST_P(DeltaRuleLaw, ThreadsDoNotChangeABit) {
   }
 }
 
-// Odd decays at every token, and at tokens 11, 22 and 33 only: in the middle of a run.
-TEST_P(DeltaRuleLaw, DecaysOfAnySizeWork) {
+// Tiny decays at every token, and at tokens 11, 22 and 33 only: in the middle of a run.
+TEST_P(DeltaRuleLaw, DecaysMayBeTinyOrZero) {
   for (const int64_t apart : {97, 11 * 2 * 64 + 1})
     for (const float smallest : {0.0f, 1e-30f, 1e-3f}) {
       Problem<float> p({.time = 40, .heads = 2}, 8);
@@ -148,15 +148,15 @@ TEST_P(DeltaRuleLaw, DecaysOfAnySizeWork) {
     }
 }
 
-TEST_P(DeltaRuleLaw, WhatIsNotANumberStaysVisible) {
+TEST_P(DeltaRuleLaw, NaNsPropagate) {
   Problem<float> p({.time = 32, .heads = 2}, 9);
   p.initial[5] = std::nanf("");
   delta_rule(p.op(), cpu());
   EXPECT_TRUE(std::isnan(p.final_state[5]));
 }
 
-// Every |u| from 1e-8 to 1e8 through one neutralization of a state that nothing else changes.
-TEST_P(DeltaRuleLaw, TanhIsAsExactAsTheNumericsPageSays) {
+// |u| from 1e-8 to 1e8 through one neutralization of a state that nothing else changes.
+TEST_P(DeltaRuleLaw, TanhHasTheStatedError) {
   double worst_small = 0, worst_any = 0;
   for (int sweep = 0; sweep < 64; ++sweep) {
     Problem<float> p({.time = 1, .values = 64, .position = 15}, 10);

@@ -12,7 +12,7 @@ void each_head(const DeltaRule<float>& op, Body body) {
 
 float decay_of(const DeltaRule<float>& op, int64_t b, int64_t t, int64_t h, int64_t j) {
   if (op.rule == Rule::deltanet) return 1.0f;
-  return op.rule == Rule::kimi ? op.w(b, t, h, j) : op.w(b, t, h);
+  return op.rule == Rule::kda ? op.w(b, t, h, j) : op.w(b, t, h);
 }
 
 }  // namespace
@@ -25,14 +25,14 @@ Lowered lower(const DeltaRule<float>& op) {
     const float beta = op.beta(b, t, h);
     for (int64_t j = 0; j < op.k.shape[3]; ++j) {
       const float k = op.k(b, t, h, j), decay = decay_of(op, b, t, h, j);
-      const bool kimi = op.rule == Rule::kimi;
+      const bool kda = op.rule == Rule::kda;
       w(b, t, h, j) = decay;
-      a(b, t, h, j) = kimi ? decay * k : k;
-      b_(b, t, h, j) = kimi ? -beta * k : -decay * beta * k;
+      a(b, t, h, j) = kda ? decay * k : k;
+      b_(b, t, h, j) = kda ? -beta * k : -decay * beta * k;
     }
     for (int64_t i = 0; i < op.v.shape[3]; ++i) v(b, t, h, i) = beta * op.v(b, t, h, i);
   });
-  low.op.rule = Rule::rwkv7;
+  low.op.rule = Rule::generalized;
   low.op.w = low.w.view();
   low.op.a = low.a.view();
   low.op.b = low.b.view();
@@ -57,7 +57,7 @@ LoweredGradient lower_gradient(const DeltaRule<float>& op,
 
 void raise_gradient(const DeltaRule<float>& op, const LoweredGradient& low,
                     const DeltaRuleGradient<float>& gradient) {
-  const bool kimi = op.rule == Rule::kimi;
+  const bool kda = op.rule == Rule::kda;
   each_head(op, [&](int64_t b, int64_t t, int64_t h) {
     const bool present = !op.present || op.present(b, t) != 0;
     const float beta = op.beta(b, t, h);
@@ -66,11 +66,11 @@ void raise_gradient(const DeltaRule<float>& op, const LoweredGradient& low,
       const float k = op.k(b, t, h, j), w = decay_of(op, b, t, h, j);
       const float dw = low.dw.view()(b, t, h, j), da = low.da.view()(b, t, h, j);
       const float db = low.db.view()(b, t, h, j), dk = low.dk.view()(b, t, h, j);
-      dbeta -= (kimi ? 1.0f : w) * k * db;
+      dbeta -= (kda ? 1.0f : w) * k * db;
       dw_head += dw - beta * k * db;
       if (gradient.dk)
-        gradient.dk(b, t, h, j) = dk + (kimi ? w * da - beta * db : da - w * beta * db);
-      if (gradient.dw && kimi) gradient.dw(b, t, h, j) = dw + k * da;
+        gradient.dk(b, t, h, j) = dk + (kda ? w * da - beta * db : da - w * beta * db);
+      if (gradient.dw && kda) gradient.dw(b, t, h, j) = dw + k * da;
     }
     for (int64_t i = 0; i < op.v.shape[3]; ++i) {
       const float dv = low.dv.view()(b, t, h, i);
@@ -78,7 +78,7 @@ void raise_gradient(const DeltaRule<float>& op, const LoweredGradient& low,
       if (gradient.dv) gradient.dv(b, t, h, i) = beta * dv;
     }
     if (gradient.dbeta) gradient.dbeta(b, t, h) = present ? dbeta : 0.0f;
-    if (gradient.dw && !kimi) gradient.dw(b, t, h) = present ? dw_head : 0.0f;
+    if (gradient.dw && !kda) gradient.dw(b, t, h) = present ? dw_head : 0.0f;
   });
 }
 

@@ -1,11 +1,11 @@
-// The other rules as the general one, S <- S diag(w) + (S a) b' + v k'.
+// The other rules as the generalized one, S <- S diag(w) + (S a) b' + v k'.
 //
 //     deltanet         w = 1             a = k       b = -beta k        v = beta v
 //     gated_deltanet   w for all keys    a = k       b = -w beta k      v = beta v
-//     kimi             w                 a = w k     b = -beta k        v = beta v
+//     kda              w                 a = w k     b = -beta k        v = beta v
 //
-// Lowered holds what had to be made; its op is the rwkv7 one to run. raise_gradient() takes the
-// gradients of the general form back to those of the rule.
+// Lowered owns the tensors of that form; its op is the one to run. raise_gradient() converts the
+// gradients of the generalized form into those of the rule.
 #pragma once
 
 #include "kernel/delta_rule/delta_rule.h"

@@ -75,7 +75,7 @@ struct Head {
 
   void step(int64_t t, Matrix<Real>& S) const {
     const auto k = [&](int64_t j) { return op.k(batch, t, head, j); };
-    if (op.rule == Rule::rwkv7) {
+    if (op.rule == Rule::generalized) {
       for (int64_t i = 0; i < values; ++i) {
         const Real sa = row_times(S, i, [&](int64_t j) { return op.a(batch, t, head, j); });
         for (int64_t j = 0; j < keys; ++j)
@@ -116,11 +116,11 @@ struct Head {
 };
 
 template <class Real>
-void put(const View<Real>& to, int64_t b, int64_t t, int64_t h, int64_t c, Real value) {
+void store(const View<Real>& to, int64_t b, int64_t t, int64_t h, int64_t c, Real value) {
   if (to) to(b, t, h, c) = value;
 }
 template <class Real>
-void put(const View<Real>& to, int64_t b, int64_t t, int64_t h, Real value) {
+void store(const View<Real>& to, int64_t b, int64_t t, int64_t h, Real value) {
   if (to) to(b, t, h) = value;
 }
 
@@ -150,7 +150,7 @@ struct HeadBackward : Head<Real> {
   }
 
   // Through S = S0 diag(w) + (S0 a) b' + v k'.
-  void step_rwkv7(int64_t t, const Matrix<Real>& S0, Matrix<Real>& dS) const {
+  void step_generalized(int64_t t, const Matrix<Real>& S0, Matrix<Real>& dS) const {
     std::vector<Real> dk(size_t(keys), Real(0)), db = dk, da = dk, dw = dk;
     for (int64_t i = 0; i < values; ++i) {
       Real sa = 0, dsa = 0, dv = 0;
@@ -159,7 +159,7 @@ struct HeadBackward : Head<Real> {
         dsa += dS(i, j) * op.b(batch, t, head, j);
         dv += dS(i, j) * op.k(batch, t, head, j);
       }
-      put(gradient.dv, batch, t, head, i, dv);
+      store(gradient.dv, batch, t, head, i, dv);
       for (int64_t j = 0; j < keys; ++j) {
         dk[size_t(j)] += dS(i, j) * op.v(batch, t, head, i);
         db[size_t(j)] += dS(i, j) * sa;
@@ -169,10 +169,10 @@ struct HeadBackward : Head<Real> {
       }
     }
     for (int64_t j = 0; j < keys; ++j) {
-      put(gradient.dk, batch, t, head, j, dk[size_t(j)]);
-      put(gradient.db, batch, t, head, j, db[size_t(j)]);
-      put(gradient.da, batch, t, head, j, da[size_t(j)]);
-      put(gradient.dw, batch, t, head, j, dw[size_t(j)]);
+      store(gradient.dk, batch, t, head, j, dk[size_t(j)]);
+      store(gradient.db, batch, t, head, j, db[size_t(j)]);
+      store(gradient.da, batch, t, head, j, da[size_t(j)]);
+      store(gradient.dw, batch, t, head, j, dw[size_t(j)]);
     }
   }
 
@@ -189,7 +189,7 @@ struct HeadBackward : Head<Real> {
       }
       const Real missing = op.v(batch, t, head, i) - recalled;
       dbeta += missing * dSk;
-      put(gradient.dv, batch, t, head, i, beta * dSk);
+      store(gradient.dv, batch, t, head, i, beta * dSk);
       for (int64_t j = 0; j < keys; ++j) {
         dk[size_t(j)] += beta * (missing * dS(i, j) - S0(i, j) * decay(t, j) * dSk);
         const Real dD = dS(i, j) - beta * dSk * op.k(batch, t, head, j);
@@ -197,14 +197,14 @@ struct HeadBackward : Head<Real> {
         dS(i, j) = dD * decay(t, j);
       }
     }
-    put(gradient.dbeta, batch, t, head, dbeta);
+    store(gradient.dbeta, batch, t, head, dbeta);
     Real dw_head = 0;
     for (int64_t j = 0; j < keys; ++j) {
-      put(gradient.dk, batch, t, head, j, dk[size_t(j)]);
-      if (op.rule == Rule::kimi) put(gradient.dw, batch, t, head, j, dw[size_t(j)]);
+      store(gradient.dk, batch, t, head, j, dk[size_t(j)]);
+      if (op.rule == Rule::kda) store(gradient.dw, batch, t, head, j, dw[size_t(j)]);
       dw_head += dw[size_t(j)];
     }
-    if (op.rule == Rule::gated_deltanet) put(gradient.dw, batch, t, head, dw_head);
+    if (op.rule == Rule::gated_deltanet) store(gradient.dw, batch, t, head, dw_head);
   }
 
   void read_out(int64_t t, const Matrix<Real>& S, Matrix<Real>& dS) const {
@@ -214,19 +214,19 @@ struct HeadBackward : Head<Real> {
         dr += S(i, j) * gradient.dy(batch, t, head, i);
         dS(i, j) += gradient.dy(batch, t, head, i) * op.r(batch, t, head, j);
       }
-      put(gradient.dr, batch, t, head, j, dr);
+      store(gradient.dr, batch, t, head, j, dr);
     }
   }
 
-  void nothing_for_padding(int64_t t) const {
+  void zero_for_padding(int64_t t) const {
     for (int64_t j = 0; j < keys; ++j) {
       for (const View<Real>& g : {gradient.dr, gradient.dk, gradient.da, gradient.db})
-        put(g, batch, t, head, j, Real(0));
-      if (gradient.dw.shape.rank() == 4) put(gradient.dw, batch, t, head, j, Real(0));
+        store(g, batch, t, head, j, Real(0));
+      if (gradient.dw.shape.rank() == 4) store(gradient.dw, batch, t, head, j, Real(0));
     }
-    for (int64_t i = 0; i < values; ++i) put(gradient.dv, batch, t, head, i, Real(0));
-    put(gradient.dbeta, batch, t, head, Real(0));
-    if (gradient.dw.shape.rank() == 3) put(gradient.dw, batch, t, head, Real(0));
+    for (int64_t i = 0; i < values; ++i) store(gradient.dv, batch, t, head, i, Real(0));
+    store(gradient.dbeta, batch, t, head, Real(0));
+    if (gradient.dw.shape.rank() == 3) store(gradient.dw, batch, t, head, Real(0));
   }
 
   void backward() const {
@@ -248,7 +248,7 @@ struct HeadBackward : Head<Real> {
       for (int64_t j = 0; j < keys; ++j) dS(i, j) = gradient.dfinal(batch, head, i, j);
     for (int64_t t = time - 1; t >= 0; --t) {
       if (!this->present(t)) {
-        nothing_for_padding(t);
+        zero_for_padding(t);
         continue;
       }
       if (const int64_t number = this->neutralized_chunk(t); number >= 0) {
@@ -256,8 +256,8 @@ struct HeadBackward : Head<Real> {
         if (gradient.dtau) gradient.dtau(batch, number, head) = dtau;
       }
       read_out(t, after[size_t(t)], dS);
-      if (op.rule == Rule::rwkv7)
-        step_rwkv7(t, before[size_t(t)], dS);
+      if (op.rule == Rule::generalized)
+        step_generalized(t, before[size_t(t)], dS);
       else
         step_erase_after_decay(t, before[size_t(t)], dS);
     }

@@ -1,4 +1,4 @@
-// The definition of the operator, in float or double: plain loops, every state kept, any strides.
+// The definition of the operator, in float or double: plain loops, every state saved, any strides.
 #pragma once
 
 #include "kernel/delta_rule/delta_rule.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernel/delta_rule/problem.h"
+#include "kernel/delta_rule/bench/problem.h"
 
 namespace deltasane::kernel {
 namespace {
@@ -26,17 +26,17 @@ Matrix times(const Matrix& a, const Matrix& b) {
   return out;
 }
 
-// S <- S M + K with M and K written out, SANE by its formula, positions counted from the stream's
-// start: the paper's equations, sharing nothing with the code under test.
-struct Written {
+// S <- S M + K with explicit M and K, SANE by its formula, positions counted from the start of the
+// sequence: the paper's equations, sharing nothing with the code under test.
+struct Explicit {
   std::vector<Matrix> y;  // (head)(time, value) of one sequence
   std::vector<Matrix> state;
 };
 
-Written written_out(Problem<double>& p, int64_t b) {
+Explicit explicit_recurrence(Problem<double>& p, int64_t b) {
   const ProblemShape& n = p.shape;
   const DeltaRule<double> op = p.op();
-  Written out;
+  Explicit out;
   for (int64_t h = 0; h < n.heads; ++h) {
     Matrix S = zeros(n.values, n.keys), y = zeros(n.time, n.values);
     for (int64_t i = 0; i < n.values; ++i)
@@ -53,7 +53,7 @@ Written written_out(Problem<double>& p, int64_t b) {
             const double same = x == j ? 1.0 : 0.0;
             const double kk = op.k(b, t, h, x) * op.k(b, t, h, j);
             switch (n.rule) {
-              case Rule::rwkv7:
+              case Rule::generalized:
                 M[size_t(x)][size_t(j)] =
                     same * op.w(b, t, h, j) + op.a(b, t, h, x) * op.b(b, t, h, j);
                 break;
@@ -63,12 +63,12 @@ Written written_out(Problem<double>& p, int64_t b) {
               case Rule::gated_deltanet:
                 M[size_t(x)][size_t(j)] = op.w(b, t, h) * (same - op.beta(b, t, h) * kk);
                 break;
-              case Rule::kimi:
+              case Rule::kda:
                 M[size_t(x)][size_t(j)] = op.w(b, t, h, x) * (same - op.beta(b, t, h) * kk);
                 break;
             }
           }
-        const double strength = n.rule == Rule::rwkv7 ? 1.0 : op.beta(b, t, h);
+        const double strength = n.rule == Rule::generalized ? 1.0 : op.beta(b, t, h);
         for (int64_t i = 0; i < n.values; ++i)
           for (int64_t j = 0; j < n.keys; ++j)
             K[size_t(i)][size_t(j)] = strength * op.v(b, t, h, i) * op.k(b, t, h, j);
@@ -98,7 +98,7 @@ Written written_out(Problem<double>& p, int64_t b) {
 
 std::vector<ProblemShape> small_shapes() {
   std::vector<ProblemShape> shapes;
-  for (const Rule rule : {Rule::rwkv7, Rule::deltanet, Rule::gated_deltanet, Rule::kimi})
+  for (const Rule rule : {Rule::generalized, Rule::deltanet, Rule::gated_deltanet, Rule::kda})
     for (const auto& [low, high] : {std::pair{1.4, 1.6}, {7.0, 9.0}, {0.0, 0.0}})
       for (const bool padding : {false, true}) {
         ProblemShape shape{
@@ -110,13 +110,13 @@ std::vector<ProblemShape> small_shapes() {
   return shapes;
 }
 
-TEST(DeltaRuleDefinition, IsTheWrittenOutRecurrence) {
+TEST(DeltaRuleDefinition, EqualsExplicitMatrices) {
   uint64_t seed = 100;
   for (const ProblemShape& shape : small_shapes()) {
     Problem<double> p(shape, seed++);
     reference::delta_rule(p.op());
     for (int64_t b = 0; b < shape.batch; ++b) {
-      const Written expected = written_out(p, b);
+      const Explicit expected = explicit_recurrence(p, b);
       for (int64_t h = 0; h < shape.heads; ++h)
         for (int64_t i = 0; i < shape.values; ++i) {
           for (int64_t t = 0; t < shape.time; ++t)
@@ -129,7 +129,7 @@ TEST(DeltaRuleDefinition, IsTheWrittenOutRecurrence) {
   }
 }
 
-// <dy, y> + <dfinal, final_state>, and the sum of its terms' sizes.
+// <dy, y> + <dfinal, final_state>, and the sum of its terms' magnitudes.
 std::pair<double, double> loss(Problem<double>& p) {
   reference::delta_rule(p.op());
   double sum = 0, size = 0;
@@ -144,9 +144,8 @@ std::pair<double, double> loss(Problem<double>& p) {
   return {sum, size};
 }
 
-// Every element of one input. What is allowed follows from the arithmetic: the truncation error is
-// at most the difference between the steps h and h/2, the rounding error 8 units of the loss over
-// h.
+// Every element of one input. The tolerance follows from the arithmetic: the truncation error is at
+// most the difference between the steps h and h/2, the rounding error 8 units of the loss over h.
 void expect_gradient(Problem<double>& p, Tensor<double>& input, const Tensor<double>& gradient,
                      const std::string& what) {
   ASSERT_EQ(input.elements(), gradient.elements()) << what;
@@ -171,7 +170,7 @@ void expect_gradient(Problem<double>& p, Tensor<double>& input, const Tensor<dou
 
 class DeltaRuleGradientOf : public testing::TestWithParam<ProblemShape> {};
 
-TEST_P(DeltaRuleGradientOf, IsThatOfCentralDifferences) {
+TEST_P(DeltaRuleGradientOf, EqualsCentralDifferences) {
   Problem<double> p(GetParam(), 7);
   reference::delta_rule_backward(p.op(), p.gradient());
   const std::pair<const char*, std::pair<Tensor<double>*, Tensor<double>*>> all[] = {

@@ -87,7 +87,7 @@ void validate_inputs(const DeltaRule<Real>& op, const Sizes<Real>& n) {
   expect_shape("r", op.r, n.key_vectors());
   expect_shape("k", op.k, n.key_vectors());
   expect_shape("v", op.v, n.value_vectors());
-  if (op.rule == Rule::rwkv7) {
+  if (op.rule == Rule::generalized) {
     expect_shape("a", op.a, n.key_vectors());
     expect_shape("b", op.b, n.key_vectors());
     expect_none("beta", op.beta, op.rule);
@@ -124,7 +124,7 @@ void validate(const DeltaRule<Real>& op, const DeltaRuleGradient<Real>& gradient
   expect_if_given("dr", gradient.dr, n.key_vectors());
   expect_if_given("dk", gradient.dk, n.key_vectors());
   expect_if_given("dv", gradient.dv, n.value_vectors());
-  if (op.rule == Rule::rwkv7) {
+  if (op.rule == Rule::generalized) {
     expect_if_given("da", gradient.da, n.key_vectors());
     expect_if_given("db", gradient.db, n.key_vectors());
     expect_none("dbeta", gradient.dbeta, op.rule);

@@ -1,5 +1,5 @@
-// What callers may hand in: shapes that agree, masks of 0 and 1, a finite tau above 0. A wrong
-// argument is an error that names it, what was expected and what was found.
+// What callers may pass: shapes that agree, masks of 0 and 1, a finite tau above 0. An error names
+// the argument, what was expected and what was found.
 #pragma once
 
 #include "kernel/delta_rule/delta_rule.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/timing.h"
-#include "kernel/limits.h"
+#include "kernel/bench/cpu_limits.h"
 #include "kernel/matmul/matmul.h"
 
 namespace deltasane::kernel {
@@ -28,7 +28,7 @@ struct MatmulMeasurement {
 };
 
 // The matrices of a model of 1024 channels (square, in and out of the channel mix, vocabulary), for
-// 1, 8 and 512 tokens. Few tokens meet weights that are not in the caches, as in a model.
+// 1, 8 and 512 tokens. With few tokens the weights are not in the caches, as in a model.
 std::vector<MatmulMeasurement> bench_matmul(const Cpu& cpu);
 
 }  // namespace deltasane::kernel

@@ -53,14 +53,14 @@ MatmulProblem::MatmulProblem(const MatmulShape& sizes, uint64_t seed)
 
 std::vector<std::string> check_matmul(const MatmulShape& shape, uint64_t seed, ThreadPool& threads,
                                       std::span<const Isa> isas) {
-  // Four problems are judged together, so that the yardstick, the worst error of plain arithmetic,
-  // is the worst of many numbers even for small outputs.
-  Yardstick as_it_is, in_pairs;  // of x
+  // Four problems are compared together, so that the yardstick, the worst error of plain
+  // arithmetic, is the worst of many numbers even for small outputs.
+  Yardstick exact, in_pairs;  // for x as given, as sums of bf16 pairs
   std::vector<std::vector<float>> found(isas.size());
   const auto pairs = [&](Isa isa) { return multiplies_bf16_pairs(shape.type, shape.tokens, isa); };
   for (uint64_t i = 0; i < 4; ++i) {
     const MatmulProblem problem(shape, seed * 1000 + i);
-    as_it_is.add(problem, problem.x.view());
+    exact.add(problem, problem.x.view());
     if (std::ranges::any_of(isas, pairs))
       in_pairs.add(problem, reference::bf16_pairs(problem.x.view()).view());
     for (size_t which = 0; which < isas.size(); ++which) {
@@ -71,7 +71,7 @@ std::vector<std::string> check_matmul(const MatmulShape& shape, uint64_t seed, T
   }
   std::vector<std::string> wrong;
   for (size_t which = 0; which < isas.size(); ++which) {
-    const Yardstick& yardstick = pairs(isas[which]) ? in_pairs : as_it_is;
+    const Yardstick& yardstick = pairs(isas[which]) ? in_pairs : exact;
     const Closeness result = closeness(found[which], yardstick.plain, yardstick.truth);
     if (!result.close)
       wrong.push_back(cat(name_of(shape.type), " on ", name_of(isas[which]), ", ", shape.tokens,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/cuda_lanes.cuh"
+#include "kernel/cuda/vectorized_row.cuh"
 #include "tensor/cuda/gpu_tensor.h"
 #include "tensor/cuda/launch.h"
 
@@ -12,7 +12,7 @@ namespace {
 constexpr int threads = 256, on_each = 8;  // blocks on a multiprocessor
 using Word64 = unsigned long long;
 
-// All bits of x have a say in all bits of the result (the last steps of splitmix64).
+// A hash: every bit of x affects every bit of the result (the last steps of splitmix64).
 __device__ Word64 mixed(Word64 x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
@@ -38,7 +38,7 @@ Digest digest_of(const void* words, int64_t count, const Gpu& gpu) {
   GpuTensor<uint64_t> sums(gpu, {2}, "comparing results");
   sums.zero(gpu);
   const int64_t blocks = std::clamp<int64_t>((count + threads - 1) / threads, 1,
-                                             on_each * gpu.facts().multiprocessors);
+                                             on_each * gpu.properties().multiprocessors);
   launch(add_words, {unsigned(blocks), threads}, gpu, static_cast<const uint32_t*>(words), count,
          reinterpret_cast<Word64*>(sums.data()));
   const Tensor<uint64_t> here = sums.on_host(gpu);

@@ -1,4 +1,4 @@
-// Whether two results on a GPU have the same bits, without keeping both.
+// A hash of a result on a GPU, to compare the bits of two results without keeping both.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace deltasane::kernel::cuda {
 
 struct Digest {
-  uint64_t sum = 0;      // of a number for each word and its place
+  uint64_t sum = 0;      // of a hash for each word and its index
   uint64_t nonzero = 0;  // words that are not 0
   bool operator==(const Digest&) const = default;
 };

@@ -2,7 +2,7 @@
 #include "kernel/matmul/cuda.h"
 
 #include "base/cat.h"
-#include "kernel/gpu_test_case.h"
+#include "kernel/cuda/gpu_test_case.h"
 #include "kernel/matmul/cuda_digest.h"
 
 namespace deltasane::kernel::cuda {
@@ -41,11 +41,11 @@ class GpuProducts : public GpuTest {
                            Case{1, 192, 64, 1}, Case{96, 40, 72, 3}, Case{256, 128, 768, 1}})
       for (const Form form : {Form::nt, Form::nn, Form::tn})
         for (const bool add : {false, true}) {
-          const Numbers<float> a = drawn<In>(of.count * of.m * of.k, 1, 1);
-          const Numbers<float> b = drawn<In>(of.count * of.k * of.n, 1, 2);
-          const Numbers<float> before = drawn<Out>(of.count * of.m * of.n, 1, 3);
-          const auto on_a = there<In>(a), on_b = there<In>(b);
-          auto c = add ? there<Out>(before) : poisoned<Out>(of.count * of.m * of.n);
+          const Numbers<float> a = random_numbers<In>(of.count * of.m * of.k, 1, 1);
+          const Numbers<float> b = random_numbers<In>(of.count * of.k * of.n, 1, 2);
+          const Numbers<float> before = random_numbers<Out>(of.count * of.m * of.n, 1, 3);
+          const auto on_a = upload<In>(a), on_b = upload<In>(b);
+          auto c = add ? upload<Out>(before) : poisoned<Out>(of.count * of.m * of.n);
           for (int again = 0; again < (add ? 1 : 2); ++again)  // the second finds its plan
             products.multiply<In, Out>({form, of.m, of.n, of.k, on_a.data(), on_b.data(), c.data(),
                                         add, of.count, of.m * of.k, of.k * of.n, of.m * of.n});
@@ -70,26 +70,26 @@ TEST_F(GpuProducts, OfSmallIntegersAreExact) {
     return x;
   };
   const Numbers<float> a = integers(of.m * of.k), b = integers(of.k * of.n);
-  const auto narrow_a = there<bf16>(a), narrow_b = there<bf16>(b);
-  const auto wide_a = there<float>(a), wide_b = there<float>(b);
+  const auto narrow_a = upload<bf16>(a), narrow_b = upload<bf16>(b);
+  const auto wide_a = upload<float>(a), wide_b = upload<float>(b);
   const Numbers<float> more = integers(of.m * of.n);
-  const auto plus = there<float>(more);
+  const auto plus = upload<float>(more);
   auto c = poisoned<float>(of.m * of.n);
   for (const Form form : {Form::nt, Form::nn, Form::tn}) {
     Numbers<float> expected = sums<float>(form, of, a, b, {}, false);
     products.multiply<bf16, float>(
         {form, of.m, of.n, of.k, narrow_a.data(), narrow_b.data(), c.data()});
-    EXPECT_EQ(here(c), expected) << int(form);
+    EXPECT_EQ(download(c), expected) << int(form);
     products.multiply<float, float>(
         {form, of.m, of.n, of.k, wide_a.data(), wide_b.data(), c.data()});
-    EXPECT_EQ(here(c), expected) << int(form);
+    EXPECT_EQ(download(c), expected) << int(form);
     Products::Product<bf16, float> onto{form,    of.m, of.n, of.k, narrow_a.data(), narrow_b.data(),
                                         c.data()};
-    onto.plus = plus.data();
+    onto.addend = plus.data();
     products.multiply(onto);
     for (size_t i = 0; i < more.size(); ++i) expected[i] += more[i];
-    EXPECT_EQ(here(c), expected) << int(form);
-    EXPECT_EQ(here(plus), more);
+    EXPECT_EQ(download(c), expected) << int(form);
+    EXPECT_EQ(download(plus), more);
   }
 }
 
@@ -98,9 +98,9 @@ TEST_F(GpuProducts, OfOperandsThatStartAnywhere) {
   Products products(gpu());
   const Case of{16, 24, 32, 1};
   for (const int64_t apart : {1, 3, 8}) {
-    Numbers<float> a = drawn<bf16>(apart + of.m * of.k, 1, 1);
-    Numbers<float> b = drawn<bf16>(apart + of.n * of.k, 1, 2);
-    const auto on_a = there<bf16>(a), on_b = there<bf16>(b);
+    Numbers<float> a = random_numbers<bf16>(apart + of.m * of.k, 1, 1);
+    Numbers<float> b = random_numbers<bf16>(apart + of.n * of.k, 1, 2);
+    const auto on_a = upload<bf16>(a), on_b = upload<bf16>(b);
     auto c = poisoned<float>(of.m * of.n);
     products.multiply<bf16, float>(
         {Form::nt, of.m, of.n, of.k, on_a.data() + apart, on_b.data() + apart, c.data()});
@@ -114,27 +114,27 @@ TEST_F(GpuProducts, OfOperandsThatStartAnywhere) {
 TEST_F(GpuProducts, TheFastestOfferGivesTheSameBits) {
   const int64_t side = 1024;
   const int often = 5;
-  const auto a = there<bf16>(drawn<bf16>(side * side, 1, 1));
-  const auto b = there<bf16>(drawn<bf16>(side * side, 1, 2));
-  const auto nothing = there<bf16>(Numbers<float>(size_t(side * side), 0.0f));
+  const auto a = upload<bf16>(random_numbers<bf16>(side * side, 1, 1));
+  const auto b = upload<bf16>(random_numbers<bf16>(side * side, 1, 2));
+  const auto nothing = upload<bf16>(Numbers<float>(size_t(side * side), 0.0f));
   for (const Form form : {Form::nt, Form::nn, Form::tn})
     for (const bool add : {false, true}) {
-      const auto asked_for = [&](int tried_after) {
-        Products products(gpu(), tried_after);
-        auto c = there<float>(Numbers<float>(size_t(side * side), 0.5f));
+      const auto result_of = [&](int autotune_after) {
+        Products products(gpu(), autotune_after);
+        auto c = upload<float>(Numbers<float>(size_t(side * side), 0.5f));
         for (int i = 0; i < 2 * often + 2; ++i)  // results of 0 say nothing
           products.multiply<bf16, float>({form, side, side, side, a.data(),
                                           i <= often ? nothing.data() : b.data(), c.data(), add});
-        return here(c);
+        return download(c);
       };
-      EXPECT_EQ(asked_for(often), asked_for(0)) << "form " << int(form) << ", add " << add;
+      EXPECT_EQ(result_of(often), result_of(0)) << "form " << int(form) << ", add " << add;
     }
 }
 
 TEST_F(GpuProducts, ADigestSeesEveryBitAndPlace) {
   Numbers<int32_t> words(70001, 7);
   words[9] = 0, words[70000] = 1 << 31;
-  const auto digest = [&] { return digest_of(there(words).data(), int64_t(words.size()), gpu()); };
+  const auto digest = [&] { return digest_of(upload(words).data(), int64_t(words.size()), gpu()); };
   const Digest first = digest();
   EXPECT_EQ(first.nonzero, words.size() - 1);
   EXPECT_EQ(digest(), first);

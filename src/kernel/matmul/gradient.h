@@ -3,8 +3,8 @@
 //     matmul_nn      dx = dy W        dy (tokens, out), W (out, in), dx (tokens, in)
 //     matmul_tn      dW = dy' x       x (tokens, in), dW (out, in)
 //
-// Written for any matrices: c = a b and c = a' b. Rows lie side by side, at any step from each
-// other; c overlaps with neither a nor b. Results do not depend on the number of threads.
+// Written for any matrices: c = a b and c = a' b. Rows are contiguous, at any stride; c overlaps
+// with neither a nor b. Results do not depend on the number of threads.
 #pragma once
 
 #include "kernel/matmul/matmul.h"

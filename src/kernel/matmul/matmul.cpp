@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernel/isa_dispatch.h"
+#include "kernel/matmul/cpu/tiled.h"
 #include "kernel/matmul/pieces.h"
-#include "kernel/matmul/tiled.h"
 
 namespace deltasane::kernel {
 namespace {
@@ -46,15 +46,16 @@ void multiply_many_q8(const Matmul& p, ThreadPool& threads) {
 
 template <Isa isa, WeightType type>
 void multiply_many(const Matmul& p, ThreadPool& threads) {
-  multiply_tiled<isa, type, cpu::Lie::rows, cpu::Lie::rows>({{p.x.data, p.x.stride[0]},
-                                                             p.w.rows(),
-                                                             p.w.in(),
-                                                             p.x.shape[0],
-                                                             p.w.out(),
-                                                             p.w.in(),
-                                                             {p.y.data, p.y.stride[0]},
-                                                             sum_of(p)},
-                                                            threads);
+  multiply_tiled<isa, type, cpu::Layout::row_major, cpu::Layout::row_major>(
+      {{p.x.data, p.x.stride[0]},
+       p.w.rows(),
+       p.w.in(),
+       p.x.shape[0],
+       p.w.out(),
+       p.w.in(),
+       {p.y.data, p.y.stride[0]},
+       sum_of(p)},
+      threads);
 }
 
 template <Isa isa>

@@ -2,7 +2,7 @@
 //
 //     y = x W'        W (out, in), as in the official *.weight tensors
 //
-// x (tokens, in) and y (tokens, out) hold each token's numbers side by side and do not overlap.
+// x (tokens, in) and y (tokens, out) have contiguous rows and do not overlap.
 // Sums are float. f32, f16 and bf16 weights are multiplied with x as it is, but for one case: where
 // the processor multiplies matrices of bf16 numbers, many tokens are multiplied with bf16 weights
 // as sums of two bf16 numbers, each x off by at most 2^-17 |x|. For q8 weights, x is rounded to 8
@@ -37,13 +37,13 @@ struct Matmul {
 };
 
 // Several products, none of which needs another's y. Each gives the bits it gives alone; for few
-// tokens they are one job, in which no thread waits at the end of a matrix.
+// tokens they are one parallel region, in which no thread waits at the end of a matrix.
 void matmul_all(std::span<const Matmul> products, const Cpu& cpu);
 
 // Up to this many tokens, the weights are read once and in place; above, in packed panels.
 inline constexpr int64_t matmul_few_tokens = 12;
 
-// Whether x is taken as sums of two bf16 numbers.
+// Whether x is split into sums of two bf16 numbers.
 constexpr bool multiplies_bf16_pairs(WeightType type, int64_t tokens, Isa isa) {
   return type == WeightType::bf16 && tokens > matmul_few_tokens && has_matrices(isa);
 }

@@ -56,7 +56,7 @@ TEST_P(Matmul, ATokenDoesNotDependOnTheOthers) {
   for (const Isa isa : usable_isas()) {
     const auto result = [&](int64_t first, int64_t count) {
       Tensor<float> y({count, 75});
-      matmul(problem.weights, problem.x.view().part(0, first, count), y.view(), {threads, isa});
+      matmul(problem.weights, problem.x.view().slice(0, first, count), y.view(), {threads, isa});
       return y;
     };
     const Tensor<float> few = result(0, matmul_few_tokens), all = result(0, many);
@@ -82,7 +82,7 @@ TEST_P(Matmul, WritesOnlyItsPartOfY) {
       const MatmulProblem problem({GetParam(), tokens, 29, 70}, 7);
       Tensor<float> whole({tokens + 2, 40});
       whole.fill(7.0f);
-      const View<float> y = whole.view().part(0, 1, tokens).part(1, 5, 29);
+      const View<float> y = whole.view().slice(0, 1, tokens).slice(1, 5, 29);
       matmul(problem.weights, problem.x.view(), y, {threads, isa});
       Tensor<float> packed({tokens, 29});
       matmul(problem.weights, problem.x.view(), packed.view(), {threads, isa});

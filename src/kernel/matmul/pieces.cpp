@@ -3,33 +3,34 @@
 #include <algorithm>
 
 #include "kernel/isa_dispatch.h"
-#include "kernel/matmul/lines.h"
-#include "kernel/matmul/tiled.h"
+#include "kernel/matmul/cpu/expect_matrix.h"
+#include "kernel/matmul/cpu/tiled.h"
 
 namespace deltasane::kernel {
 namespace {
 
 bool is_q8(const Weights& w) { return w.type() == WeightType::q8; }
 
-// One token is read where it lies, if it ends where a step of the kernels does.
-bool as_it_lies(const Matmul& one, Isa isa) {
+// One token is read in place, if its inputs are whole steps of the kernels.
+bool is_in_place(const Matmul& one, Isa isa) {
   return one.x.shape[0] == 1 && one.w.in() % cpu::dot_step(isa) == 0;
 }
 
-// Of x in the form the kernels read.
+// Of x, prepared for the kernels.
 uint64_t bytes_for(const Matmul& one, Isa isa) {
   const int64_t tokens = one.x.shape[0], in = one.w.in();
-  if (!is_q8(one.w) && as_it_lies(one, isa)) return 0;
-  const int64_t bytes = is_q8(one.w) ? cpu::q8_token_bytes(tokens, in)
-                                     : cpu::laid_floats(isa, tokens, in) * int64_t(sizeof(float));
+  if (!is_q8(one.w) && is_in_place(one, isa)) return 0;
+  const int64_t bytes = is_q8(one.w)
+                            ? cpu::q8_token_bytes(tokens, in)
+                            : cpu::interleaved_floats(isa, tokens, in) * int64_t(sizeof(float));
   return uint64_t(cpu::rounded_up(bytes, int64_t(Buffer::alignment)));
 }
 
 }  // namespace
 
 void expect_product(const Matmul& product) {
-  expect_lines("x", product.x);
-  expect_lines("y", product.y);
+  expect_matrix("x", product.x);
+  expect_matrix("y", product.y);
   const int64_t tokens = product.x.shape[0];
   expect_shape("x", product.x, {tokens, product.w.in()});
   expect_shape("y", product.y, {tokens, product.w.out()});
@@ -55,7 +56,7 @@ void MatmulPieces::prepare(const Matmul& one, std::byte* memory) {
   const int64_t tokens = one.x.shape[0], in = one.w.in();
   require(tokens <= matmul_few_tokens, "pieces are for few tokens");
   if (tokens == 0) return;
-  const cpu::Lines<const float> x{one.x.data, one.x.stride[0]};
+  const cpu::Strided<const float> x{one.x.data, one.x.stride[0]};
   Part part{&one.w,
             tokens,
             one.x.data,
@@ -66,18 +67,18 @@ void MatmulPieces::prepare(const Matmul& one, std::byte* memory) {
       part.q8.x = q8_tokens_in(memory, tokens, in, false);
       for (int64_t group = 0; group < pieces_of(tokens, cpu::q8_tokens); ++group)
         cpu::quantize_tokens<isa>(x, in, group, part.q8.x);
-    } else if (!as_it_lies(one, isa)) {
-      auto* const laid = reinterpret_cast<float*>(memory);
-      cpu::lay_tokens<isa>(x, tokens, in, laid);
-      part.laid = laid;
+    } else if (!is_in_place(one, isa)) {
+      auto* const interleaved = reinterpret_cast<float*>(memory);
+      cpu::interleave_tokens<isa>(x, tokens, in, interleaved);
+      part.interleaved = interleaved;
     }
   });
   parts_.push_back(part);
 }
 
-// Large pieces first, which let the memory flow; then ever smaller ones, so that nobody waits long
-// for the last. Without divisions, which would take as long as a small piece; all threads that have
-// the same products find the same pieces.
+// Large pieces first, for long memory streams; then ever smaller ones, so that all threads finish
+// at about the same time. Without divisions, which would take as long as a small piece. Threads
+// that have the same products compute the same pieces.
 void MatmulPieces::cut() {
   constexpr double least = 16 << 10, most = 192 << 10;  // bytes
   pieces_.clear();
@@ -102,7 +103,8 @@ void MatmulPieces::run(int64_t piece) const {
   const Part& p = parts_[index];
   with_isa(isa_, [&]<Isa isa>() {
     const auto dots = [&]<WeightType type>() {
-      cpu::dot_rows<isa, type>(p.w->rows(), rows, p.q8.in, p.laid, p.tokens, p.q8.y, p.q8.sum);
+      cpu::dot_rows<isa, type>(p.w->rows(), rows, p.q8.in, p.interleaved, p.tokens, p.q8.y,
+                               p.q8.sum);
     };
     switch (p.w->type()) {
       case WeightType::f32:

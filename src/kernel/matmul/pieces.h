@@ -1,12 +1,13 @@
-// Products of few tokens in pieces, which the threads of the caller share out among themselves.
+// Products of few tokens, cut into pieces that the threads of a parallel region divide among
+// themselves.
 //
-// Every thread may have its own MatmulPieces of the same products: x is then brought into the form
-// the kernels read by each thread for itself, which takes less time than to wait for another one.
+// Every thread may have its own MatmulPieces of the same products: each then prepares x for the
+// kernels itself, which takes less time than to wait for another thread.
 #pragma once
 
 #include <vector>
 
-#include "kernel/matmul/cpu.h"
+#include "kernel/matmul/cpu/kernels.h"
 #include "kernel/matmul/matmul.h"
 #include "tensor/buffer.h"
 
@@ -18,7 +19,7 @@ inline cpu::Sum sum_of(const Matmul& product) {
   return product.store == Store::add ? cpu::Sum::add : cpu::Sum::start;
 }
 
-// x in 8 bits in some memory: q8_token_bytes of it.
+// x in 8 bits, in q8_token_bytes of memory.
 inline cpu::Q8Tokens q8_tokens_in(std::byte* memory, int64_t tokens, int64_t in, bool strips) {
   const int64_t numbers = cpu::rounded_up(tokens, cpu::q8_tokens) * q8_blocks(in);
   auto* const scale = reinterpret_cast<float*>(memory + numbers * q8_columns);
@@ -31,7 +32,8 @@ class MatmulPieces {
   // threads: how many will share the pieces.
   MatmulPieces(Isa isa, int threads) : isa_(isa), threads_(threads) {}
 
-  // Up to matmul_few_tokens tokens each. Reads every x; all stay as they are until the last run().
+  // Up to matmul_few_tokens tokens each. Reads every x; all must stay unchanged until the last
+  // run().
   void begin(std::span<const Matmul> products);
 
   int64_t count() const { return int64_t(pieces_.size()); }
@@ -41,9 +43,9 @@ class MatmulPieces {
   struct Part {
     const Weights* w;
     int64_t tokens;
-    const float* laid;     // x, unless the weights are q8
-    cpu::Q8Product q8;     // y and sum for all types, w and x for q8
-    int64_t rows() const;  // or groups of rows
+    const float* interleaved;  // x, unless the weights are q8
+    cpu::Q8Product q8;         // y and sum for all types, w and x for q8
+    int64_t rows() const;      // or groups of rows
   };
   struct Piece {
     size_t part;

@@ -1,5 +1,5 @@
-// q8 weights: 8 rows by 32 columns, side by side in memory in the order in which a product of
-// 8-bit numbers reads them, so that one token and many tokens stream the same bytes once.
+// q8 weights: blocks of 8 rows by 32 columns, interleaved in the order in which a product of 8-bit
+// numbers reads them, so that one token and many tokens stream the same bytes once.
 // Rows and columns past the end of the matrix are zero. Plain declarations only.
 #pragma once
 

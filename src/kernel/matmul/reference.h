@@ -8,14 +8,14 @@
 
 namespace deltasane::kernel::reference {
 
-// What q8 weights are multiplied with: x (tokens, in) rounded to 8 bits per token and 32 inputs, as
+// The input of q8 weights: x (tokens, in) rounded to 8 bits per token and 32 inputs, as
 // matmul.h says. The rounding is done in float, whatever Real is, so that it is the same
 // everywhere.
 template <class Real>
 std::vector<Real> q8_rounded(View<const float> x);
 
-// What many tokens are multiplied with where matmul.h says so: each number of x (tokens, in) as the
-// sum of two bf16 numbers, which is a float again.
+// The input of many tokens where matmul.h says so: each number of x (tokens, in) as the sum of two
+// bf16 numbers, which is a float again.
 Tensor<float> bf16_pairs(View<const float> x);
 
 template <class Real>

@@ -92,20 +92,20 @@ Weights::Weights(WeightType type, int64_t out, int64_t in) : type_(type), out_(o
   checked_multiply(checked_multiply(uint64_t(out), uint64_t(in), "weights"), 16, "weights");
 }
 
-std::byte* WeightMemory::take(uint64_t bytes) {
+std::byte* WeightMemory::allocate(uint64_t bytes) {
   if (blocks_.empty() || blocks_.back().size() - used_ < bytes) {
     blocks_.emplace_back(std::max(bytes, block_bytes_));
     used_ = 0;
   }
-  std::byte* const taken = blocks_.back().data() + used_;
+  std::byte* const allocated = blocks_.back().data() + used_;
   const uint64_t rounded = (bytes + Buffer::alignment - 1) / Buffer::alignment * Buffer::alignment;
   used_ = std::min(blocks_.back().size(), used_ + rounded);
-  return taken;
+  return allocated;
 }
 
 std::byte* Weights::own(WeightMemory* memory) {
   if (!memory) owned_ = Buffer(bytes());
-  std::byte* const place = memory ? memory->take(bytes()) : owned_.data();
+  std::byte* const place = memory ? memory->allocate(bytes()) : owned_.data();
   rows_ = place;
   if (type_ == WeightType::q8) std::memset(place, 0, bytes());  // for rows and columns past the end
   return place;
@@ -132,7 +132,7 @@ float Weights::at(int64_t row, int64_t column) const {
 Weights Weights::view(WeightType type, const void* rows, int64_t out, int64_t in) {
   Weights weights(type, out, in);
   if (type == WeightType::q8)
-    fail(Fault::argument, "weights: expected f32, f16 or bf16 to look at in place, found q8");
+    fail(Fault::argument, "weights: expected f32, f16 or bf16 for a view, found q8");
   if (!rows || reinterpret_cast<uintptr_t>(rows) % uintptr_t(element_bytes(type)) != 0)
     fail(Fault::argument, "weights: expected ", name_of(type), " rows aligned to ",
          element_bytes(type), " bytes, found ", rows ? "others" : "no memory");

@@ -1,12 +1,11 @@
 // A weight matrix (out, in) in the form the matrix products read it.
 //
-//   f32 f16 bf16   rows side by side, in place: a view of a mapped file, or an owned copy
+//   f32 f16 bf16   row-major, in place: a view of a mapped file, or an owned copy
 //   q8             8-bit numbers with one scale per 32 inputs (Q8Block below), always owned
 //
 // A q8 weight is scale * value. From floats: scale is the smallest f16 number that is at least
 // max|w| / 127 of its 32, value = w / scale rounded to nearest; so each weight is off by at most
-// scale / 2. From GGUF's Q8_0 blocks nothing is
-// rounded again.
+// scale / 2. From GGUF's Q8_0 blocks nothing is rounded again.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +19,13 @@
 
 namespace deltasane::kernel {
 
-// Memory for many matrices, side by side in large blocks: large ones lie on huge pages, without
-// which a product of a few MB reads a tenth slower. It outlives the matrices it holds.
+// An arena for many matrices, in large blocks, which are on huge pages: without these a product of
+// a few MB reads a tenth slower. It must outlive the matrices it holds.
 class WeightMemory {
  public:
-  // What is not used of a block is never touched.
+  // The unused part of a block is never touched.
   explicit WeightMemory(uint64_t block_bytes = uint64_t{64} << 20) : block_bytes_(block_bytes) {}
-  std::byte* take(uint64_t bytes);
+  std::byte* allocate(uint64_t bytes);
 
  private:
   uint64_t block_bytes_;
@@ -38,13 +37,13 @@ class Weights {
  public:
   // rows: out x in elements of f32, f16 or bf16, aligned to one element; they must outlive this.
   static Weights view(WeightType type, const void* rows, int64_t out, int64_t in);
-  // Copies are in `memory`, or where that is null in memory of their own.
+  // Copies are in `memory`; null: in memory of their own.
   // f32, f16 and bf16 by rounding to nearest, ties to even; or q8 as above.
   static Weights copied(WeightType type, std::span<const float> rows, int64_t out, int64_t in,
                         WeightMemory* memory = nullptr);
   static Weights quantized(std::span<const float> rows, int64_t out, int64_t in,
                            WeightMemory* memory = nullptr);
-  static Weights copied(const Weights& other, WeightMemory* memory = nullptr);  // as it is
+  static Weights copied(const Weights& other, WeightMemory* memory = nullptr);  // same type
   // f32, f16 or bf16, without a copy in between
   static Weights quantized(const Weights& floats, WeightMemory* memory = nullptr);
   // GGUF's Q8_0: blocks of one f16 scale and 32 values, 34 bytes, row by row; in is a multiple

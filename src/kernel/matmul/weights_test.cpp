@@ -94,7 +94,7 @@ TEST(Weights, FromGgufBlocksExactly) {
 }
 
 // The bound that matmul.h states: each weight and each input is off by at most half its step.
-// Matrices side by side in one memory, some larger than its blocks, are those in their own memory.
+// Matrices in one arena, some larger than its blocks, equal those in their own memory.
 TEST(Weights, SharedMemoryHoldsTheSameBytes) {
   WeightMemory memory(5000);
   std::vector<Weights> own, shared;
@@ -176,7 +176,7 @@ TEST(MatmulErrors, AreNamed) {
   View<float> apart = y.view();
   apart.stride[1] = 2;
   EXPECT_FAULT(matmul(w, x.view(), apart, {threads}), Fault::argument,
-               "y: expected channels side by side, found a stride of 2");
+               "y: expected contiguous channels, found a stride of 2");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ __global__ void round_octets(const float4* from, uint4* to, int64_t octets) {
 }  // namespace
 
 void rounded(const float* from, bf16* to, int64_t count, const Gpu& gpu) {
-  require(count % 8 == 0, "numbers are rounded eight at a time");
+  require(count % 8 == 0, "rounded: expected a multiple of 8 numbers");
   if (count == 0) return;
   constexpr unsigned threads = 256;
   const int64_t octets = count / 8;

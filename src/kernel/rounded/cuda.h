@@ -1,4 +1,4 @@
-// A copy of floats in 16 bits, on a GPU: parameters and gradients as matrix products read them.
+// A copy of floats as bf16, on a GPU: parameters and gradients as operands of matrix products.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace deltasane::kernel::cuda {
 
-// to[i] = bf16(from[i]), to nearest, ties to even. count: a multiple of 8; both packed and starting
-// at multiples of 32 and 16 bytes.
+// to[i] = bf16(from[i]), to nearest, ties to even. count: a multiple of 8; both contiguous, aligned
+// to 32 and 16 bytes.
 void rounded(const float* from, bf16* to, int64_t count, const Gpu& gpu);
 
 }  // namespace deltasane::kernel::cuda

@@ -1,10 +1,10 @@
-// Rounded copies, and sums of doubles, on a GPU: exact.
+// Rounded copies, and sums of doubles, on a GPU: both exact.
 #include "kernel/rounded/cuda.h"
 
 #include <cmath>
 #include <limits>
 
-#include "kernel/gpu_test_case.h"
+#include "kernel/cuda/gpu_test_case.h"
 #include "kernel/sums/cuda.h"
 
 namespace deltasane::kernel {
@@ -13,14 +13,14 @@ namespace {
 using GpuRounded = GpuTest;
 using GpuSums = GpuTest;
 
-TEST_F(GpuRounded, IsTheHostsRounding) {
+TEST_F(GpuRounded, EqualsTheRoundingOfTheHost) {
   for (const int64_t count : {0, 8, 2048, 8 * 777}) {
-    Numbers<float> x = drawn<float>(count, 3, 1);
+    Numbers<float> x = random_numbers<float>(count, 3, 1);
     if (count > 8) {
       x[0] = 1.0f + 0x1p-8f, x[1] = 1.0f + 0x3p-8f;  // ties
       x[2] = std::numeric_limits<float>::infinity(), x[3] = -0.0f, x[4] = 3.4e38f, x[5] = 1e-40f;
     }
-    const GpuTensor<float> from = there<float>(x);
+    const GpuTensor<float> from = upload<float>(x);
     GpuTensor<bf16> to = poisoned<bf16>(count);
     cuda::rounded(from.data(), to.data(), count, gpu());
     const Tensor<bf16> found = to.on_host(gpu());
@@ -29,7 +29,7 @@ TEST_F(GpuRounded, IsTheHostsRounding) {
   }
 }
 
-TEST_F(GpuSums, AreAddedToWhatIsThere) {
+TEST_F(GpuSums, AccumulateIntoTheDestination) {
   for (const int64_t count : {1, 1023, 1024, 5000}) {
     Tensor<double> values({count});
     double expected = 0.25;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int threads = 1024;
 
-// One block: a thread adds every 1024th number, then neighbours are added in pairs.
+// One block: a thread adds every 1024th number, then a tree reduction.
 __global__ void add_sum_in_one_block(const double* values, int64_t count, double* sum) {
   __shared__ double part[threads];
   double mine = 0;

@@ -3,7 +3,8 @@
 
 #include <cmath>
 
-#include "format/fixture_pth.h"
+#include "format/pth/fixture_pth.h"
+#include "model/fixture_forward.h"
 #include "model/rwkv7/checkpoint/fixture.h"
 #include "model/rwkv7/model.h"
 #include "support/scratch.h"
@@ -61,15 +62,15 @@ void write_rwkvcpp(const fs::path& path, const NamedTensors& tensors, const Rwkv
 }
 
 std::vector<float> logits_of(const fs::path& path) {
-  Rwkv7Options options;
+  OpenOptions options;
   options.weights = kernel::WeightType::f32;
   const Rwkv7 model(Rwkv7Checkpoint(path), options);
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < 21; ++i) tokens.push_back(i * 7 % int32_t(model.shape().vocabulary));
   ThreadPool threads(1);
-  RecurrentState state = model.fresh_state();
+  SequenceState state = model.fresh_state();
   Tensor<float> logits({21, model.shape().vocabulary});
-  model.forward(tokens, state, Rwkv7::Logits::all, logits.view(), {threads});
+  test::read_all(model, tokens, state, logits.view(), {threads});
   return {logits.span().begin(), logits.span().end()};
 }
 

@@ -1,21 +1,26 @@
-// The operators of a layer in their order, on the CPU.
-#include <cmath>
-
+// The steps of block.h on the CPU, for inference.
+#include "kernel/activation/activation.h"
 #include "kernel/delta_rule/delta_rule.h"
-#include "kernel/rwkv7/rwkv7.h"
+#include "kernel/norm/norm.h"
+#include "kernel/sane/tau.h"
+#include "kernel/time_mix/time_mix.h"
+#include "kernel/token_shift/token_shift.h"
+#include "model/rwkv7/block.h"
 #include "model/rwkv7/pass.h"
+#include "model/rwkv7/tau_mix.h"
 
 namespace deltasane {
 
 using kernel::Activation;
 using kernel::Cpu;
 using kernel::Matmul;
-using kernel::matmul;
 using kernel::Store;
+using rwkv7::Half;
+using rwkv7::LowRank;
+using rwkv7::Mix;
+using rwkv7::Projection;
 
 namespace {
-
-constexpr float norm_eps = 1e-5f, group_norm_eps = 64e-5f;
 
 // Nothing where both are the same.
 void copy_rows(const View<float>& from, const View<float>& to) {
@@ -26,172 +31,268 @@ void copy_rows(const View<float>& from, const View<float>& to) {
 
 }  // namespace
 
-Tensor<float> Rwkv7::taus(const Layer& layer, const Pass& pass, size_t sequence,
-                          const Cpu& cpu) const {
-  const Rows& rows = pass.rows;
-  const RecurrentState& state = rows.state(sequence);
-  const int64_t chunks = kernel::chunks_ending(state.position, rows.time, sane_.chunk);
-  Tensor<float> tau({1, chunks, shape_.heads});
-  if (chunks == 0) return tau;
-  const int64_t layer_index = &layer - layers_.data();
-  const auto alpha = [&](int64_t at) {  // of an element of tau
-    return state.alphas.empty()
-               ? sane_.alpha
-               : double(state.alphas[size_t(layer_index * shape_.heads + at % shape_.heads)]);
-  };
-  if (sane_.kind == SaneKind::run_time) {
-    for (int64_t i = 0; i < tau.elements(); ++i) tau[i] = float(alpha(i) * std::log(2.0) + 1);
-    return tau;
+class Rwkv7::Block {
+ public:
+  Block(const Rwkv7& model, Pass& pass, int64_t index)
+      : model_(model), pass_(pass), index_(index), layer_(model.layers_[size_t(index)]) {
+    first_.reserve(std::size(rwkv7::projections) + std::size(rwkv7::low_ranks));
   }
-  // x_tau of the tokens that end a chunk
-  Tensor<float> x({chunks, shape_.channels});
-  const int64_t first = sane_.chunk - 1 - state.position % sane_.chunk;
-  for (int64_t c = 0; c < chunks; ++c) {
-    const int64_t t = first + c * sane_.chunk, row = int64_t(sequence) * rows.time + t;
-    const float* u = pass.own.u.at(row);
-    const float* before = t > 0 ? u - shape_.channels : rows.shift(sequence, layer_index, 0);
-    for (int64_t i = 0; i < shape_.channels; ++i)
-      x[c * shape_.channels + i] = u[i] + (before[i] - u[i]) * layer.x_tau[i];
+
+  bool is_first_layer() const { return index_ == 0; }
+  void norm_shift(Half half);
+  void fork() {}
+  void join() {}
+  void project(std::span<const Projection> all);
+  void low_rank(std::span<const LowRank> pairs);
+  void tau() {}  // by each part that needs it: its product is small
+  template <class Body>
+  void heads(const Body& body);
+  void add_output();
+  void hidden(Activation activation);
+  void add_hidden();
+  void store_shift(Half half);
+
+ private:
+  friend class Rwkv7::BlockPart;
+  static int which(Half half) { return half == Half::time_mix ? 0 : 1; }
+  static const View<float>& mix(const Scratch& of, Mix one) {
+    const View<float>* const all[] = {&of.mix_r, &of.mix_w, &of.mix_k,
+                                      &of.mix_v, &of.mix_a, &of.mix_g};
+    return *all[size_t(one)];
   }
-  matmul(*layer.w_tau, x.view(), {tau.data(), {chunks, shape_.heads}}, cpu);
-  for (int64_t i = 0; i < tau.elements(); ++i) {
-    const auto z = double(tau[i]);
-    const double softplus = std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z)));
-    tau[i] = float(alpha(i) * softplus + 1);
+  static const View<float>& low(const Scratch& of, const LowRank& pair) {
+    const View<float>* const all[] = {&of.low_w, &of.low_a, &of.low_g, &of.low_v};
+    return *all[pair.name];
   }
-  return tau;
+  const LowRankWeights& weights(const LowRank& pair) const {
+    const LowRankWeights* const all[] = {&layer_.w, &layer_.a, &layer_.g,
+                                         layer_.v ? &*layer_.v : nullptr};
+    return *all[pair.name];
+  }
+
+  const Rwkv7& model_;
+  Pass& pass_;
+  int64_t index_;
+  const Layer& layer_;
+  std::vector<Matmul> first_;  // products of the mixes: one job
+};
+
+// Some heads of one sequence.
+class Rwkv7::BlockPart {
+ public:
+  BlockPart(const Block& block, size_t sequence, int64_t first, int64_t heads, const Cpu& cpu)
+      : model_(block.model_),
+        pass_(block.pass_),
+        index_(block.index_),
+        layer_(block.layer_),
+        s_(block.pass_.s),
+        sequence_(sequence),
+        first_(first),
+        heads_(heads),
+        cpu_(cpu) {}
+
+  void store_v_first() { copy_rows(rows(s_.v), rows(s_.v_first)); }
+  void time_mix_inputs();
+  void recurrence();
+  void time_mix_output();
+
+ private:
+  int64_t size() const { return model_.shape_.head_size; }
+  int64_t from() const { return first_ * size(); }
+  View<float> rows(const View<float>& all) const {
+    return pass_.rows.of(sequence_, all).slice(1, from(), heads_ * size());
+  }
+  View<float> tokens(const View<float>& all) const {
+    const int64_t time = pass_.rows.time, width = model_.shape_.channels;
+    return {rows(all).data, {1, time, heads_, size()}, {time * width, width, size(), 1}};
+  }
+  Tensor<float> tau() const;  // (1, chunks, head), of all heads
+
+  const Rwkv7& model_;
+  const Pass& pass_;
+  int64_t index_;
+  const Layer& layer_;
+  const Scratch& s_;
+  size_t sequence_;
+  int64_t first_, heads_;
+  const Cpu& cpu_;
+};
+
+void Rwkv7::Block::norm_shift(Half half) {
+  const bool of_time = half == Half::time_mix;
+  const Scratch &s = pass_.s, &own = pass_.own;
+  const Rows& rows = pass_.rows;
+  const Norm& norm = of_time ? layer_.ln1 : layer_.ln2;
+  kernel::layer_norm(s.x, norm.weight.data(), norm.bias.data(), model_.shape_.norms.layer_eps,
+                     own.u, pass_.cpu);
+  constexpr size_t most = 6;
+  const size_t mixes = of_time ? most : 1;
+  const float* mu[most] = {layer_.ffn_mu.data()};
+  if (of_time)
+    for (size_t i = 0; i < most; ++i) mu[i] = layer_.mu[i].data();
+  for (size_t sequence = 0; sequence < rows.sequences(); ++sequence) {
+    View<float> out[most] = {rows.of(sequence, own.mix_k)};
+    if (of_time)
+      for (size_t i = 0; i < most; ++i) out[i] = rows.of(sequence, mix(own, Mix(i)));
+    kernel::token_shift({rows.of(sequence, own.u),
+                         rows.shift(sequence, index_, which(half)),
+                         {mu, mixes},
+                         {out, mixes}},
+                        pass_.cpu);
+  }
 }
 
-// What lies between the products of time mix, for some heads of one sequence.
-void Rwkv7::recur(int64_t index, Pass& pass, size_t sequence, int64_t first, int64_t heads,
-                  const Cpu& cpu) const {
-  const Layer& layer = layers_[size_t(index)];
-  const Scratch& s = pass.s;
-  const int64_t size = shape_.head_size, from = first * size, width = shape_.channels;
-  const auto rows = [&](const View<float>& all) {
-    return pass.rows.of(sequence, all).part(1, from, heads * size);
-  };
-  const auto tokens = [&](const View<float>& all) {
-    const int64_t time = pass.rows.time;
-    return View<float>{rows(all).data, {1, time, heads, size}, {time * width, width, size, 1}};
-  };
-  if (!layer.v) copy_rows(rows(s.v), rows(s.v_first));
-  kernel::TimeMixInputs in{size,
-                           rows(s.w),
-                           rows(s.a),
-                           rows(s.b),
-                           rows(s.k),
-                           rows(s.v),
-                           {},
-                           {},
-                           layer.w0.data() + from,
-                           layer.a0.data() + from,
-                           layer.v ? layer.v0.data() + from : nullptr,
-                           layer.k_k.data() + from,
-                           layer.k_a.data() + from};
-  if (layer.v) in.gate = rows(s.gate), in.v_first = rows(s.v_first);
-  kernel::time_mix_inputs(in, cpu);
-
-  const Tensor<float> tau =
-      sane_.kind == SaneKind::none ? Tensor<float>() : taus(layer, pass, sequence, cpu);
-  if (pass.rows.taus && first == 0) pass.rows.taus->add(index, tau.span());
-  kernel::DeltaRule<float> op;
-  op.r = tokens(s.r), op.w = tokens(s.w), op.k = tokens(s.k), op.v = tokens(s.v);
-  op.a = tokens(s.a), op.b = tokens(s.b);
-  if (sane_.kind != SaneKind::none) op.chunk = sane_.chunk;
-  if (tau.elements()) op.tau = tau.view().part(2, first, heads);
-  op.position = {&pass.rows.state(sequence).position, {1}};
-  op.final_state = {pass.rows.memory(sequence, index, first), {1, heads, size, size}};
-  op.initial = op.final_state;
-  op.y = tokens(s.y);
-  kernel::delta_rule(op, cpu);
-  kernel::time_mix_output(
-      {size, rows(s.y), rows(s.r), rows(s.k), rows(s.v), rows(s.g), layer.ln_x.weight.data() + from,
-       layer.ln_x.bias.data() + from, layer.r_k.data() + from, group_norm_eps},
-      cpu);
+void Rwkv7::Block::project(std::span<const Projection> all) {
+  const kernel::Weights* const matrix[] = {&layer_.receptance, &layer_.key, &layer_.value};
+  const View<float> out[] = {pass_.s.r, pass_.s.k, pass_.s.v};
+  for (const Projection& one : all)
+    first_.push_back(
+        {*matrix[size_t(one.matrix)], mix(pass_.own, one.mix), out[size_t(one.matrix)]});
 }
 
-// r, k and v, and what the low-rank pairs make of their mixes.
-void Rwkv7::project(const Layer& layer, Pass& pass) const {
-  const Scratch &s = pass.s, &own = pass.own;
-  // in the first layer, which has no v, the last of each is left out
-  const LowRank& v = layer.v ? *layer.v : layer.w;
-  const Matmul first[] = {{layer.receptance, own.mix_r, s.r}, {layer.key, own.mix_k, s.k},
-                          {layer.value, own.mix_v, s.v},      {layer.w.down, own.mix_w, s.low_w},
-                          {layer.a.down, own.mix_a, s.low_a}, {layer.g.down, own.mix_g, s.low_g},
-                          {v.down, own.mix_v, s.low_v}};
-  pass.products({first, size_t(layer.v ? 7 : 6)});
-  copy_rows(s.low_w, own.low_w);
-  copy_rows(s.low_g, own.low_g);
-  kernel::activate(Activation::tanh, own.low_w, pass.cpu);
-  kernel::activate(Activation::sigmoid, own.low_g, pass.cpu);
-  const Matmul second[] = {{layer.w.up, own.low_w, s.w},
-                           {layer.a.up, s.low_a, s.a},
-                           {layer.g.up, own.low_g, s.g},
-                           {v.up, s.low_v, s.gate}};
-  pass.products({second, size_t(layer.v ? 4 : 3)});
-}
-
-void Rwkv7::time_mix(int64_t index, Pass& pass) const {
-  const Layer& layer = layers_[size_t(index)];
-  const Scratch &s = pass.s, &own = pass.own;
-  const Rows& rows = pass.rows;
-  kernel::layer_norm(s.x, layer.ln1.weight.data(), layer.ln1.bias.data(), norm_eps, own.u,
-                     pass.cpu);
-  const float* const mu[] = {layer.x_r.data(), layer.x_w.data(), layer.x_k.data(),
-                             layer.x_v.data(), layer.x_a.data(), layer.x_g.data()};
-  for (size_t i = 0; i < rows.sequences(); ++i) {
-    const View<float> out[] = {rows.of(i, own.mix_r), rows.of(i, own.mix_w), rows.of(i, own.mix_k),
-                               rows.of(i, own.mix_v), rows.of(i, own.mix_a), rows.of(i, own.mix_g)};
-    kernel::token_shift({rows.of(i, own.u), rows.shift(i, index, 0), mu, out}, pass.cpu);
+void Rwkv7::Block::low_rank(std::span<const LowRank> pairs) {
+  const Scratch &s = pass_.s, &own = pass_.own;
+  for (const LowRank& pair : pairs)
+    first_.push_back({weights(pair).down, mix(own, pair.mix), low(s, pair)});
+  pass_.products(first_);
+  std::vector<Matmul> second;
+  second.reserve(pairs.size());
+  const View<float> out[] = {s.w, s.a, s.g, s.gate};
+  for (const LowRank& pair : pairs) {
+    const View<float>& x = low(pair.between ? own : s, pair);
+    if (pair.between) {
+      copy_rows(low(s, pair), x);
+      kernel::activate(*pair.between, x, pass_.cpu);
+    }
+    second.push_back({weights(pair).up, x, out[pair.name]});
   }
-  project(layer, pass);
-  pass.heads(shape_.heads, [&](size_t sequence, int64_t first, int64_t heads, const Cpu& cpu) {
-    recur(index, pass, sequence, first, heads, cpu);
-  });
-  const Matmul output[] = {{layer.output, s.y, s.x, Store::add}};
-  pass.products(output);
-  keep_last(index, 0, pass);
+  pass_.products(second);
 }
 
-void Rwkv7::channel_mix(int64_t index, Pass& pass) const {
-  const Layer& layer = layers_[size_t(index)];
-  const Scratch &s = pass.s, &own = pass.own;
-  const Rows& rows = pass.rows;
-  kernel::layer_norm(s.x, layer.ln2.weight.data(), layer.ln2.bias.data(), norm_eps, own.u,
-                     pass.cpu);
-  const float* const mu[] = {layer.ffn_x_k.data()};
-  for (size_t i = 0; i < rows.sequences(); ++i) {
-    const View<float> out[] = {rows.of(i, own.mix_k)};
-    kernel::token_shift({rows.of(i, own.u), rows.shift(i, index, 1), mu, out}, pass.cpu);
-  }
-  const Matmul key[] = {{layer.ffn_key, own.mix_k, s.hidden}};
-  pass.products(key);
-  keep_last(index, 1, pass);
-  copy_rows(s.hidden, own.hidden);
-  kernel::activate(Activation::squared_relu, own.hidden, pass.cpu);
-  const Matmul value[] = {{layer.ffn_value, own.hidden, s.x, Store::add}};
-  pass.products(value);
+template <class Body>
+void Rwkv7::Block::heads(const Body& body) {
+  pass_.heads(model_.shape_.heads,
+              [&](size_t sequence, int64_t first, int64_t heads, const Cpu& cpu) {
+                BlockPart part(*this, sequence, first, heads, cpu);
+                body(part);
+              });
+}
+
+void Rwkv7::Block::add_output() {
+  const Matmul output[] = {{layer_.output, pass_.s.y, pass_.s.x, Store::add}};
+  pass_.products(output);
+}
+
+void Rwkv7::Block::hidden(Activation activation) {
+  const Matmul key[] = {{layer_.ffn_key, pass_.own.mix_k, pass_.s.hidden}};
+  pass_.products(key);
+  copy_rows(pass_.s.hidden, pass_.own.hidden);
+  kernel::activate(activation, pass_.own.hidden, pass_.cpu);
+}
+
+void Rwkv7::Block::add_hidden() {
+  const Matmul value[] = {{layer_.ffn_value, pass_.own.hidden, pass_.s.x, Store::add}};
+  pass_.products(value);
 }
 
 // By one thread, after all have read what was there.
-void Rwkv7::keep_last(int64_t index, int which, const Pass& pass) const {
-  if (!pass.leads()) return;
-  for (size_t i = 0; i < pass.rows.sequences(); ++i)
-    std::copy_n(pass.rows.of(i, pass.own.u).at(pass.rows.time - 1), shape_.channels,
-                pass.rows.shift(i, index, which));
+void Rwkv7::Block::store_shift(Half half) {
+  if (!pass_.leads()) return;
+  for (size_t i = 0; i < pass_.rows.sequences(); ++i)
+    std::copy_n(pass_.rows.of(i, pass_.own.u).at(pass_.rows.time - 1), model_.shape_.channels,
+                pass_.rows.shift(i, index_, which(half)));
 }
 
-void Rwkv7::go_through_layers(Pass& pass, Logits wanted, View<float> logits) const {
+Tensor<float> Rwkv7::BlockPart::tau() const {
+  const Rows& rows = pass_.rows;
+  const Rwkv7Shape& shape = model_.shape_;
+  const SaneUse& sane = model_.sane();
+  const SequenceState& state = rows.state(sequence_);
+  const int64_t chunks = kernel::chunks_ending(state.position, rows.time, sane.chunk);
+  Tensor<float> tau({1, chunks, shape.heads});
+  if (chunks == 0) return tau;
+  const auto fill = [&](std::span<const float> z) {
+    if (state.alphas.empty()) return kernel::tau_forward(z, sane.alpha, tau.span());
+    const auto heads = size_t(shape.heads);
+    kernel::tau_forward_per_head(z, std::span(state.alphas).subspan(size_t(index_) * heads, heads),
+                                 tau.span());
+  };
+  if (sane.kind == SaneKind::run_time) {
+    fill({});
+    return tau;
+  }
+  Tensor<float> x({chunks, shape.channels});
+  rwkv7::tau_mix({.u = rows.of(sequence_, pass_.own.u),
+                  .before = rows.shift(sequence_, index_, 0),
+                  .mu = layer_.x_tau.data(),
+                  .first = sane.chunk - 1 - state.position % sane.chunk,
+                  .chunk = sane.chunk,
+                  .out = x.view()});
+  kernel::matmul(*layer_.w_tau, x.view(), {tau.data(), {chunks, shape.heads}}, cpu_);
+  fill(tau.span());
+  return tau;
+}
+
+void Rwkv7::BlockPart::time_mix_inputs() {
+  kernel::TimeMixInputs in{.head_size = size(),
+                           .w = rows(s_.w),
+                           .a = rows(s_.a),
+                           .b = rows(s_.b),
+                           .k = rows(s_.k),
+                           .v = rows(s_.v),
+                           .gate = {},
+                           .v_first = {},
+                           .w0 = layer_.w0.data() + from(),
+                           .a0 = layer_.a0.data() + from(),
+                           .v0 = layer_.v ? layer_.v0.data() + from() : nullptr,
+                           .k_k = layer_.k_k.data() + from(),
+                           .k_a = layer_.k_a.data() + from(),
+                           .key_norm = model_.shape_.norms.key};
+  if (layer_.v) in.gate = rows(s_.gate), in.v_first = rows(s_.v_first);
+  kernel::time_mix_inputs(in, cpu_);
+}
+
+void Rwkv7::BlockPart::recurrence() {
+  const SaneUse& sane = model_.sane();
+  const Tensor<float> all_tau = sane.kind == SaneKind::none ? Tensor<float>() : tau();
+  if (pass_.rows.taus && first_ == 0) pass_.rows.taus->add(index_, all_tau.span());
+  kernel::DeltaRule<float> op;
+  op.r = tokens(s_.r), op.w = tokens(s_.w), op.k = tokens(s_.k), op.v = tokens(s_.v);
+  op.a = tokens(s_.a), op.b = tokens(s_.b);
+  if (sane.kind != SaneKind::none) op.chunk = sane.chunk;
+  if (all_tau.elements()) op.tau = all_tau.view().slice(2, first_, heads_);
+  op.position = {&pass_.rows.state(sequence_).position, {1}};
+  op.final_state = {pass_.rows.memory(sequence_, index_, first_), {1, heads_, size(), size()}};
+  op.initial = op.final_state;
+  op.y = tokens(s_.y);
+  kernel::delta_rule(op, cpu_);
+}
+
+void Rwkv7::BlockPart::time_mix_output() {
+  kernel::time_mix_output({.head_size = size(),
+                           .y = rows(s_.y),
+                           .r = rows(s_.r),
+                           .k = rows(s_.k),
+                           .v = rows(s_.v),
+                           .g = rows(s_.g),
+                           .weight = layer_.ln_x.weight.data() + from(),
+                           .bias = layer_.ln_x.bias.data() + from(),
+                           .r_k = layer_.r_k.data() + from(),
+                           .eps = model_.shape_.norms.group_eps},
+                          cpu_);
+}
+
+void Rwkv7::run_layers(Pass& pass, Logits wanted, View<float> logits) const {
   for (int64_t layer = 0; layer < shape_.layers; ++layer) {
-    time_mix(layer, pass);
-    channel_mix(layer, pass);
+    Block block(*this, pass, layer);
+    rwkv7::block_forward(block);
   }
   if (wanted == Logits::none) return;
   const int64_t count = wanted == Logits::last ? 1 : pass.rows.count();
-  const View<float> last = pass.s.x.part(0, pass.rows.count() - count, count);
-  const View<float> normal = pass.own.u.part(0, 0, count);
-  kernel::layer_norm(last, ln_out_.weight.data(), ln_out_.bias.data(), norm_eps, normal, pass.cpu);
+  const View<float> last = pass.s.x.slice(0, pass.rows.count() - count, count);
+  const View<float> normal = pass.own.u.slice(0, 0, count);
+  kernel::layer_norm(last, ln_out_.weight.data(), ln_out_.bias.data(), shape_.norms.layer_eps,
+                     normal, pass.cpu);
   const Matmul head[] = {{*head_, normal, logits}};
   pass.products(head);
 }

@@ -1,5 +1,5 @@
 #include "format/dequantize.h"
-#include "kernel/rwkv7/rwkv7.h"
+#include "kernel/norm/norm.h"
 #include "model/rwkv7/model.h"
 #include "model/rwkv7/gpu/model.h"
 #include "tensor/cuda/gpu.h"
@@ -43,32 +43,22 @@ WeightType nearest_type(StoredType type) {
 
 }  // namespace
 
-Rwkv7::Rwkv7(Rwkv7Checkpoint checkpoint, const Rwkv7Options& options)
-    : checkpoint_(std::move(checkpoint)),
+Rwkv7::Rwkv7(Rwkv7Checkpoint checkpoint, const OpenOptions& options)
+    : LanguageModel(checkpoint.describe(), checkpoint.state_layout(),
+                    chosen_sane(checkpoint.sane(), options.sane, checkpoint.where()),
+                    options.device),
+      checkpoint_(std::move(checkpoint)),
       shape_(checkpoint_.validate()),
-      device_(options.device),
       wanted_(options.weights) {
-  if (options.sane_alpha && options.without_sane)
-    fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
-  if (options.sane_alpha && !(*options.sane_alpha > 0))
-    fail(Fault::usage, "--sane-alpha: expected a number above 0, found ", *options.sane_alpha);
-  if (const auto& trained = checkpoint_.sane(); trained && !options.without_sane) {
-    if (options.sane_alpha)
-      fail(Fault::usage, "--sane-alpha: ", checkpoint_.where(), " was trained with SANE, alpha ",
-           trained->alpha, "; leave the flag out, or turn SANE off with --no-sane");
-    sane_ = {SaneKind::trained, trained->alpha, trained->chunk};
-  } else if (options.sane_alpha) {
-    sane_ = {SaneKind::run_time, *options.sane_alpha, 16};
-  }
-  device_.gpu ? load_on_gpu() : load_on_cpu();
+  on_gpu() ? load_on_gpu() : load_on_cpu();
 }
 
 void Rwkv7::load_on_gpu() {
   if constexpr (built_with_cuda) {
     const bool f32 = wanted_ == WeightType::f32;
     gpu_ = Rwkv7OnGpu::open(
-        checkpoint_, shape_, sane_,
-        {*device_.gpu, f32 ? Rwkv7OnGpu::Numbers::f32 : Rwkv7OnGpu::Numbers::bf16});
+        checkpoint_, shape_, sane(),
+        {*device().gpu, f32 ? Rwkv7OnGpu::Numbers::f32 : Rwkv7OnGpu::Numbers::bf16});
     weight_type_ = name_of(f32 ? WeightType::f32 : WeightType::bf16);
   } else {
     require(false, "a device of another build is refused where it is named");
@@ -85,11 +75,11 @@ void Rwkv7::load_on_cpu() {
   if (shape_.embedding_norm) ln0_ = load_norm("blocks.0.ln0");
   for (int64_t i = 0; i < shape_.layers; ++i) {
     layers_.push_back(load_layer(i));
-    checkpoint_.file().forget();  // copied weights need not be in memory twice
+    checkpoint_.file().drop_pages();  // copied weights need not be in memory twice
   }
   ln_out_ = load_norm("ln_out");
   head_ = load_matrix("head.weight");
-  checkpoint_.file().forget();
+  checkpoint_.file().drop_pages();
   weight_type_ = name_of(layers_.front().key.type());
 }
 
@@ -116,7 +106,7 @@ Weights Rwkv7::load_matrix(const std::string& name) const {
 
 // Low-rank factors are stored (in, out) and used (out, in). They are small and sensitive: 8 bits
 // are not for them.
-Rwkv7::LowRank Rwkv7::load_low_rank(const std::string& down, const std::string& up) const {
+Rwkv7::LowRankWeights Rwkv7::load_low_rank(const std::string& down, const std::string& up) const {
   const auto load = [&](const std::string& name) {
     const Tensor<float> factor = transposed(checkpoint_.read(name));
     WeightType type = wanted_.value_or(nearest_type(checkpoint_.type(name)));
@@ -133,19 +123,15 @@ Rwkv7::Layer Rwkv7::load_layer(int64_t index) const {
   Layer layer{load_norm(block + "ln1"),
               load_norm(block + "ln2"),
               load_norm(att + "ln_x"),
-              vector(att + "x_r"),
-              vector(att + "x_w"),
-              vector(att + "x_k"),
-              vector(att + "x_v"),
-              vector(att + "x_a"),
-              vector(att + "x_g"),
+              {vector(att + "x_r"), vector(att + "x_w"), vector(att + "x_k"), vector(att + "x_v"),
+               vector(att + "x_a"), vector(att + "x_g")},
+              vector(ffn + "x_k"),
               vector(att + "w0"),
               vector(att + "a0"),
               index > 0 ? vector(att + "v0") : Vector(),
               vector(att + "k_k"),
               vector(att + "k_a"),
               vector(att + "r_k"),
-              vector(ffn + "x_k"),
               load_matrix(att + "receptance.weight"),
               load_matrix(att + "key.weight"),
               load_matrix(att + "value.weight"),
@@ -159,7 +145,7 @@ Rwkv7::Layer Rwkv7::load_layer(int64_t index) const {
               Vector(),
               std::nullopt};
   if (index > 0) layer.v = load_low_rank(att + "v1", att + "v2");
-  if (sane_.kind == SaneKind::trained) {
+  if (sane().kind == SaneKind::trained) {
     layer.x_tau = vector(att + "x_tau");
     const Tensor<float> w_tau = transposed(vector(att + "w_tau"));
     layer.w_tau = Weights::copied(WeightType::f32, w_tau.span(), shape_.heads, shape_.channels,
@@ -167,6 +153,9 @@ Rwkv7::Layer Rwkv7::load_layer(int64_t index) const {
   }
   return layer;
 }
+
+std::string Rwkv7::gpu_name() const { return gpu_ ? gpu_->gpu_name() : std::string(); }
+uint64_t Rwkv7::gpu_resident_bytes() const { return gpu_ ? gpu_->resident_bytes() : 0; }
 
 uint64_t Rwkv7::weight_bytes() const {
   if (gpu_) return gpu_->weight_bytes();
@@ -201,8 +190,8 @@ void Rwkv7::embed(std::span<const int32_t> tokens, View<float> x, const kernel::
     }
   }
   // nothing else is used where it lies, and random rows of a long input bring in most of the file
-  if (int64_t(tokens.size()) > kernel::matmul_few_tokens) checkpoint_.file().forget();
-  if (ln0_) kernel::layer_norm(x, ln0_->weight.data(), ln0_->bias.data(), 1e-5f, x, cpu);
+  if (int64_t(tokens.size()) > kernel::matmul_few_tokens) checkpoint_.file().drop_pages();
+  if (ln0_) kernel::layer_norm(x, ln0_->weight.data(), ln0_->bias.data(), shape_.norms.layer_eps, x, cpu);
 }
 
 }  // namespace deltasane

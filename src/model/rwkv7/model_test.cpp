@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "model/fixture_forward.h"
 #include "model/rwkv7/checkpoint/fixture_held.h"
 #include "model/rwkv7/checkpoint/write.h"
-#include "model/log_probability.h"
 #include "model/rwkv7/random.h"
 #include "model/rwkv7/reference.h"
 #include "support/errors.h"
@@ -47,14 +47,14 @@ struct OnDisk {
     if (shape.sane) metadata = {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
     write_rwkv7_safetensors(path, RandomRwkv7(shape, 1), type, metadata);
   }
-  Rwkv7 open(const Rwkv7Options& options = {}) const {
+  Rwkv7 open(const OpenOptions& options = {}) const {
     return Rwkv7(Rwkv7Checkpoint(path), options);
   }
 };
 
 struct Outcome {
   Tensor<float> logits;
-  RecurrentState state;
+  SequenceState state;
 };
 
 Outcome run_in_pieces(const Rwkv7& model, std::span<const int32_t> tokens,
@@ -63,8 +63,8 @@ Outcome run_in_pieces(const Rwkv7& model, std::span<const int32_t> tokens,
               model.fresh_state()};
   int64_t from = 0;
   for (const int64_t length : lengths) {
-    model.forward(tokens.subspan(size_t(from), size_t(length)), run.state, Rwkv7::Logits::all,
-                  run.logits.view().part(0, from, length), cpu);
+    test::read_all(model, tokens.subspan(size_t(from), size_t(length)), run.state,
+                   run.logits.view().slice(0, from, length), cpu);
     from += length;
   }
   return run;
@@ -75,12 +75,12 @@ Outcome run_whole(const Rwkv7& model, std::span<const int32_t> tokens, const ker
   return run_in_pieces(model, tokens, all, cpu);
 }
 
-void expect_the_definition(const Outcome& run, const Rwkv7Source& source, const Rwkv7Shape& shape,
+void expect_the_definition(const Outcome& run, const TensorSource& source, const Rwkv7Shape& shape,
                            const reference::SaneStrength& sane, std::span<const int32_t> tokens) {
   const auto truth = reference::rwkv7<double>(source, shape, sane, tokens);
   const auto plain = reference::rwkv7<float>(source, shape, sane, tokens);
   const Closeness logits = closeness(run.logits.span(), plain.logits, truth.logits);
-  const Closeness memory = closeness(run.state.memory().span(), plain.memory, truth.memory);
+  const Closeness memory = closeness(test::memories(run.state), plain.memory, truth.memory);
   EXPECT_TRUE(logits.close) << "logits " << logits.explanation();
   EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
 }
@@ -91,8 +91,8 @@ TEST(Rwkv7, IsTheDefinitionWithAndWithoutSane) {
   const OnDisk baseline;
   const test::HeldRwkv7 source(RandomRwkv7(small, 1));
   expect_the_definition(run_whole(baseline.open(), tokens, {threads}), source, small, {}, tokens);
-  Rwkv7Options at_run_time;
-  at_run_time.sane_alpha = 0.5;
+  OpenOptions at_run_time;
+  at_run_time.sane.alpha = 0.5;
   expect_the_definition(run_whole(baseline.open(at_run_time), tokens, {threads}), source, small,
                         {0.5, 16}, tokens);
   Rwkv7Shape with_sane = small;
@@ -101,8 +101,8 @@ TEST(Rwkv7, IsTheDefinitionWithAndWithoutSane) {
   const test::HeldRwkv7 sane_source(RandomRwkv7(with_sane, 1));
   expect_the_definition(run_whole(trained.open(), tokens, {threads}), sane_source, with_sane,
                         {3, 16}, tokens);
-  Rwkv7Options off;
-  off.without_sane = true;
+  OpenOptions off;
+  off.sane.none = true;
   expect_the_definition(run_whole(trained.open(off), tokens, {threads}), sane_source, with_sane, {},
                         tokens);
 }
@@ -111,8 +111,8 @@ TEST(Rwkv7, AnyCutAgreesWithTheDefinition) {
   ThreadPool threads(2);
   const auto tokens = some_tokens(50, small.vocabulary);
   const OnDisk file;
-  Rwkv7Options options;
-  options.sane_alpha = 0.5;
+  OpenOptions options;
+  options.sane.alpha = 0.5;
   const Rwkv7 model = file.open(options);
   const test::HeldRwkv7 source(RandomRwkv7(small, 1));
   const std::vector<int64_t> ones(50, 1);
@@ -126,19 +126,17 @@ TEST(Rwkv7, SequencesSteppedTogetherDoNotMeet) {
   const OnDisk file;
   const Rwkv7 model = file.open();
   const auto tokens = some_tokens(30, small.vocabulary);
-  RecurrentState alone[3], together[3];
+  SequenceState alone[3], together[3];
   Tensor<float> logits({3, small.vocabulary}), one({1, small.vocabulary});
   for (int i = 0; i < 3; ++i) {
     alone[i] = model.fresh_state();
-    model.forward({tokens.data() + i, size_t(3 * i + 2)}, alone[i], Rwkv7::Logits::none, {},
-                  {threads});
+    test::read(model, {tokens.data() + i, size_t(3 * i + 2)}, alone[i], {threads});
     together[i] = alone[i].clone();
   }
-  RecurrentState* const states[] = {&together[0], &together[1], &together[2]};
-  model.step({tokens.data() + 20, 3}, states, logits.view(), {threads});
+  SequenceState* const states[] = {&together[0], &together[1], &together[2]};
+  test::step(model, {tokens.data() + 20, 3}, states, logits.view(), {threads});
   for (int i = 0; i < 3; ++i) {
-    model.forward({tokens.data() + 20 + i, 1}, alone[i], Rwkv7::Logits::last, one.view(),
-                  {threads});
+    test::read_last(model, {tokens.data() + 20 + i, 1}, alone[i], one.view(), {threads});
     EXPECT_EQ(alone[i].position, together[i].position);
     for (int64_t c = 0; c < small.vocabulary; ++c)
       EXPECT_NEAR(one[c], logits[i * small.vocabulary + c], 1e-4 * std::abs(one[c]) + 1e-4);
@@ -164,15 +162,15 @@ TEST(Rwkv7, ThreadsDoNotChangeABitOfAStep) {
   for (const int64_t count : {1, 2, 12, 13}) {
     const auto tokens = some_tokens(count, small.vocabulary);
     const auto logits_after = [&](ThreadPool& threads) {
-      std::vector<RecurrentState> states;
-      std::vector<RecurrentState*> places;
+      std::vector<SequenceState> states;
+      std::vector<SequenceState*> places;
       for (int64_t i = 0; i < count; ++i) {  // at different places in a chunk
         states.push_back(model.fresh_state());
         states.back().position = i;
       }
-      for (RecurrentState& state : states) places.push_back(&state);
+      for (SequenceState& state : states) places.push_back(&state);
       Tensor<float> logits({count, small.vocabulary});
-      for (int i = 0; i < 18; ++i) model.step(tokens, places, logits.view(), {threads});
+      for (int i = 0; i < 18; ++i) test::step(model, tokens, places, logits.view(), {threads});
       EXPECT_EQ(states.back().position, count - 1 + 18);
       return logits;
     };
@@ -186,18 +184,18 @@ TEST(Rwkv7, RefusesWhatIsNotItsOwn) {
   ThreadPool threads(1);
   const OnDisk file;
   const Rwkv7 model = file.open();
-  RecurrentState other({1, 2, 3, 4}), fresh = model.fresh_state();
+  SequenceState other(test::uniform_layout(1, 2, 3, 4)), fresh = model.fresh_state();
   const int32_t good[] = {1}, bad[] = {61};
-  EXPECT_FAULT(model.forward(good, other, Rwkv7::Logits::none, {}, {threads}), Fault::argument,
+  EXPECT_FAULT(test::read(model, good, other, {threads}), Fault::argument,
                "state: expected that of this model");
-  EXPECT_FAULT(model.forward(bad, fresh, Rwkv7::Logits::none, {}, {threads}), Fault::argument,
+  EXPECT_FAULT(test::read(model, bad, fresh, {threads}), Fault::argument,
                "token: expected 0 to 60, found 61");
-  RecurrentState* const states[] = {&fresh};
+  SequenceState* const states[] = {&fresh};
   Tensor<float> logits({1, 61});
-  EXPECT_FAULT(model.step(bad, states, logits.view(), {threads}), Fault::argument,
+  EXPECT_FAULT(test::step(model, bad, states, logits.view(), {threads}), Fault::argument,
                "token: expected 0 to 60, found 61");
-  Rwkv7Options both;
-  both.sane_alpha = 3, both.without_sane = true;
+  OpenOptions both;
+  both.sane.alpha = 3, both.sane.none = true;
   EXPECT_FAULT(file.open(both), Fault::usage, "found both");
 }
 
@@ -219,9 +217,9 @@ TEST(Rwkv7, TinyModelGivesItsKnownLogits) {
       {"FP32", 2e-5}, {"FP16", 1e-3}, {"Q5_0", INFINITY}, {"Q5_1", INFINITY}};
   for (const auto& [type, bound] : files) {
     const Rwkv7 model(Rwkv7Checkpoint(folder / cat("tiny-rwkv-7v0-834K-", type, ".bin")), {});
-    RecurrentState state = model.fresh_state();
+    SequenceState state = model.fresh_state();
     Tensor<float> logits({1, 256});
-    model.forward(tokens, state, Rwkv7::Logits::last, logits.view(), {threads});
+    test::read_last(model, tokens, state, logits.view(), {threads});
     double worst = 0, sum = 0;
     for (int64_t i = 0; i < 256; ++i) {
       worst = std::max(worst, std::abs(double(logits[i]) - expected[size_t(i)]));
@@ -234,19 +232,6 @@ TEST(Rwkv7, TinyModelGivesItsKnownLogits) {
   }
 }
 
-TEST(LogProbability, IsLogSoftmax) {
-  const float logits[] = {1, 2, 3};
-  double sum = 0;
-  for (int32_t i = 0; i < 3; ++i) sum += std::exp(log_probability(logits, i));
-  EXPECT_NEAR(sum, 1, 1e-15 * 3);
-  EXPECT_NEAR(log_probability(logits, 2) - log_probability(logits, 0), 2, 1e-12);
-  // Each exponential in float would be off by 6e-8 of itself.
-  const std::vector<float> many{0.1f, 0.3f, 0.7f, -1.1f};
-  double terms = 0;
-  for (const float one : many) terms += std::exp(double(one));
-  EXPECT_NEAR(log_probability(many, 0), double(0.1f) - std::log(terms), 1e-15);
-}
-
 TEST(Rwkv7, TellsWhichTausItUsed) {
   Rwkv7Shape shape = small;
   shape.sane = true;
@@ -254,30 +239,29 @@ TEST(Rwkv7, TellsWhichTausItUsed) {
   const Rwkv7 model = disk.open();
   const std::vector<int32_t> tokens = some_tokens(100, shape.vocabulary);
   ThreadPool threads(2);
-  RecurrentState state = model.fresh_state(), unseen = model.fresh_state();
-  TauRecord taus(shape.layers, shape.heads);
+  SequenceState state = model.fresh_state(), unseen = model.fresh_state();
+  TauRecord taus(*model.state_layout());
   for (const int64_t part : {0, 50}) {
     const auto some = std::span(tokens).subspan(size_t(part), part ? 46 : 50);
-    model.forward(some, state, Rwkv7::Logits::none, {}, {threads}, &taus);
-    model.forward(some, unseen, Rwkv7::Logits::none, {}, {threads});
+    test::read(model, some, state, {threads}, &taus);
+    test::read(model, some, unseen, {threads});
   }
   ASSERT_EQ(state.position, 96);  // the end of a chunk: entries are within the last tau
   for (int64_t layer = 0; layer < shape.layers; ++layer)
     for (int64_t head = 0; head < shape.heads; ++head) {
-      const TauRecord::Head& seen = taus.at(layer, head);
+      const auto at = size_t(layer * shape.heads + head);
+      const TauRecord::Head& seen = taus[at];
       EXPECT_EQ(seen.count, 6);
       EXPECT_GE(seen.low, 1);
       EXPECT_LT(seen.low, seen.high);
       EXPECT_LE(seen.low, seen.last);
       EXPECT_LE(seen.last, seen.high);
       EXPECT_GT(seen.sum, 6 * double(seen.low));
-      const float* entries = state.memory().view().at(layer, head);
-      for (int64_t i = 0; i < shape.head_size * shape.head_size; ++i)
-        EXPECT_LE(std::abs(entries[i]), seen.last);
+      for (const float entry : state.of(state.layout().heads()[at]))
+        EXPECT_LE(std::abs(entry), seen.last);
     }
-  EXPECT_EQ(std::memcmp(state.memory().data(), unseen.memory().data(),
-                        size_t(state.memory().elements()) * sizeof(float)),
-            0);
+  const auto entries = test::memories(state);
+  EXPECT_EQ(std::memcmp(entries.data(), test::memories(unseen).data(), entries.size_bytes()), 0);
 }
 
 // tau = alpha softplus(z) + 1 and z does not depend on alpha before the first chunk has ended.
@@ -289,11 +273,11 @@ TEST(Rwkv7, TakesTheAlphasOfAState) {
     shape.sane = trained;
     const OnDisk disk(shape);
     const Rwkv7 model = disk.open(
-        trained ? Rwkv7Options{} : Rwkv7Options{.device = {}, .weights = {}, .sane_alpha = 3.0});
-    const auto read = [&](const std::vector<float>& alphas, RecurrentState state) {
-      TauRecord taus(shape.layers, shape.heads);
+        trained ? OpenOptions{} : OpenOptions{.device = {}, .weights = {}, .sane = {.alpha = 3.0}});
+    const auto read = [&](const std::vector<float>& alphas, SequenceState state) {
+      TauRecord taus(*model.state_layout());
       state.alphas = alphas;
-      model.forward(tokens, state, Rwkv7::Logits::none, {}, {threads}, &taus);
+      test::read(model, tokens, state, {threads}, &taus);
       EXPECT_EQ(state.clone().alphas, alphas);
       return taus;
     };
@@ -304,8 +288,9 @@ TEST(Rwkv7, TakesTheAlphasOfAState) {
     const TauRecord twice = read(alphas, model.fresh_state());
     for (int64_t layer = 0; layer < shape.layers; ++layer)
       for (int64_t head = 0; head < shape.heads; ++head) {
-        const float tau = usual.at(layer, head).last, own = twice.at(layer, head).last;
-        EXPECT_EQ(same.at(layer, head).last, tau);
+        const auto at = size_t(layer * shape.heads + head);
+        const float tau = usual[at].last, own = twice[at].last;
+        EXPECT_EQ(same[at].last, tau);
         if (layer == 1 && head == 2)
           EXPECT_NEAR(own - 1, 2 * (tau - 1), 4 * 0x1p-23 * double(own));  // each rounded once
         else

@@ -1,5 +1,5 @@
-// One pass of tokens through RWKV-7 on the CPU: whose they are, the memory for their activations,
-// and how the threads share the work. For the sources of Rwkv7 only.
+// One forward pass of RWKV-7 on the CPU: whose tokens it has, the memory for their activations, and
+// how the threads share the work. For the sources of Rwkv7 only.
 #pragma once
 
 #include <optional>
@@ -16,15 +16,22 @@ class Rwkv7::Rows {
   int64_t time;
   TauRecord* taus;  // only with one sequence
 
-  Rows(std::span<RecurrentState* const> states, int64_t tokens, TauRecord* record = nullptr)
+  Rows(std::span<SequenceState* const> states, int64_t tokens, TauRecord* record = nullptr)
       : time(tokens), taus(record) {
-    for (RecurrentState* state : states)
-      sequences_.push_back({state, state->mutable_shift().view(), state->mutable_memory().view()});
+    for (SequenceState* state : states) {
+      const StateLayout& layout = state->layout();
+      float* const numbers = state->mutable_fixed().data();
+      const int64_t layers = layout.layers(), first = layout.heads()[0].offset;
+      const Shape heads = layout.parts().back().shape;
+      sequences_.push_back({state,
+                            {numbers, {layers, 2, first / (2 * layers)}},
+                            {numbers + first, {layers, heads[0], heads[1], heads[2]}}});
+    }
   }
 
   size_t sequences() const { return sequences_.size(); }
   int64_t count() const { return int64_t(sequences()) * time; }
-  RecurrentState& state(size_t sequence) const { return *sequences_[sequence].state; }
+  SequenceState& state(size_t sequence) const { return *sequences_[sequence].state; }
   // The last token's input of time mix (0) and channel mix (1).
   float* shift(size_t sequence, int64_t layer, int which) const {
     return sequences_[sequence].shift.at(layer, which);
@@ -33,12 +40,12 @@ class Rwkv7::Rows {
     return sequences_[sequence].memory.at(layer, head);
   }
   View<float> of(size_t sequence, const View<float>& all) const {
-    return all.part(0, int64_t(sequence) * time, time);
+    return all.slice(0, int64_t(sequence) * time, time);
   }
 
  private:
   struct Sequence {
-    RecurrentState* state;
+    SequenceState* state;
     View<float> shift, memory;
   };
   std::vector<Sequence> sequences_;
@@ -76,66 +83,66 @@ struct Rwkv7::Scratch {
   Tensor<float> memory_;
 };
 
-// How the work of a pass is done. Many rows: one thread goes through the layers, and each operation
-// shares its rows out. Few rows: all threads go through the layers together. What is small each of
-// them computes for itself, into `own`; products and heads they share out, and the results are in
-// `s`, for all.
+// How the work of a pass is done. Many rows: one thread runs the layers, and each operation is
+// parallel over its rows. Few rows: the layers are one parallel region of a team of threads. Each
+// thread computes what is small for itself, into `own`; products and heads are shared out, and
+// their results are in `s`, for all.
 class Rwkv7::Pass {
  public:
   const Rows& rows;
   Scratch& s;
-  Scratch& own;     // s, unless there is a crew
+  Scratch& own;     // s, unless there is a team
   kernel::Cpu cpu;  // for what is not shared out
 
   Pass(const Rows& all_rows, Scratch& memory, const kernel::Cpu& all)
       : rows(all_rows), s(memory), own(memory), cpu(all) {}
   Pass(const Rows& all_rows, Scratch& shared, Scratch& own_memory, const kernel::Cpu& alone,
-       Crew& crew)
+       Team& team)
       : rows(all_rows),
         s(shared),
         own(own_memory),
         cpu(alone),
-        crew_(&crew),
-        pieces_(std::in_place, alone.isa, crew.size()),
-        leads_(crew.next() == 0) {
-    crew.meet();
+        team_(&team),
+        pieces_(std::in_place, alone.isa, team.size()),
+        leads_(team.next() == 0) {
+    team.barrier();
   }
 
-  // One thread of all says yes.
+  // True for one thread of all.
   bool leads() const { return leads_; }
 
   // Several products, none of which needs another's y. All threads have the results.
   void products(std::span<const kernel::Matmul> all) {
-    if (!crew_) return kernel::matmul_all(all, cpu);
+    if (!team_) return kernel::matmul_all(all, cpu);
     pieces_->begin(all);
-    for (int64_t piece; (piece = crew_->next()) < pieces_->count();) pieces_->run(piece);
-    crew_->meet();
+    for (int64_t piece; (piece = team_->next()) < pieces_->count();) pieces_->run(piece);
+    team_->barrier();
   }
 
   // Calls body(sequence, first head, heads, cpu) for all heads of all sequences.
   template <class Body>
   void heads(int64_t count, const Body& body) {
     const auto sequences = int64_t(rows.sequences());
-    if (!crew_ && sequences == 1) return body(0, 0, count, cpu);
-    if (!crew_) {
+    if (!team_ && sequences == 1) return body(0, 0, count, cpu);
+    if (!team_) {
       ThreadPool alone(1);
       cpu.threads.parallel(sequences, [&](int64_t sequence) {
         body(size_t(sequence), 0, count, kernel::Cpu{alone, cpu.isa});
       });
       return;
     }
-    const int64_t wanted = (2 * crew_->size() + sequences - 1) / sequences;
+    const int64_t wanted = (2 * team_->size() + sequences - 1) / sequences;
     const int64_t groups = std::min(count, wanted);
-    for (int64_t task; (task = crew_->next()) < sequences * groups;) {
+    for (int64_t task; (task = team_->next()) < sequences * groups;) {
       const int64_t group = task % groups;
       const int64_t first = group * count / groups, end = (group + 1) * count / groups;
       body(size_t(task / groups), first, end - first, cpu);
     }
-    crew_->meet();
+    team_->barrier();
   }
 
  private:
-  Crew* crew_ = nullptr;
+  Team* team_ = nullptr;
   std::optional<kernel::MatmulPieces> pieces_;
   bool leads_ = true;
 };

@@ -10,7 +10,7 @@
 
 namespace deltasane {
 
-class RandomRwkv7 : public Rwkv7Source {
+class RandomRwkv7 : public TensorSource {
  public:
   RandomRwkv7(const Rwkv7Shape& shape, uint64_t seed) : shape_(shape), seed_(seed) {}
 

@@ -13,7 +13,7 @@ float side(int64_t channel) { return channel % 2 == 0 ? -1.0f : 1.0f; }
 
 }  // namespace
 
-SlowHeadsRwkv7::SlowHeadsRwkv7(const Rwkv7Source& source, const Rwkv7Shape& shape,
+SlowHeadsRwkv7::SlowHeadsRwkv7(const TensorSource& source, const Rwkv7Shape& shape,
                                const SlowHeads& heads)
     : source_(source), shape_(shape), heads_(heads) {
   const int64_t most = shape.layers * shape.heads;

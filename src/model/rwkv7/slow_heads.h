@@ -28,10 +28,10 @@ struct SlowHeads {
   double bias = -7;
 };
 
-class SlowHeadsRwkv7 : public Rwkv7Source {
+class SlowHeadsRwkv7 : public TensorSource {
  public:
   // The source must outlive this. Fails for more heads than the model has.
-  SlowHeadsRwkv7(const Rwkv7Source& source, const Rwkv7Shape& shape, const SlowHeads& heads);
+  SlowHeadsRwkv7(const TensorSource& source, const Rwkv7Shape& shape, const SlowHeads& heads);
 
   std::vector<std::string> names() const override { return source_.names(); }
   bool has(std::string_view name) const override { return source_.has(name); }
@@ -44,7 +44,7 @@ class SlowHeadsRwkv7 : public Rwkv7Source {
  private:
   void plant(std::string_view suffix, int64_t layer, int64_t head, View<float> tensor) const;
 
-  const Rwkv7Source& source_;
+  const TensorSource& source_;
   Rwkv7Shape shape_;
   SlowHeads heads_;
 };

@@ -6,10 +6,11 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "model/fixture_forward.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/fixture_shape.h"
-#include "model/rwkv7/random.h"
 #include "model/rwkv7/model.h"
+#include "model/rwkv7/random.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 
@@ -23,7 +24,7 @@ struct SlowHeadsTest : testing::Test {
   ThreadPool threads{2};
   RandomRwkv7 random{tiny, 1};
 
-  Rwkv7 model(const SlowHeads& heads, const Rwkv7Options& options = {}) const {
+  Rwkv7 model(const SlowHeads& heads, const OpenOptions& options = {}) const {
     const fs::path path = scratch.path() / "model.safetensors";
     write_rwkv7_safetensors(path, SlowHeadsRwkv7(random, tiny, heads), StoredType::bf16, {});
     return Rwkv7(Rwkv7Checkpoint(path), options);
@@ -32,14 +33,14 @@ struct SlowHeadsTest : testing::Test {
   // The largest |S| after each of so many blocks of random tokens; infinity where it overflowed.
   std::vector<double> read(const Rwkv7& model, int64_t blocks, int64_t block = 1024) {
     Random draws(3);
-    RecurrentState state = model.fresh_state();
+    SequenceState state = model.fresh_state();
     std::vector<int32_t> tokens(static_cast<size_t>(block));
     std::vector<double> largest;
     while (int64_t(largest.size()) < blocks) {
       for (int32_t& token : tokens) token = int32_t(draws.below(uint64_t(tiny.vocabulary)));
-      model.forward(tokens, state, Rwkv7::Logits::none, {}, {threads});
+      test::read(model, tokens, state, {threads});
       double most = 0;
-      for (const float x : state.memory().span())
+      for (const float x : test::memories(state))
         most = std::isfinite(x) ? std::max(most, std::abs(double(x))) : INFINITY;
       largest.push_back(most);
       if (!std::isfinite(most)) break;
@@ -59,8 +60,8 @@ TEST_F(SlowHeadsTest, OverflowWhereARandomModelAndSaneDoNot) {
   };
   EXPECT_LT(most(16), 2 * most(0)) << "a random model forgets: nothing adds up";
   constexpr double alpha = 3;
-  Rwkv7Options with_sane;
-  with_sane.sane_alpha = alpha;
+  OpenOptions with_sane;
+  with_sane.sane.alpha = alpha;
   const std::vector<double> sane = read(model(fast, with_sane), 32);
   ASSERT_EQ(sane.size(), 32u);
   EXPECT_LE(std::ranges::max(sane), alpha * std::log(2.0) + 1) << "above tau";

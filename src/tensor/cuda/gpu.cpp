@@ -32,19 +32,19 @@ Gpu::Gpu(int index) : index_(index) {
   const int devices = count();
   if (index < 0 || index >= devices)
     fail(Fault::device, "device cuda:", index, ": expected one of ", devices,
-         " CUDA devices of this machine, numbered from 0; use --device cpu");
+         " CUDA devices of this machine, numbered from 0; or use the CPU");
   check_cuda(cudaSetDevice(index));
-  cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, index));
-  facts_.name = properties.name;
-  facts_.multiprocessors = properties.multiProcessorCount;
-  facts_.capability = properties.major * 10 + properties.minor;
-  facts_.memory_bytes = properties.totalGlobalMem;
-  facts_.cache_bytes = uint64_t(properties.l2CacheSize);
-  facts_.shared_bytes = properties.sharedMemPerBlockOptin;
-  if (facts_.capability < 80)
+  cudaDeviceProp device;
+  check_cuda(cudaGetDeviceProperties(&device, index));
+  properties_.name = device.name;
+  properties_.multiprocessors = device.multiProcessorCount;
+  properties_.capability = device.major * 10 + device.minor;
+  properties_.memory_bytes = device.totalGlobalMem;
+  properties_.cache_bytes = uint64_t(device.l2CacheSize);
+  properties_.shared_bytes = device.sharedMemPerBlockOptin;
+  if (properties_.capability < 80)
     fail(Fault::device, "device cuda:", index, ": expected compute capability 8.0 or newer, found ",
-         properties.major, ".", properties.minor, " (", facts_.name, ")");
+         device.major, ".", device.minor, " (", properties_.name, ")");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 
@@ -73,8 +73,8 @@ GpuEvent& GpuEvent::operator=(GpuEvent&& other) noexcept {
   return *this;
 }
 void GpuEvent::record(const Gpu& gpu) { check_cuda(cudaEventRecord(event_, gpu.stream())); }
-void GpuEvent::let_wait(CUstream_st* queue) const {
-  check_cuda(cudaStreamWaitEvent(queue, event_, 0));
+void GpuEvent::stream_wait(CUstream_st* stream) const {
+  check_cuda(cudaStreamWaitEvent(stream, event_, 0));
 }
 void GpuEvent::wait() const { check_cuda(cudaEventSynchronize(event_)); }
 bool GpuEvent::reached() const {

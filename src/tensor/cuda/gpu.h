@@ -1,8 +1,8 @@
-// One GPU and one queue of work on it (a CUDA stream). Work is asynchronous: it starts when what
-// was asked for before has ended, and the host goes on. `wait` is the only place where it stops.
+// One GPU and one CUDA stream on it. Work is asynchronous: it is enqueued, starts when the work
+// enqueued before has ended, and the host continues. Only `wait` blocks the host.
 //
-// This header needs no CUDA; a build without it declares the same and defines nothing, and callers
-// stand behind `if constexpr (built_with_cuda)`.
+// This header needs no CUDA; a build without CUDA declares the same and defines nothing, and
+// callers are behind `if constexpr (built_with_cuda)`.
 #pragma once
 
 #include <cstddef>
@@ -20,35 +20,35 @@ namespace deltasane {
 
 inline constexpr bool built_with_cuda = DELTASANE_CUDA_BUILT;
 
-struct GpuFacts {
+struct GpuProperties {
   std::string name;
   int multiprocessors = 0, capability = 0;                       // 90 for compute capability 9.0
-  uint64_t memory_bytes = 0, cache_bytes = 0, shared_bytes = 0;  // shared: the most of one block
+  uint64_t memory_bytes = 0, cache_bytes = 0, shared_bytes = 0;  // shared: the most for one block
 };
 
 class Gpu {
  public:
-  explicit Gpu(int index);  // fails where there is no such device
+  explicit Gpu(int index);  // fails if there is no such device
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
-  static int count();  // 0 where there is no driver
+  static int count();  // 0 if there is no driver
 
   int index() const { return index_; }
-  const GpuFacts& facts() const { return facts_; }
+  const GpuProperties& properties() const { return properties_; }
   CUstream_st* stream() const { return stream_; }
-  void wait() const;  // until all work asked for has ended; fails with what went wrong in it
-  void make_current() const;  // for the calling thread; every thread begins with device 0
+  void wait() const;          // until all enqueued work has ended; fails with its error
+  void make_current() const;  // for the calling thread; every thread starts with device 0
   uint64_t free_bytes() const;
 
  private:
   int index_;
-  GpuFacts facts_;
+  GpuProperties properties_;
   CUstream_st* stream_ = nullptr;
 };
 
-// A point in a queue that another queue, or the host, can wait for.
+// A point in a stream that another stream, or the host, can wait for.
 class GpuEvent {
  public:
   GpuEvent();
@@ -56,26 +56,26 @@ class GpuEvent {
   GpuEvent(GpuEvent&& other) noexcept;
   GpuEvent& operator=(GpuEvent&& other) noexcept;
 
-  void record(const Gpu& gpu);              // after all that was asked for
-  void let_wait(CUstream_st* queue) const;  // what is asked for there next starts after this point
-  void wait() const;                        // the host
+  void record(const Gpu& gpu);                  // after all enqueued work
+  void stream_wait(CUstream_st* stream) const;  // work enqueued there later starts after this point
+  void wait() const;                            // blocks the host
   bool reached() const;
 
  protected:
   explicit GpuEvent(unsigned flags);
   CUevent_st* event_;
 };
-// Likewise with a time, which takes the queue longer.
+// Likewise with a time, which costs the stream more.
 class TimedGpuEvent : public GpuEvent {
  public:
   TimedGpuEvent();
   double milliseconds_since(const TimedGpuEvent& earlier) const;  // both reached
 };
 
-// Fails unless a CUDA call (its cudaError_t) went well.
+// Fails unless a CUDA call succeeded; result: its cudaError_t.
 void check_cuda(int result, std::source_location at = std::source_location::current());
 
-// Memory on a GPU. `purpose` is named when there is not enough.
+// Memory on a GPU. `purpose` is named if there is not enough.
 class GpuBuffer {
  public:
   GpuBuffer() = default;
@@ -93,9 +93,9 @@ class GpuBuffer {
   int index_ = 0;
 };
 
-// Memory of the host that a GPU reads and writes by itself, while the host goes on.
+// Pinned host memory, which a GPU reads and writes asynchronously.
 Buffer pinned_memory(uint64_t bytes);  // not initialised
-bool is_pinned(const void* at);        // whether it is such memory
+bool is_pinned(const void* at);
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -111,11 +111,11 @@ class PinnedBuffer {
   Buffer memory_;
 };
 
-// In the queue's order. The host's memory must stay until the queue has got there.
+// In the stream's order. Host memory must stay valid until the copy is done.
 void copy_to_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu);
 void copy_to_host(void* to, const void* from, uint64_t bytes, const Gpu& gpu);
 void copy_on_gpu(void* to, const void* from, uint64_t bytes, const Gpu& gpu);
-// Rows of `bytes` that lie `step` bytes apart, from one place to another.
+// Rows of `bytes`, `step` bytes apart.
 struct GpuRows {
   void* data;
   uint64_t step;

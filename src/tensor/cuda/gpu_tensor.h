@@ -31,14 +31,16 @@ class GpuTensor {
   const T* data() const { return reinterpret_cast<const T*>(memory_.data()); }
   explicit operator bool() const { return memory_.data() != nullptr; }
 
-  // Wait for the copy to have been made.
+  // Both block until the copy is done.
   void upload(std::span<const T> host, const Gpu& gpu) {
-    require(int64_t(host.size()) == elements(), "an upload has as many elements as the tensor");
+    require(int64_t(host.size()) == elements(),
+            "upload: expected as many elements as the tensor has");
     copy_to_gpu(data(), host.data(), host.size_bytes(), gpu);
     gpu.wait();
   }
   void download(std::span<T> host, const Gpu& gpu) const {
-    require(int64_t(host.size()) == elements(), "a download has as many elements as the tensor");
+    require(int64_t(host.size()) == elements(),
+            "download: expected as many elements as the tensor has");
     copy_to_host(host.data(), data(), host.size_bytes(), gpu);
     gpu.wait();
   }

@@ -7,13 +7,13 @@
 namespace deltasane {
 namespace {
 
-// Ends the recording also where asking for work fails.
-class Recording {
+// Ends the capture also if enqueuing fails.
+class Capture {
  public:
-  explicit Recording(const Gpu& gpu) : stream_(gpu.stream()) {
+  explicit Capture(const Gpu& gpu) : stream_(gpu.stream()) {
     check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
   }
-  ~Recording() {
+  ~Capture() {
     if (stream_) cudaStreamEndCapture(stream_, &graph_);
     if (graph_) cudaGraphDestroy(graph_);
   }
@@ -30,9 +30,9 @@ class Recording {
 }  // namespace
 
 GpuGraph::GpuGraph(const Gpu& gpu, const std::function<void()>& work) {
-  Recording recording(gpu);
+  Capture capture(gpu);
   work();
-  check_cuda(cudaGraphInstantiate(&graph_, recording.end(), 0));
+  check_cuda(cudaGraphInstantiate(&graph_, capture.end(), 0));
 }
 GpuGraph::~GpuGraph() {
   if (graph_) cudaGraphExecDestroy(graph_);

@@ -1,5 +1,5 @@
-// Work for a GPU that is asked for once and then repeated as a whole: many small kernels at the
-// price of one launch (a CUDA graph). Addresses and sizes are kept, what lies there is not.
+// A CUDA graph: work that is captured once and then launched as a whole, many small kernels at the
+// cost of one launch. Addresses and sizes are captured, contents are not.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace deltasane {
 class GpuGraph {
  public:
   GpuGraph() = default;
-  // `work` asks for kernels and copies in the GPU's queue; nothing is run.
+  // `work` enqueues kernels and copies on the GPU's stream, which are captured and not run.
   GpuGraph(const Gpu& gpu, const std::function<void()>& work);
   ~GpuGraph();
   GpuGraph(GpuGraph&& other) noexcept;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernel/gpu_cycles.h"
-#include "kernel/gpu_limits.h"
+#include "kernel/bench/gpu_cycles.h"
+#include "kernel/bench/gpu_limits.h"
 #include "train/clocked_steps.h"
 #include "train/gpu/gpu_device.h"
 
@@ -14,25 +14,19 @@ namespace {
 
 // What is measured, with every kind of step.
 struct BenchCase {
-  Batch batch;
+  TrainingBatch batch;
   Activations activations;
   Precision precision;
   int repeats, gpu_index;
 
-  TrainingJob job(const Parameters& model, OptimizerKind kind = OptimizerKind::adamw) const {
+  TrainingJob job(const TrainableModel& model, OptimizerKind kind = OptimizerKind::adamw) const {
     OptimizerSettings optimizer;
     optimizer.kind = kind;
-    return {Parameters(model, model.sane()),
-            optimizer,
-            1,
-            batch.sequences,
-            batch.time,
-            activations,
-            precision};
+    return {model.clone(), optimizer, 1, {batch.sequences, batch.time, activations, precision}};
   }
 };
 
-void one_step(TrainingDevice& device, const Batch& batch) {
+void one_step(TrainingDevice& device, const TrainingBatch& batch) {
   device.gradient({&batch, 1}, {batch.weight_total(), 0}, [] {});
   device.clip("bench: ");
   device.update(1e-6);
@@ -99,7 +93,7 @@ void measure_parts(const BenchCase& one, GpuTrainingDevice<Real>& device,
 }
 
 template <class Real>
-void measure_steps(const BenchCase& one, const Parameters& model,
+void measure_steps(const BenchCase& one, const TrainableModel& model,
                    GpuTrainingMeasurement& measured) {
   GpuTrainingDevice<Real> device(one.job(model), one.gpu_index);
   measured.activation_bytes = device.activation_bytes();
@@ -119,7 +113,7 @@ void measure_steps(const BenchCase& one, const Parameters& model,
 
 // What an update with Muon takes.
 template <class Real>
-double muon_seconds(const BenchCase& one, const Parameters& model) {
+double muon_seconds(const BenchCase& one, const TrainableModel& model) {
   GpuTrainingDevice<Real> device(one.job(model, OptimizerKind::muon), one.gpu_index);
   constexpr int unmeasured = 4;  // products choose their algorithms
   std::vector<double> seconds;
@@ -137,7 +131,7 @@ double muon_seconds(const BenchCase& one, const Parameters& model) {
 }
 
 template <class Real>
-void measure(const BenchCase& one, const Parameters& model, GpuTrainingMeasurement& measured) {
+void measure(const BenchCase& one, const TrainableModel& model, GpuTrainingMeasurement& measured) {
   measure_steps<Real>(one, model, measured);
   measured.muon_seconds = muon_seconds<Real>(one, model);
 }
@@ -149,22 +143,23 @@ GpuTrainingMeasurement bench_gpu_training(const TrainingBench& asked, Precision 
                                           int gpu_index, const kernel::Cpu& cpu) {
   require(asked.repeats > 0, "something is measured");
   GpuTrainingMeasurement measured;
-  measured.shape = asked.shape, measured.sequences = asked.sequences, measured.time = asked.time;
+  measured.sequences = asked.sequences, measured.time = asked.time;
   {
     const Gpu gpu(gpu_index);
-    measured.device = gpu.facts().name;
+    measured.device = gpu.properties().name;
     measured.product_flops_per_second = kernel::measure_limits(gpu).product_flops_per_second;
   }
-  const Parameters model = bench_parameters(asked.shape, asked.weights, true, cpu);
-  const ParameterLayout plain(asked.shape);  // what SANE's products take is not counted
-  measured.product_flops = product_flops(plain);
-  measured.recurrence_flops = recurrence_flops(plain);
-  const gpu::BenchCase one{random_tokens(asked.shape, asked.sequences, asked.time),
+  const auto model = asked.model(true, cpu);
+  const TrainableDescription what = model->description();
+  measured.title = what.title;
+  measured.product_flops = product_flops(model->layout());  // SANE's are not counted
+  measured.recurrence_flops = what.recurrence_flops;
+  const gpu::BenchCase one{random_tokens(what.vocabulary, asked.sequences, asked.time),
                            asked.activations, precision, asked.repeats, gpu_index};
   if (precision == Precision::bf16)
-    gpu::measure<bf16>(one, model, measured);
+    gpu::measure<bf16>(one, *model, measured);
   else
-    gpu::measure<float>(one, model, measured);
+    gpu::measure<float>(one, *model, measured);
   return measured;
 }
 

@@ -11,23 +11,19 @@
 #include <string>
 
 #include "base/timing.h"
-#include "model/rwkv7/checkpoint/tensor_table.h"
+#include "model/gpu/work_clock.h"
 #include "train/bench.h"
-#include "train/gpu/work_clock.h"
-#include "train/rounding.h"
-#include "train/rwkv7_training.h"
 
 namespace deltasane::train {
 
 // Steps of one kind: gradient, clipping and AdamW.
 struct GpuStepMeasurement {
   Timing seconds;
-  std::array<double, gpu::kinds_of_work> milliseconds{};  // of some more, marked, at one clock
+  std::array<double, kinds_of_work> milliseconds{};  // of some more, marked, at one clock
 };
 
 struct GpuTrainingMeasurement {
-  std::string device;
-  Rwkv7Shape shape;
+  std::string device, title;  // title: of the architecture
   int64_t sequences = 0, time = 0;
   double product_flops = 0, recurrence_flops = 0;  // of one token, forward and backward
   double product_flops_per_second = 0;             // bf16, large matrices

@@ -4,12 +4,11 @@
 #include <cmath>
 #include <type_traits>
 
-#include "comm/device_sums.h"
+#include "comm/device_all_reduce.h"
 #include "comm/single_group.h"
 #include "kernel/rounded/cuda.h"
 #include "tensor/cuda/gpu_tensor.h"
 #include "train/gpu/gpu_optimizer.h"
-#include "train/gpu/gpu_training.h"
 #include "train/training_device.h"
 
 namespace deltasane::train::gpu {
@@ -21,47 +20,47 @@ class GpuTrainingDevice : public TrainingDevice {
   GpuTrainingDevice(TrainingJob job, int index, std::shared_ptr<comm::Group> group = nullptr)
       : gpu_(index),
         group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),
-        host_(std::move(job.parameters)),
-        host_optimizer_(host_.layout(), job.optimizer),
+        host_(std::move(job.model)),
+        host_optimizer_(host_->layout(), job.optimizer),
         parameters_(gpu_, {elements()}, "parameters"),
         gradient_(gpu_, {elements()}, "the gradient"),
         first_(gpu_, {elements()}, "the optimiser's means"),
         second_(gpu_, {elements()}, "the optimiser's means of squares"),
-        optimizer_(host_.layout(), job.optimizer, gpu_),
-        training_(host_.layout(), host_.sane(), job.sequences, job.time, job.activations, gpu_),
+        optimizer_(host_->layout(), job.optimizer, gpu_),
+        pass_(gpu_gradient_pass<Real>(*host_, job.pass, gpu_)),
         loss_(gpu_, {1}, "the loss"),
         found_(sizeof(double)),
         clip_(job.clip),
-        sums_(comm::device_sums(*group_, gpu_, job.sums)) {
+        sums_(comm::device_all_reduce(*group_, gpu_, job.sums)) {
     if constexpr (std::is_same_v<Real, bf16>)
       rounded_ = GpuTensor<bf16>(gpu_, {elements()}, "parameters in 16 bits");
     upload();
   }
 
-  double gradient(std::span<const Batch> batches, const LossSettings& settings,
+  double gradient(std::span<const TrainingBatch> batches, const LossSettings& settings,
                   const std::function<void()>& meanwhile) override {
     clock().begin(Work::update, gpu_);
     gradient_.zero(gpu_);
     loss_.zero(gpu_);
-    const FinishedStretch add_up = [&](std::span<float> stretch) {
-      sums_->begin(stretch.data(), int64_t(stretch.size()));
+    const GradientReady add_up = [&](std::span<float> bucket) {
+      sums_->begin(bucket.data(), int64_t(bucket.size()));
     };
-    for (const Batch& batch : batches)
-      training_.add(model(), batch, settings, gradient_.data(), loss_.data(),
-                    sums_ && &batch == &batches.back() ? add_up : FinishedStretch{});
+    for (const TrainingBatch& batch : batches)
+      pass_->add(on_gpu(), batch, settings, gradient_.data(), loss_.data(),
+                 sums_ && &batch == &batches.back() ? add_up : GradientReady{});
     clock().begin(Work::update, gpu_);
     copy_to_host(found_.as<double>(), loss_.data(), sizeof(double), gpu_);
     meanwhile();
     if (sums_) sums_->finish();
     optimizer_.measure(gradient_.data(), clip_);
     if (sums_) sums_->wait();
-    length_ = optimizer_.length();  // the one wait of a step; the loss came before it
-    return group_->sum(*found_.as<double>());
+    length_ = optimizer_.norm();  // the one wait of a step; the loss came before it
+    return group_->all_reduce(*found_.as<double>());
   }
 
   double clip(const std::string& where) override {
     if (!std::isfinite(length_))
-      fail_not_finite(host_.layout(), gradient_.on_host(gpu_).span(), where);
+      fail_not_finite(host_->layout(), gradient_.on_host(gpu_).span(), where);
     return length_;
   }
 
@@ -74,18 +73,18 @@ class GpuTrainingDevice : public TrainingDevice {
         rate, host_optimizer_.steps);
   }
 
-  double loss(const Batch& batch, const LossSettings& settings) override {
+  double loss(const TrainingBatch& batch, const LossSettings& settings) override {
     loss_.zero(gpu_);
-    training_.add(model(), batch, settings, nullptr, loss_.data());
+    pass_->add(on_gpu(), batch, settings, nullptr, loss_.data());
     copy_to_host(found_.as<double>(), loss_.data(), sizeof(double), gpu_);
     gpu_.wait();
     return *found_.as<double>();
   }
 
-  const Parameters& parameters() override {
-    if (!parameters_are_here_) parameters_.download(host_.all(), gpu_);
+  const TrainableModel& model() override {
+    if (!parameters_are_here_) parameters_.download(host_->parameters().all(), gpu_);
     parameters_are_here_ = true;
-    return host_;
+    return *host_;
   }
   const Optimizer& optimizer() override {
     if (!optimizer_is_here_) {
@@ -95,9 +94,9 @@ class GpuTrainingDevice : public TrainingDevice {
     optimizer_is_here_ = true;
     return host_optimizer_;
   }
-  void restore(Parameters parameters, Tensor<float> first, Tensor<float> second,
+  void restore(std::unique_ptr<TrainableModel> model, Tensor<float> first, Tensor<float> second,
                int64_t steps) override {
-    host_ = std::move(parameters);
+    host_ = std::move(model);
     host_optimizer_.first = std::move(first), host_optimizer_.second = std::move(second);
     host_optimizer_.steps = steps;
     upload();
@@ -106,14 +105,14 @@ class GpuTrainingDevice : public TrainingDevice {
   std::string sums_by() const override { return sums_ ? sums_->name() : ""; }
 
   const Gpu& gpu() const { return gpu_; }
-  void neutralize(bool on) { training_.neutralize(on); }
-  WorkClock& clock() { return training_.clock(); }
-  uint64_t activation_bytes() const { return training_.bytes(); }
+  void neutralize(bool on) { pass_->neutralize(on); }
+  WorkClock& clock() { return pass_->clock(); }
+  uint64_t activation_bytes() const { return pass_->bytes(); }
 
  private:
-  int64_t elements() const { return host_.layout().elements(); }
+  int64_t elements() const { return host_->layout().elements(); }
 
-  GpuModel<Real> model() const {
+  GpuParameters<Real> on_gpu() const {
     if constexpr (std::is_same_v<Real, bf16>)
       return {parameters_.data(), rounded_.data()};
     else
@@ -126,7 +125,7 @@ class GpuTrainingDevice : public TrainingDevice {
   }
 
   void upload() {
-    parameters_.upload(host_.all(), gpu_);
+    parameters_.upload(host_->parameters().all(), gpu_);
     first_.upload(host_optimizer_.first.span(), gpu_);
     second_.upload(host_optimizer_.second.span(), gpu_);
     round_parameters();
@@ -135,19 +134,19 @@ class GpuTrainingDevice : public TrainingDevice {
 
   Gpu gpu_;
   std::shared_ptr<comm::Group> group_;
-  Parameters host_;  // these two as they were when the host last asked
+  std::unique_ptr<TrainableModel> host_;  // these two as they were when the host last asked
   Optimizer host_optimizer_;
   bool parameters_are_here_ = false, optimizer_is_here_ = false;
   GpuTensor<float> parameters_, gradient_, first_, second_;
   GpuTensor<bf16> rounded_;
   GpuOptimizer optimizer_;
-  GpuTraining<Real> training_;
+  std::unique_ptr<GpuGradientPass<Real>> pass_;
   GpuTensor<double> loss_;
   PinnedBuffer found_;  // the loss
   double clip_, length_ = 0;
   // None for one process alone. It goes first: sums that wait for a process that has ended would
   // keep memory from being given back.
-  std::unique_ptr<comm::DeviceSums> sums_;
+  std::unique_ptr<comm::DeviceAllReduce> sums_;
 };
 
 }  // namespace deltasane::train::gpu

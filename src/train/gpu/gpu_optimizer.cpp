@@ -31,17 +31,17 @@ GpuOptimizer::GpuOptimizer(const ParameterLayout& layout, const OptimizerSetting
                            const Gpu& device)
     : settings_(settings),
       gpu_(device),
-      products_(device, kernel::cuda::Products::for_few_shapes),
+      products_(device, kernel::cuda::Products::autotune),
       clip_(device, layout.elements()),
       adamw_(device, gpu::adamw_slots(layout, settings)),
       muon_(device, gpu::muon_slots(layout, settings)) {}
 
-void GpuOptimizer::step(const GpuOptimizerRows& rows, double rate, int64_t steps) {
-  const kernel::cuda::GradientLength* const length = clip_.on_gpu();
-  adamw_.step({rate, settings_.beta1, settings_.beta2, settings_.epsilon, steps}, length,
-              {rows.parameters, rows.rounded, rows.gradient, rows.first, rows.second}, gpu_);
-  muon_.step({rate, settings_.momentum}, length,
-             {rows.parameters, rows.rounded, rows.gradient, rows.first}, products_, gpu_);
+void GpuOptimizer::step(const GpuOptimizerBuffers& b, double rate, int64_t steps) {
+  const kernel::cuda::GradientNorm* const norm = clip_.on_gpu();
+  adamw_.step({rate, settings_.beta1, settings_.beta2, settings_.epsilon, steps}, norm,
+              {b.parameters, b.rounded, b.gradient, b.first, b.second}, gpu_);
+  muon_.step({rate, settings_.momentum}, norm, {b.parameters, b.rounded, b.gradient, b.first},
+             products_, gpu_);
 }
 
 }  // namespace deltasane::train

@@ -1,20 +1,22 @@
-// The updates of optimizer.h on a GPU, by the same rules; muon_reference.h is the definition.
-// Muon's Newton-Schulz multiplies in bf16 (kernel/optimizer/cuda.h says what that costs).
+// The optimiser of optimizer.h on a GPU, by the same rules (kernel/adamw/cuda.h,
+// kernel/muon/cuda.h).
 #pragma once
 
 #include <cstdint>
 
+#include "kernel/adamw/cuda.h"
+#include "kernel/gradient_norm/cuda.h"
 #include "kernel/matmul/cuda.h"
-#include "kernel/optimizer/cuda.h"
+#include "kernel/muon/cuda.h"
 #include "tensor/cuda/gpu.h"
 #include "train/optimizer.h"
 
 namespace deltasane::train {
 
-// Rows of numbers on the GPU, in the layout.
-struct GpuOptimizerRows {
+// On the GPU, each in the layout of the parameters.
+struct GpuOptimizerBuffers {
   float* parameters;
-  bf16* rounded;  // takes the parameters in 16 bits too; null: not wanted
+  bf16* rounded;  // takes the parameters as bf16 too; null: not wanted
   const float* gradient;
   float *first, *second;
 };
@@ -23,14 +25,14 @@ class GpuOptimizer {
  public:
   GpuOptimizer(const ParameterLayout& layout, const OptimizerSettings& settings, const Gpu& gpu);
 
-  // How long the gradient is, and what it is multiplied with to be no longer than `limit` (0: any).
-  // Asked for by measure; the host waits for it in length.
+  // Enqueues the norm of the gradient, and the scale that clips it to `limit` (0: never); norm()
+  // waits for it.
   void measure(const float* gradient, double limit) { clip_.measure(gradient, limit, gpu_); }
-  double length() const { return clip_.result().length; }
+  double norm() const { return clip_.result().norm; }
 
-  // With the gradient that was measured; nothing where it is not finite. steps: how many there
-  // were, with this one. Asked for and not waited for.
-  void step(const GpuOptimizerRows& rows, double rate, int64_t steps);
+  // Enqueues a step with the gradient that was measured; it changes nothing where that is not
+  // finite. steps: how many there were, with this one.
+  void step(const GpuOptimizerBuffers& buffers, double rate, int64_t steps);
 
  private:
   OptimizerSettings settings_;

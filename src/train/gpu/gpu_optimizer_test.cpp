@@ -6,17 +6,19 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "kernel/adamw/reference.h"
+#include "kernel/muon/reference.h"
 #include "tensor/closeness.h"
 #include "tensor/cuda/gpu_tensor.h"
-#include "train/gpu/gpu_training_fixture.h"
-#include "train/muon_reference.h"
+#include "kernel/muon/reference.h"
+#include "train/layout_fixture.h"
 
 namespace deltasane::train {
 namespace {
 
 constexpr double rate = 0.01;
 
-std::vector<float> random_row(int64_t count, double scale, uint64_t stream) {
+std::vector<float> random_numbers_of(int64_t count, double scale, uint64_t stream) {
   Random random(21, stream);
   std::vector<float> out;
   for (int64_t i = 0; i < count; ++i) out.push_back(float(scale * random.normal()));
@@ -30,21 +32,21 @@ auto part(Numbers& all, const ParameterSlot& slot) {
 
 struct OptimizerCase {
   Gpu gpu{0};
-  ParameterLayout layout{test::gpu_shape(true)};
+  ParameterLayout layout = test::example_layout({128, 192, 24, 61});
   OptimizerSettings settings;
   std::vector<float> start, gradient;
   GpuTensor<float> parameters, on_gpu, first, second;
   GpuTensor<bf16> rounded;
 
   explicit OptimizerCase(OptimizerKind kind)
-      : start(random_row(layout.elements(), 1, 1)), gradient(start.size()) {
+      : start(random_numbers_of(layout.elements(), 1, 1)), gradient(start.size()) {
     settings.kind = kind;
     for (const ParameterSlot& slot : layout.slots())  // gaps between slots stay zero
-      std::ranges::copy(random_row(slot.elements(), 0.1, uint64_t(slot.offset) + 7),
+      std::ranges::copy(random_numbers_of(slot.elements(), 0.1, uint64_t(slot.offset) + 7),
                         part(gradient, slot).begin());
     for (GpuTensor<float>* row : {&parameters, &on_gpu, &first, &second})
-      *row = GpuTensor<float>(gpu, {layout.elements()}, "a row");
-    rounded = GpuTensor<bf16>(gpu, {layout.elements()}, "a row");
+      *row = GpuTensor<float>(gpu, {layout.elements()}, "a test");
+    rounded = GpuTensor<bf16>(gpu, {layout.elements()}, "a test");
     parameters.upload(start, gpu);
     on_gpu.upload(gradient, gpu);
     first.zero(gpu), second.zero(gpu);
@@ -74,7 +76,7 @@ class GpuOptimizerTest : public testing::Test {
 class GpuOptimizerKinds : public GpuOptimizerTest,
                           public testing::WithParamInterface<OptimizerKind> {};
 
-double length_of(std::span<const float> x) {
+double norm_of(std::span<const float> x) {
   double squares = 0;
   for (const float value : x) squares += double(value) * double(value);
   return std::sqrt(squares);
@@ -91,8 +93,8 @@ TEST_F(GpuOptimizerTest, AdamwStepsAreTheDefinition) {
       std::vector<Real> w(from.begin(), from.end()), g(by.begin(), by.end()), m(w.size()),
           v(w.size());
       for (int64_t step = 1; step <= steps; ++step)
-        reference::adamw_step<Real>(w, g, m, v, step, Real(rate * rule.rate_factor),
-                                    Real(rule.decay), Real(0.9), Real(0.99), Real(1e-18));
+        kernel::reference::adamw_step<Real>(w, g, m, v, step, Real(rate * rule.rate_factor),
+                                            Real(rule.decay), Real(0.9), Real(0.99), Real(1e-18));
       return w;
     };
     const Closeness result = closeness(part(found, slot), stepped(float()), stepped(double()));
@@ -106,7 +108,7 @@ TEST_F(GpuOptimizerTest, AdamwStepsAreTheDefinition) {
 TEST_F(GpuOptimizerTest, MuonStepIsOffByItsRoundings) {
   OptimizerCase one(OptimizerKind::muon);
   const std::vector<float> found = one.after(1, 0);
-  const double roundings = 1 + 3 * newton_schulz_steps;
+  const double roundings = 1 + 3 * kernel::newton_schulz_steps;
   for (const ParameterSlot& slot : one.layout.slots()) {
     const ParameterRule rule = rule_of(slot, one.settings);
     if (!rule.muon) continue;
@@ -115,7 +117,8 @@ TEST_F(GpuOptimizerTest, MuonStepIsOffByItsRoundings) {
       std::vector<double> w(from.begin(), from.end()), g(by.begin(), by.end()), m(w.size());
       if (round)
         for (double& value : g) value = double(float(bf16(float(value))));
-      reference::muon_step<double>(w, g, m, slot.shape[0], slot.shape[1], rate, rule.decay, 0.95);
+      kernel::reference::muon_step<double>(w, g, m, slot.shape[0], slot.shape[1], rate, rule.decay,
+                                           0.95);
       return w;
     };
     const std::vector<double> truth = stepped(false), moved = stepped(true);
@@ -140,20 +143,20 @@ TEST_P(GpuOptimizerKinds, EqualStepsGiveEqualBitsAndRoundedCopies) {
 }
 
 // AdamW's first step is one of signs, so what is clipped is seen in the means.
-TEST_F(GpuOptimizerTest, AGradientThatIsTooLongIsShortened) {
+TEST_F(GpuOptimizerTest, AGradientAboveTheLimitIsClipped) {
   OptimizerCase one(OptimizerKind::adamw);
   one.after(1, 0.5);
   std::vector<float> means(one.start.size());
   one.first.download(means, one.gpu);
-  EXPECT_NEAR(length_of(means), 0.1 * 0.5, 1e-5);
+  EXPECT_NEAR(norm_of(means), 0.1 * 0.5, 1e-5);
   GpuOptimizer optimizer(one.layout, one.settings, one.gpu);
   optimizer.measure(one.on_gpu.data(), 0.5);
-  EXPECT_NEAR(optimizer.length(), length_of(one.gradient), 1e-9 * length_of(one.gradient));
+  EXPECT_NEAR(optimizer.norm(), norm_of(one.gradient), 1e-9 * norm_of(one.gradient));
 }
 
 TEST_P(GpuOptimizerKinds, AGradientThatIsNotFiniteChangesNothing) {
   OptimizerCase one(GetParam());
-  one.gradient[size_t(one.layout.slot("blocks.1.att.key.weight").offset + 5)] = INFINITY;
+  one.gradient[size_t(one.layout.slot("block 1 key").offset + 5)] = INFINITY;
   one.on_gpu.upload(one.gradient, one.gpu);
   EXPECT_EQ(one.after(1, 1), one.start);
 }

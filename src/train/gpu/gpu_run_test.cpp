@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "comm/nccl_sums.h"
+#include "comm/nccl_all_reduce.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "tensor/cuda/gpu.h"
@@ -71,8 +71,8 @@ TEST_P(GpuRun, EqualsItselfWithSumsOfOne) {
   EXPECT_EQ(plain.sums_by(), "");
   std::vector<double> losses;
   while (!plain.finished()) losses.push_back(plain.step().loss);
-  const auto with_sums = [&](comm::SumsBy by) {
-    config.run.sums.by = by;
+  const auto with_sums = [&](comm::AllReduceBackend by) {
+    config.run.sums.backend = by;
     TrainingRun summed = fresh();
     EXPECT_NE(summed.sums_by(), "");
     std::vector<double> found;
@@ -80,9 +80,9 @@ TEST_P(GpuRun, EqualsItselfWithSumsOfOne) {
     EXPECT_EQ(found, losses);
     expect_equal(plain, summed);
   };
-  with_sums(comm::SumsBy::host);
+  with_sums(comm::AllReduceBackend::host);
   if (comm::nccl_version() == 0) GTEST_SKIP() << "this build has no NCCL";
-  with_sums(comm::SumsBy::nccl);
+  with_sums(comm::AllReduceBackend::nccl);
 }
 
 TEST_P(GpuRun, AFewStepsLowerTheLoss) {
@@ -124,11 +124,12 @@ TEST_P(GpuRun, GoesOnOnTheCpuAndBack) {
 
 TEST_P(GpuRun, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
   TrainingRun run = fresh();
-  Parameters broken(run.parameters(), run.parameters().sane());
-  broken.of("blocks.1.ffn.value.weight")[7] = std::numeric_limits<float>::quiet_NaN();
+  std::unique_ptr<TrainableModel> broken = run.model().clone();
+  broken->parameters().of(test::last_of(ParameterRole::matrix, run.layout()))[7] =
+      std::numeric_limits<float>::quiet_NaN();
   const int64_t n = run.layout().elements();
   run.restore(std::move(broken), Tensor<float>({n}), Tensor<float>({n}), {});
-  const Parameters before(run.parameters(), run.parameters().sane());
+  const Parameters before = run.parameters().clone();
   EXPECT_FAULT(run.step(), Fault::overflow, "step 1 (corpus piece 0, token 0): ");
   EXPECT_EQ(
       std::memcmp(run.parameters().all().data(), before.all().data(), before.all().size_bytes()),
@@ -138,6 +139,16 @@ TEST_P(GpuRun, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, GpuRun, testing::Values("fp32", "bf16"),
                          [](const auto& one) { return std::string(one.param); });
+
+// What the operators do not support is found before a GPU is looked for.
+TEST(GpuRunUnsupported, NeedsNoGpu) {
+  const TrainConfig config = read_config(
+      test::run_config({.model = "channels = 64\nhead_size = 16", .run = "device = \"cuda:0\""}),
+      "gpu.toml");
+  ThreadPool threads(1);
+  const ByteTokenizer tokenizer;
+  EXPECT_FAULT(TrainingRun(config, tokenizer, {threads}), Fault::usage, "heads of 64 channels");
+}
 
 TEST(GpuRunWithoutGpu, SaysSo) {
   if (Gpu::count() > 0) GTEST_SKIP() << "this machine has a CUDA device";

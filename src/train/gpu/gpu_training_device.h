@@ -5,7 +5,7 @@
 // goes on. Equal runs give equal bits.
 //
 // Processes that share a job have a GPU each. A layer's gradient is added up over them
-// (comm/device_sums.h) while the layers before it are computed.
+// (comm/device_all_reduce.h) while the layers before it are computed.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace deltasane::train {
 
-// Heads of 64 and chunks of 16 tokens; anything else fails, as does a GPU that is not there.
+// What the model's operators on a GPU do not support fails, as does a GPU that is not there.
 // Without an index, a process takes the GPU with its own number among the job's processes on its
 // machine.
 std::unique_ptr<TrainingDevice> gpu_training_device(TrainingJob job, std::optional<int> gpu_index,

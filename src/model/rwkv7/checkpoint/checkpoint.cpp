@@ -4,6 +4,7 @@
 
 #include "base/printable.h"
 #include "format/open.h"
+#include "model/rwkv7/checkpoint/norms.h"
 #include "model/rwkv7/checkpoint/unsupported.h"
 
 namespace deltasane {
@@ -52,7 +53,7 @@ const Rwkv7Checkpoint::Part& Rwkv7Checkpoint::part(std::string_view name) const 
 StoredTensor Rwkv7Checkpoint::view_of(const Part& part) const {
   StoredTensor view = *part.tensor;
   view.shape = part.transposed ? Shape{part.shape[1], part.shape[0]} : part.shape;
-  view.stride = packed_strides(view.shape);
+  view.stride = contiguous_strides(view.shape);
   const size_t size = view.bytes.size() / size_t(part.slices);
   view.bytes = view.bytes.subspan(size * size_t(part.slice), size);
   view.offset += size * size_t(part.slice);
@@ -61,7 +62,7 @@ StoredTensor Rwkv7Checkpoint::view_of(const Part& part) const {
 
 Tensor<float> Rwkv7Checkpoint::read(std::string_view name) const {
   const Part& found = part(name);
-  if (found.tensor->packed()) {
+  if (found.tensor->contiguous()) {
     Tensor<float> out = file_.read(view_of(found));
     return found.transposed ? transposed(out) : std::move(out);
   }
@@ -73,7 +74,7 @@ Tensor<float> Rwkv7Checkpoint::read(std::string_view name) const {
 
 std::optional<StoredTensor> Rwkv7Checkpoint::in_place(std::string_view name) const {
   const Part& found = part(name);
-  if (found.transposed || !found.tensor->packed() || found.tensor->type == StoredType::foreign)
+  if (found.transposed || !found.tensor->contiguous() || found.tensor->type == StoredType::foreign)
     return std::nullopt;
   StoredTensor view = view_of(found);
   const auto address = reinterpret_cast<uintptr_t>(view.bytes.data());
@@ -83,7 +84,8 @@ std::optional<StoredTensor> Rwkv7Checkpoint::in_place(std::string_view name) con
 }
 
 Rwkv7Shape Rwkv7Checkpoint::validate() const {
-  const Rwkv7Shape shape = measure_rwkv7(*this, embedding_norm_);
+  Rwkv7Shape shape = measure_rwkv7(*this, embedding_norm_);
+  shape.norms = rwkv7_norms(metadata_, shape.head_size, file_.path());
   const auto agree = [&](const char* key, int64_t found) {
     const std::string_view stated = text_of(metadata_, key);
     if (!stated.empty() && stated != "null" && stated != cat(found))
@@ -117,13 +119,7 @@ void Rwkv7Checkpoint::order_names() {
 }
 
 void Rwkv7Checkpoint::derive_metadata() {
-  const bool fla = metadata_.contains("config.fuse_norm") || metadata_.contains("config.norm_eps");
-  for (const char* const key : {"config.norm_eps", "rwkv7.attention.layer_norm_epsilon"})
-    if (const std::string_view eps = text_of(metadata_, key); !eps.empty())
-      metadata_["rwkv7.norm_eps"] = eps;
-  metadata_["rwkv7.key_norm"] = fla && text_of(metadata_, "config.fuse_norm") == "true"
-                                    ? "rsqrt(sum + 1e-6)"
-                                    : "max(norm, 1e-12)";
+  derive_rwkv7_norms(metadata_);
   if (text_of(metadata_, "config.norm_first") == "false" ||
       text_of(metadata_, "config.embedding_layer_norm_fused") == "true")
     embedding_norm_ = EmbeddingNorm::optional;

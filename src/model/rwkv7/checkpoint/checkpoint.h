@@ -5,21 +5,20 @@
 // RWKV) are refused by name, and so is a tensor that RWKV-7 does not have. Left out: the v0, v1, v2
 // of block 0 and the ln0 of later blocks, which nobody uses.
 //
-// Metadata is that of the file, and
-//   rwkv7.norm_eps   where the file states it (FLA's norm_eps, GGUF's layer_norm_epsilon)
-//   rwkv7.key_norm   how the key direction was normalised in training: "max(norm, 1e-12)", or
-//                    "rsqrt(sum + 1e-6)" for FLA models with fuse_norm; the results differ slightly
+// Metadata is that of the file, and what norms.h derives from it. validate() has the norms as
+// numbers.
 #pragma once
 
 #include <cstdint>
 #include <map>
 
 #include "model/rwkv7/checkpoint/names.h"
+#include "model/model_checkpoint.h"
 #include "model/rwkv7/checkpoint/source.h"
 
 namespace deltasane {
 
-class Rwkv7Checkpoint : public Rwkv7Source {
+class Rwkv7Checkpoint : public ModelCheckpoint {
  public:
   explicit Rwkv7Checkpoint(const fs::path& path);
   explicit Rwkv7Checkpoint(TensorFile file);
@@ -29,7 +28,7 @@ class Rwkv7Checkpoint : public Rwkv7Source {
   std::vector<std::string> names() const override { return names_; }  // in the official order
   bool has(std::string_view name) const override { return parts_.contains(name); }
   Shape shape(std::string_view name) const override { return part(name).shape; }
-  StoredType type(std::string_view name) const { return part(name).tensor->type; }
+  StoredType type(std::string_view name) const override { return part(name).tensor->type; }
   Tensor<float> read(std::string_view name) const override;
   std::string where() const override { return file_.path(); }
 
@@ -39,12 +38,17 @@ class Rwkv7Checkpoint : public Rwkv7Source {
 
   // Checks that the model is complete and agrees with what the file says about itself.
   Rwkv7Shape validate() const;
-  const std::optional<SaneSettings>& sane() const { return sane_; }
+  const std::optional<SaneSettings>& sane() const override { return sane_; }
 
-  const TensorFile& file() const { return file_; }
-  const Metadata& metadata() const { return metadata_; }
-  const std::optional<std::vector<std::string>>& vocabulary() const { return file_.vocabulary(); }
-  uint64_t identity() const { return file_.identity(); }
+  const TensorFile& file() const override { return file_; }
+  const Metadata& metadata() const override { return metadata_; }
+  ModelDescription describe() const override;
+  StateLayout state_layout() const override;
+  StoredType matrix_type() const override { return type("head.weight"); }
+  void write_safetensors(const fs::path& path, StoredType type,
+                         const Metadata& metadata) const override;
+  void write_gguf(const fs::path& path, StoredType type, const std::vector<std::string>& vocabulary,
+                  const Metadata& metadata) const override;
 
  private:
   // Where an official tensor lies.

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "format/fixture_pth.h"
+#include "format/pth/fixture_pth.h"
 #include "model/rwkv7/checkpoint/fixture.h"
-#include "format/gguf.h"
+#include "format/gguf/gguf.h"
 #include "format/open.h"
 #include "support/errors.h"
 #include "support/scratch.h"
@@ -88,7 +88,7 @@ TEST_F(Checkpoint, ReadsAPthWithStrides) {
     const Tensor<float> stored = matrix ? test::turned(tensor) : tensor.clone();
     const std::vector<int64_t> size(shape.begin(), shape.end());
     std::vector<int64_t> stride(shape.begin(), shape.end());
-    for (int i = 0; i < shape.rank(); ++i) stride[size_t(i)] = packed_strides(shape)[i];
+    for (int i = 0; i < shape.rank(); ++i) stride[size_t(i)] = contiguous_strides(shape)[i];
     if (matrix) stride = {1, shape[0]};
     pickle.text(name).tensor("FloatStorage", cat(storages.size()), tensor.elements(), 0, size,
                              stride);
@@ -129,7 +129,9 @@ TEST_F(Checkpoint, OpensAHuggingFaceFolder) {
   EXPECT_EQ(fused.metadata().at("rwkv7.key_norm"), "rsqrt(sum + 1e-6)");
   EXPECT_EQ(fused.metadata().at("rwkv7.norm_eps"), "1e-05");
   EXPECT_EQ(fused.metadata().at("format"), "pt");
-  fused.validate();
+  EXPECT_EQ(fused.validate().norms, (Rwkv7Norms{1e-5f, 16e-5f, kernel::rsqrt_key_norm}));
+  EXPECT_FAULT(config(R"("norm_eps":0)").validate(), Fault::file,
+               "rwkv7.norm_eps: expected a number above 0, found '0'");
   EXPECT_EQ(config(R"("fuse_norm":false)").metadata().at("rwkv7.key_norm"), "max(norm, 1e-12)");
   EXPECT_FAULT(config(R"("num_hidden_layers":4)").validate(), Fault::file, "num_hidden_layers");
   EXPECT_FAULT(config(R"("hidden_size":32)").validate(), Fault::file, "hidden_size");
@@ -255,7 +257,7 @@ TEST(Open, NamesFilesOfAnotherKind) {
   refused("", "begins with ''");
   refused("hello, world of text", "begins with 'hello, world of '");
   refused("\x93NUMPY\1", "one NumPy array");
-  refused("\x80\x02\x8a\x0al\xfc\x9c", "the older kind");
+  refused("\x80\x02\x8a\x0al\xfc\x9c", "the older format");
   EXPECT_FAULT(open_tensor_file(scratch.path() / "none"), Fault::file, "No such file");
 }
 

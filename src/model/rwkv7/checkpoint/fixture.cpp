@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 
 namespace deltasane::test {
 namespace {
@@ -164,7 +164,7 @@ NamedTensors as_smerkyg(const SmallModel& model) {
   return out;
 }
 
-void expect_same(const Rwkv7Source& found, const Rwkv7Source& expected) {
+void expect_same(const TensorSource& found, const TensorSource& expected) {
   std::vector<std::string> names = found.names(), wanted = expected.names();
   std::sort(names.begin(), names.end());
   std::sort(wanted.begin(), wanted.end());

@@ -30,6 +30,6 @@ NamedTensors as_web_rwkv(const SmallModel& model);
 NamedTensors as_vllm(const SmallModel& model);
 NamedTensors as_smerkyg(const SmallModel& model);
 
-void expect_same(const Rwkv7Source& found, const Rwkv7Source& expected);
+void expect_same(const TensorSource& found, const TensorSource& expected);
 
 }  // namespace deltasane::test

@@ -9,11 +9,11 @@
 
 namespace deltasane::test {
 
-class HeldRwkv7 : public Rwkv7Source {
+class HeldRwkv7 : public TensorSource {
  public:
   HeldRwkv7() = default;
   // The definition reads all of a source for every token, which may draw its numbers each time.
-  explicit HeldRwkv7(const Rwkv7Source& source) {
+  explicit HeldRwkv7(const TensorSource& source) {
     for (const std::string& name : source.names()) tensors.emplace(name, source.read(name));
   }
 

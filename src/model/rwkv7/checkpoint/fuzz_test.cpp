@@ -1,17 +1,18 @@
 // Seeded damage to small files of every kind: each reader reads or refuses, and never breaks.
 #include <gtest/gtest.h>
 
-#include "format/fixture_indexed.h"
-#include "format/fixture_pth.h"
+#include "format/npy/fixture_indexed.h"
+#include "format/pth/fixture_pth.h"
+#include "format/fixture_tensor_file.h"
 #include "model/rwkv7/checkpoint/fixture.h"
-#include "format/gguf.h"
-#include "format/indexed_tokens.h"
+#include "format/gguf/gguf.h"
+#include "format/npy/indexed_tokens.h"
 #include "format/json_walk.h"
-#include "format/npy.h"
-#include "format/pickle.h"
-#include "format/pth.h"
+#include "format/npy/npy.h"
+#include "format/pth/pickle.h"
+#include "format/pth/pth.h"
 #include "format/rwkvcpp.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 #include "support/scratch.h"
 
 namespace deltasane {

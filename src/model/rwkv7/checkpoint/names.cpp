@@ -159,7 +159,7 @@ std::optional<Rwkv7Meaning> rwkv7_meaning(std::string_view name, std::string_vie
   if (!block) return std::nullopt;
   bool transposed = false;
   meaning = in_block(*block, official_suffix(name, transposed));
-  if (meaning.row && meaning.row->form == Rwkv7Row::Form::factor && !meaning.row->sane) {
+  if (meaning.row && meaning.row->form == Rwkv7Row::Form::factor && !meaning.row->sane()) {
     if (transposed || format == "rwkv.cpp")
       meaning.orientation = Orientation::transposed;
     else if (format != "pth")

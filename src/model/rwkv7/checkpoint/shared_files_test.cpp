@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "format/pth.h"
+#include "format/pth/pth.h"
 #include "model/rwkv7/checkpoint/checkpoint.h"
 #include "format/rwkvcpp.h"
 #include "support/errors.h"

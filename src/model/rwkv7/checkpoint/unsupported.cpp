@@ -1,5 +1,6 @@
 #include "model/rwkv7/checkpoint/unsupported.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/printable.h"
@@ -45,6 +46,15 @@ void check_stated(const TensorFile& file, const char* key) {
 }
 
 }  // namespace
+
+bool is_rwkv7(const TensorFile& file) {
+  for (const char* const key : {"general.architecture", "config.model_type", "architecture"})
+    if (const auto stated = file.metadata().find(key); stated != file.metadata().end())
+      return stated->second == "rwkv7";
+  return std::ranges::any_of(file.tensors(), [](const StoredTensor& tensor) {
+    return tensor.name.find("r_k") != std::string::npos;
+  });
+}
 
 void refuse_other_architectures(const TensorFile& file) {
   if (file.format() == "gguf" && !file.metadata().contains("general.architecture"))

@@ -4,12 +4,13 @@
 #pragma once
 
 #include "model/rwkv7/checkpoint/source.h"
+#include "model/sane.h"
 
 namespace deltasane {
 
 // Our native format: safetensors with the official names, shapes and orientation; vectors that
 // official files spread are [1, 1, C]. Every tensor is of `type`: f32, f16 or bf16.
-void write_rwkv7_safetensors(const fs::path& path, const Rwkv7Source& source, StoredType type,
+void write_rwkv7_safetensors(const fs::path& path, const TensorSource& source, StoredType type,
                              const Metadata& metadata);
 
 // GGUF as llama.cpp reads it. `type` is f32, f16, bf16 or q8_0 and is meant for the large matrices;
@@ -23,7 +24,7 @@ void write_rwkv7_safetensors(const fs::path& path, const Rwkv7Source& source, St
 // SANE models add sane.alpha (f32), sane.chunk (u32), blk.N.time_mix_x_tau.weight of C and
 // blk.N.time_mix_w_tau.weight, transposed like the low-rank factors (ggml sizes C, H), both f32.
 // llama.cpp refuses such a file: it counts the tensors it knows.
-void write_rwkv7_gguf(const fs::path& path, const Rwkv7Source& source, StoredType type,
+void write_rwkv7_gguf(const fs::path& path, const TensorSource& source, StoredType type,
                       const std::vector<std::string>& vocabulary, const Metadata& metadata);
 
 }  // namespace deltasane

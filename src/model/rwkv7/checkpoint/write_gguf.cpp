@@ -1,8 +1,9 @@
 #include <map>
 
-#include "format/gguf.h"
-#include "format/gguf_types.h"
+#include "format/gguf/gguf.h"
+#include "format/gguf/gguf_types.h"
 #include "model/rwkv7/checkpoint/fill.h"
+#include "model/rwkv7/checkpoint/norms.h"
 #include "model/rwkv7/checkpoint/names.h"
 #include "model/rwkv7/checkpoint/write.h"
 
@@ -59,7 +60,7 @@ class Plan {
   }
 
   StoredType type_of(const Rwkv7Row& row, const Shape& shape) const {
-    if (shape.rank() == 1 || row.sane || row.suffix == "att.w1" || row.suffix == "att.w2")
+    if (shape.rank() == 1 || row.sane() || row.suffix == "att.w1" || row.suffix == "att.w2")
       return StoredType::f32;
     const bool whole_blocks = shape[1] % layout_of(type_).block == 0;
     if (type_ == StoredType::q8_0 && (row.form == Rwkv7Row::Form::factor || !whole_blocks))
@@ -128,6 +129,7 @@ bool is_stated(const std::string& key) {
 std::vector<GgufEntry> entries_of(const fs::path& path, const Rwkv7Shape& shape, StoredType type,
                                   const std::vector<std::string>& vocabulary,
                                   const Metadata& metadata) {
+  const Rwkv7Norms norms = rwkv7_norms(metadata, shape.head_size, path.string());
   std::vector<GgufEntry> entries{
       {"general.architecture", std::string("rwkv7")},
       {"general.file_type", file_type(type)},
@@ -136,7 +138,7 @@ std::vector<GgufEntry> entries_of(const fs::path& path, const Rwkv7Shape& shape,
       {"rwkv7.embedding_length", uint32_t(shape.channels)},
       {"rwkv7.block_count", uint32_t(shape.layers)},
       {"rwkv7.feed_forward_length", uint32_t(shape.feed_forward)},
-      {"rwkv7.attention.layer_norm_epsilon", 1e-5f},
+      {"rwkv7.attention.layer_norm_epsilon", norms.layer_eps},
       {"rwkv7.attention.head_count", uint32_t{0}},
       {"rwkv7.wkv.head_size", uint32_t(shape.head_size)},
       {"rwkv7.attention.decay_lora_rank", uint32_t(shape.rank_w)},
@@ -144,6 +146,9 @@ std::vector<GgufEntry> entries_of(const fs::path& path, const Rwkv7Shape& shape,
       {"rwkv7.attention.value_residual_mix_lora_rank", uint32_t(shape.rank_v)},
       {"rwkv7.attention.gate_lora_rank", uint32_t(shape.rank_g)},
   };
+  // llama.cpp has no keys for these, and computes what is official.
+  for (const auto& [key, value] : rwkv7_norm_metadata(norms))
+    if (key != "rwkv7.norm_eps") entries.push_back({key, value});
   if (const auto sane = sane_settings(shape.sane, metadata, path.string())) {
     entries.push_back({"sane.alpha", float(sane->alpha)});
     entries.push_back({"sane.chunk", uint32_t(sane->chunk)});
@@ -156,7 +161,7 @@ std::vector<GgufEntry> entries_of(const fs::path& path, const Rwkv7Shape& shape,
 
 }  // namespace
 
-void write_rwkv7_gguf(const fs::path& path, const Rwkv7Source& source, StoredType type,
+void write_rwkv7_gguf(const fs::path& path, const TensorSource& source, StoredType type,
                       const std::vector<std::string>& vocabulary, const Metadata& metadata) {
   const Rwkv7Shape shape = measure_rwkv7(source);
   const std::vector<GgufEntry> entries = entries_of(path, shape, type, vocabulary, metadata);

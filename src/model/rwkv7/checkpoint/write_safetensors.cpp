@@ -1,10 +1,10 @@
 #include "model/rwkv7/checkpoint/fill.h"
 #include "model/rwkv7/checkpoint/write.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 
 namespace deltasane {
 
-void write_rwkv7_safetensors(const fs::path& path, const Rwkv7Source& source, StoredType type,
+void write_rwkv7_safetensors(const fs::path& path, const TensorSource& source, StoredType type,
                              const Metadata& metadata) {
   if (!dtype_of(type))
     fail(Fault::argument, path, ": expected f32, f16 or bf16 for safetensors, found ",

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/rwkv7/checkpoint/fixture.h"
+#include "model/rwkv7/checkpoint/norms.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 
@@ -49,6 +50,22 @@ TEST(Rwkv7Write, GgufComesBackBitEqualWhereTheTypeAllows) {
       test::expect_same(checkpoint, model);
     }
   }
+}
+
+TEST(Rwkv7Write, NormsComeBack) {
+  const test::Scratch scratch;
+  const fs::path path = scratch.path() / "model";
+  const SmallModel model(test::small_shape());
+  const Rwkv7Norms norms{1e-6f, 1e-4f, kernel::rsqrt_key_norm};
+  for (const Rwkv7Norms& one : {Rwkv7Norms{}, norms}) {
+    write_rwkv7_safetensors(path, model, StoredType::f32, rwkv7_norm_metadata(one));
+    EXPECT_EQ(Rwkv7Checkpoint(path).validate().norms, one);
+    write_rwkv7_gguf(path, model, StoredType::f32, {}, rwkv7_norm_metadata(one));
+    EXPECT_EQ(Rwkv7Checkpoint(path).validate().norms, one);
+  }
+  write_rwkv7_safetensors(path, model, StoredType::f32, {{"rwkv7.key_norm", "l1"}});
+  EXPECT_FAULT(Rwkv7Checkpoint(path).validate(), Fault::file,
+               "rwkv7.key_norm: expected max(norm, 1e-12) or rsqrt(sum + 1e-6), found 'l1'");
 }
 
 TEST(Rwkv7Write, GgufKeepsTheRulesOfItsReaders) {

@@ -5,35 +5,42 @@
 
 namespace deltasane {
 
-void GpuAlphas::begin(std::span<const Rwkv7::Scored> sequences) {
+void GpuAlphas::begin(std::span<const SequenceInput* const> sequences) {
   const auto count_where = [&](const auto& holds) {
     return std::ranges::count_if(sequences, holds);
   };
   count_ = int64_t(sequences.size());
-  const auto following = count_where([](const auto& one) { return one.adaptive != nullptr; });
+  const auto following = count_where([](const SequenceInput* one) { return one->adaptive != nullptr; });
   require(following == 0 || following == count_, "all sequences follow their heads, or none");
   follows_ = following > 0;
-  has_own_ = count_where([](const auto& one) { return !one.state->alphas.empty(); }) > 0;
+  has_own_ = count_where([](const SequenceInput* one) { return !one->state->alphas.empty(); }) > 0;
   has_references_ = has_looked_ = false;
   if (follows_) {
     const auto looked =
-        count_where([](const auto& one) { return !one.adaptive->references.empty(); });
+        count_where([](const SequenceInput* one) { return !one->adaptive->references.empty(); });
     require(looked == 0 || looked == count_, "all sequences were looked at, or none");
     has_references_ = looked > 0;
   }
   if (has_own_ || follows_) upload(sequences);
 }
 
-void GpuAlphas::upload(std::span<const Rwkv7::Scored> sequences) {
+void GpuAlphas::begin(SequenceState& state) {
+  SequenceInput alone;
+  alone.state = &state;
+  const SequenceInput* const one[] = {&alone};
+  begin(one);
+}
+
+void GpuAlphas::upload(std::span<const SequenceInput* const> sequences) {
   const size_t heads = heads_of_all();
   std::vector<float> alphas;
   std::vector<double> references;
-  for (const Rwkv7::Scored& one : sequences) {
-    if (one.state->alphas.empty()) alphas.insert(alphas.end(), heads, float(alpha_));
-    alphas.insert(alphas.end(), one.state->alphas.begin(), one.state->alphas.end());
+  for (const SequenceInput* one : sequences) {
+    if (one->state->alphas.empty()) alphas.insert(alphas.end(), heads, float(alpha_));
+    alphas.insert(alphas.end(), one->state->alphas.begin(), one->state->alphas.end());
     if (has_references_)
-      references.insert(references.end(), one.adaptive->references.begin(),
-                        one.adaptive->references.end());
+      references.insert(references.end(), one->adaptive->references.begin(),
+                        one->adaptive->references.end());
   }
   const size_t all = heads * sequences.size();
   require(alphas.size() == all, "an alpha for each head");
@@ -52,11 +59,11 @@ int64_t GpuAlphas::until_next_look(int64_t position) const {
   return follows_ ? AdaptiveSane::until_next(position) : std::numeric_limits<int64_t>::max();
 }
 
-std::optional<kernel::cuda::FollowHeads> GpuAlphas::look_after(int64_t position) {
-  using kernel::cuda::FollowHeads;
+std::optional<kernel::cuda::AdaptAlphas> GpuAlphas::look_after(int64_t position) {
+  using kernel::cuda::AdaptAlphas;
   if (!follows_ || position % AdaptiveSane::every != 0) return std::nullopt;
-  FollowHeads op{};
-  op.look = has_references_ ? FollowHeads::Look::later : FollowHeads::Look::first;
+  AdaptAlphas op{};
+  op.measurement = has_references_ ? AdaptAlphas::Measurement::later : AdaptAlphas::Measurement::first;
   op.too_large = AdaptiveSane::too_large, op.small_again = AdaptiveSane::small_again;
   op.factor = AdaptiveSane::factor;
   op.lowest = std::min(AdaptiveSane::lowest_alpha, alpha_), op.highest = alpha_;
@@ -66,7 +73,7 @@ std::optional<kernel::cuda::FollowHeads> GpuAlphas::look_after(int64_t position)
   return op;
 }
 
-void GpuAlphas::end(std::span<const Rwkv7::Scored> sequences) {
+void GpuAlphas::end(std::span<const SequenceInput* const> sequences) {
   if (!has_looked_) return;
   const size_t heads = heads_of_all(), all = heads * sequences.size();
   std::vector<float> alphas(all);
@@ -80,8 +87,8 @@ void GpuAlphas::end(std::span<const Rwkv7::Scored> sequences) {
     };
     const auto alphas_here = mine(alphas);
     const auto references_here = mine(references);
-    sequences[i].state->alphas.assign(alphas_here.begin(), alphas_here.end());
-    sequences[i].adaptive->references.assign(references_here.begin(), references_here.end());
+    sequences[i]->state->alphas.assign(alphas_here.begin(), alphas_here.end());
+    sequences[i]->adaptive->references.assign(references_here.begin(), references_here.end());
   }
 }
 

@@ -1,15 +1,16 @@
-#include "model/rwkv7/gpu/alphas.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/random.h"
+#include "model/fixture_forward.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/fixture_shape.h"
+#include "model/rwkv7/model.h"
 #include "model/rwkv7/random.h"
 #include "support/scratch.h"
+#include "tensor/cuda/gpu.h"
 
 namespace deltasane {
 namespace {
@@ -24,13 +25,13 @@ std::vector<int32_t> tokens_to_read(int64_t count) {
 
 Rwkv7 model_in(const fs::path& folder, SaneKind kind) {
   Rwkv7Shape shape = test::small_gpu_rwkv7();
-  Rwkv7Options options;
+  OpenOptions options;
   options.device = {0}, options.weights = kernel::WeightType::f32;
   Metadata metadata;
   if (kind == SaneKind::trained)
     shape.sane = true, metadata = {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
   else
-    options.sane_alpha = 3;
+    options.sane.alpha = 3;
   const fs::path path = folder / "model.safetensors";
   write_rwkv7_safetensors(path, RandomRwkv7(shape, 1), StoredType::f32, metadata);
   return Rwkv7(Rwkv7Checkpoint(path), options);
@@ -50,20 +51,20 @@ TEST_P(AlphasOnGpu, FollowTheHeadsAsTheDefinitionDoes) {
   const auto tokens = tokens_to_read(before + time + count);
   const auto heads = size_t(shape.layers * shape.heads);
   struct Followed {
-    std::vector<RecurrentState> states;
+    std::vector<SequenceState> states;
     std::vector<AdaptiveSane> adaptive = std::vector<AdaptiveSane>(size_t(count));
     std::vector<std::vector<double>> losses;
   } there, here;
   const auto read = [&](Followed& all, int64_t some, bool on_gpu) {
-    std::vector<Rwkv7::Scored> sequences;
+    std::vector<SequenceInput> sequences;
     for (size_t i = 0; i < size_t(count); ++i) {
       const auto from = size_t(all.states[i].position) + i, length = size_t(some);
-      sequences.push_back({std::span(tokens).subspan(from, length),
-                           std::span(tokens).subspan(from + 1, length), &all.states[i],
-                           std::span(all.losses[i]).subspan(from - i, length), nullptr,
-                           on_gpu ? &all.adaptive[i] : nullptr});
+      sequences.push_back(test::scored(std::span(tokens).subspan(from, length),
+                                       std::span(tokens).subspan(from + 1, length), all.states[i],
+                                       std::span(all.losses[i]).subspan(from - i, length), nullptr,
+                                       on_gpu ? &all.adaptive[i] : nullptr));
     }
-    model.read_and_score(sequences, {threads});
+    model.forward(sequences, {threads});
     for (size_t i = 0; !on_gpu && i < size_t(count); ++i)
       all.adaptive[i].follow(all.states[i], model.sane().alpha);
   };
@@ -94,7 +95,7 @@ TEST_P(AlphasOnGpu, FollowTheHeadsAsTheDefinitionDoes) {
     EXPECT_EQ(there.states[i].alphas, here.states[i].alphas);
     EXPECT_EQ(there.losses[i], here.losses[i]);
     EXPECT_TRUE(
-        std::ranges::equal(there.states[i].memory().span(), here.states[i].memory().span()));
+        std::ranges::equal(test::memories(there.states[i]), test::memories(here.states[i])));
     EXPECT_EQ(there.states[i].position, before + time);
     ASSERT_EQ(there.states[i].alphas.size(), heads);
     EXPECT_LT(there.states[i].alphas[0], there.states[i].alphas[1]);

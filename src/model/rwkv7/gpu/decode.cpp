@@ -6,31 +6,33 @@
 namespace deltasane {
 
 using namespace kernel::cuda;
+using namespace rwkv7;
 
 template <class Real>
 GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights,
                              const GpuSane& sane, int64_t vocabulary)
     : gpu_(std::move(gpu)),
       weights_(weights),
+      eps_{weights.norms.layer_eps, weights.norms.group_eps},
       vocabulary_(vocabulary),
       inputs_(*gpu_, sizeof(DecodeInputs), "single tokens"),
       inputs_here_(sizeof(DecodeInputs)),
-      logits_here_(uint64_t(most_decoded * vocabulary) * sizeof(float)),
-      picked_here_(sizeof(Picked)) {
+      logits_here_(uint64_t(max_small_batch * vocabulary) * sizeof(float)),
+      picked_here_(sizeof(SampledToken)) {
   const LayerSizes& s = weights.sizes;
   for (GpuTensor<float>* t : {&x_, &u_, &tau_, &v_first_, &y_})
-    *t = GpuTensor<float>(*gpu_, {most_decoded, s.channels}, "single tokens");
-  in_ = GpuTensor<float>(*gpu_, {most_decoded, s.rows_of_in(false)}, "single tokens");
-  hidden_ = GpuTensor<float>(*gpu_, {most_decoded, s.feed_forward}, "single tokens");
-  logits_ = GpuTensor<float>(*gpu_, {most_decoded, vocabulary}, "single tokens");
+    *t = GpuTensor<float>(*gpu_, {max_small_batch, s.channels}, "single tokens");
+  in_ = GpuTensor<float>(*gpu_, {max_small_batch, s.rows_of_in(false)}, "single tokens");
+  hidden_ = GpuTensor<float>(*gpu_, {max_small_batch, s.feed_forward}, "single tokens");
+  logits_ = GpuTensor<float>(*gpu_, {max_small_batch, vocabulary}, "single tokens");
   if (sane.kind == SaneKind::trained) sane_.kind = DecodeSane::Kind::trained;
   if (sane.kind == SaneKind::run_time) sane_.kind = DecodeSane::Kind::constant;
   sane_.alpha = float(sane.alpha), sane_.constant = sane.constant, sane_.chunk = sane.chunk;
-  room_ = room_for_token<Real>(s, *gpu_);
+  room_ = token_shared_memory<Real>(s, *gpu_);
   if (!room_) return;
   layers_ = GpuTensor<LayerWeights<Real>>(*gpu_, {s.layers}, "single tokens");
   layers_.upload(weights.layers, *gpu_);
-  handed_ = GpuTensor<float>(*gpu_, {handed_numbers(s)}, "single tokens");
+  handed_ = GpuTensor<float>(*gpu_, {exchanged_numbers(s)}, "single tokens");
   handed_.zero(*gpu_);
 }
 
@@ -40,19 +42,25 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
 template <class Real>
 bool GpuDecoder<Real>::takes(size_t sequences) const {
   constexpr uint64_t kernels = 160'000'000, waits = 42'000'000;
-  if (sequences == 1 || !room_) return sequences <= size_t(most_decoded);
+  if (!weights_.has_fused_norms()) return false;
+  if (sequences == 1 || !room_) return sequences <= size_t(max_small_batch);
   const uint64_t layer =
       (weights_.bytes - weights_.embedding_bytes) / uint64_t(weights_.sizes.layers);
-  return sequences <= size_t(most_decoded) && sequences * (layer + waits) <= kernels + layer;
+  return sequences <= size_t(max_small_batch) && sequences * (layer + waits) <= kernels + layer;
 }
+
+namespace {
+constexpr NormEpsilons norm_epsilons{1e-5f, 64e-5f};
+}  // namespace
 
 template <class Real>
 void GpuDecoder<Real>::ask_in_turn(std::span<const SingleToken> sequences, float* logits) {
   for (const SingleToken& sequence : sequences) {
     const NextToken next{sequence.token, single_tokens_++, sequence.position, sequence.state};
-    decode_token<Real>({layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
-                        weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_},
-                       weights_.sizes, *room_, sane_, next, handed_.data(), logits, *gpu_);
+    decode_token<Real>(
+        {layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
+         weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_, eps_},
+        weights_.sizes, *room_, sane_, next, handed_.data(), logits, *gpu_);
     logits += vocabulary_;
   }
 }
@@ -63,20 +71,20 @@ void GpuDecoder<Real>::ask_few(int64_t sequences) {
   const auto* const inputs = reinterpret_cast<const DecodeInputs*>(inputs_.data());
   copy_to_gpu(inputs_.data(), inputs_here_.as<DecodeInputs>(), sizeof(DecodeInputs), *gpu_);
   embed(RowBlock{sequences, 1, s.channels}, inputs->token, weights_.embedding, weights_.ln0_weight,
-        weights_.ln0_bias, 1e-5f, x_.data(), *gpu_);
+        weights_.ln0_bias, eps_.layer, x_.data(), *gpu_);
   const DecodeActivations activations{x_.data(),       u_.data(), tau_.data(),   in_.data(),
                                       v_first_.data(), y_.data(), hidden_.data()};
   for (int64_t layer = 0; layer < s.layers; ++layer)
-    decode_layer(weights_.layers[size_t(layer)], s, layer, sequences, sane_, inputs, activations,
-                 *gpu_);
-  decode_logits(weights_.head, weights_.ln_out_weight, weights_.ln_out_bias, vocabulary_,
-                s.channels, sequences, x_.data(), logits_.data(), *gpu_);
+    decode_layer(weights_.layers[size_t(layer)], s, eps_, layer, sequences, sane_, inputs,
+                 activations, *gpu_);
+  decode_logits(weights_.head, weights_.ln_out_weight, weights_.ln_out_bias, eps_.layer,
+                vocabulary_, s.channels, sequences, x_.data(), logits_.data(), *gpu_);
 }
 
 template <class Real>
 float* GpuDecoder<Real>::ask(std::span<const SingleToken> sequences) {
   const auto count = int64_t(sequences.size());
-  require(count >= 1 && count <= most_decoded, "a few sequences are 1 to 8");
+  require(count >= 1 && count <= max_small_batch, "a few sequences are 1 to 8");
   if (room_) {
     ask_in_turn(sequences, logits_.data());
     return logits_.data();
@@ -112,17 +120,17 @@ void GpuDecoder<Real>::step(std::span<const SingleToken> sequences, float* logit
 }
 
 template <class Real>
-Picked GpuDecoder<Real>::step_and_pick(const SingleToken& sequence, const Picking& how,
+SampledToken GpuDecoder<Real>::step_and_sample(const SingleToken& sequence, const SamplingParams& how,
                                        std::span<const TokenPenalty> penalties) {
   if (penalties_here_.size() < penalties.size_bytes())
     penalties_here_ = PinnedBuffer(2 * penalties.size_bytes());
   std::ranges::copy(penalties, penalties_here_.as<TokenPenalty>());
   ask({&sequence, 1});
-  pick_token({vocabulary_, logits_.data(), how, penalties_here_.as<TokenPenalty>(),
-              picked_here_.as<Picked>()},
+  sample_row({vocabulary_, logits_.data(), how, penalties_here_.as<TokenPenalty>(),
+              picked_here_.as<SampledToken>()},
              *gpu_);
   gpu_->wait();
-  return *picked_here_.as<Picked>();
+  return *picked_here_.as<SampledToken>();
 }
 
 template class GpuDecoder<float>;

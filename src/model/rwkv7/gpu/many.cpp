@@ -17,25 +17,25 @@ GpuManyDecoder<Real>::GpuManyDecoder(std::shared_ptr<const Gpu> gpu,
 
 template <class Real>
 void GpuManyDecoder<Real>::make_room(int64_t sequences) {
-  if (lane_ && lane_->ws.capacity >= sequences) return;
+  if (executor_ && executor_->ws.capacity >= sequences) return;
   recorded_.clear();
-  lane_.reset();
+  executor_.reset();
   const int64_t room = (sequences + 63) / 64 * 64;
-  lane_.emplace(gpu_, weights_, sane_, vocabulary_, room, room, GpuLane<Real>::Branches::beside);
+  executor_.emplace(gpu_, weights_, sane_, vocabulary_, room, room, GpuExecutor<Real>::Branches::own_streams);
   places_ = GpuBuffer(*gpu_, uint64_t(room) * (sizeof(float*) + sizeof(int64_t)), "single tokens");
   places_here_ = PinnedBuffer(places_.size());
   tokens_here_ = PinnedBuffer(uint64_t(room) * sizeof(int32_t));
 }
 
 template <class Real>
-GpuBlock GpuManyDecoder<Real>::block_of(std::span<const SingleToken> sequences,
+TokenBlock GpuManyDecoder<Real>::block_of(std::span<const SingleToken> sequences,
                                         const float* alphas) {
-  const int64_t room = lane_->ws.capacity;
+  const int64_t room = executor_->ws.capacity;
   const auto positions_of = [room](auto* states) {
     return reinterpret_cast<int64_t*>(states + room);
   };
   float** const states_here = places_here_.as<float*>();
-  GpuBlock block;
+  TokenBlock block;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const SingleToken& one = sequences[i];
     states_here[i] = one.state, positions_of(states_here)[i] = one.position;
@@ -50,19 +50,19 @@ GpuBlock GpuManyDecoder<Real>::block_of(std::span<const SingleToken> sequences,
 }
 
 template <class Real>
-void GpuManyDecoder<Real>::ask(const GpuBlock& block) {
+void GpuManyDecoder<Real>::ask(const TokenBlock& block) {
   const int64_t count = block.rows.sequences;
   copy_to_gpu(places_.data(), places_here_.as<float*>(), places_.size(), *gpu_);
-  copy_to_gpu(lane_->ws.tokens.data(), tokens_here_.as<int32_t>(),
+  copy_to_gpu(executor_->ws.tokens.data(), tokens_here_.as<int32_t>(),
               uint64_t(count) * sizeof(int32_t), *gpu_);
-  lane_->embed(block);
-  for (int64_t layer = 0; layer < weights_.sizes.layers; ++layer) lane_->layer(layer, block);
+  executor_->embed(block);
+  for (int64_t layer = 0; layer < weights_.sizes.layers; ++layer) executor_->layer(layer, block);
 }
 
 template <class Real>
-void GpuManyDecoder<Real>::run(const GpuBlock& block) {
+void GpuManyDecoder<Real>::run(const TokenBlock& block) {
   if (block.alphas) return ask(block);  // who knows where others will be
-  lane_->set_constant_taus();
+  executor_->set_constant_taus();
   if (recorded_.size() > most_recorded) gpu_->wait(), recorded_.clear();
   const auto [place, is_new] = recorded_.try_emplace({block.rows.sequences, block.chunks});
   if (is_new) return ask(block);  // as it is: kernels are loaded when they are first used
@@ -80,10 +80,10 @@ void GpuManyDecoder<Real>::step(std::span<const SingleToken> sequences, const fl
     if (from > 0) gpu_->wait();  // for what lies in the host's memory
     const int64_t some = std::min(gpu_block_tokens, count - from);
     run(block_of(sequences.subspan(size_t(from), size_t(some)), alphas));
-    for (int64_t at = 0; at < some; at += lane_->ws.slice) {
-      const int64_t rows = std::min(lane_->ws.slice, some - at);
-      lane_->logits(at, rows);
-      take(from + at, rows, lane_->ws.logits.data());
+    for (int64_t at = 0; at < some; at += executor_->ws.slice) {
+      const int64_t rows = std::min(executor_->ws.slice, some - at);
+      executor_->logits(at, rows);
+      take(from + at, rows, executor_->ws.logits.data());
     }
   }
 }

@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "model/rwkv7/gpu/lane.h"
+#include "model/rwkv7/gpu/executor.h"
 #include "tensor/cuda/graph.h"
 
 namespace deltasane {
@@ -24,16 +24,16 @@ class GpuManyDecoder {
 
  private:
   void make_room(int64_t sequences);
-  GpuBlock block_of(std::span<const SingleToken> sequences, const float* alphas);
-  void run(const GpuBlock& block);
-  void ask(const GpuBlock& block);
+  TokenBlock block_of(std::span<const SingleToken> sequences, const float* alphas);
+  void run(const TokenBlock& block);
+  void ask(const TokenBlock& block);
 
   std::shared_ptr<const Gpu> gpu_;
   const Rwkv7GpuWeights<Real>& weights_;
   GpuSane sane_;
   int64_t vocabulary_;
-  std::optional<GpuLane<Real>> lane_;
-  // Of as many sequences as the lane has room for: states, then positions.
+  std::optional<GpuExecutor<Real>> executor_;
+  // Of as many sequences as the executor has room for: states, then positions.
   GpuBuffer places_;
   PinnedBuffer places_here_, tokens_here_;
   struct Recorded {

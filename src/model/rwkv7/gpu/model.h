@@ -17,7 +17,7 @@
 #include <span>
 
 #include "model/rwkv7/checkpoint/checkpoint.h"
-#include "model/recurrent_state.h"
+#include "model/sequence_state.h"
 #include "model/rwkv7/model.h"
 #include "model/sane.h"
 #include "model/tau_record.h"
@@ -37,15 +37,9 @@ class Rwkv7OnGpu {
                                           const Options& options);
   virtual ~Rwkv7OnGpu() = default;
 
-  virtual Tensor<float> room_for_logits(int64_t rows) const = 0;  // see Rwkv7
-  virtual void forward(std::span<const int32_t> tokens, RecurrentState& state, Rwkv7::Logits wanted,
-                       View<float> logits, TauRecord* taus) = 0;
-  virtual void score(std::span<const Rwkv7::Scored> sequences) = 0;
-  virtual void step(std::span<const int32_t> tokens, std::span<RecurrentState* const> states,
-                    View<float> logits) = 0;
-  // False, and nothing is done, where that is not for a GPU: see Rwkv7::step_and_pick.
-  virtual bool step_and_pick(std::span<const int32_t> tokens,
-                             std::span<RecurrentState* const> states, const Picks& picks) = 0;
+  virtual Tensor<float> allocate_logits(int64_t rows) const = 0;
+  // As LanguageModel::forward; samplers of prompts draw on the host.
+  virtual void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) = 0;
 
   virtual uint64_t weight_bytes() const = 0;
   virtual uint64_t read_bytes() const = 0;      // of the weights, for a token

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel/rwkv7/cuda_states.h"
+#include "kernel/state_scan/cuda.h"
 
 namespace deltasane {
 namespace {
@@ -16,33 +16,31 @@ float magnitude_from(int32_t bits) {
 
 }  // namespace
 
-class GpuStates::Mirror : public StateMirror {
+class GpuStates::OnGpu : public DeviceState {
  public:
-  explicit Mirror(std::shared_ptr<GpuStates> states)
+  explicit OnGpu(std::shared_ptr<GpuStates> states)
       : states_(std::move(states)), numbers_(states_->take()) {}
-  ~Mirror() override { states_->give_back(std::move(numbers_)); }
+  ~OnGpu() override { states_->give_back(std::move(numbers_)); }
 
-  std::unique_ptr<StateMirror> clone() const override {
+  std::unique_ptr<DeviceState> clone() const override {
     const Gpu& gpu = *states_->gpu_;
     gpu.make_current();
-    auto copy = std::make_unique<Mirror>(states_);
+    auto copy = std::make_unique<OnGpu>(states_);
     copy_on_gpu(copy->numbers_.data(), numbers_.data(), numbers_.bytes(), gpu);
     copy->copied_.record(gpu);
     return copy;
   }
-  void upload(std::span<const float> shift, std::span<const float> memory) {
+  void zero() { numbers_.zero(*states_->gpu_); }
+  void upload(std::span<const float> fixed) {
     const Gpu& gpu = *states_->gpu_;
-    copy_to_gpu(numbers(), shift.data(), shift.size_bytes(), gpu);
-    copy_to_gpu(numbers() + states_->shift_floats(), memory.data(), memory.size_bytes(), gpu);
+    copy_to_gpu(numbers(), fixed.data(), fixed.size_bytes(), gpu);
     gpu.wait();
   }
-  void download(std::span<float> shift, std::span<float> memory) const override {
+  void download(StateNumbers& to) const override {
     const Gpu& gpu = states_->downloads_;
     gpu.make_current();
-    copied_.let_wait(gpu.stream());
-    copy_to_host(shift.data(), numbers_.data(), shift.size_bytes(), gpu);
-    copy_to_host(memory.data(), numbers_.data() + states_->shift_floats(), memory.size_bytes(),
-                 gpu);
+    copied_.stream_wait(gpu.stream());
+    copy_to_host(to.fixed.data(), numbers_.data(), to.fixed.span().size_bytes(), gpu);
     gpu.wait();
   }
   Magnitudes largest() const override {
@@ -82,16 +80,19 @@ class GpuStates::Mirror : public StateMirror {
   GpuEvent copied_;
 };
 
-float* GpuStates::numbers_of(RecurrentState& state) {
-  require(state.shape == shape_, "a state has the shape of its model");
-  auto* mirror = dynamic_cast<Mirror*>(state.mirror());
-  if (!mirror || mirror->owner() != this) {
-    auto made = std::make_unique<Mirror>(shared_from_this());
-    made->upload(state.shift().span(), state.memory().span());
-    mirror = made.get();
-    state.keep_mirror(std::move(made));
+float* GpuStates::numbers_of(SequenceState& state) {
+  require(state.layout().floats() == layout_.floats(), "a state has the shape of its model");
+  auto* there = dynamic_cast<OnGpu*>(state.on_device());
+  if (!there || there->owner() != this) {
+    auto made = std::make_unique<OnGpu>(shared_from_this());
+    if (state.is_fresh())
+      made->zero();
+    else
+      made->upload(state.fixed());
+    there = made.get();
+    state.keep_on_device(std::move(made));
   }
-  return mirror->numbers();
+  return there->numbers();
 }
 
 GpuTensor<float> GpuStates::take() {

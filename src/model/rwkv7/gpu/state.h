@@ -9,30 +9,30 @@
 #include <mutex>
 #include <vector>
 
-#include "model/recurrent_state.h"
+#include "model/sequence_state.h"
 #include "tensor/cuda/gpu_tensor.h"
 
 namespace deltasane {
 
 class GpuStates : public std::enable_shared_from_this<GpuStates> {
  public:
-  GpuStates(std::shared_ptr<const Gpu> gpu, const StateShape& shape)
-      : gpu_(std::move(gpu)), downloads_(gpu_->index()), shape_(shape) {}
+  GpuStates(std::shared_ptr<const Gpu> gpu, const StateLayout& layout)
+      : gpu_(std::move(gpu)), downloads_(gpu_->index()), layout_(layout) {}
 
   // The state's numbers here, from now on; they are copied first where they are not.
-  float* numbers_of(RecurrentState& state);
-  int64_t shift_floats() const { return shape_.layers * 2 * shape_.channels; }
-  int64_t memory_floats() const { return shape_.layers * shape_.channels * shape_.head_size; }
+  float* numbers_of(SequenceState& state);
+  int64_t shift_floats() const { return layout_.heads()[0].offset; }
+  int64_t memory_floats() const { return layout_.floats() - shift_floats(); }
 
  private:
-  class Mirror;
-  int64_t heads() const { return shape_.layers * shape_.heads; }
+  class OnGpu;
+  int64_t heads() const { return int64_t(layout_.heads().size()); }
   GpuTensor<float> take();
   void give_back(GpuTensor<float> numbers);
 
   std::shared_ptr<const Gpu> gpu_;
   Gpu downloads_;  // a queue of their own: who looks at a copy does not stop who reads on
-  StateShape shape_;
+  StateLayout layout_;
   std::mutex mutex_;
   std::vector<GpuTensor<float>> free_;
 };

@@ -3,14 +3,14 @@
 namespace deltasane {
 namespace {
 
-using kernel::cuda::LayerSizes;
-using kernel::cuda::LayerWeights;
+using rwkv7::LayerSizes;
+using rwkv7::LayerWeights;
 
 // With what lowers it, for who has not enough memory.
 template <class Real>
 std::string purpose(const std::string& name) {
-  return cat(sizeof(Real) == 4 ? "float weights (--weights bf16 needs half)"
-                               : "weights (--device cpu needs none)",
+  return cat(sizeof(Real) == 4 ? "float weights (bf16 weights need half)"
+                               : "weights (the device cpu needs none)",
              ", at ", name);
 }
 
@@ -47,7 +47,11 @@ Tensor<float> turned(const Tensor<float>& from) {
 template <class Real>
 Rwkv7GpuWeights<Real>::Rwkv7GpuWeights(const Rwkv7Checkpoint& checkpoint, const Rwkv7Shape& shape,
                                        SaneKind sane, const Gpu& gpu)
-    : sizes(sizes_of(shape)), checkpoint_(checkpoint), gpu_(gpu), sane_(sane) {
+    : sizes(sizes_of(shape)),
+      norms(shape.norms),
+      checkpoint_(checkpoint),
+      gpu_(gpu),
+      sane_(sane) {
   embedding = matrix("emb.weight", shape.vocabulary, shape.channels);
   embedding_bytes = bytes;
   if (shape.embedding_norm)

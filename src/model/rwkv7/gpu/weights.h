@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/rwkv7/checkpoint/checkpoint.h"
-#include "kernel/rwkv7/cuda_decode.h"
+#include "model/rwkv7/decode/layer_weights.h"
 #include "model/sane.h"
 #include "tensor/cuda/gpu_tensor.h"
 
@@ -20,15 +20,18 @@ class Rwkv7GpuWeights {
   Rwkv7GpuWeights(const Rwkv7Checkpoint& checkpoint, const Rwkv7Shape& shape, SaneKind sane,
                   const Gpu& gpu);
 
-  kernel::cuda::LayerSizes sizes;
-  std::vector<kernel::cuda::LayerWeights<Real>> layers;
+  rwkv7::LayerSizes sizes;
+  Rwkv7Norms norms;
+  // Kernels that fuse a head's steps have one way to normalize keys.
+  bool has_fused_norms() const { return norms.key == kernel::KeyNorm{}; }
+  std::vector<rwkv7::LayerWeights<Real>> layers;
   const Real *embedding = nullptr, *head = nullptr;        // (vocabulary, C)
   const float *ln0_weight = nullptr, *ln0_bias = nullptr;  // absent where there is none
   const float *ln_out_weight = nullptr, *ln_out_bias = nullptr;
   uint64_t bytes = 0, embedding_bytes = 0;
 
  private:
-  kernel::cuda::LayerWeights<Real> load_layer(int64_t index);
+  rwkv7::LayerWeights<Real> load_layer(int64_t index);
   const float* vector(const std::string& name);
   const Real* matrix(const std::string& name, int64_t rows, int64_t columns);
   const Real* factor(const std::string& name, int64_t rows, int64_t columns);

@@ -1,0 +1,32 @@
+// GGUF versions 2 and 3, little-endian: magic, version, counts, key-value pairs, tensor records,
+// padding, tensors. ggml lists dimensions fastest first; shapes here are row-major.
+//
+// Metadata keeps every scalar as text, floats with the fewest digits that read back the same; an
+// array is kept as "[type x count]", except `tokenizer.ggml.tokens`, which becomes the vocabulary.
+// Tensors of unsupported types (the K and I quants) are listed as foreign.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "format/tensor_file.h"
+#include "format/tensor_plan.h"
+
+namespace deltasane {
+
+TensorFile read_gguf(std::span<const std::byte> bytes, const std::string& name);
+TensorFile open_gguf(const fs::path& path);
+
+using GgufValue = std::variant<uint32_t, int32_t, float, bool, std::string,
+                               std::vector<std::string>, std::vector<int32_t>>;
+struct GgufEntry {
+  std::string key;
+  GgufValue value;
+};
+
+// Version 3, tensors on multiples of 32 bytes, in the planned order, produced one at a time.
+// Replaces `path` atomically.
+void write_gguf(const fs::path& path, const std::vector<GgufEntry>& entries,
+                const std::vector<PlannedTensor>& plan, const FillTensor& fill);
+
+}  // namespace deltasane

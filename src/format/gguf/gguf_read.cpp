@@ -1,0 +1,208 @@
+#include <algorithm>
+#include <bit>
+
+#include "base/checked.h"
+#include "base/printable.h"
+#include "base/byte_reader.h"
+#include "format/gguf/gguf.h"
+#include "format/gguf/gguf_types.h"
+
+namespace deltasane {
+namespace {
+
+constexpr uint64_t max_entries = 100'000, max_key = 65'535, max_text = uint64_t{16} << 20,
+                   max_tokens = uint64_t{1} << 20, max_alignment = uint64_t{1} << 20;
+constexpr uint32_t max_dimensions = 4;
+
+constexpr std::array<std::string_view, 13> kind_names{
+    "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
+
+class Reader {
+ public:
+  Reader(std::span<const std::byte> bytes, const std::string& name)
+      : in_(bytes, name), name_(name), bytes_(bytes), file_("gguf", name) {}
+
+  TensorFile read() {
+    if (in_.number<uint32_t>("magic") != gguf_magic)
+      fail(Fault::file, name_, ": at byte 0: expected a GGUF file, found another");
+    const auto version = in_.number<uint32_t>("version");
+    if (version != 2 && version != 3)
+      fail(Fault::file, name_, ": at byte 4: expected GGUF version 2 or 3, found ",
+           (version & 0xffff) == 0 ? "a big-endian file" : cat("version ", version));
+    const auto tensors = in_.number<uint64_t>("tensor count");
+    const auto entries = in_.number<uint64_t>("entry count");
+    if (tensors > max_tensors || entries > max_entries)
+      in_.reject("expected at most ", max_tensors, " tensors and ", max_entries, " entries, found ",
+                 tensors, " and ", entries);
+    for (uint64_t i = 0; i < entries; ++i) read_entry();
+    std::vector<StoredTensor> records;
+    for (uint64_t i = 0; i < tensors; ++i) records.push_back(read_record());
+    place(records);
+    return std::move(file_);
+  }
+
+ private:
+  std::string_view text(uint64_t longest, std::string_view what) {
+    const auto length = in_.number<uint64_t>(what);
+    if (length > longest)
+      in_.reject(what, ": expected at most ", longest, " bytes, found ", length);
+    return in_.text(length, what);
+  }
+
+  GgufKind kind(std::string_view what) {
+    const auto number = in_.number<uint32_t>(what);
+    if (number >= kind_names.size())
+      in_.reject(what, ": expected a value type below ", kind_names.size(), ", found ", number);
+    return GgufKind(number);
+  }
+
+  std::string scalar(GgufKind kind, std::string_view what) {
+    switch (kind) {
+      case GgufKind::u8:
+        return cat(int(in_.number<uint8_t>(what)));
+      case GgufKind::i8:
+        return cat(int(in_.number<int8_t>(what)));
+      case GgufKind::u16:
+        return cat(in_.number<uint16_t>(what));
+      case GgufKind::i16:
+        return cat(in_.number<int16_t>(what));
+      case GgufKind::u32:
+        return cat(in_.number<uint32_t>(what));
+      case GgufKind::i32:
+        return cat(in_.number<int32_t>(what));
+      case GgufKind::f32:
+        return cat(in_.number<float>(what));
+      case GgufKind::boolean:
+        return cat(in_.number<uint8_t>(what) != 0);
+      case GgufKind::text:
+        return std::string(text(max_text, what));
+      case GgufKind::u64:
+        return cat(in_.number<uint64_t>(what));
+      case GgufKind::i64:
+        return cat(in_.number<int64_t>(what));
+      case GgufKind::f64:
+        return cat(in_.number<double>(what));
+      case GgufKind::array:
+        break;
+    }
+    in_.reject(what, ": expected no array inside an array");
+  }
+
+  static uint64_t least_size(GgufKind kind) {
+    constexpr std::array<uint64_t, 13> sizes{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
+    return sizes[size_t(kind)];
+  }
+
+  std::string array(std::string_view key) {
+    const GgufKind element = kind(key);
+    const auto count = in_.number<uint64_t>(key);
+    if (element == GgufKind::array) in_.reject(key, ": expected no array inside an array");
+    if (count > in_.remaining() / least_size(element))
+      in_.reject(printable(key), ": expected ", count, " elements, found ", in_.remaining(),
+                 " bytes");
+    if (element != GgufKind::text) {
+      in_.take(count * least_size(element), key);
+    } else if (key == gguf_tokens_key) {
+      if (count > max_tokens)
+        in_.reject(key, ": expected at most ", max_tokens, " tokens, found ", count);
+      std::vector<std::string> tokens;
+      for (uint64_t i = 0; i < count; ++i) tokens.emplace_back(text(max_text, key));
+      file_.set_vocabulary(std::move(tokens));
+    } else {
+      for (uint64_t i = 0; i < count; ++i) text(max_text, key);
+    }
+    return cat("[", kind_names[size_t(element)], " x ", count, "]");
+  }
+
+  void read_entry() {
+    const std::string key(text(max_key, "key"));
+    const GgufKind what = kind(printable(key));
+    if (file_.metadata().contains(key))
+      in_.reject("key ", printable(key), ": expected it once, found it twice");
+    if (key == "general.alignment") {
+      if (what != GgufKind::u32) in_.reject("general.alignment: expected a u32");
+      alignment_ = in_.number<uint32_t>("general.alignment");
+      if (!std::has_single_bit(alignment_) || alignment_ > max_alignment)
+        in_.reject("general.alignment: expected a power of two up to ", max_alignment, ", found ",
+                   alignment_);
+      file_.metadata()[key] = cat(alignment_);
+    } else {
+      file_.metadata()[key] = what == GgufKind::array ? array(key) : scalar(what, printable(key));
+    }
+  }
+
+  StoredTensor read_record() {
+    StoredTensor tensor;
+    tensor.name = text(max_tensor_name, "tensor name");
+    const auto rank = in_.number<uint32_t>("dimension count");
+    if (rank > max_dimensions)
+      in_.reject("tensor ", printable(tensor.name), ": expected at most ", max_dimensions,
+                 " dimensions, found ", rank);
+    std::array<uint64_t, max_dimensions> sizes{};
+    for (uint32_t i = 0; i < rank; ++i) sizes[rank - 1 - i] = in_.number<uint64_t>("size");
+    const std::string what =
+        cat(name_, ": at byte ", in_.offset(), ": tensor ", printable(tensor.name));
+    tensor.shape = checked_shape(std::span(sizes).first(rank), what);
+    tensor.stride = contiguous_strides(tensor.shape);
+    const auto number = in_.number<uint32_t>("tensor type");
+    tensor.type = StoredType::foreign;
+    tensor.foreign_type = cat("ggml type ", number);
+    for (const GgmlType& known : ggml_types)
+      if (known.number == number) {
+        tensor.type = known.type;
+        tensor.foreign_type = known.type == StoredType::foreign ? known.name : "";
+      }
+    const int64_t block = layout_of(tensor.type).block;
+    if (block > 1 && (rank == 0 || tensor.shape[int(rank) - 1] % block != 0))
+      fail(Fault::file, what, ": expected rows of whole blocks of ", block, ", found shape ",
+           tensor.shape);
+    tensor.offset = in_.number<uint64_t>("tensor offset");
+    return tensor;
+  }
+
+  // Offsets count from the first aligned byte after the records.
+  void place(std::vector<StoredTensor>& tensors) {
+    const uint64_t start = (in_.offset() + alignment_ - 1) / alignment_ * alignment_;
+    std::vector<const StoredTensor*> order;
+    for (StoredTensor& tensor : tensors) {
+      const std::string what = cat(name_, ": tensor ", printable(tensor.name));
+      if (tensor.offset % alignment_ != 0)
+        fail(Fault::file, what, ": expected an offset that is a multiple of ", alignment_,
+             ", found ", tensor.offset);
+      tensor.offset = checked_add(start, tensor.offset, what);
+      const uint64_t size =
+          tensor.type == StoredType::foreign
+              ? 0
+              : stored_bytes(tensor.type, uint64_t(tensor.shape.elements()), what);
+      if (checked_add(tensor.offset, size, what) > bytes_.size())
+        fail(Fault::file, what, " at byte ", tensor.offset, ": expected ", size, " bytes, found ",
+             tensor.offset > bytes_.size() ? 0 : bytes_.size() - tensor.offset);
+      tensor.bytes = bytes_.subspan(tensor.offset, size);
+      if (size > 0) order.push_back(&tensor);
+    }
+    std::sort(order.begin(), order.end(),
+              [](const StoredTensor* a, const StoredTensor* b) { return a->offset < b->offset; });
+    for (size_t i = 1; i < order.size(); ++i)
+      if (order[i]->offset < order[i - 1]->offset + order[i - 1]->bytes.size())
+        fail(Fault::file, name_, ": tensor ", printable(order[i]->name), " at byte ",
+             order[i]->offset, ": expected disjoint tensors, found an overlap with ",
+             printable(order[i - 1]->name));
+    for (StoredTensor& tensor : tensors) file_.add(std::move(tensor));
+  }
+
+  ByteReader in_;
+  const std::string& name_;
+  std::span<const std::byte> bytes_;
+  TensorFile file_;
+  uint64_t alignment_ = gguf_alignment;
+};
+
+}  // namespace
+
+TensorFile read_gguf(std::span<const std::byte> bytes, const std::string& name) {
+  return Reader(bytes, name).read();
+}
+
+TensorFile open_gguf(const fs::path& path) { return open_mapped(path, read_gguf); }
+
+}  // namespace deltasane

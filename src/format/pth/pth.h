@@ -1,0 +1,15 @@
+// PyTorch's .pth: a ZIP archive (zip.h) with a pickle (pickle.h) that describes tensors and one
+// entry per storage. Nothing in it is executed.
+//
+// Tensors may share a storage and may have strides; a tensor with more elements than its
+// storage (an expanded view, which could have any size) is rejected.
+#pragma once
+
+#include "format/tensor_file.h"
+
+namespace deltasane {
+
+TensorFile read_pth(std::span<const std::byte> bytes, const std::string& name);
+TensorFile open_pth(const fs::path& path);
+
+}  // namespace deltasane

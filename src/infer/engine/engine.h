@@ -1,0 +1,95 @@
+// Texts of any number of requests at once: continuous batching over one model.
+//
+// Every step is one forward call: a chunk of each prompt that is being read, and one token of each
+// text that is being written. A text that ends makes room for the next. A prompt is read once and
+// its state copied for each of its texts.
+//
+// With EngineSettings::batch_invariant a text depends on its request alone, bit for bit: not on
+// other texts, their number or order, or the number of threads. Matrix products of few rows add in
+// another order than products of many (kernel/matmul/matmul.h), so a step is then always one of
+// many: rows that nobody reads fill it up.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "infer/engine/sequence.h"
+#include "infer/engine/text_writer.h"
+
+namespace deltasane {
+
+struct EngineSettings {
+  std::vector<std::string> stops{};
+  int64_t tokens = 256;  // of a text, at most
+  int64_t batch = 1;     // texts at a time, 1 to 512
+  OnOverflow on_overflow = OnOverflow::stop;
+  bool batch_invariant = false;
+};
+
+struct TextRequest {
+  uint64_t id = 0;
+  SequenceState state;           // what the prompt goes on from
+  std::vector<int32_t> prompt;   // at least one token
+  std::vector<Sampler> samplers;  // one text each
+};
+
+struct GeneratedText {
+  uint64_t request = 0;
+  size_t sample = 0;  // which of the request's samplers
+  std::string text;
+  int64_t tokens = 0;
+  Ended ended = Ended::token_limit;
+  // To go on from: `pending` was sampled and not read.
+  SequenceState state;
+  Sampler sampler;
+  std::optional<int32_t> pending;
+};
+
+class Engine {
+ public:
+  Engine(const LanguageModel& model, const Tokenizer& tokenizer, const kernel::Cpu& cpu,
+         EngineSettings settings);
+  ~Engine();
+
+  bool has_room() const;  // whether a further request would begin now
+  void submit(TextRequest request);
+  bool step();  // false: there was nothing to do
+  // Ends all that is under way: texts are handed out as far as they are written.
+  void cancel();
+
+  // Submits what `next` gives as there is room, until it gives nothing and all texts have ended.
+  void run(const std::function<std::optional<TextRequest>()>& next);
+
+  std::function<void(uint64_t request)> on_prompt_read = [](uint64_t) {};
+  std::function<void(uint64_t request, const std::string& piece)> on_text =
+      [](uint64_t, const std::string&) {};
+  std::function<void(GeneratedText)> on_end = [](const GeneratedText&) {};
+  std::function<void(const std::string&)> on_reset = [](const std::string&) {};
+
+ private:
+  struct Prompt;
+  struct Fork;
+  struct Writing;
+
+  void begin_texts();
+  void take_token(Writing& writing, const kernel::SampledToken& sampled);
+  void hand_out();
+  void add_padding(std::vector<SequenceInput>& batch, int64_t rows);
+
+  const LanguageModel& model_;
+  const Tokenizer& tokenizer_;
+  kernel::Cpu cpu_;
+  EngineSettings settings_;
+  std::deque<std::unique_ptr<Prompt>> prompts_;  // being read
+  std::deque<Fork> forks_;                       // texts whose prompt was read, not yet begun
+  std::vector<std::unique_ptr<Writing>> writings_;
+  std::vector<SequenceState> padding_;
+  Tensor<float> logits_;  // of the writings, on the CPU
+};
+
+}  // namespace deltasane

@@ -1,0 +1,29 @@
+#include "infer/engine/text_writer.h"
+
+namespace deltasane {
+
+std::string_view name_of(Ended ended) {
+  constexpr std::string_view names[]{"end of document", "stop text", "token limit", "overflow",
+                                     "cancelled"};
+  return names[size_t(ended)];
+}
+
+std::string TextWriter::take(int32_t token) {
+  ++tokens_;
+  if (token == tokenizer_->end_of_document()) return end(Ended::end_of_document);
+  std::string text = stop_.feed(characters_.feed(tokenizer_->bytes_of(token)));
+  if (stop_.stopped())
+    ended_ = Ended::stop_text;
+  else if (tokens_ >= limit_)
+    text += end(Ended::token_limit);
+  return text;
+}
+
+std::string TextWriter::end(Ended how) {
+  ended_ = how;
+  std::string text = stop_.feed(characters_.finish());
+  text += stop_.finish();
+  return text;
+}
+
+}  // namespace deltasane

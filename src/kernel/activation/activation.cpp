@@ -1,0 +1,42 @@
+#include "kernel/activation/activation.h"
+
+#include "kernel/activation/cpu.h"
+#include "kernel/isa_dispatch.h"
+#include "kernel/rows/rows.h"
+
+namespace deltasane::kernel {
+
+void activate(Activation activation, View<float> x, const Cpu& cpu) {
+  expect_rows("x", x, x.shape);
+  with_float_isa(cpu.isa, [&]<Isa isa>() {
+    each_row(x.shape[0], cpu, [&](int64_t row) {
+      switch (activation) {
+        case Activation::tanh:
+          return cpu::tanh_row<isa>(x.at(row), x.shape[1]);
+        case Activation::sigmoid:
+          return cpu::sigmoid_row<isa>(x.at(row), x.shape[1]);
+        case Activation::squared_relu:
+          return cpu::squared_relu_row<isa>(x.at(row), x.shape[1]);
+      }
+    });
+  });
+}
+
+void activate_backward(Activation activation, View<const float> y, View<float> dy, const Cpu& cpu) {
+  expect_rows("y", y, y.shape);
+  expect_rows("dy", dy, y.shape);
+  with_float_isa(cpu.isa, [&]<Isa isa>() {
+    cpu.threads.parallel(y.shape[0], [&](int64_t row) {
+      switch (activation) {
+        case Activation::tanh:
+          return cpu::tanh_row_backward<isa>(y.at(row), dy.at(row), y.shape[1]);
+        case Activation::sigmoid:
+          return cpu::sigmoid_row_backward<isa>(y.at(row), dy.at(row), y.shape[1]);
+        case Activation::squared_relu:
+          return cpu::squared_relu_row_backward<isa>(y.at(row), dy.at(row), y.shape[1]);
+      }
+    });
+  });
+}
+
+}  // namespace deltasane::kernel

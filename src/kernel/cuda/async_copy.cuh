@@ -1,0 +1,67 @@
+// Asynchronous copies from global into shared memory (cp.async and bulk copies), and prefetches
+// into the L2 cache. For .cu files.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernel/cuda/barrier.cuh"
+
+namespace deltasane::kernel::cuda {
+
+// The L2 cache policy for data that is read once.
+__device__ inline uint64_t evict_first_policy() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// Sixteen bytes, both addresses multiples of 16; zeros where `wanted` is false. L2 fetches the 128
+// bytes around them.
+__device__ inline void copy_async(uint4* shared, const void* from, bool wanted, uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(
+                   uint32_t(__cvta_generic_to_shared(shared))),
+               "l"(from), "r"(wanted ? 16 : 0), "l"(policy)
+               : "memory");
+}
+__device__ inline void copy_async(uint4* shared, const uint4* from) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(uint32_t(__cvta_generic_to_shared(shared))),
+      "l"(from)
+      : "memory");
+}
+// The thread's copies since the last call become a group.
+__device__ inline void commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Until at most the `pending` youngest groups of the thread are under way. Other threads see the
+// data after a barrier.
+template <int pending>
+__device__ inline void wait_group() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+// A bulk copy by one thread; addresses and size are multiples of 16. The thread arrives at the
+// mbarrier, whose phase completes when the bytes are there too. From compute capability 9.0 on.
+__device__ inline void bulk_copy_async(void* shared, const void* from, uint32_t bytes,
+                                       Mbarrier& barrier) {
+  const uint32_t at = shared_address(&barrier);
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(shared)),
+      "l"(from), "r"(bytes), "r"(at)
+      : "memory");
+}
+
+// Prefetch into L2. Address and size are multiples of 16. From compute capability 9.0 on.
+__device__ inline void prefetch_l2(const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+// Likewise the cache line of 128 bytes at any address.
+__device__ inline void prefetch_l2_line(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
+}
+
+}  // namespace deltasane::kernel::cuda

@@ -1,0 +1,145 @@
+// The CPU kernels of the matrix product. Plain declarations only: the .cpp files of this folder are
+// compiled per instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/isa.h"
+#include "kernel/matmul/q8_block.h"
+#include "kernel/matmul/weight_type.h"
+
+namespace deltasane::kernel::cpu {
+
+struct Range {
+  int64_t begin, end;
+};
+
+enum class Sum { start, add };  // y = ..., y += ...
+
+// Vectors of contiguous elements, `stride` elements apart.
+template <class T>
+struct Strided {
+  T* first;
+  int64_t stride;
+  T* at(int64_t i) const { return first + i * stride; }
+};
+
+// ---- few tokens: dot products of rows in place (dot.cpp)
+
+constexpr int64_t rounded_up(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+// x for dot products, interleaved: groups of dot_tokens(isa), in each (steps of two vectors, token,
+// input), zero-padded to a multiple of dot_step(isa). So tokens that are a power of two apart in
+// memory do not conflict in one cache set.
+constexpr int64_t dot_step(Isa isa) { return 4 * lanes_of(isa); }
+constexpr int64_t dot_tokens(Isa isa) { return registers_of(isa) == 32 ? 4 : 2; }
+constexpr int64_t interleaved_floats(Isa isa, int64_t tokens, int64_t in) {
+  return tokens * rounded_up(in, dot_step(isa));
+}
+
+template <Isa isa>
+void interleave_tokens(Strided<const float> x, int64_t tokens, int64_t in, float* interleaved);
+
+// y's columns `rows` for all tokens. w: rows of `in` elements.
+template <Isa isa, WeightType type>
+void dot_rows(const void* w, Range rows, int64_t in, const float* interleaved, int64_t tokens,
+              Strided<float> y, Sum sum);
+
+// ---- many tokens: tiles of y from packed panels of x and W (tiles.cpp, pack.h)
+//
+// A panel of x holds panel_tokens(isa) tokens, a panel of W panel_rows(isa) rows; each is
+// (in, token or row), as floats, zero past the end. Both are cut into depths of tile_depth(isa)
+// inputs, so that one panel of each stays in L1.
+//
+// bf16 weights where has_matrices(isa): panels are strips of bf16 numbers (matrix_tile.h), two for
+// each float of x, so they need the same memory.
+constexpr int64_t panel_tokens(Isa isa) { return registers_of(isa) == 32 ? 8 : 4; }
+constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
+constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
+// Rows of W that are packed together, for L2: a multiple of every panel_rows.
+inline constexpr int64_t block_rows = 48;
+constexpr int64_t block_floats(Isa isa) { return block_rows * tile_depth(isa); }
+
+constexpr bool in_matrices(Isa isa, WeightType type) {
+  return has_matrices(isa) && type == WeightType::bf16;
+}
+
+// A packed x: all panels of the first depth, then all of the next. A strip has four inputs.
+constexpr int64_t packed_floats(Isa isa, int64_t tokens, int64_t in) {
+  return rounded_up(tokens, panel_tokens(isa)) * rounded_up(in, 4);
+}
+
+// Of a matrix to be packed. Panels have the other order of a row-major matrix: it is transposed; a
+// column-major one is copied.
+enum class Layout { row_major, column_major };
+
+// One panel of x, (tokens, in), to its place in `packed`, for weights of a type.
+template <Isa isa, WeightType type, Layout layout>
+void pack_tokens(Strided<const float> x, int64_t tokens, int64_t in, int64_t panel, float* packed);
+
+struct Tiles {
+  const void* w;     // (rows, in)
+  int64_t w_stride;  // elements from a row, or column, to the next
+  int64_t rows, in;
+  const float* packed;  // x, of all tokens
+  int64_t tokens;
+  Strided<float> y;
+  Sum sum;
+};
+
+// y's part (tokens of `panels`, block_rows from first_row). scratch: block_floats(isa).
+template <Isa isa, WeightType type, Layout layout>
+void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch);
+
+// ---- q8 weights (q8.cpp)
+
+// x in 8 bits: groups of q8_tokens tokens, in each (blocks, token) of 32 numbers, with a scale each
+// and the number their sums of products start from (isa_dot.h). As strips for matrix instructions,
+// the 32 numbers of a block are (number / 8, token, number % 8), and the last group is whole, its
+// tokens past the end zero.
+inline constexpr int64_t q8_tokens = 4;
+struct Q8Tokens {
+  int8_t* value;
+  float* scale;
+  int32_t* start;
+  int64_t tokens;
+  bool strips;
+};
+constexpr int64_t q8_token_bytes(int64_t tokens, int64_t in) {
+  return rounded_up(tokens, q8_tokens) * q8_blocks(in) *
+         int64_t(q8_columns * sizeof(int8_t) + sizeof(float) + sizeof(int32_t));
+}
+
+// One group of tokens.
+template <Isa isa>
+void quantize_tokens(Strided<const float> x, int64_t in, int64_t group, Q8Tokens to);
+
+struct Q8Product {
+  const Q8Block* w;
+  int64_t rows, in;
+  Q8Tokens x;
+  Strided<float> y;
+  Sum sum;
+};
+
+// Few tokens: y's columns of some groups of 8 rows, read in place, for all tokens.
+template <Isa isa>
+void q8_few_tokens(const Q8Product& product, Range row_groups);
+
+// Many tokens: rows are copied into a panel, which stays in L2 for all tokens.
+constexpr int64_t q8_panel_rows(Isa isa) {
+  return isa == Isa::avx512_dot || has_matrices(isa) ? 48 : q8_rows;
+}
+constexpr int64_t q8_panel_bytes(Isa isa, int64_t in) {
+  const int64_t scales = has_matrices(isa) ? 2 : 1;  // copies of each
+  return q8_panel_rows(isa) * q8_blocks(in) * int64_t(q8_columns + scales * sizeof(float));
+}
+
+// y's columns of one panel, for the tokens of some groups, in strips where has_matrices(isa).
+// scratch: q8_panel_bytes.
+template <Isa isa>
+void q8_many_tokens(const Q8Product& product, int64_t panel, Range token_groups, void* scratch);
+
+}  // namespace deltasane::kernel::cpu

@@ -1,0 +1,65 @@
+// A product of many tokens through packed panels, on all threads.
+#pragma once
+
+#include <algorithm>
+
+#include "base/threads.h"
+#include "kernel/matmul/cpu/kernels.h"
+#include "tensor/buffer.h"
+
+namespace deltasane::kernel {
+
+constexpr int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+// How many parts the tokens are cut into, so that all threads are busy until the end. No bit of the
+// result depends on it.
+inline int64_t token_parts(const ThreadPool& threads, int64_t row_pieces, int64_t most) {
+  if (threads.size() == 1) return 1;
+  return std::clamp<int64_t>(pieces_of(6 * threads.size(), row_pieces), 1,
+                             std::max<int64_t>(1, most));
+}
+
+struct TiledProduct {
+  cpu::Strided<const float> x;  // (tokens, in)
+  const void* w;                // (rows, in)
+  int64_t w_stride;
+  int64_t tokens, rows, in;
+  cpu::Strided<float> y;  // (tokens, rows)
+  cpu::Sum sum;
+};
+
+template <Isa isa, WeightType type, cpu::Layout x_layout, cpu::Layout w_layout>
+void multiply_pass(const TiledProduct& p, ThreadPool& threads) {
+  constexpr int64_t width = cpu::panel_tokens(isa);
+  const int64_t panels = pieces_of(p.tokens, width);
+  const Buffer packed(uint64_t(cpu::packed_floats(isa, p.tokens, p.in)) * sizeof(float));
+  auto* const x = reinterpret_cast<float*>(packed.data());
+  threads.parallel(panels, [&](int64_t panel) {
+    cpu::pack_tokens<isa, type, x_layout>(p.x, p.tokens, p.in, panel, x);
+  });
+  const cpu::Tiles tiles{p.w, p.w_stride, p.rows, p.in, x, p.tokens, p.y, p.sum};
+  const int64_t blocks = pieces_of(p.rows, cpu::block_rows);
+  const int64_t parts = token_parts(threads, blocks, p.tokens / 64);
+  threads.parallel(blocks * parts, [&](int64_t piece) {
+    const int64_t block = piece / parts, part = piece % parts;
+    const Buffer scratch(uint64_t(cpu::block_floats(isa)) * sizeof(float));
+    cpu::multiply_block<isa, type, w_layout>(tiles, block * cpu::block_rows,
+                                             {part * panels / parts, (part + 1) * panels / parts},
+                                             reinterpret_cast<float*>(scratch.data()));
+  });
+}
+
+// In passes of some tokens, which bounds the memory of the packed x.
+template <Isa isa, WeightType type, cpu::Layout x_layout, cpu::Layout w_layout>
+void multiply_tiled(const TiledProduct& whole, ThreadPool& threads) {
+  constexpr int64_t pass_tokens = 1024;
+  for (int64_t t = 0; t < whole.tokens; t += pass_tokens) {
+    TiledProduct pass = whole;
+    pass.x.first = x_layout == cpu::Layout::row_major ? whole.x.at(t) : whole.x.first + t;
+    pass.y.first = whole.y.at(t);
+    pass.tokens = std::min(pass_tokens, whole.tokens - t);
+    multiply_pass<isa, type, x_layout, w_layout>(pass, threads);
+  }
+}
+
+}  // namespace deltasane::kernel

@@ -1,0 +1,179 @@
+#include "kernel/matmul/cpu/matrix_tile.h"
+#include "kernel/matmul/cpu/pack.h"
+#include "kernel/matmul/cpu/partial_tile.h"
+
+namespace deltasane::kernel::cpu {
+namespace {
+
+// M tokens by panel_rows, the sums in registers over a whole depth.
+template <Isa isa, int M>
+struct Tile {
+  static constexpr int lanes = lanes_of(isa);
+  static constexpr int64_t tokens = M, panel = panel_tokens(isa), rows = panel_rows(isa);
+  using V = Simd<lanes>;
+  using Vec = typename V::Vec;
+
+  Vec sum[M][3] = {};
+
+  [[gnu::always_inline]] inline void multiply(const float* x, const float* w, int64_t depth) {
+    for (int64_t k = 0; k < depth; ++k, x += panel, w += rows) {
+      const Vec w0 = V::load(w), w1 = V::load(w + lanes), w2 = V::load(w + 2 * lanes);
+      if constexpr (lanes == 4) {  // multiply-adds by one element of a vector of x
+#pragma GCC unroll 2
+        for (int q = 0; q < M; q += 4) {
+          const Vec four = V::load(x + q);
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i) add(q + i, w0, w1, w2, four[i]);
+        }
+      } else {
+#pragma GCC unroll 8
+        for (int i = 0; i < M; ++i) add(i, w0, w1, w2, x[i]);
+      }
+    }
+  }
+  [[gnu::always_inline]] inline void add(int i, Vec w0, Vec w1, Vec w2, float x) {
+    sum[i][0] += w0 * x;
+    sum[i][1] += w1 * x;
+    sum[i][2] += w2 * x;
+  }
+
+  [[gnu::always_inline]] inline void store(Strided<float> y, Sum how) const {
+#pragma GCC unroll 8
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 3
+      for (int j = 0; j < 3; ++j) {
+        float* to = y.at(i) + j * lanes;
+        V::store(to, how == Sum::add ? V::load(to) + sum[i][j] : sum[i][j]);
+      }
+  }
+};
+
+template <class Tile, class Number>
+void tile(const Number* x, const Number* w, int64_t depth, Strided<float> y, Part part, Sum how) {
+  Tile tile;
+  tile.multiply(x, w, depth);
+  store_part(tile, y, part, how);
+}
+
+// How a product is cut into panels of floats.
+template <Isa isa, WeightType type, Layout layout>
+struct FloatPanels {
+  using Number = float;
+  static constexpr int64_t tokens = panel_tokens(isa), rows = panel_rows(isa);
+  static constexpr int64_t depth = tile_depth(isa), numbers = 1;  // for each number of x
+  static constexpr int64_t padded(int64_t inputs) { return inputs; }
+
+  static void pack_x(const float* x, int64_t stride, int64_t token, int64_t k, int64_t count,
+                     int64_t inputs, float* panel) {
+    pack_from<isa, WeightType::f32, layout, int(tokens)>(x, stride, token, k, count, inputs, panel);
+  }
+  static void pack_w(const Element<type>* w, int64_t stride, int64_t row, int64_t k, int64_t count,
+                     int64_t inputs, float* panel) {
+    pack_from<isa, type, layout, int(rows)>(w, stride, row, k, count, inputs, panel);
+  }
+  static void multiply(const float* x, const float* w, int64_t inputs, Strided<float> y, Part part,
+                       Sum how) {
+    if (part.tokens > 4)
+      tile<Tile<isa, int(tokens)>>(x, w, inputs, y, part, how);
+    else
+      tile<Tile<isa, 4>>(x, w, inputs, y, part, how);
+  }
+};
+
+// How a product is cut into strips for matrix instructions. The depth is small, since their sums
+// are rounded more coarsely than floats.
+template <Isa isa, WeightType type, Layout layout>
+struct MatrixPanels {
+  static_assert(layout == Layout::row_major);
+  using Number = uint16_t;
+  static constexpr int64_t tokens = HalfTile<isa>::tokens, rows = HalfTile<isa>::rows;
+  static constexpr int64_t depth = 256, numbers = 2;
+  static constexpr int64_t padded(int64_t inputs) { return rounded_up(inputs, 4); }
+  static_assert(tokens == panel_tokens(isa) && depth <= tile_depth(isa));
+
+  static void pack_x(const float* x, int64_t stride, int64_t token, int64_t k, int64_t count,
+                     int64_t inputs, uint16_t* panel) {
+    split_strips<isa>(x + token * stride + k, stride, count, inputs, panel);
+  }
+  static void pack_w(const uint16_t* w, int64_t stride, int64_t row, int64_t k, int64_t count,
+                     int64_t inputs, uint16_t* panel) {
+    pack_strips(w + row * stride + k, stride, count, inputs, panel);
+  }
+  static void multiply(const uint16_t* x, const uint16_t* w, int64_t inputs, Strided<float> y,
+                       Part part, Sum how) {
+    tile<HalfTile<isa>>(x, w, inputs, y, part, how);
+  }
+};
+
+template <Isa isa, WeightType type, Layout layout, bool matrices = in_matrices(isa, type)>
+struct PanelsOf {
+  using Type = FloatPanels<isa, type, layout>;
+};
+template <Isa isa, WeightType type, Layout layout>
+struct PanelsOf<isa, type, layout, true> {
+  using Type = MatrixPanels<isa, type, layout>;
+};
+
+}  // namespace
+
+template <Isa isa, WeightType type, Layout layout>
+void pack_tokens(Strided<const float> x, int64_t tokens, int64_t in, int64_t panel, float* packed) {
+  using P = typename PanelsOf<isa, type, layout>::Type;
+  auto* const to = reinterpret_cast<typename P::Number*>(packed);
+  const int64_t all = rounded_up(tokens, P::tokens), first = panel * P::tokens;
+  for (int64_t k = 0; k < in; k += P::depth) {
+    const int64_t depth = in - k < P::depth ? in - k : P::depth;
+    P::pack_x(x.first, x.stride, first, k, tokens - first, depth,
+              to + (k * all + first * P::padded(depth)) * P::numbers);
+  }
+}
+
+template <Isa isa, WeightType type, Layout layout>
+void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch) {
+  using P = typename PanelsOf<isa, type, layout>::Type;
+  using Number = typename P::Number;
+  const auto* w = static_cast<const Element<type>*>(tiles.w);
+  const auto* const packed = reinterpret_cast<const Number*>(tiles.packed);
+  auto* const block = reinterpret_cast<Number*>(scratch);
+  const int64_t all = rounded_up(tiles.tokens, P::tokens);
+  const int64_t end_row = first_row + block_rows < tiles.rows ? first_row + block_rows : tiles.rows;
+  for (int64_t k = 0; k < tiles.in; k += P::depth) {
+    const int64_t depth = tiles.in - k < P::depth ? tiles.in - k : P::depth;
+    const int64_t padded = P::padded(depth);
+    for (int64_t row = first_row; row < end_row; row += P::rows)
+      P::pack_w(w, tiles.w_stride, row, k, tiles.rows - row, depth,
+                block + (row - first_row) * padded);
+    const Sum how = k == 0 ? tiles.sum : Sum::add;
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      const int64_t token = panel * P::tokens;
+      const Number* x = packed + (k * all + token * padded) * P::numbers;
+      for (int64_t row = first_row; row < end_row; row += P::rows)
+        P::multiply(x, block + (row - first_row) * padded, padded,
+                    {tiles.y.at(token) + row, tiles.y.stride},
+                    {tiles.tokens - token, tiles.rows - row}, how);
+    }
+  }
+}
+
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::f32, Layout::row_major>(
+    Strided<const float>, int64_t, int64_t, int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::f16, Layout::row_major>(
+    Strided<const float>, int64_t, int64_t, int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_major>(
+    Strided<const float>, int64_t, int64_t, int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::f32, Layout::column_major>(
+    Strided<const float>, int64_t, int64_t, int64_t, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::row_major>(const Tiles&,
+                                                                                     int64_t, Range,
+                                                                                     float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f16, Layout::row_major>(const Tiles&,
+                                                                                     int64_t, Range,
+                                                                                     float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_major>(const Tiles&,
+                                                                                      int64_t,
+                                                                                      Range,
+                                                                                      float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::column_major>(
+    const Tiles&, int64_t, Range, float*);
+
+}  // namespace deltasane::kernel::cpu

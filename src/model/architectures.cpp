@@ -1,0 +1,12 @@
+// The one place that knows all architectures.
+#include "model/registry.h"
+#include "model/rwkv7/architecture.h"
+
+namespace deltasane {
+
+std::span<const Architecture> architectures() {
+  static const Architecture all[] = {rwkv7_architecture()};
+  return all;
+}
+
+}  // namespace deltasane

@@ -1,0 +1,44 @@
+#include "model/registry.h"
+
+#include "format/open.h"
+
+namespace deltasane {
+
+const Architecture& architecture_of(const TensorFile& file) {
+  for (const Architecture& one : architectures())
+    if (one.recognizes(file)) return one;
+  return architectures().front();  // which says what it misses
+}
+
+const Architecture& architecture_named(std::string_view name) {
+  std::string known;
+  for (const Architecture& one : architectures()) {
+    if (one.name == name) return one;
+    known += cat(known.empty() ? "" : ", ", one.name);
+  }
+  fail(Fault::usage, "architecture: expected ", known, ", found '", name, "'");
+}
+
+const TrainableFactory& trainable_factory(std::string_view architecture) {
+  std::string known;
+  for (const Architecture& one : architectures()) {
+    if (!one.training) continue;
+    if (architecture.empty() || one.name == architecture) return *one.training;
+    known += cat(known.empty() ? "" : ", ", one.name);
+  }
+  fail(Fault::usage, "architecture: expected one that can be trained (", known, "), found '",
+       architecture, "'");
+}
+
+std::unique_ptr<ModelCheckpoint> open_checkpoint(const fs::path& path) {
+  TensorFile file = open_tensor_file(path);
+  return architecture_of(file).open_checkpoint(std::move(file));
+}
+
+std::unique_ptr<LanguageModel> open_model(const fs::path& path, const OpenOptions& options) {
+  TensorFile file = open_tensor_file(path);
+  const Architecture& found = architecture_of(file);
+  return found.open(found.open_checkpoint(std::move(file)), options);
+}
+
+}  // namespace deltasane

@@ -1,0 +1,160 @@
+#include "model/rwkv7/decode/batch.h"
+
+#include "kernel/norm/cuda_moments.cuh"
+#include "model/rwkv7/decode/head_step.cuh"
+#include "tensor/cuda/launch.h"
+
+namespace deltasane::rwkv7 {
+namespace {
+
+// A block per sequence. All loads are issued at once: nothing else hides their latency.
+template <class Real, int mixes, int most_threads>
+__global__ void __launch_bounds__(most_threads)
+    shift_states_kernel(const __grid_constant__ ShiftStates<Real> op) {
+  __shared__ float place[2][32];
+  BlockSums<1> sums{place};
+  const int channels = int(op.channels), c = int(threadIdx.x) * octet;
+  const bool mine = c < channels;
+  const int64_t at = blockIdx.x * op.channels + c;
+  float* const shift = op.states[blockIdx.x] + op.shift_at + c;
+  float u[1][octet] = {}, before[octet], weight[octet], bias[octet], mu[mixes][octet];
+  if (mine) {
+    load(op.x + at, u[0]);
+    load(op.weight + c, weight), load(op.bias + c, bias), load(shift, before);
+#pragma unroll
+    for (int m = 0; m < mixes; ++m) load(op.mu[m] + c, mu[m]);
+  }
+  Moments of[1];
+  moments_of(u, mine, channels, op.eps, sums, of);
+  if (!mine) return;
+#pragma unroll
+  for (int i = 0; i < octet; ++i) {
+    u[0][i] = normalized(u[0][i], of[0], weight[i], bias[i]);
+    before[i] -= u[0][i];
+  }
+  store(shift, u[0]);
+#pragma unroll
+  for (int m = 0; m < mixes; ++m) {
+#pragma unroll
+    for (int i = 0; i < octet; ++i) mu[m][i] = __fmaf_rn(before[i], mu[m][i], u[0][i]);
+    store(op.out[m] + at, mu[m]);
+  }
+}
+
+constexpr int lanes = 4, step_threads = head_threads<lanes>;
+
+// Element i of a sequence's vector of down projections, as the up projections read it.
+template <class Real>
+__device__ float low_at(const StepHeads<Real>& op, const HeadRanks& ranks, int64_t sequence,
+                        int i) {
+  const int begin = i < ranks.a ? 0 : i < ranks.v ? ranks.a : i < ranks.g ? ranks.v : ranks.g;
+  const int end = i < ranks.a ? ranks.a : i < ranks.v ? ranks.v : i < ranks.g ? ranks.g : ranks.low;
+  const float x = to_float(op.low[begin * op.sequences + sequence * (end - begin) + (i - begin)]);
+  return apply(i < ranks.a ? Epilogue::tanh : i < ranks.g ? Epilogue::none : Epilogue::sigmoid, x);
+}
+
+// tau of a head where the sequence's token ends a chunk; 0 elsewhere.
+template <class Op>
+__device__ float head_tau(const Op& op, int64_t sequence, int64_t heads, int64_t head) {
+  const bool ends = op.tau && (op.positions[sequence] + 1) % op.chunk == 0;
+  return ends ? op.tau[sequence * heads + head] : 0.0f;
+}
+
+// A block per (head, sequence).
+template <class Real>
+__global__ void __launch_bounds__(step_threads)
+    step_states_kernel(const __grid_constant__ StepStates<Real> op) {
+  alignas(16) __shared__ HeadInputs in;
+  const int64_t head = blockIdx.x, sequence = blockIdx.y;
+  float* const memory = op.states[sequence] + op.memory_at + head * head_size * head_size;
+  HeadRow<lanes> s;
+  s.load(memory);
+  const int64_t first = (sequence * op.heads + head) * head_size;
+  if (threadIdx.x < head_size) {
+    const int64_t c = first + threadIdx.x;
+    in.r[threadIdx.x] = to_float(op.r[c]), in.w[threadIdx.x] = op.w[c];
+    in.k[threadIdx.x] = to_float(op.k[c]), in.v[threadIdx.x] = to_float(op.v[c]);
+    in.a[threadIdx.x] = to_float(op.a[c]), in.b[threadIdx.x] = to_float(op.b[c]);
+  }
+  __syncthreads();
+  const float y = step_head(s, in, head_tau(op, sequence, op.heads, head));
+  s.store(memory);
+  if (threadIdx.x % lanes == 0) store_one(op.y + first + threadIdx.x / lanes, y);
+}
+
+// A block per (head, sequence).
+template <class Real>
+__global__ void __launch_bounds__(step_threads)
+    step_heads_kernel(const __grid_constant__ StepHeads<Real> op, HeadRanks ranks,
+                      int64_t memory_at) {
+  constexpr int kept = 10;  // all of a 0.4B model's in bf16
+  alignas(16) __shared__ float low[StepHeads<Real>::most_low];
+  alignas(16) __shared__ HeadShared place;
+  __shared__ float raw[3][head_size];
+  const int64_t head = blockIdx.x, sequence = blockIdx.y, channels = op.sizes.channels;
+  const int64_t at = sequence * channels + head * head_size;
+  float* const memory = op.states[sequence] + memory_at + head * head_size * head_size;
+  HeadPrefetch<Real, lanes, kept> early;
+  early.load(op.weights, ranks, head, memory);
+  if (threadIdx.x < 3 * head_size) {
+    const int which = int(threadIdx.x) / head_size, c = int(threadIdx.x) % head_size;
+    raw[which][c] = to_float(op.rkv[which * op.sequences * channels + at + c]);
+  }
+  for (int i = threadIdx.x; i < ranks.low; i += step_threads)
+    low[i] = low_at(op, ranks, sequence, i);
+  const float tau = head_tau(op, sequence, op.sizes.heads, head);
+  __syncthreads();
+  const auto up = [&] { return up_projection(early, op.weights, ranks, head, low); };
+  make_inputs(early, ranks, {raw[0], raw[1], raw[2]}, up, op.v_first + at, place);
+  const float y = finish_head(early, tau, op.group_norm_eps, place);
+  early.s.store(memory);
+  if (threadIdx.x < head_size) store_one(op.y + at + threadIdx.x, y);
+}
+
+// For kernels with a block per (head, sequence).
+Grid grid_of(int64_t heads, int64_t sequences) {
+  return {dim3(unsigned(heads), unsigned(sequences)), step_threads};
+}
+
+}  // namespace
+
+template <class Real>
+void shift_states(const ShiftStates<Real>& op, const Gpu& gpu) {
+  require_aligned(op.x, op.weight, op.bias);
+  for (int m = 0; m < op.mixes; ++m) require_aligned(op.mu[m], op.out[m]);
+  const unsigned threads = threads_of_row(op.channels);
+  const auto run = [&]<int mixes>() {
+    launch(threads <= 512 ? shift_states_kernel<Real, mixes, 512>
+                          : shift_states_kernel<Real, mixes, 1024>,
+           {unsigned(op.sequences), threads}, gpu, op);
+  };
+  require(op.mixes == 1 || op.mixes == 6 || op.mixes == 7, "mixes of a token: 1, 6 or 7");
+  if (op.mixes == 1)
+    run.template operator()<1>();
+  else if (op.mixes == 6)
+    run.template operator()<6>();
+  else
+    run.template operator()<7>();
+}
+
+template <class Real>
+void step_states(const StepStates<Real>& op, const Gpu& gpu) {
+  launch(step_states_kernel<Real>, grid_of(op.heads, op.sequences), gpu, op);
+}
+
+template <class Real>
+void step_heads(const StepHeads<Real>& op, const Gpu& gpu) {
+  const HeadRanks ranks(op.sizes, op.layer == 0);
+  require(ranks.low <= StepHeads<Real>::most_low, "the ranks fit into shared memory");
+  launch(step_heads_kernel<Real>, grid_of(op.sizes.heads, op.sequences), gpu, op, ranks,
+         op.sizes.memory_at(op.layer));
+}
+
+template void shift_states(const ShiftStates<float>&, const Gpu&);
+template void shift_states(const ShiftStates<bf16>&, const Gpu&);
+template void step_states(const StepStates<float>&, const Gpu&);
+template void step_states(const StepStates<bf16>&, const Gpu&);
+template void step_heads(const StepHeads<float>&, const Gpu&);
+template void step_heads(const StepHeads<bf16>&, const Gpu&);
+
+}  // namespace deltasane::rwkv7

@@ -1,0 +1,67 @@
+// One token of each of a batch of sequences on a GPU, each with a state at an address of its own:
+// what a layer does between its matrix products. Real is float or bf16; states and parameters are
+// float.
+#pragma once
+
+#include <cstdint>
+
+#include "model/rwkv7/decode/layer_weights.h"
+#include "tensor/cuda/gpu.h"
+
+namespace deltasane::rwkv7 {
+
+// As kernel::cuda::NormShift, where the u of the token before is in a sequence's state, and is
+// replaced by u.
+template <class Real>
+struct ShiftStates {
+  static constexpr int most_mixes = 7;
+  float* const* states;  // (sequences), on the GPU
+  int64_t sequences, channels;
+  int64_t shift_at;  // in a state
+  const float* x;    // (sequences, C)
+  const float *weight, *bias;
+  float eps;
+  int mixes = 0;  // of the time mix 6, and tau's where a chunk ends; of the channel mix 1
+  const float* mu[most_mixes] = {};
+  Real* out[most_mixes] = {};  // (sequences, C) each
+};
+template <class Real>
+void shift_states(const ShiftStates<Real>& op, const Gpu& gpu);
+
+// The recurrence. (sequences, head, 64) each; w is the decay.
+template <class Real>
+struct StepStates {
+  float* const* states;                        // as above
+  const int64_t* positions;                    // (sequences), on the GPU
+  int64_t sequences, heads, memory_at, chunk;  // memory_at: of this layer in a state
+  const Real *r, *k, *v, *a, *b;
+  const float* w;
+  const float* tau;  // (sequences, head), used where a chunk ends; null: no SANE
+  Real* y;
+};
+template <class Real>
+void step_states(const StepStates<Real>& op, const Gpu& gpu);
+
+// Everything between the products that read the mixes and the one with the output matrix. Heads
+// compute the low-rank up projections themselves, and each sequence reads these weights again: for
+// small batches.
+template <class Real>
+struct StepHeads {
+  static constexpr int64_t most_low = 1024;  // sum of the ranks
+  float* const* states;                      // as above
+  const int64_t* positions;
+  int64_t sequences;
+  LayerWeights<Real> weights;
+  LayerSizes sizes;
+  int64_t layer, chunk;
+  float group_norm_eps;
+  const Real* rkv;   // (3, sequences, C)
+  const Real* low;   // down projections, (sequences, rank) each of w a v g, before activations
+  Real* v_first;     // (sequences, C): written by the first layer, read by the others
+  const float* tau;  // as above
+  Real* y;           // (sequences, C)
+};
+template <class Real>
+void step_heads(const StepHeads<Real>& op, const Gpu& gpu);
+
+}  // namespace deltasane::rwkv7

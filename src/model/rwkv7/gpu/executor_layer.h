@@ -1,0 +1,290 @@
+// The steps of block.h on a block of tokens in a GPU's stream. For executor.cpp only.
+//
+// Where single tokens are so few that heads of each may read the second factors of the low-rank
+// pairs (docs/gpu-kernels.md), one kernel has all from these to the output matrix.
+#pragma once
+
+#include <span>
+
+#include "model/rwkv7/block.h"
+#include "model/rwkv7/gpu/executor.h"
+
+namespace deltasane {
+
+template <class Real>
+class GpuExecutor<Real>::Layer {
+ public:
+  Layer(GpuExecutor& executor, int64_t index, const TokenBlock& block)
+      : e_(executor),
+        ws_(executor.ws),
+        sizes_(executor.weights_.sizes),
+        w_(executor.weights_.layers[size_t(index)]),
+        index_(index),
+        block_(block),
+        rows_(block.rows.rows()),
+        numbers_(rows_ * sizes_.channels),
+        heads_are_fused_(block.many() && rows_ <= 32 && executor.weights_.has_fused_norms() &&
+                         sizes_.low(false) <= rwkv7::StepHeads<Real>::most_low) {}
+
+  bool is_first_layer() const { return index_ == 0; }
+  void norm_shift(rwkv7::Half half);
+  void fork();
+  void join();
+  void project(std::span<const rwkv7::Projection> all);
+  void low_rank(std::span<const rwkv7::LowRank> pairs);
+  void tau();
+  template <class Body>
+  void heads(const Body& body) {
+    if (heads_are_fused_) return step_heads();
+    body(*this);
+  }
+  void store_v_first();
+  void time_mix_inputs();
+  void recurrence();
+  void time_mix_output();
+  void add_output();
+  void hidden(kernel::Activation activation);
+  void add_hidden();
+  void store_shift(rwkv7::Half) {}  // norm_shift has
+
+ private:
+  Real* mix(rwkv7::Mix which) const;
+  ProductStream& branch(const rwkv7::LowRank& pair) { return e_.branch(pair.name); }
+  void own_taus(float* tau, const Gpu& gpu);
+  void step_heads();
+  Real* r() const { return ws_.rkv.data(); }
+  Real* k() const { return r() + numbers_; }
+  Real* v() const { return k() + numbers_; }
+
+  GpuExecutor& e_;
+  GpuWorkspace<Real>& ws_;
+  const rwkv7::LayerSizes& sizes_;
+  const rwkv7::LayerWeights<Real>& w_;
+  int64_t index_;
+  const TokenBlock& block_;
+  int64_t rows_, numbers_;  // numbers: of (rows, C)
+  bool heads_are_fused_;
+  const float* tau_ = nullptr;  // (sequences, chunks, H), or (sequences, H); null: no chunk ends
+};
+
+template <class Real>
+Real* GpuExecutor<Real>::Layer::mix(rwkv7::Mix which) const {
+  constexpr int64_t slot[] = {0, 4, 1, 2, 5, 3};  // of r w k v a g among r k v g w a
+  return ws_.mixes.data() + slot[size_t(which)] * numbers_;
+}
+
+// Branches wait for the executor's own stream ..
+template <class Real>
+void GpuExecutor<Real>::Layer::fork() {
+  for (ProductStream& one : e_.branches_) one.wait_for(e_.main_);
+}
+// .. which then waits for all of them.
+template <class Real>
+void GpuExecutor<Real>::Layer::join() {
+  for (ProductStream& one : e_.branches_) e_.main_.wait_for(one);
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::norm_shift(rwkv7::Half half) {
+  using rwkv7::Mix;
+  const bool of_time = half == rwkv7::Half::time_mix;
+  const float* const weight = of_time ? w_.ln1_weight : w_.ln2_weight;
+  const float* const bias = of_time ? w_.ln1_bias : w_.ln2_bias;
+  const float* const mu_tau = of_time && block_.chunks > 0 ? w_.x_tau : nullptr;
+  const float eps = e_.weights_.norms.layer_eps;
+  const int64_t shift_at = sizes_.shift_at(index_, of_time ? 0 : 1);
+  const auto set_mixes = [&](auto& op) {  // in the order that they lie in
+    const float* const mu[] = {
+        of_time ? w_.x_r : w_.ffn_x_k, w_.x_k, w_.x_v, w_.x_g, w_.x_w, w_.x_a};
+    for (op.mixes = 0; op.mixes < (of_time ? 6 : 1); ++op.mixes)
+      op.mu[op.mixes] = mu[op.mixes], op.out[op.mixes] = ws_.mixes.data() + op.mixes * numbers_;
+  };
+  if (block_.many()) {
+    rwkv7::ShiftStates<Real> op{
+        block_.states, rows_, sizes_.channels, shift_at, ws_.x.data(), weight, bias, eps};
+    set_mixes(op);
+    if (mu_tau) op.mu[op.mixes] = mu_tau, op.out[op.mixes++] = ws_.x_tau.data();
+    return rwkv7::shift_states(op, *e_.gpu);
+  }
+  kernel::cuda::NormShift<Real> op{block_.rows, ws_.x.data(), weight, bias, eps};
+  float* const shifts = block_.shifts + shift_at * block_.slots;
+  op.before = shifts;
+  if (!block_.lengths) op.last = shifts;
+  set_mixes(op);
+  if (mu_tau) {
+    op.mu_tau = mu_tau, op.out_tau = ws_.x_tau.data();
+    op.position = block_.position, op.chunk = e_.sane_.chunk, op.chunks = block_.chunks;
+  }
+  kernel::cuda::norm_shift(op, *e_.gpu);
+  if (block_.lengths)  // the norm of each sequence's last row
+    kernel::cuda::embed({block_.rows.sequences, 1, sizes_.channels}, block_.last_rows,
+                        static_cast<const float*>(ws_.x.data()), weight, bias, eps, shifts,
+                        *e_.gpu);
+}
+
+// All three at once.
+template <class Real>
+void GpuExecutor<Real>::Layer::project(std::span<const rwkv7::Projection> all) {
+  using kernel::cuda::Products;
+  const int64_t channels = sizes_.channels;
+  Products::Product<Real, Real> rkv{Products::Form::nt,   rows_, channels, channels,
+                                    mix(all.front().mix), w_.in, r()};
+  rkv.count = int64_t(all.size()), rkv.stride_a = rkv.stride_c = numbers_;
+  rkv.stride_b = channels * channels;
+  e_.main_.products.multiply(rkv);
+}
+
+// The first factors follow the matrices of r k v, in the order w a v g; so do their results. Those
+// of w and a are one batched product.
+template <class Real>
+void GpuExecutor<Real>::Layer::low_rank(std::span<const rwkv7::LowRank> pairs) {
+  using kernel::cuda::Products;
+  using rwkv7::LowRank;
+  const int64_t channels = sizes_.channels, rank_wa = sizes_.rank_wa;
+  const int64_t rank_v = is_first_layer() ? 0 : sizes_.rank_v;
+  struct {
+    int64_t first, rank;
+    const Real* up;
+    Real* out;
+  } const places[] = {{0, rank_wa, w_.up_w, nullptr},
+                      {rank_wa, rank_wa, w_.up_a, ws_.raw_a.data()},
+                      {2 * rank_wa + rank_v, sizes_.rank_g, w_.up_g, ws_.g.data()},
+                      {2 * rank_wa, rank_v, w_.up_v, ws_.gate.data()}};
+  for (const LowRank& pair : pairs) {
+    const auto& at = places[pair.name];
+    const Real* const down = w_.in + (3 * channels + at.first) * channels;
+    Real* const low = ws_.low.data() + rows_ * at.first;
+    ProductStream& stream = branch(pair);
+    if (pair.name == LowRank::w) {
+      Products::Product<Real, Real> wa{Products::Form::nt, rows_, rank_wa, channels,
+                                       mix(pair.mix),      down,  low};
+      wa.count = 2, wa.stride_a = numbers_, wa.stride_b = rank_wa * channels;
+      wa.stride_c = rows_ * rank_wa;
+      stream.products.multiply(wa);
+      if (!heads_are_fused_) branch(rwkv7::low_ranks[LowRank::a]).wait_for(stream);
+    } else if (pair.name != LowRank::a) {
+      stream.multiply(mix(pair.mix), down, low, rows_, at.rank, channels);
+    }
+    if (heads_are_fused_) continue;
+    if (pair.between) kernel::cuda::activate(*pair.between, low, rows_ * at.rank, *stream.gpu);
+    if (pair.name == LowRank::w)  // the decay's sum is float
+      stream.multiply(low, at.up, ws_.raw_w.data(), rows_, channels, at.rank);
+    else
+      stream.multiply(low, at.up, at.out, rows_, channels, at.rank);
+  }
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::tau() {
+  if (e_.sane_.kind == SaneKind::none || block_.chunks == 0) return;
+  ProductStream& stream = branch(rwkv7::low_ranks[rwkv7::LowRank::v]);
+  const int64_t count = block_.rows.sequences * (block_.many() ? 1 : block_.chunks);
+  float* const tau = ws_.tau.data() + index_ * count * sizes_.heads;
+  const bool is_trained = e_.sane_.kind == SaneKind::trained;
+  if (is_trained)
+    stream.multiply(ws_.x_tau.data(), w_.w_tau, ws_.z.data(), count, sizes_.heads, sizes_.channels);
+  if (block_.alphas)
+    own_taus(tau, *stream.gpu);
+  else if (is_trained)
+    kernel::cuda::tau_forward(ws_.z.data(), count * sizes_.heads, e_.sane_.alpha, tau, *stream.gpu);
+  else
+    e_.set_constant_taus();
+  tau_ = tau;
+}
+
+// With the alphas of the block's sequences.
+template <class Real>
+void GpuExecutor<Real>::Layer::own_taus(float* tau, const Gpu& gpu) {
+  e_.has_constant_taus_ = false;
+  const int64_t heads = sizes_.heads;
+  const int64_t parts = block_.many() ? 1 : block_.rows.sequences;
+  const int64_t rows = block_.many() ? block_.rows.sequences : block_.chunks;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t at = i * rows * heads;
+    const float* const z = e_.sane_.kind == SaneKind::trained ? ws_.z.data() + at : nullptr;
+    kernel::cuda::tau_forward_per_head(
+        z, rows, heads, block_.alphas + (i * sizes_.layers + index_) * heads, tau + at, gpu);
+  }
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::step_heads() {
+  rwkv7::step_heads(
+      rwkv7::StepHeads<Real>{block_.states, block_.positions, block_.rows.sequences, w_, sizes_,
+                             index_, e_.sane_.chunk, e_.weights_.norms.group_eps, ws_.rkv.data(),
+                             ws_.low.data(), ws_.v_first.data(), tau_, ws_.y.data()},
+      *e_.gpu);
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::store_v_first() {
+  copy_on_gpu(ws_.v_first.data(), v(), uint64_t(numbers_) * sizeof(Real), *e_.gpu);
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::time_mix_inputs() {
+  kernel::cuda::TimeMixInputs<Real> in{};
+  in.rows = block_.rows;
+  in.raw_w = ws_.raw_w.data(), in.raw_a = ws_.raw_a.data(), in.raw_k = k(), in.raw_v = v();
+  in.gate = is_first_layer() ? nullptr : ws_.gate.data();
+  in.v_first = is_first_layer() ? nullptr : ws_.v_first.data();
+  in.w0 = w_.w0, in.a0 = w_.a0, in.v0 = w_.v0, in.k_k = w_.k_k, in.k_a = w_.k_a;
+  in.w = ws_.w.data(), in.a = ws_.a.data(), in.b = ws_.b.data(), in.k = k(), in.v = v();
+  in.key_norm = e_.weights_.norms.key;
+  kernel::cuda::time_mix_inputs(in, *e_.gpu);
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::recurrence() {
+  if (block_.many()) {
+    rwkv7::step_states(
+        rwkv7::StepStates<Real>{block_.states, block_.positions, block_.rows.sequences,
+                                sizes_.heads, sizes_.memory_at(index_), e_.sane_.chunk, r(), k(),
+                                v(), ws_.a.data(), ws_.b.data(), ws_.w.data(), tau_, ws_.y.data()},
+        *e_.gpu);
+    return;
+  }
+  kernel::cuda::DeltaRule<Real> op;
+  op.batch = block_.rows.sequences, op.time = block_.rows.time, op.heads = sizes_.heads;
+  op.position = block_.position, op.chunk = e_.sane_.chunk;
+  op.r = r(), op.k = k(), op.v = v(), op.a = ws_.a.data(), op.b = ws_.b.data();
+  op.w = ws_.w.data(), op.tau = tau_;
+  op.initial = op.final_state =
+      block_.memory + (sizes_.memory_at(index_) - sizes_.memory_at(0)) * block_.slots;
+  op.y = ws_.y.data(), op.lengths = block_.lengths;
+  kernel::cuda::delta_rule(op, e_.scratch_, *e_.gpu);
+  if (!block_.follow) return;
+  kernel::cuda::AdaptAlphas follow = *block_.follow;
+  follow.layer = index_, follow.memory = op.final_state;
+  kernel::cuda::adapt_alphas(follow, *e_.gpu);
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::time_mix_output() {
+  kernel::cuda::time_mix_output(
+      kernel::cuda::TimeMixOutput<Real>{block_.rows, ws_.y.data(), r(), k(), v(), ws_.g.data(),
+                                        w_.ln_x_weight, w_.ln_x_bias, w_.r_k,
+                                        e_.weights_.norms.group_eps, ws_.y.data()},
+      *e_.gpu);
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::add_output() {
+  e_.main_.multiply(ws_.y.data(), w_.output, ws_.x.data(), rows_, sizes_.channels, sizes_.channels,
+                    true);
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::hidden(kernel::Activation activation) {
+  e_.main_.multiply(ws_.mixes.data(), w_.ffn_key, ws_.hidden.data(), rows_, sizes_.feed_forward,
+                    sizes_.channels);
+  kernel::cuda::activate(activation, ws_.hidden.data(), rows_ * sizes_.feed_forward, *e_.gpu);
+}
+
+template <class Real>
+void GpuExecutor<Real>::Layer::add_hidden() {
+  e_.main_.multiply(ws_.hidden.data(), w_.ffn_value, ws_.x.data(), rows_, sizes_.channels,
+                    sizes_.feed_forward, true);
+}
+
+}  // namespace deltasane

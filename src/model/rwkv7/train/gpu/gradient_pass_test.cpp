@@ -1,0 +1,236 @@
+// The training step on a GPU against its definition, tensor by tensor.
+#include "model/rwkv7/train/gpu/gradient_pass.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernel/sane/cuda.h"
+#include "model/rwkv7/train/gpu/fixture.h"
+#include "model/rwkv7/train/gpu/unsupported.h"
+#include "model/rwkv7/train/pooled_gradients.h"
+#include "support/errors.h"
+
+namespace deltasane::rwkv7 {
+namespace {
+
+using test::gpu_shape;
+using test::GpuResult;
+using test::gradient_on_gpu;
+using test::random_parameters;
+
+class GpuGradientPassTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no CUDA device";
+  }
+};
+
+struct TrainingCase {
+  std::optional<SaneSettings> sane;
+  int64_t layers, sequences, time;
+  Rwkv7Norms norms{};
+};
+const TrainingCase training_cases[] = {{std::nullopt, 3, 2, 21},
+                                       {SaneSettings{1.0, 16}, 3, 2, 37},
+                                       {SaneSettings{0.7, 16}, 1, 3, 16},
+                                       {SaneSettings{1.0, 16}, 2, 1, 5},
+                                       {std::nullopt, 2, 2, 21, {0.1f, 0.3f, {2.0f, 0}}}};
+
+std::span<const float> part(const std::vector<float>& all, const ParameterSlot& slot) {
+  return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
+}
+std::span<const double> part(const std::vector<double>& all, const ParameterSlot& slot) {
+  return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
+}
+
+std::string too_far(const TrainingCase& one, double error = 0) {
+  Rwkv7Shape shape = gpu_shape(one.sane.has_value(), one.layers);
+  shape.norms = one.norms;
+  const TrainingBatch batch = test::random_batch(shape, one.sequences, one.time);
+  return test::too_far_from_definition(
+      shape, one.sane, batch, error,
+      [&](const Parameters& model, const LossSettings& settings, std::vector<float>& found) {
+        const GpuResult result =
+            gradient_on_gpu<float>(shape, model, batch, settings, Activations::keep);
+        found = result.gradient;
+        return result.loss;
+      });
+}
+
+TEST_F(GpuGradientPassTest, LossAndGradientAreTheDefinition) {
+  for (const TrainingCase& one : training_cases) EXPECT_EQ(too_far(one), "") << one.time;
+}
+
+// Wider than the models of the CPU's test, where a millionth is: plain arithmetic errs more here.
+TEST_F(GpuGradientPassTest, AnErrorOfFourMillionthsIsTooFarFromTheDefinition) {
+  EXPECT_NE(too_far(training_cases[1], 4e-6), "");
+}
+
+double distance(std::span<const double> a, std::span<const double> b) {
+  double squares = 0;
+  for (size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(squares);
+}
+
+// The yardstick is how far the gradient moves when the matrices alone are rounded to bf16 once:
+// what one rounding costs in this very model. The longest path through a layer has 24 of them (10
+// forward, 13 back, the matrices'), the head has 4. Independent errors add up as squares; twice
+// that is allowed.
+TEST_F(GpuGradientPassTest, Bf16GradientIsOffByItsRoundings) {
+  const Rwkv7Shape shape = gpu_shape(true);
+  const SaneSettings sane{1.0, 16};
+  const Parameters model = random_parameters(shape, 5, sane);
+  const TrainingBatch batch = test::random_batch(shape, 2, 37);
+  const LossSettings settings{batch.weight_total(), 0};
+  std::vector<double> exact(model.all().begin(), model.all().end()), rounded = exact;
+  for (const ParameterSlot& slot : model.layout().slots())
+    if (is_product(slot.role) || (slot.role == ParameterRole::sane && slot.shape.rank() == 2))
+      for (int64_t i = slot.offset; i < slot.offset + slot.elements(); ++i)
+        rounded[size_t(i)] = double(float(bf16(float(rounded[size_t(i)]))));
+  std::vector<double> truth(exact.size()), moved(exact.size());
+  const auto true_loss =
+      reference::training_loss<double>(shape, sane, exact, batch, settings, truth);
+  reference::training_loss<double>(shape, sane, rounded, batch, settings, moved);
+  const GpuResult result = gradient_on_gpu<bf16>(shape, model, batch, settings, Activations::keep);
+  const std::vector<double> found(result.gradient.begin(), result.gradient.end());
+  const double roundings = double(24 * shape.layers + 4);
+  for (const ParameterSlot& slot : model.layout().slots()) {
+    const double allowed =
+        2 * std::sqrt(roundings) * distance(part(moved, slot), part(truth, slot));
+    EXPECT_LE(distance(part(found, slot), part(truth, slot)), allowed) << slot.name;
+  }
+  EXPECT_NEAR(result.loss, true_loss.cross_entropy,
+              std::sqrt(roundings) * true_loss.cross_entropy / 256);
+}
+
+// More than have the gradients of SANE's own parameters at once.
+constexpr int64_t many_layers = 10;
+static_assert(many_layers > kernel::cuda::TauWeightsGradient<float>::most_layers);
+
+TEST_F(GpuGradientPassTest, RecomputingAndRepeatingDoNotShow) {
+  const SaneSettings sane{1.0, 16};
+  const Rwkv7Shape shape = gpu_shape(true, many_layers);
+  const Parameters model = random_parameters(shape, 7, sane);
+  const TrainingBatch batch = test::random_batch(shape, 3, 33);
+  const LossSettings settings{batch.weight_total(), 1e-4};
+  const auto once = [&]<class Real>(Real, Activations kept) {
+    return gradient_on_gpu<Real>(shape, model, batch, settings, kept);
+  };
+  EXPECT_EQ(once(float(), Activations::keep), once(float(), Activations::recompute));
+  EXPECT_EQ(once(float(), Activations::keep), once(float(), Activations::keep));
+  EXPECT_EQ(once(bf16(), Activations::keep), once(bf16(), Activations::recompute));
+  EXPECT_EQ(once(bf16(), Activations::keep), once(bf16(), Activations::keep));
+}
+
+// Another stream may read a bucket once the GPU is past the point where it was reported: it has its
+// last value.
+TEST_F(GpuGradientPassTest, BucketsAreCompleteWhenTheyAreReported) {
+  const Gpu gpu(0), other(0);
+  for (const Activations kept : {Activations::keep, Activations::recompute}) {
+    const Rwkv7Shape shape = gpu_shape(true, many_layers);
+    const Parameters model = random_parameters(shape, 11, SaneSettings{1.0, 16});
+    const TrainingBatch batch = test::random_batch(shape, 2, 37);
+    const int64_t n = model.layout().elements();
+    GpuTensor<float> parameters(gpu, {n}, "parameters"), gradient(gpu, {n}, "gradient");
+    GpuTensor<float> reported(gpu, {n}, "what was reported");
+    GpuTensor<double> loss(gpu, {1}, "loss");
+    parameters.upload(model.all(), gpu);
+    gradient.zero(gpu), reported.zero(gpu), loss.zero(gpu);
+    const auto pass = make_gpu_gradient_pass<float>(shape, model.sane(), {2, 37, kept}, gpu);
+    std::vector<int> times(size_t(n), 0);
+    std::vector<int64_t> begins;
+    pass->add({parameters.data(), parameters.data()}, batch, {batch.weight_total(), 0},
+              gradient.data(), loss.data(), [&](std::span<float> bucket) {
+                begins.push_back(bucket.data() - gradient.data());
+                for (size_t i = 0; i < bucket.size(); ++i) ++times[size_t(begins.back()) + i];
+                GpuEvent ready;
+                ready.record(gpu);
+                ready.stream_wait(other.stream());
+                copy_on_gpu(reported.data() + begins.back(), bucket.data(), bucket.size_bytes(),
+                            other);
+              });
+    other.wait();
+    EXPECT_TRUE(std::ranges::equal(reported.on_host(gpu).span(), gradient.on_host(gpu).span()));
+    EXPECT_EQ(times, std::vector<int>(times.size(), 1));
+    EXPECT_EQ(begins.size(), size_t(shape.layers) + 1);
+    EXPECT_TRUE(std::ranges::is_sorted(begins, std::greater()));
+  }
+}
+
+// More batches than there is pinned memory for: none overtakes another.
+TEST_F(GpuGradientPassTest, GradientsOfEqualBatchesAddUp) {
+  const Rwkv7Shape shape = gpu_shape(false);
+  const Parameters model = random_parameters(shape, 8, std::nullopt);
+  const TrainingBatch batch = test::random_batch(shape, 2, 19);
+  const LossSettings settings{batch.weight_total(), 0};
+  const GpuResult one = gradient_on_gpu<float>(shape, model, batch, settings, Activations::keep);
+  const GpuResult four =
+      gradient_on_gpu<float>(shape, model, batch, settings, Activations::keep, 4);
+  EXPECT_DOUBLE_EQ(four.loss, 4 * one.loss);
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < one.gradient.size(); ++i) {
+    largest = std::max(largest, double(std::abs(one.gradient[i])));
+    error = std::max(error, double(std::abs(four.gradient[i] - 4 * one.gradient[i])));
+  }
+  EXPECT_LT(error, 1e-5 * largest);  // the order of sums
+}
+
+TEST_F(GpuGradientPassTest, PaddingBehindTheLastWeightDoesNotShow) {
+  const SaneSettings sane{1.0, 16};
+  const Rwkv7Shape shape = gpu_shape(true);
+  const Parameters model = random_parameters(shape, 9, sane);
+  TrainingBatch batch = test::random_batch(shape, 2, 37);
+  batch.present.assign(74, 1);
+  for (size_t i = 20; i < 37; ++i) batch.present[i] = 0, batch.weights[i] = 0;
+  const LossSettings settings{batch.weight_total(), 0};
+  const GpuResult found = gradient_on_gpu<float>(shape, model, batch, settings, Activations::keep);
+  std::vector<float> plain(found.gradient.size());
+  std::vector<double> exact(model.all().begin(), model.all().end()), truth(plain.size());
+  reference::training_loss<float>(shape, sane, model.all(), batch, settings, plain);
+  reference::training_loss<double>(shape, sane, exact, batch, settings, truth);
+  for (const ParameterSlot& slot : model.layout().slots()) {
+    const Closeness result =
+        closeness(part(found.gradient, slot), part(plain, slot), part(truth, slot));
+    EXPECT_TRUE(result.close) << slot.name << " is " << result.explanation();
+  }
+  batch.weights[30] = 1;
+  EXPECT_FAULT(gradient_on_gpu<float>(shape, model, batch, settings, Activations::keep),
+               Fault::usage, "found token 20 of row 0 before it");
+}
+
+TEST(GpuTrainingUnsupported, NeedNoGpu) {
+  Rwkv7Shape small_heads = gpu_shape(false);
+  small_heads.heads = 8, small_heads.head_size = 16;
+  EXPECT_FAULT(gpu::expect_trainable(small_heads, std::nullopt), Fault::usage,
+               "training on a GPU: expected heads of 64 channels, found 16; use the device cpu");
+  EXPECT_FAULT(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 8}), Fault::usage,
+               "expected SANE chunks of 16 tokens, found 8; use the device cpu");
+  EXPECT_NO_THROW(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 16}));
+
+  TrainingBatch batch = test::random_batch(gpu_shape(false), 2, 20);
+  EXPECT_NO_THROW(gpu::expect_padding_last(batch)) << "no padding at all";
+  batch.present.assign(40, 1);
+  for (size_t i = 33; i < 40; ++i) batch.present[i] = 0, batch.weights[i] = 0;
+  EXPECT_NO_THROW(gpu::expect_padding_last(batch));
+  batch.present[25] = 0;  // inside the second row, with weights after it
+  batch.weights[32] = 1;
+  EXPECT_FAULT(gpu::expect_padding_last(batch), Fault::usage,
+               "expected padding after a row's last token with a weight, found token 5 of row 1 "
+               "before it; use the device cpu");
+}
+
+TEST_F(GpuGradientPassTest, RefusesWhatItsOperatorsDoNotHave) {
+  const Gpu gpu(0);
+  Rwkv7Shape small_heads = gpu_shape(false);
+  small_heads.heads = 8, small_heads.head_size = 16;
+  EXPECT_FAULT(make_gpu_gradient_pass<float>(small_heads, std::nullopt, {1, 16}, gpu), Fault::usage,
+               "expected heads of 64 channels, found 16");
+  EXPECT_FAULT(make_gpu_gradient_pass<float>(gpu_shape(true), SaneSettings{1, 8}, {1, 16}, gpu),
+               Fault::usage, "expected SANE chunks of 16 tokens, found 8");
+  EXPECT_FAULT(make_gpu_gradient_pass<bf16>(gpu_shape(false), std::nullopt, {4096, 65536}, gpu),
+               Fault::device, "for the activations of 3 layers, 4096 x 65536 tokens");
+}
+
+}  // namespace
+}  // namespace deltasane::rwkv7

@@ -1,0 +1,29 @@
+#include "model/rwkv7/train/gpu/unsupported.h"
+
+namespace deltasane::rwkv7::gpu {
+
+void expect_trainable(const Rwkv7Shape& shape, const std::optional<SaneSettings>& sane) {
+  if (shape.head_size != 64)
+    fail(Fault::usage, "training on a GPU: expected heads of 64 channels, found ", shape.head_size,
+         "; use the device cpu");
+  if (sane && sane->chunk != 16)
+    fail(Fault::usage, "training on a GPU: expected SANE chunks of 16 tokens, found ", sane->chunk,
+         "; use the device cpu");
+}
+
+void expect_padding_last(const TrainingBatch& batch) {
+  if (batch.present.empty()) return;
+  for (int64_t sequence = 0; sequence < batch.sequences; ++sequence) {
+    const size_t begin = size_t(sequence * batch.time);
+    size_t last = begin + size_t(batch.time);
+    while (last > begin && batch.weights[last - 1] == 0) --last;
+    for (size_t i = begin; i < last; ++i)
+      if (!batch.present[i])
+        fail(Fault::usage,
+             "training on a GPU: expected padding after a row's last token with a weight, found "
+             "token ",
+             i - begin, " of row ", sequence, " before it; use the device cpu");
+  }
+}
+
+}  // namespace deltasane::rwkv7::gpu

@@ -1,0 +1,205 @@
+#include "model/rwkv7/train/gradient_pass.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernel/cross_entropy/cross_entropy.h"
+#include "kernel/embedding/embedding.h"
+#include "kernel/norm/norm.h"
+#include "model/rwkv7/train/cpu_training_block.h"
+
+namespace deltasane::rwkv7 {
+namespace {
+
+constexpr int64_t logit_rows = 512;  // whose logits are held at a time
+
+class CpuGradientPass : public GradientPass {
+ public:
+  CpuGradientPass(const Rwkv7Shape& shape, const std::optional<SaneSettings>& sane,
+                  const PassSettings& settings);
+
+  double gradient(std::span<const float> parameters, const TrainingBatch& batch,
+                  const LossSettings& settings, std::span<float> gradient, const kernel::Cpu& cpu,
+                  const GradientReady& ready) override {
+    const CpuPass c = pass(parameters, batch, gradient, cpu);
+    forward(c, batch);
+    const double loss = head(c, batch, settings);
+    backward(c, batch, ready);
+    return loss;
+  }
+  double loss(std::span<const float> parameters, const TrainingBatch& batch,
+              const LossSettings& settings, const kernel::Cpu& cpu) override {
+    const CpuPass c = pass(parameters, batch, {}, cpu);
+    forward(c, batch);
+    return head(c, batch, settings);
+  }
+  double recurrence_seconds() const override { return recurrence_seconds_; }
+
+ private:
+  int64_t rows() const { return settings_.sequences * settings_.time; }
+  bool recomputes() const { return settings_.activations == Activations::recompute; }
+  LayerActivations& of(int64_t layer) { return layers_[recomputes() ? 0 : size_t(layer)]; }
+  CpuTrainingBlock block(const CpuPass& c, int64_t layer) {
+    return CpuTrainingBlock(c, slots_, layer, of(layer), {v_first_, dv_first_, scratch_});
+  }
+  CpuPass pass(std::span<const float> parameters, const TrainingBatch& batch,
+               std::span<float> gradient, const kernel::Cpu& cpu);
+  void forward(const CpuPass& c, const TrainingBatch& batch);
+  double head(const CpuPass& c, const TrainingBatch& batch, const LossSettings& settings);
+  void backward(const CpuPass& c, const TrainingBatch& batch, const GradientReady& ready);
+  void embedding_backward(const CpuPass& c, const TrainingBatch& batch);
+
+  Rwkv7Shape shape_;
+  std::optional<SaneSettings> sane_;
+  PassSettings settings_;
+  ModelSlots slots_;
+  GradientBuckets buckets_;
+  PassScratch scratch_;
+  std::vector<LayerActivations> layers_;  // of every layer, or of the one that is computed
+  std::vector<Tensor<float>> inputs_;     // of every layer, where the rest is computed again
+  Tensor<float> embedded_, x_, last_, dx_, dlast_, v_first_, dv_first_, logits_;
+  std::vector<double> losses_;
+  std::vector<float> weights_;
+  std::optional<Rounding> rounding_;
+  double recurrence_seconds_ = 0;
+};
+
+int64_t chunks_of(const std::optional<SaneSettings>& sane, const PassSettings& settings) {
+  return sane ? settings.time / sane->chunk : 0;
+}
+
+CpuGradientPass::CpuGradientPass(const Rwkv7Shape& shape, const std::optional<SaneSettings>& sane,
+                                 const PassSettings& settings)
+    : shape_(shape),
+      sane_(sane),
+      settings_(settings),
+      slots_(shape),
+      buckets_(slots_.layout),
+      scratch_(shape, settings.sequences, chunks_of(sane, settings), rows()) {
+  require(shape.sane == sane.has_value(), "a SANE model has SANE's settings");
+  require(settings.sequences > 0 && settings.time > 0, "a batch has tokens");
+  if (settings.precision == Precision::bf16) rounding_.emplace();
+  for (Tensor<float>* one : {&embedded_, &x_, &last_, &dx_, &dlast_, &v_first_, &dv_first_})
+    *one = Tensor<float>({rows(), shape.channels});
+  logits_ = Tensor<float>({std::min(rows(), logit_rows), shape.vocabulary});
+  // With one set of activations for all layers, the first layer has a gate that it never uses.
+  const int64_t sets = recomputes() ? 1 : shape.layers;
+  for (int64_t i = 0; i < sets; ++i)
+    layers_.emplace_back(shape, settings.sequences, chunks_of(sane, settings), rows(),
+                         i == 0 && shape.layers == 1);
+  if (recomputes())
+    for (int64_t i = 0; i < shape.layers; ++i)
+      inputs_.push_back(Tensor<float>({rows(), shape.channels}));
+  losses_.resize(size_t(rows()));
+  weights_.resize(size_t(rows()));
+}
+
+CpuPass CpuGradientPass::pass(std::span<const float> parameters, const TrainingBatch& batch,
+                              std::span<float> gradient, const kernel::Cpu& cpu) {
+  batch.expect(settings_.sequences, settings_.time, shape_.vocabulary);
+  CpuPass c{shape_, sane_, settings_.sequences, settings_.time, parameters, gradient, cpu};
+  recurrence_seconds_ = 0;
+  c.recurrence_seconds = &recurrence_seconds_;
+  if (!batch.present.empty())
+    c.present = {batch.present.data(), {settings_.sequences, settings_.time}};
+  if (rounding_) {
+    rounding_->take_parameters(parameters, cpu);
+    c.rounding = &*rounding_;
+  }
+  return c;
+}
+
+void CpuGradientPass::forward(const CpuPass& c, const TrainingBatch& batch) {
+  const float* const table = c.w(slots_.embedding);
+  c.cpu.threads.parallel(rows(), [&](int64_t row) {
+    std::copy_n(table + batch.tokens[size_t(row)] * shape_.channels, shape_.channels,
+                embedded_.data() + row * shape_.channels);
+  });
+  if (shape_.embedding_norm)
+    kernel::layer_norm(embedded_.view(), c.w(slots_.ln0.weight), c.w(slots_.ln0.bias),
+                       shape_.norms.layer_eps, x_.view(), c.cpu);
+  else
+    std::ranges::copy(embedded_.span(), x_.data());
+  for (int64_t layer = 0; layer < shape_.layers; ++layer) {
+    std::ranges::copy(x_.span(), of(layer).x.data());
+    if (recomputes()) std::ranges::copy(x_.span(), inputs_[size_t(layer)].data());
+    block(c, layer).forward(&x_);
+  }
+  kernel::layer_norm(x_.view(), c.w(slots_.ln_out.weight), c.w(slots_.ln_out.bias),
+                     shape_.norms.layer_eps, last_.view(), c.cpu);
+}
+
+// The loss, and with a gradient wanted, dlast. Logits are made for some rows at a time: they are
+// larger than everything else.
+double CpuGradientPass::head(const CpuPass& c, const TrainingBatch& batch,
+                             const LossSettings& settings) {
+  for (size_t i = 0; i < weights_.size(); ++i)
+    weights_[i] = float(batch.weights[i] / settings.weight_total);
+  for (int64_t from = 0; from < rows(); from += logit_rows) {
+    const int64_t some = std::min(logit_rows, rows() - from);
+    const View<float> here = logits_.view().slice(0, 0, some);
+    const View<float> input = last_.view().slice(0, from, some);
+    linear(c, slots_.head, input, here);
+    const auto part = [&](auto& all) { return std::span(all).subspan(size_t(from), size_t(some)); };
+    kernel::cross_entropy(
+        {here, part(batch.targets), part(weights_), float(settings.wrap), part(losses_)}, c.cpu);
+    if (!c.gradient.empty())
+      linear_backward(c, slots_.head, input, here, dlast_.view().slice(0, from, some));
+  }
+  double sum = 0;
+  for (const double loss : losses_) sum += loss;
+  return sum;
+}
+
+void CpuGradientPass::backward(const CpuPass& c, const TrainingBatch& batch,
+                               const GradientReady& ready) {
+  const auto complete = [&](int64_t bucket) { buckets_.report(bucket, c.gradient.data(), ready); };
+  dx_.fill(0);
+  dv_first_.fill(0);
+  kernel::layer_norm_backward(
+      {x_.view(), c.w(slots_.ln_out.weight), shape_.norms.layer_eps, dlast_.view(), dx_.view(),
+       c.dw(slots_.ln_out.weight), c.dw(slots_.ln_out.bias)},
+      c.cpu);
+  complete(shape_.layers);
+  for (int64_t layer = shape_.layers - 1; layer >= 0; --layer) {
+    if (recomputes()) {
+      std::ranges::copy(inputs_[size_t(layer)].span(), of(layer).x.data());
+      block(c, layer).forward(nullptr);
+    }
+    block(c, layer).backward(dx_);
+    if (layer > 0) complete(layer);
+  }
+  embedding_backward(c, batch);
+  complete(0);
+}
+
+void CpuGradientPass::embedding_backward(const CpuPass& c, const TrainingBatch& batch) {
+  Tensor<float>& drows = dlast_;  // free by now
+  if (shape_.embedding_norm) {
+    drows.fill(0);
+    kernel::layer_norm_backward(
+        {embedded_.view(), c.w(slots_.ln0.weight), shape_.norms.layer_eps, dx_.view(), drows.view(),
+         c.dw(slots_.ln0.weight), c.dw(slots_.ln0.bias)},
+        c.cpu);
+  }
+  const float* const from = shape_.embedding_norm ? drows.data() : dx_.data();
+  float* const to = c.dw(slots_.embedding);
+  constexpr int64_t together = 64;  // channels; each piece meets the tokens in their order
+  c.cpu.threads.parallel((shape_.channels + together - 1) / together, [&](int64_t piece) {
+    const int64_t begin = piece * together, end = std::min(shape_.channels, begin + together);
+    for (int64_t row = 0; row < rows(); ++row) {
+      float* const sum = to + batch.tokens[size_t(row)] * shape_.channels;
+      for (int64_t i = begin; i < end; ++i) sum[i] += from[row * shape_.channels + i];
+    }
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<GradientPass> make_gradient_pass(const Rwkv7Shape& shape,
+                                                 const std::optional<SaneSettings>& sane,
+                                                 const PassSettings& settings) {
+  return std::make_unique<CpuGradientPass>(shape, sane, settings);
+}
+
+}  // namespace deltasane::rwkv7

@@ -1,0 +1,18 @@
+// The loss and gradient of RWKV-7 on the CPU, with the kernels, in float: embedding, layers
+// (block.h, block_backward.h), head. reference.h is the definition.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "model/rwkv7/checkpoint/tensor_table.h"
+#include "model/train/trainable_model.h"
+
+namespace deltasane::rwkv7 {
+
+// Buffers for batches of one size; they are used again by every call.
+std::unique_ptr<GradientPass> make_gradient_pass(const Rwkv7Shape& shape,
+                                                 const std::optional<SaneSettings>& sane,
+                                                 const PassSettings& settings);
+
+}  // namespace deltasane::rwkv7

@@ -1,0 +1,34 @@
+// Stands for the header of this name, which says what these do.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernel/cuda/barrier.cuh"
+
+namespace deltasane::kernel::cuda {
+
+inline uint64_t evict_first_policy() { return 0; }
+inline void copy_async(uint4* shared, const void* from, bool wanted, uint64_t) {
+  emulation::copy_async(shared, from, sizeof(uint4), wanted ? 0 : sizeof(uint4));
+}
+inline void copy_async(uint4* shared, const uint4* from) {
+  emulation::copy_async(shared, from, sizeof(uint4), 0);
+}
+inline void commit_group() { emulation::commit_group(); }
+template <int pending>
+void wait_group() {
+  emulation::wait_group(pending);
+}
+
+inline void bulk_copy_async(void* shared, const void* from, uint32_t bytes, Mbarrier& barrier) {
+  emulation::bulk_copy_async(shared, from, bytes, &barrier);
+}
+
+// Only reads the first and the last byte, so that a sanitizer sees addresses that are not valid.
+inline void prefetch_l2(const void* from, uint32_t bytes) {
+  const volatile char* const at = static_cast<const char*>(from);
+  (void)at[0], (void)at[bytes - 1];
+}
+inline void prefetch_l2_line(const void* from) { prefetch_l2(from, 128); }
+
+}  // namespace deltasane::kernel::cuda

@@ -1,0 +1,10 @@
+// Stands for the header of this name, which says what these do.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace deltasane::kernel::cuda {
+
+inline uint32_t shared_address(const void* at) { return emulation::shared_address(at); }
+
+}  // namespace deltasane::kernel::cuda

@@ -1,0 +1,2 @@
+#include "emulation/kernels/dynamic_shared.h"
+#include "kernel/delta_rule/cuda/few_heads_forward.cu"

@@ -1,2 +1,0 @@
-#include "emulation/raw_memory.h"
-#include "kernel/delta_rule/cuda_chain.cu"

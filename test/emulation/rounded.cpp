@@ -1,2 +1,0 @@
-#include "emulation/declared_memory.h"
-#include "kernel/rounded/cuda.cu"

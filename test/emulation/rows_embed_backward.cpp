@@ -1,2 +1,0 @@
-#include "emulation/declared_memory.h"
-#include "kernel/rwkv7/cuda_embed_backward.cu"
