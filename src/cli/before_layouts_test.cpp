@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/cat.h"
-#include "base/file.h"
+#include "base/io/file.h"
 #include "kernel/isa.h"
 #include "probe/record_file.h"
 #include "support/process.h"

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/random.h"
 #include "support/process.h"

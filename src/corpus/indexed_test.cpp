@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "format/npy/fixture_indexed.h"
 #include "support/errors.h"
 #include "support/scratch.h"

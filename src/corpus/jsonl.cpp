@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/io/file.h"
 #include "base/printable.h"
 #include "corpus/description.h"
 #include "corpus/shuffle.h"

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "corpus/source.h"
 #include "support/errors.h"
 #include "support/scratch.h"

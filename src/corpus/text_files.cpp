@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/io/file.h"
 #include "corpus/description.h"
 #include "corpus/shuffle.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "base/random.h"
 #include "corpus/shuffle.h"
 #include "support/errors.h"

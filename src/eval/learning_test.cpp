@@ -1,7 +1,7 @@
 // The smallest recipe in examples/, for a part of its steps: loss falls, answers come.
 #include <gtest/gtest.h>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "eval/answer_accuracy.h"
 #include "text/byte_tokenizer.h"
 #include "train/run.h"

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/printable.h"
-#include "base/byte_reader.h"
+#include "base/io/byte_reader.h"
 
 namespace deltasane {
 namespace {

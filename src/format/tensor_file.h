@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "format/stored_type.h"
 #include "tensor/tensor.h"
 
@@ -59,7 +59,7 @@ class TensorFile {
   // metadata. Reads the whole file once.
   uint64_t identity() const;
 
-  // Drops the resident pages of the mapped files (base/file.h).
+  // Drops the resident pages of the mapped files (base/io/file.h).
   void drop_pages() const {
     for (const auto& file : files_) file->drop_pages();
   }

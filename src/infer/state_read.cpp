@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/byte_reader.h"
+#include "base/io/byte_reader.h"
 #include "base/checked.h"
 #include "base/printable.h"
 #include "infer/state_layout.h"

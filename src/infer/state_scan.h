@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/sequence_state.h"
+#include "model/state/sequence_state.h"
 
 namespace deltasane {
 

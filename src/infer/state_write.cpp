@@ -1,4 +1,4 @@
-#include "base/byte_writer.h"
+#include "base/io/byte_writer.h"
 #include "base/printable.h"
 #include "infer/state_layout.h"
 #include "infer/state_scan.h"

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "model/sequence_state.h"
+#include "model/state/sequence_state.h"
 
 namespace deltasane {
 

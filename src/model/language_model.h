@@ -21,7 +21,7 @@
 #include "model/log_probability.h"
 #include "model/model_checkpoint.h"
 #include "model/sane.h"
-#include "model/sequence_state.h"
+#include "model/state/sequence_state.h"
 #include "model/tau_record.h"
 
 namespace deltasane {

@@ -10,7 +10,7 @@
 
 #include "format/tensor_file.h"
 #include "model/sane.h"
-#include "model/state_layout.h"
+#include "model/state/state_layout.h"
 #include "model/tensor_source.h"
 
 namespace deltasane {

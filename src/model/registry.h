@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "model/language_model.h"
 #include "model/train/trainable_model.h"
 

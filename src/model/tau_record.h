@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "model/state_layout.h"
+#include "model/state/state_layout.h"
 
 namespace deltasane {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
+#include "base/io/file.h"
 
 namespace deltasane::plot {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/state_layout.h"
+#include "model/state/state_layout.h"
 #include "probe/record_file.h"
 
 namespace deltasane::probe {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "base/byte_reader.h"
+#include "base/io/byte_reader.h"
 #include "probe/record_file.h"
 #include "probe/record_layout.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/sequence_state.h"
+#include "model/state/sequence_state.h"
 
 namespace deltasane::probe {
 

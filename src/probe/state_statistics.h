@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "model/sequence_state.h"
+#include "model/state/sequence_state.h"
 #include "model/tau_record.h"
 
 namespace deltasane::probe {

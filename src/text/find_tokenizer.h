@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "text/tokenizer.h"
 
 namespace deltasane {

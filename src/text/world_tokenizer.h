@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/file.h"
-#include "text/token_trie.h"
+#include "base/io/file.h"
+#include "text/trie/token_trie.h"
 #include "text/tokenizer.h"
 #include "text/vocabulary/vocabulary.h"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "train/run.h"
 
 namespace deltasane::train {

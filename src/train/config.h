@@ -29,8 +29,8 @@
 
 #include "comm/device_all_reduce.h"
 #include "model/train/trainable_model.h"
-#include "train/optimizer.h"
-#include "train/precision.h"
+#include "train/optimizer/optimizer.h"
+#include "train/optimizer/precision.h"
 
 namespace deltasane::train {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
+#include "base/io/file.h"
 
 namespace deltasane::train {
 

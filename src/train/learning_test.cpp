@@ -1,7 +1,7 @@
 // The recipes in examples/.
 #include <gtest/gtest.h>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "train/config.h"
 
 namespace deltasane::train {

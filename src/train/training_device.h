@@ -14,7 +14,7 @@
 #include "comm/group.h"
 #include "kernel/cpu_device.h"
 #include "model/train/trainable_model.h"
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 namespace deltasane::train {
 

@@ -3,7 +3,7 @@
 // the same as in the build around this test is not compiled a second time (reuse_object).
 #include <gtest/gtest.h>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "house/bare.h"
 #include "support/process.h"
 

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/io/file.h"
 #include "house/baseline.h"
 #include "house/baseline_rules.h"
 

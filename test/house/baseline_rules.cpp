@@ -1,7 +1,7 @@
 #include "house/baseline_rules.h"
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/io/file.h"
 #include "house/architecture_names.h"
 #include "house/baseline.h"
 #include "house/single_home.h"

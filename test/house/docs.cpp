@@ -4,7 +4,7 @@
 #include <cctype>
 
 #include "base/cat.h"
-#include "base/file.h"
+#include "base/io/file.h"
 #include "house/text.h"
 
 namespace deltasane::house {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "support/scratch.h"
 
 namespace deltasane::house {

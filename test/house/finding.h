@@ -7,7 +7,7 @@
 namespace deltasane::house {
 
 struct Finding {
-  std::string where;  // "src/base/file.h:12"
+  std::string where;  // "src/base/io/file.h:12"
   std::string what;
   bool operator==(const Finding&) const = default;
 };

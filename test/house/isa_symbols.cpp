@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/io/file.h"
 #include "house/text.h"
 #include "support/process.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/file.h"
+#include "base/io/file.h"
 
 namespace deltasane::house {
 namespace {

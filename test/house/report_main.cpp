@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/io/file.h"
 #include "house/report.h"
 
 using namespace deltasane;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "house/text.h"
 
 namespace deltasane::house {

@@ -9,7 +9,7 @@
 namespace deltasane::house {
 
 struct Source {
-  std::string path;  // "src/base/file.h"
+  std::string path;  // "src/base/io/file.h"
   std::string text;
 };
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "infer/state_file.h"
 #include "kernel/sampler/sampler_state.h"
 #include "support/process.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 
 namespace deltasane::eval {
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "eval/run/vote.h"
 #include "eval/suite/suite.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "eval/run/run_folder.h"
 #include "eval/statistics.h"
 

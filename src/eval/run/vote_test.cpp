@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/io/file.h"
 
 namespace deltasane::eval {
 namespace {

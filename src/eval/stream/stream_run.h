@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "corpus/source.h"
 #include "kernel/cpu_device.h"
 #include "model/language_model.h"

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "answers/answers.h"
 
 namespace deltasane::eval {

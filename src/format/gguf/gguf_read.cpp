@@ -3,7 +3,7 @@
 
 #include "base/checked.h"
 #include "base/printable.h"
-#include "base/byte_reader.h"
+#include "base/io/byte_reader.h"
 #include "format/gguf/gguf.h"
 #include "format/gguf/gguf_types.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/checked.h"
-#include "base/byte_reader.h"
+#include "base/io/byte_reader.h"
 
 namespace deltasane {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/printable.h"
-#include "base/byte_reader.h"
+#include "base/io/byte_reader.h"
 #include "format/dequantize.h"
 #include "format/npy/npy.h"
 #include "format/tensor_file.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "base/byte_reader.h"
+#include "base/io/byte_reader.h"
 #include "format/pth/pickle.h"
 
 namespace deltasane {

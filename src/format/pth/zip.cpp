@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/printable.h"
-#include "base/byte_reader.h"
+#include "base/io/byte_reader.h"
 
 namespace deltasane {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "base/checked.h"
 #include "base/printable.h"
-#include "base/byte_reader.h"
+#include "base/io/byte_reader.h"
 #include "format/json_walk.h"
 #include "format/safetensors/safetensors.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/byte_reader.h"
-#include "base/byte_writer.h"
+#include "base/io/byte_reader.h"
+#include "base/io/byte_writer.h"
 
 namespace deltasane {
 namespace {

@@ -6,7 +6,7 @@
 #include "model/rwkv7/random.h"
 #include "model/rwkv7/slow_heads.h"
 #include "model/rwkv7/trainable.h"
-#include "model/rwkv7/tuned_state.h"
+#include "model/rwkv7/tuned_state/tuned_state.h"
 
 namespace deltasane {
 namespace {

@@ -10,7 +10,7 @@
 #include "model/rwkv7/checkpoint/fixture_held.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/random.h"
-#include "model/rwkv7/reference.h"
+#include "model/rwkv7/reference/reference.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "tensor/closeness.h"

@@ -11,7 +11,7 @@
 #include "model/rwkv7/fixture_shape.h"
 #include "model/rwkv7/model.h"
 #include "model/rwkv7/random.h"
-#include "model/rwkv7/reference.h"
+#include "model/rwkv7/reference/reference.h"
 #include "model/rwkv7/trainable.h"
 #include "support/scratch.h"
 #include "tensor/closeness.h"

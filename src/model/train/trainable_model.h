@@ -14,7 +14,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "base/file.h"
+#include "base/io/file.h"
 #include "format/stored_type.h"
 #include "kernel/cpu_device.h"
 #include "model/gpu/work_clock.h"

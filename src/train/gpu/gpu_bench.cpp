@@ -5,7 +5,7 @@
 
 #include "kernel/bench/gpu_cycles.h"
 #include "kernel/bench/gpu_limits.h"
-#include "train/clocked_steps.h"
+#include "train/bench/clocked_steps.h"
 #include "train/gpu/gpu_device.h"
 
 namespace deltasane::train {

@@ -12,7 +12,7 @@
 
 #include "base/timing.h"
 #include "model/gpu/work_clock.h"
-#include "train/bench.h"
+#include "train/bench/bench.h"
 
 namespace deltasane::train {
 

@@ -9,7 +9,7 @@
 #include "kernel/matmul/cuda.h"
 #include "kernel/muon/cuda.h"
 #include "tensor/cuda/gpu.h"
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 namespace deltasane::train {
 

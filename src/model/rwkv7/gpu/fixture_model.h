@@ -16,7 +16,7 @@
 #include "model/rwkv7/fixture_shape.h"
 #include "model/rwkv7/model.h"
 #include "model/rwkv7/random.h"
-#include "model/rwkv7/reference.h"
+#include "model/rwkv7/reference/reference.h"
 #include "support/scratch.h"
 #include "tensor/cuda/gpu.h"
 #include "tensor/pooled_closeness.h"

@@ -17,7 +17,7 @@
 #include <span>
 
 #include "model/rwkv7/checkpoint/checkpoint.h"
-#include "model/sequence_state.h"
+#include "model/state/sequence_state.h"
 #include "model/rwkv7/model.h"
 #include "model/sane.h"
 #include "model/tau_record.h"

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "model/sequence_state.h"
+#include "model/state/sequence_state.h"
 #include "tensor/cuda/gpu_tensor.h"
 
 namespace deltasane {

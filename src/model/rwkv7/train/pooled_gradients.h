@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/cat.h"
-#include "model/rwkv7/reference.h"
+#include "model/rwkv7/reference/reference.h"
 #include "model/rwkv7/train/fixture.h"
 #include "tensor/pooled_closeness.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "model/rwkv7/reference.h"
+#include "model/rwkv7/reference/reference.h"
 #include "model/rwkv7/train/cpu_pass.h"
 #include "model/rwkv7/train/fixture.h"
 #include "model/rwkv7/train/gradient_pass.h"

@@ -1,0 +1,169 @@
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+
+#include "base/timing.h"
+#include "cli/command.h"
+#include "cli/eval/eval_prefix.h"
+#include "cli/open_model.h"
+#include "cli/text/sampling_flags.h"
+#include "eval/run/evaluate.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct EvalOptions {
+  ModelFlags model;
+  SamplingFlags sampling;
+  PrefixFlags prefix;
+  std::string suite, folder, out, mode = "plain", shard;
+  std::vector<std::string> merge, stops;
+  int64_t samples = 8, tokens = 1024, batch = 32, limit = 0;
+};
+
+// Of MPI's launchers, which say so in the environment: evaluation needs no messages.
+eval::Shard shard_of(const EvalOptions& options) {
+  if (!options.shard.empty()) return eval::shard_from(options.shard);
+  constexpr const char* launchers[][2]{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                       {"PMI_RANK", "PMI_SIZE"}};
+  for (const auto& [rank, size] : launchers)
+    if (std::getenv(rank) && std::getenv(size))
+      return eval::shard_from(cat(std::getenv(rank), "/", std::getenv(size)));
+  return {};
+}
+
+void print_notes(const std::vector<eval::Benchmark>& suite) {
+  constexpr size_t most = 20;
+  for (const eval::Benchmark& benchmark : suite) {
+    const auto& notes = benchmark.notes;
+    for (size_t i = 0; i < std::min(notes.size(), most); ++i)
+      fmt::print(stderr, "note: {}\n", notes[i]);
+    if (notes.size() > most)
+      fmt::print(stderr, "note: {} more in {}\n", notes.size() - most, benchmark.name);
+  }
+}
+
+void print_run_scores(const eval::Run& run, const std::string& out) {
+  fmt::print("{:<18}{:>10}{:>12}{:>12}{:>14}\n", "benchmark", "problems", "majority", "pass@1",
+             "no answer");
+  double average = 0;
+  int64_t refused = 0;
+  for (const eval::RunBenchmark& benchmark : run.benchmarks) {
+    const eval::RunScore score = score_of(benchmark);
+    average += score.accuracy / double(run.benchmarks.size());
+    refused += score.refused;
+    fmt::print("{:<18}{:>10}{:>10.2f} %{:>10.2f} %{:>12.2f} %\n", benchmark.title, score.problems,
+               score.accuracy, score.pass_at_1, score.unparsed);
+  }
+  fmt::print("{:<18}{:>10}{:>10.2f} %\n", "average", "", average);
+  if (refused)
+    fmt::print(stderr,
+               "note: {} answers need algebra, which this build lacks; they count as wrong\n",
+               refused);
+  if (run.complete())
+    fmt::print("in {}\n", out);
+  else
+    fmt::print("not complete: {} missing\n", run.missing());
+}
+
+// One line that is written over on a terminal; elsewhere a line now and then.
+class ProgressLine {
+ public:
+  void show(const eval::EvaluationProgress& p) {
+    const double now = seconds_now(), pause = terminal_ ? 0.2 : 30;
+    if (now - shown_ < pause && p.all_done < p.all_problems) return;
+    shown_ = now;
+    fmt::print(stderr, "{}{}: {}/{}, {:.1f} % right; {}/{} in all, {:.0f} tokens/s{}",
+               terminal_ ? "\r\033[K" : "", p.benchmark, p.done, p.problems,
+               100.0 * double(p.correct) / double(p.done), p.all_done, p.all_problems,
+               double(p.tokens) / (now - start_), terminal_ ? "" : "\n");
+    std::fflush(stderr);
+    begun_ = true;
+  }
+  void end() const {
+    if (terminal_ && begun_) fmt::print(stderr, "\n");
+  }
+
+ private:
+  bool terminal_ = isatty(STDERR_FILENO) != 0, begun_ = false;
+  double start_ = seconds_now(), shown_ = 0;
+};
+
+int merge_shards(const EvalOptions& options) {
+  const std::vector<fs::path> folders(options.merge.begin(), options.merge.end());
+  const std::string out = options.out.empty() ? options.merge[0] : options.out;
+  print_run_scores(eval::merge_runs(folders, out), out);
+  return 0;
+}
+
+int evaluate_model(const EvalOptions& options) {
+  if (!options.merge.empty()) return merge_shards(options);
+  const std::pair<const std::string&, const char*> needed[]{
+      {options.model.path, "MODEL"}, {options.suite, "--suite"}, {options.out, "--out"}};
+  for (const auto& [value, name] : needed)
+    if (value.empty()) fail(Fault::usage, "eval: expected ", name, ", found none; see --help");
+  eval::EvaluationSettings settings;
+  settings.batch = {options.sampling.settings, options.stops, options.batch, options.tokens};
+  settings.samples = options.samples;
+  settings.mode = reply_mode_named(options.mode);
+  settings.shard = shard_of(options);
+  const std::vector<eval::Benchmark> suite =
+      eval::open_suite(options.suite, {.folder = options.folder, .limit = options.limit});
+  print_notes(suite);
+
+  OpenModel open(options.model);
+  const auto tokenizer =
+      open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
+  const eval::Prefix prefix =
+      options.prefix.open(open, *tokenizer, options.out, options.sampling.on_overflow());
+  ProgressLine line;
+  const eval::Run run = eval::evaluate(
+      {open.model, open.name, *tokenizer, open.cpu()}, prefix, suite, settings, options.out,
+      [&](const eval::EvaluationProgress& progress) { line.show(progress); });
+  line.end();
+  print_run_scores(run, options.out);
+  return 0;
+}
+
+}  // namespace
+
+const Command eval_suite{
+    "eval", "score a model on benchmarks, by majority vote", [](CLI::App& app) {
+      auto options = std::make_shared<EvalOptions>();
+      options->stops = StopRules{}.texts;
+      options->model.describe(app);
+      app.get_option("MODEL")->required(false);  // --merge needs none
+      app.add_option("--suite", options->suite,
+                     "all, names of benchmarks with commas, math-chat, or a .toml file");
+      app.add_option("--data", options->folder, "folder with NAME/test.jsonl for each benchmark");
+      app.add_option("--out", options->out, "folder of the run; one that is there is gone on with");
+      app.add_option("--samples", options->samples, "answers to each problem, which vote")
+          ->capture_default_str();
+      app.add_option("--limit", options->limit, "the first problems of each benchmark; 0: all")
+          ->check(CLI::NonNegativeNumber)
+          ->capture_default_str();
+      app.add_option("--tokens", options->tokens, "tokens of an answer at most")
+          ->capture_default_str();
+      app.add_option("--batch", options->batch, "answers written at a time; does not change them")
+          ->capture_default_str();
+      app.add_option("--mode", options->mode, "plain, think or fast-think")->capture_default_str();
+      app.add_option("--stop", options->stops,
+                     "an answer ends before this text; before the user's next turn if not given");
+      app.add_option("--shard", options->shard,
+                     "I/N: only part I of N; under mpirun, the rank's part");
+      app.add_option("--merge", options->merge, "put the shards in these folders together");
+      options->prefix.describe(app);
+      options->sampling.describe(app);
+      app.footer(
+          "Examples:\n"
+          "  deltasane eval model.pth --suite all --data problems --out runs/baseline\n"
+          "  deltasane eval model.pth --suite gsm8k,svamp --data problems --limit 100 --out "
+          "runs/short\n"
+          "  mpirun -n 4 deltasane eval model.pth --suite all --data problems --threads 8 --out "
+          "runs/four\n"
+          "  deltasane eval --merge runs/four");
+      return [options] { return evaluate_model(*options); };
+    }};
+
+}  // namespace deltasane::cli

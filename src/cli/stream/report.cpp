@@ -1,0 +1,64 @@
+#include "cli/stream/report.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "cli/command.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct ReportOptions {
+  std::vector<std::string> folders, names;
+  std::string out = "report.html", title = "Long streams";
+};
+
+// What makes runs differ stands in their names; the rest is in the table.
+std::string name_of_run(const ReportRun& run) {
+  const std::string& sane = run.segments.setting("sane");
+  std::string name = fs::path(run.folder).lexically_normal().filename().string();
+  if (name.empty()) name = run.folder.parent_path().filename().string();
+  return sane.empty() || sane.find("SANE") == sane.npos || sane.starts_with("no ")
+             ? name
+             : name + " (" + sane.substr(0, sane.find(", chunk")) + ")";
+}
+
+int write_report(const ReportOptions& options) {
+  if (!options.names.empty() && options.names.size() != options.folders.size())
+    fail(Fault::usage, "--names: expected one for each of ", options.folders.size(),
+         " folders, found ", options.names.size());
+  std::vector<ReportRun> runs;
+  for (size_t i = 0; i < options.folders.size(); ++i) {
+    runs.push_back(open_run(options.folders[i]));
+    runs.back().name = options.names.empty() ? name_of_run(runs.back()) : options.names[i];
+    for (const std::string& damage : runs.back().damages)
+      fmt::print(stderr, "{}; going by the rows before it\n", damage);
+  }
+  const fs::path page(options.out);
+  const fs::path figures = fs::path(page).replace_extension("") += "-figures";
+  fs::create_directories(figures);
+  const std::vector<ReportFigure> drawn = draw_figures(runs, figures);
+  replace_file(page, page_of(options.title, runs, drawn, figures));
+  fmt::print("report               {}\n", page.string());
+  fmt::print("figures              {} in {}, as SVG and PNG\n", drawn.size(), figures.string());
+  return 0;
+}
+
+}  // namespace
+
+const Command report{
+    "report", "figures of one or several streams, as one page", [](CLI::App& app) {
+      auto options = std::make_shared<ReportOptions>();
+      app.add_option("DIR", options->folders, "folders that `deltasane stream` wrote")->required();
+      app.add_option("--out", options->out, "the page; its figures get a folder beside it")
+          ->capture_default_str();
+      app.add_option("--names", options->names, "what to call the runs, one name each")
+          ->delimiter(',');
+      app.add_option("--title", options->title, "the page's title")->capture_default_str();
+      app.footer(
+          "Example:\n  deltasane report base sane --names baseline,'alpha 3' --out report.html");
+      return [options] { return write_report(*options); };
+    }};
+
+}  // namespace deltasane::cli

@@ -1,0 +1,192 @@
+// The long-stream commands, as a user runs them.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/io/file.h"
+#include "eval/stream/stream_folder.h"
+#include "format/npy/fixture_indexed.h"
+#include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/random.h"
+#include "support/scratch.h"
+
+namespace deltasane {
+namespace {
+
+struct Said {
+  int code;
+  std::string text;
+};
+
+Said say(const std::string& words, const std::string& redirect = " 2>&1") {
+  FILE* const pipe = popen((std::string(DELTASANE_PROGRAM) + " " + words + redirect).c_str(), "r");
+  Said said{-1, {}};
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) said.text.append(buffer, n);
+  const int status = pclose(pipe);
+  said.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return said;
+}
+
+nlohmann::json json_said(const std::string& words) {
+  const Said said = say(words, " 2>/dev/null");
+  EXPECT_EQ(said.code, 0) << words;
+  return nlohmann::json::parse(said.text);
+}
+
+class StreamCommands : public testing::Test {
+ protected:
+  test::Scratch scratch;
+  const std::string model = file("model.safetensors"), run = file("run");
+
+  StreamCommands() { write_model(model, 1); }
+
+  std::string file(const std::string& name) const { return (scratch.path() / name).string(); }
+  static void write_model(const std::string& path, uint64_t seed) {
+    const Rwkv7Shape shape{2, 32, 2, 16, 64, 256, 4, 4, 4, 4};
+    write_rwkv7_safetensors(path, RandomRwkv7(shape, seed), StoredType::f32, {});
+  }
+  std::string stream(const std::string& flags) const {
+    return "stream " + model + " --corpus math-chat:seed=1 --segment 256 --out " + run + " " +
+           flags;
+  }
+  void expect_refusal(const std::string& words, int code, const std::string& part) const {
+    const Said said = say(words);
+    EXPECT_EQ(said.code, code) << words << "\n" << said.text;
+    EXPECT_NE(said.text.find(part), std::string::npos) << words << "\n" << said.text;
+  }
+};
+
+TEST_F(StreamCommands, ReadsIndexedTokens) {
+  std::vector<uint16_t> item(700, 65);
+  const test::IndexedFiles files = test::indexed_files({item, {66, 67}});
+  replace_file(file("x.idx"), files.index);
+  replace_file(file("x.bin"), files.tokens);
+  const auto found = json_said("stream " + model + " --corpus binidx:" + file("x") +
+                               " --segment 256 --tokens 1024 --tokenizer byte --json --out " + run);
+  EXPECT_EQ(found["tokens"], 1024);
+  EXPECT_EQ(
+      say("corpus binidx:" + file("x") + ",piece=2 --skip 350 --bytes 2 --tokenizer byte").text,
+      "BC");
+}
+
+TEST_F(StreamCommands, StreamDiagnoseAndExport) {
+  const auto first =
+      json_said(stream("--tokens 4096 --snapshots 1024,2048 --probe-every 2048 --json"));
+  EXPECT_EQ(first["tokens"], 4096);
+  EXPECT_TRUE(first["overflows"].empty());
+  EXPECT_LT(first["recording_share"], 1);
+  const auto more =
+      json_said(stream("--tokens 8192 --snapshots 1024,2048 --probe-every 2048 --resume --json"));
+  EXPECT_EQ(more["resumed_at"], 4096);
+  EXPECT_EQ(more["tokens"], 8192);
+
+  const auto found = json_said("diagnose " + run + " --json");
+  EXPECT_EQ(found["position"], 8192);
+  EXPECT_EQ(found["records"], 32);
+  EXPECT_EQ(found["heads"].size(), 4u);
+  const auto state =
+      json_said("diagnose " + run + "/snapshots/stream-0-position-2048.state --json");
+  EXPECT_EQ(state["position"], 2048);
+  EXPECT_NE(say("diagnose " + run).text.find("anomalous heads"), std::string::npos);
+
+  EXPECT_EQ(say("records " + run + " --csv " + file("tables")).code, 0);
+  const std::string segments = read_file(file("tables") + "/segments.csv");
+  EXPECT_EQ(std::ranges::count(segments, '\n'), 1 + 32);
+  EXPECT_TRUE(segments.starts_with("stream,position,tokens,overflow"));
+  EXPECT_EQ(std::ranges::count(read_file(file("tables") + "/heads.csv"), '\n'), 1 + 32 * 4);
+  EXPECT_EQ(std::ranges::count(read_file(file("tables") + "/probes.csv"), '\n'), 1 + 5);
+}
+
+TEST_F(StreamCommands, ReportIsOneFile) {
+  if (std::system("gnuplot --version >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "gnuplot is not installed";
+  json_said(stream("--tokens 2048 --snapshots 1024 --probe-every 1024 --json"));
+  const Said said =
+      say("report " + run + " " + run + " --names 'one <1>,two' --out " + file("page.html"));
+  EXPECT_EQ(said.code, 0) << said.text;
+  const std::string page = read_file(file("page.html"));
+  EXPECT_NE(page.find("one &lt;1&gt;"), std::string::npos);
+  size_t drawings = 0;
+  for (size_t at = page.find("<svg"); at != page.npos; at = page.find("<svg", at + 1)) ++drawings;
+  EXPECT_EQ(drawings, 9u);
+  // Nothing is fetched: every address names a kind of markup.
+  for (size_t at = page.find("http"); at != page.npos; at = page.find("http", at + 1))
+    EXPECT_EQ(page.compare(at, 18, "http://www.w3.org/"), 0) << page.substr(at, 60);
+  for (const char* name : {"local_perplexity", "cumulative_perplexity", "state_norm", "accuracy",
+                           "layer_norms_2", "state_maps_1"})
+    for (const char* kind : {".svg", ".png"})
+      EXPECT_TRUE(fs::exists(file("page-figures") + "/" + name + kind)) << name << kind;
+}
+
+TEST_F(StreamCommands, RefuseWhatCannotBe) {
+  expect_refusal(
+      "stream " + file("none.pth") + " --corpus math-chat:seed=1 --tokens 9 --out " + run, 1,
+      "none.pth");
+  expect_refusal("stream " + model + " --tokens 9 --out " + run, 2, "--corpus");
+  expect_refusal("stream " + model + " --corpus math-chta: --tokens 9 --out " + run, 2,
+                 "math-chat");
+  replace_file(file("empty.txt"), "");
+  expect_refusal(
+      "stream " + model + " --corpus text:" + file("empty.txt") + " --tokens 9 --out " + run, 1,
+      "empty");
+  expect_refusal(stream("--tokens 0"), 2, "tokens: expected 1 or more, found 0");
+  expect_refusal("stream " + model + " --corpus math-chat: --tokens 9 --segment 100 --out " + run,
+                 2, "segment: expected a positive multiple");
+  expect_refusal(stream("--tokens 9 --snapshots 0"), 2, "snapshots: expected positions above 0");
+  expect_refusal(stream("--tokens 9 --sane-alpha 3 --no-sane"), 2,
+                 "--sane-alpha and --no-sane: expected one of them");
+  EXPECT_FALSE(fs::exists(fs::path(run) / segments_file));
+  for (const char* command : {"diagnose ", "records ", "report "})
+    expect_refusal(command + scratch.path().string(), 1, "deltasane stream");
+  expect_refusal("diagnose " + model, 1, "expected a state file");
+}
+
+TEST_F(StreamCommands, RefuseTheFolderOfAnotherModel) {
+  json_said(stream("--tokens 512 --json"));
+  expect_refusal(stream("--tokens 1024"), 1, "(resume)");
+  const std::string other = file("other.safetensors");
+  write_model(other, 2);
+  expect_refusal("stream " + other +
+                     " --corpus math-chat:seed=1 --segment 256 --tokens 1024 --out " + run +
+                     " --resume",
+                 1, "the folder belongs to another run");
+}
+
+TEST_F(StreamCommands, DamagedRecordsAreReadAsFarAsTheyAreIntact) {
+  json_said(stream("--tokens 4096 --json"));
+  const fs::path path = fs::path(run) / heads_file;
+  std::string bytes = read_file(path);
+  bytes[bytes.size() * 3 / 4] ^= 4;
+  replace_file(path, bytes);
+  const Said said = say("records " + run + " --csv " + file("tables"));
+  EXPECT_EQ(said.code, 0);
+  EXPECT_NE(said.text.find("does not match its checksum"), std::string::npos) << said.text;
+  EXPECT_GE(std::ranges::count(read_file(file("tables") + "/heads.csv"), '\n'), 1 + 40);
+  EXPECT_NE(say("diagnose " + run).text.find("going by the"), std::string::npos);
+  expect_refusal(stream("--tokens 8192 --resume"), 1, "the records are damaged");
+  EXPECT_EQ(read_file(path), bytes);
+}
+
+TEST_F(StreamCommands, AnAdaptiveStrengthNeedsSane) {
+  expect_refusal(stream("--tokens 1024 --sane-adaptive"), 2, "sane-adaptive: expected a model");
+  EXPECT_EQ(say(stream("--tokens 1024 --sane-adaptive --sane-alpha 10")).code, 0);
+}
+
+TEST_F(StreamCommands, TheDemonstrationTakesModelsThatAreThere) {
+  fs::create_directories(file("models"));
+  for (const char* name : {"arithmetic-baseline", "arithmetic-sane-3"})
+    write_model(file(std::string("models/") + name + ".safetensors"), 1);
+  const Said said =
+      say("demo --tokens 4096 --threads 1 --models " + file("models") + " --out " + file("demo"));
+  EXPECT_EQ(said.code, 0) << said.text;
+  const auto summary = nlohmann::json::parse(read_file(file("demo/summary.json")));
+  EXPECT_EQ(summary.at("models"), "shipped");
+  EXPECT_EQ(summary.at("tokens"), 4096);
+}
+
+}  // namespace
+}  // namespace deltasane

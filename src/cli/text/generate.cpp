@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/timing.h"
+#include "cli/command.h"
+#include "cli/open_model.h"
+#include "cli/text/sampling_flags.h"
+#include "cli/version.h"
+#include "infer/engine/engine.h"
+#include "text/utf8.h"
+
+namespace deltasane::cli {
+namespace {
+
+struct GenerateOptions {
+  ModelFlags model;
+  SamplingFlags sampling;
+  std::string prompt, prompt_file, state_in, state_out;
+  std::vector<std::string> stops;
+  int64_t tokens = 256;
+  bool json = false, other_sane = false;
+};
+
+std::string prompt_of(const GenerateOptions& options) {
+  if (!options.prompt.empty() && !options.prompt_file.empty())
+    fail(Fault::usage, "generate: expected one of --prompt and --prompt-file, found both");
+  const std::string text =
+      options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
+  if (!valid_utf8(text)) fail(Fault::file, "prompt: expected UTF-8 text, found other bytes");
+  if (text.empty() && options.state_in.empty())
+    fail(Fault::usage, "generate: expected --prompt, --prompt-file or --state-in, found none");
+  return text;
+}
+
+int generate_text(const GenerateOptions& options) {
+  const std::string prompt = prompt_of(options);
+  OpenModel open(options.model);
+  const auto tokenizer =
+      open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
+  Sampler sampler(options.sampling.settings);
+  TextRequest request{0, open.model.fresh_state(), {}, {}};
+  if (!options.state_in.empty()) {
+    SavedState saved =
+        load_state_of(open.model, options.state_in, open.name,
+                      options.other_sane ? OtherSane::accept : OtherSane::refuse);
+    request.state = std::move(saved.state);
+    if (saved.stamp.last_token) request.prompt.push_back(*saved.stamp.last_token);
+    if (!saved.stamp.sampler.empty())
+      sampler = Sampler(options.sampling.settings, SamplerState::load(saved.stamp.sampler));
+  }
+  request.samplers.push_back(sampler);
+  tokenizer->append_encoded(prompt, request.prompt);
+  const size_t prompt_tokens = request.prompt.size();
+  if (prompt_tokens == 0)
+    fail(Fault::file, options.state_in, ": expected a state with a pending token, or a --prompt");
+
+  Engine engine(open.model, *tokenizer, open.cpu(),
+                {.stops = options.stops,
+                 .tokens = options.tokens,
+                 .on_overflow = options.sampling.on_overflow()});
+  const double begin = seconds_now();
+  double read = begin;
+  std::optional<GeneratedText> found;
+  engine.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+  engine.on_prompt_read = [&](uint64_t) { read = seconds_now(); };
+  engine.on_text = [&](uint64_t, const std::string& piece) {
+    if (!options.json) std::cout << piece << std::flush;
+  };
+  engine.on_end = [&](GeneratedText text) { found = std::move(text); };
+  engine.submit(std::move(request));
+  while (engine.step()) {
+  }
+  const double done = seconds_now();
+  if (!options.state_out.empty()) {
+    StateStamp stamp;
+    stamp.last_token = found->pending;
+    stamp.sampler = found->sampler.state().save();
+    stamp.creator = version_text().substr(0, 256);
+    save_state_of(open.model, options.state_out, found->state, open.name, stamp);
+  }
+  const double prompt_rate = double(prompt_tokens) / (read - begin);
+  const double rate = double(found->tokens) / (done - read);
+  if (options.json) {
+    const nlohmann::ordered_json json{{"prompt", prompt},
+                                       {"text", found->text},
+                                       {"prompt_tokens", prompt_tokens},
+                                       {"tokens", found->tokens},
+                                       {"ended", name_of(found->ended)},
+                                       {"position", found->state.position},
+                                       {"prompt_tokens_per_s", prompt_rate},
+                                       {"tokens_per_s", rate}};
+    fmt::print("{}\n", json.dump(2));
+    return 0;
+  }
+  std::cout << std::endl;
+  fmt::print(stderr, "\n{} tokens read at {:.1f}/s, {} written at {:.1f}/s\n", prompt_tokens,
+             prompt_rate, found->tokens, rate);
+  return 0;
+}
+
+}  // namespace
+
+const Command generate{
+    "generate", "complete a prompt", [](CLI::App& app) {
+      auto options = std::make_shared<GenerateOptions>();
+      options->model.describe(app);
+      app.add_option("--prompt", options->prompt, "the text to complete");
+      app.add_option("--prompt-file", options->prompt_file, "a file with the text");
+      app.add_option("--tokens", options->tokens, "how many tokens to write at most")
+          ->check(CLI::NonNegativeNumber)
+          ->capture_default_str();
+      app.add_option("--stop", options->stops, "end before this text (may be given several times)");
+      app.add_option("--state-in", options->state_in, "begin with this state");
+      app.add_option("--state-out", options->state_out, "keep the state, to go on later");
+      app.add_flag("--accept-other-sane", options->other_sane,
+                   "take a state that was made with another SANE setting");
+      options->sampling.describe(app);
+      app.add_flag("--json", options->json, "print JSON");
+      app.footer(
+          "Examples:\n"
+          "  deltasane generate model.gguf --prompt 'The Eiffel tower is in the city of'\n"
+          "  deltasane generate model.pth --prompt-file book.txt --tokens 0 --state-out "
+          "book.state\n"
+          "  deltasane generate model.pth --state-in book.state --prompt 'In short,'");
+      return [options] { return generate_text(*options); };
+    }};
+
+}  // namespace deltasane::cli

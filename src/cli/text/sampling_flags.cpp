@@ -1,0 +1,26 @@
+#include "cli/text/sampling_flags.h"
+
+#include <CLI/CLI.hpp>
+
+namespace deltasane::cli {
+
+void SamplingFlags::describe(CLI::App& app) {
+  app.add_option("--temperature", settings.temperature, "0: always the most probable token")
+      ->capture_default_str();
+  app.add_option("--top-p", settings.top_p, "draw from the most probable tokens that reach p")
+      ->capture_default_str();
+  app.add_option("--top-k", settings.top_k, "draw from the k most probable tokens; 0: off")
+      ->capture_default_str();
+  app.add_option("--presence-penalty", settings.presence_penalty, "against tokens that came before")
+      ->capture_default_str();
+  app.add_option("--frequency-penalty", settings.frequency_penalty, "the same, for each time")
+      ->capture_default_str();
+  app.add_option("--penalty-decay", settings.penalty_decay, "how fast penalties are forgotten")
+      ->capture_default_str();
+  app.add_option("--seed", settings.seed, "the same seed draws the same tokens")
+      ->capture_default_str();
+  app.add_option("--on-overflow", overflow, "stop, or reset the state and go on")
+      ->capture_default_str();
+}
+
+}  // namespace deltasane::cli
