@@ -15,7 +15,7 @@ const std::shared_ptr<const StateLayout>& SequenceState::no_layout() {
 }
 
 SequenceState::SequenceState(std::shared_ptr<const StateLayout> layout)
-    : layout_(std::move(layout)), numbers_(zeros(*layout_)) {}
+    : layout_(std::move(layout)) {}
 
 bool SequenceState::is_on_host() const {
   const std::lock_guard lock(*mutex_);
@@ -24,8 +24,10 @@ bool SequenceState::is_on_host() const {
 
 const StateNumbers& SequenceState::on_host() const {
   const std::lock_guard lock(*mutex_);
+  const bool has_numbers = numbers_.fixed.elements() == layout_->floats() &&
+                           int64_t(numbers_.caches.size()) == layout_->caches();
+  if (!has_numbers) numbers_ = zeros(*layout_);
   if (!is_on_host_) {
-    if (numbers_.fixed.elements() == 0) numbers_ = zeros(*layout_);
     device_->download(numbers_);
     is_on_host_ = true;
   }

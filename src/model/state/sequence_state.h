@@ -3,6 +3,7 @@
 //
 // A model on a device keeps the numbers there (DeviceState); they are downloaded when the host
 // first reads them, and then both copies are the same. Writing on the host drops the device's copy.
+// Memory on the host is allocated when it is first used there.
 // Reading is safe from several threads; writing is not.
 #pragma once
 
@@ -79,7 +80,7 @@ class SequenceState {
   static const std::shared_ptr<const StateLayout>& no_layout();
 
   std::shared_ptr<const StateLayout> layout_ = no_layout();
-  mutable StateNumbers numbers_;
+  mutable StateNumbers numbers_;  // empty until they are used
   mutable bool is_on_host_ = true;
   bool is_fresh_ = true;
   std::unique_ptr<DeviceState> device_;

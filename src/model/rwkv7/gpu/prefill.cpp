@@ -14,16 +14,6 @@ namespace {
 
 using kernel::cuda::RowBlock;
 
-// Of each of some sequences. A long reading that begins inside a tile goes to its end first: the
-// recurrence is fast from there.
-int64_t tokens_at_once(int64_t position, int64_t left, int64_t sequences) {
-  const int64_t to_tile = (gpu_tile - position % gpu_tile) % gpu_tile;
-  if (to_tile > 0 && (left >= to_tile + 4 * gpu_tile || (sequences > 1 && left > to_tile)))
-    return to_tile;
-  const int64_t most = gpu_block_tokens / sequences / gpu_tile * gpu_tile;
-  return std::min(left, most - position % gpu_tile);
-}
-
 bool wants_last(const SequenceInput& one) {
   return one.want == Want::last_logits || one.want == Want::sample;
 }
@@ -35,10 +25,6 @@ bool wants_all(const SequenceInput& one) {
 
 std::vector<PrefillSet> prefill_sets(std::span<const SequenceInput* const> sequences,
                                      int64_t chunk, Lengths lengths) {
-  constexpr size_t most_sequences = 64;
-  // Sequences of another length join a set while a block of it is not half full, or where little of
-  // them is padding.
-  constexpr int64_t full_rows = gpu_block_tokens / 2;
   const auto length = [](const SequenceInput* one) { return int64_t(one->tokens.size()); };
   const auto kind = [&](const SequenceInput* one) {
     const int64_t phase = one->state->position % std::max(chunk, gpu_tile);
@@ -58,15 +44,10 @@ std::vector<PrefillSet> prefill_sets(std::span<const SequenceInput* const> seque
   for (const SequenceInput* one : sorted) {
     if (!sets.empty()) {
       PrefillSet& set = sets.back();
-      const int64_t longest = length(set[0]);
       // Up to the end of a tile that they begin in, sequences are of one length.
       const int64_t phase = one->state->position % gpu_tile, to_tile = (gpu_tile - phase) % gpu_tile;
-      const bool may_differ = lengths == Lengths::any && length(one) >= to_tile;
-      const bool similar =
-          length(one) == longest ||
-          (may_differ && (5 * length(one) >= 3 * longest ||
-                          int64_t(set.size() + 1) * longest <= full_rows));
-      if (kind(one) == kind(set[0]) && similar && set.size() < most_sequences) {
+      const bool fits = length(one) == length(set[0]) || (lengths == Lengths::any && length(one) >= to_tile);
+      if (kind(one) == kind(set[0]) && fits && set.size() < gpu_prefill_sequences) {
         set.push_back(one);
         continue;
       }
@@ -107,11 +88,13 @@ struct GpuPrefill<Real>::Reading {
   int64_t length(int64_t i) const { return int64_t(set[size_t(i)]->tokens.size()); }
   int64_t time() const { return length(0); }  // the longest is the first
   // Sequences that have tokens from there on: the first ones.
-  int64_t going_on(int64_t from) const {
+  int64_t active(int64_t from) const {
     int64_t some = 0;
     while (some < count() && length(some) > from) ++some;
     return some;
   }
+  // Tokens of each active sequence that the next block takes.
+  int64_t block_tokens(int64_t from) const;
   bool has_losses() const { return set[0]->want == Want::losses; }
   bool has_taus() const {
     return std::ranges::any_of(set, [](const auto* one) { return one->taus != nullptr; });
@@ -121,6 +104,31 @@ struct GpuPrefill<Real>::Reading {
     return std::clamp<int64_t>(length(i) - from, 0, tokens);
   }
 };
+
+// A long prompt that begins inside a tile goes to its end first: the recurrence is fast from there.
+// Blocks end on tiles. Of all ends the one is taken that computes the most tokens for its cost:
+// sequences that end earlier leave rows of padding, and short blocks do not fill the GPU.
+template <class Real>
+int64_t GpuPrefill<Real>::Reading::block_tokens(int64_t from) const {
+  constexpr int64_t launch_cost = 2048;  // of a block's kernels, in rows
+  const int64_t position = set[0]->state->position + from, left = time() - from;
+  const int64_t sequences = active(from);
+  const int64_t to_tile = (gpu_tile - position % gpu_tile) % gpu_tile;
+  if (to_tile > 0 && (left >= to_tile + 4 * gpu_tile || (sequences > 1 && left > to_tile)))
+    return to_tile;
+  const int64_t most =
+      std::min(left, gpu_block_tokens / sequences / gpu_tile * gpu_tile - position % gpu_tile);
+  if (length(sequences - 1) - from >= most) return most;  // none ends earlier
+  int64_t best = most;
+  double best_rate = 0;
+  for (int64_t tokens = most; tokens > 0; tokens = (tokens - 1) / gpu_tile * gpu_tile) {
+    int64_t used = 0;
+    for (int64_t i = 0; i < sequences; ++i) used += tokens_in(i, from, tokens);
+    const double rate = double(used) / double(sequences * tokens + launch_cost);
+    if (rate > best_rate) best = tokens, best_rate = rate;
+  }
+  return best;
+}
 
 // Where the states of the sequences lie side by side, as a block has them.
 template <class Real>
@@ -206,8 +214,8 @@ void GpuPrefill<Real>::read(std::span<const SequenceInput* const> set) {
   alphas_.begin(set);
   int64_t from = 0;
   for (size_t block = 0; from < count; ++block) {
-    const int64_t some = std::min(tokens_at_once(begun + from, count - from, reading.going_on(from)),
-                                  alphas_.until_next_look(begun + from));
+    const int64_t some =
+        std::min(reading.block_tokens(from), alphas_.until_next_look(begun + from));
     Stream& mine = stream(block % 2);
     const Stream* const before = block > 0 ? &stream((block + 1) % 2) : nullptr;
     finish(mine, reading);
@@ -220,6 +228,7 @@ void GpuPrefill<Real>::read(std::span<const SequenceInput* const> set) {
     if (one->block) open.push_back(one.get());
   std::ranges::sort(open, {}, &Stream::from);
   for (Stream* one : open) finish(*one, reading);
+  take_last_logits(reading);
   alphas_.end(set);
   for (const SequenceInput* one : set) one->state->position += int64_t(one->tokens.size());
   if (reading.count() == 1) return;
@@ -232,7 +241,7 @@ void GpuPrefill<Real>::enqueue(Stream& s, const Stream* before, int64_t from, in
                                const StateMemory& memory, const Reading& reading) {
   GpuExecutor<Real>& executor = s.executor;
   TokenBlock block;
-  const int64_t sequences = reading.going_on(from);
+  const int64_t sequences = reading.active(from);
   block.rows = RowBlock{sequences, some, weights_.sizes.channels};
   block.slots = reading.count();
   block.position = reading.set[0]->state->position + from;
@@ -280,7 +289,7 @@ void GpuPrefill<Real>::enqueue(Stream& s, const Stream* before, int64_t from, in
                  *executor.gpu);
   s.block = block, s.from = from;
   take_all_logits(s, reading);
-  take_last_logits(s, reading);
+  keep_last_rows(s, reading);
 }
 
 template <class Real>
@@ -326,29 +335,38 @@ void GpuPrefill<Real>::take_all_logits(Stream& s, const Reading& reading) {
   }
 }
 
-// Of the sequences that end in this block. Their rows of x move to its beginning, so that they share
-// the product; nothing else reads x any more.
+// Of the sequences that end in this block and want logits: their last rows of x. The host does not
+// wait for them before the last block, so that the GPU always has another one.
 template <class Real>
-void GpuPrefill<Real>::take_last_logits(Stream& s, const Reading& reading) {
-  GpuExecutor<Real>& executor = s.executor;
+void GpuPrefill<Real>::keep_last_rows(Stream& s, const Reading& reading) {
+  const GpuExecutor<Real>& executor = s.executor;
   const int64_t time = s.block->rows.time, channels = weights_.sizes.channels;
-  std::vector<const SequenceInput*> ending;
   for (int64_t i = 0; i < s.block->rows.sequences; ++i) {
-    const SequenceInput& one = *reading.set[size_t(i)];
     const int64_t own = reading.length(i) - s.from;  // its last token is the one before
-    if (!wants_last(one) || own <= 0 || own > time) continue;
-    const int64_t row = i * time + own - 1, to = int64_t(ending.size());
-    if (row != to)
-      copy_on_gpu(executor.ws.x.data() + to * channels, executor.ws.x.data() + row * channels,
-                  uint64_t(channels) * sizeof(float), *executor.gpu);
-    ending.push_back(&one);
+    if (!wants_last(*reading.set[size_t(i)]) || own <= 0 || own > time) continue;
+    if (last_rows_.elements() == 0)
+      last_rows_ = GpuTensor<float>(*gpu_, {int64_t(gpu_prefill_sequences), channels},
+                                    "the last rows of prompts");
+    copy_on_gpu(last_rows_.data() + i * channels,
+                executor.ws.x.data() + (i * time + own - 1) * channels,
+                uint64_t(channels) * sizeof(float), *executor.gpu);
   }
+}
+
+// When all blocks are done. Sequences share the product with the head's weights.
+template <class Real>
+void GpuPrefill<Real>::take_last_logits(const Reading& reading) {
+  if (!std::ranges::any_of(reading.set, [](const auto* one) { return wants_last(*one); })) return;
+  GpuExecutor<Real>& executor = stream(0).executor;
+  copy_on_gpu(executor.ws.x.data(), last_rows_.data(),
+              uint64_t(reading.count() * weights_.sizes.channels) * sizeof(float), *executor.gpu);
   Tensor<float> held;  // of samplers that brought no room
-  for (int64_t at = 0; at < int64_t(ending.size()); at += executor.ws.slice) {
-    const int64_t some = std::min(executor.ws.slice, int64_t(ending.size()) - at);
+  for (int64_t at = 0; at < reading.count(); at += executor.ws.slice) {
+    const int64_t some = std::min(executor.ws.slice, reading.count() - at);
     executor.logits(at, some);
     for (int64_t i = 0; i < some; ++i) {
-      const SequenceInput& one = *ending[size_t(at + i)];
+      const SequenceInput& one = *reading.set[size_t(at + i)];
+      if (!wants_last(one)) continue;
       if (!one.logits && held.elements() == 0) held = Tensor<float>({1, vocabulary_});
       float* const to = one.logits ? one.logits.data : held.data();
       copy_to_host(to, executor.ws.logits.data() + i * vocabulary_,
@@ -359,7 +377,7 @@ void GpuPrefill<Real>::take_last_logits(Stream& s, const Reading& reading) {
                                          one.state->position + int64_t(one.tokens.size()));
     }
   }
-  if (!ending.empty()) executor.gpu->wait();
+  executor.gpu->wait();
 }
 
 // Waits for the block in a stream, if there is one, and takes what it found.

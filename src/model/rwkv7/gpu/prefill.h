@@ -1,6 +1,6 @@
 // Sequences of several tokens on a GPU: they are read side by side, in blocks of up to
-// gpu_block_tokens rows, each as long as the longest of those that go on; rows behind a
-// sequence's end are computed and not used.
+// gpu_block_tokens rows. Where one ends inside a block, the rows behind its end are computed and
+// not used; blocks are cut so that there are few of them.
 //
 // Blocks alternate between two streams, and each layer of a block waits for the same layer of the
 // block before: the recurrence of one overlaps with the matrix products of the other.
@@ -17,10 +17,11 @@
 
 namespace deltasane {
 
+inline constexpr size_t gpu_prefill_sequences = 64;  // of a set, at most
 inline constexpr int64_t gpu_tile = 16;  // blocks end on its multiples, so that the cut leaves no trace
 
 // Cuts a batch into sets that are read side by side: at one phase of a tile (and of SANE's chunk),
-// with losses or without, of similar length, and all or none adaptive.
+// with losses or without, and all or none adaptive. The longest is a set's first.
 using PrefillSet = std::vector<const SequenceInput*>;
 enum class Lengths { equal, any };  // of a set's sequences
 std::vector<PrefillSet> prefill_sets(std::span<const SequenceInput* const> sequences,
@@ -52,7 +53,8 @@ class GpuPrefill {
                const StateMemory& memory, const Reading& reading);
   void enqueue_losses(Stream& stream, int64_t rows);
   void take_all_logits(Stream& stream, const Reading& reading);
-  void take_last_logits(Stream& stream, const Reading& reading);
+  void keep_last_rows(Stream& stream, const Reading& reading);
+  void take_last_logits(const Reading& reading);
   void finish(Stream& stream, const Reading& reading);
 
   std::shared_ptr<const Gpu> gpu_;
@@ -63,6 +65,7 @@ class GpuPrefill {
   GpuAlphas& alphas_;
   std::vector<std::unique_ptr<Stream>> streams_;
   GpuTensor<float> beside_;  // the states of several sequences
+  GpuTensor<float> last_rows_;  // (gpu_prefill_sequences, C), of a set's sequences
 };
 
 }  // namespace deltasane
