@@ -90,11 +90,27 @@ TYPED_TEST(Recurrence, ManyHeadsWithLessSharedMemory) {
   emulation::emulated_gpu().multiprocessors = 4, emulation::emulated_gpu().shared = 163 * 1024;
   this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, usual});
 }
-// Some GPUs have too little shared memory for tiles: forward is token by token, and there is no
-// backward.
-TYPED_TEST(Recurrence, OnAGpuWithLittleSharedMemory) {
+// The least that GPUs since compute capability 8.0 have.
+TYPED_TEST(Recurrence, In99KibOfSharedMemory) {
   emulation::emulated_gpu().shared = 99 * 1024;
   this->check({.time = 33, .heads = 2, .position = 8}, {strong});
+  this->check({.time = 80}, {none, strong});
+  emulation::emulated_gpu().multiprocessors = 4;
+  this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong});
+  this->check({.batch = 2, .time = 69, .heads = 2}, {changing});
+  this->check({.time = 33, .heads = 2, .state_scale = 30}, {strong});
+  emulation::emulated_gpu().capability = 86;
+  this->check({.time = 37, .heads = 2}, {strong});
+}
+TYPED_TEST(Recurrence, OfDifferentLengthsIn99KibOfSharedMemory) {
+  emulation::emulated_gpu().shared = 99 * 1024;
+  constexpr int32_t lengths[] = {133, 16, 1, 37};
+  EXPECT_TRUE(lengths_are_alone<TypeParam>(
+      {.batch = 4, .time = 133, .heads = 2, .tau_low = 0.4, .tau_high = 12, .stagger = 0}, lengths,
+      Gpu(0)));
+}
+TYPED_TEST(Recurrence, RefusesLessSharedMemory) {
+  emulation::emulated_gpu().shared = 48 * 1024;
   EXPECT_FAULT(this->check({.time = 80}, {strong}), Fault::device, "KiB of shared memory a block");
 }
 // Before compute capability 9.0 there is no stmatrix, and there are no bulk copies.

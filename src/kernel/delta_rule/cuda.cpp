@@ -39,17 +39,14 @@ bool uses_few_heads_forward(const DeltaRule<Real>& op, bool saves_states, const 
          (!saves_states || op.time % tile == 0) &&
          few_heads_shared_bytes<Real>() <= gpu.properties().shared_bytes;
 }
-template <class Real>
-bool tile_forward_fits(const Gpu& gpu) {
-  return tile_forward_shared_bytes<Real>() <= gpu.properties().shared_bytes;
-}
+// All passes fit where this one does: what GPUs since compute capability 8.0 have for a block.
 template <class Real>
 void expect_tile_forward_fits(const Gpu& gpu) {
-  if (!tile_forward_fits<Real>(gpu))
-    fail(Fault::device, "delta_rule backward on cuda:", gpu.index(), " (", gpu.properties().name,
+  if (tile_forward_shared_bytes<Real>() > gpu.properties().shared_bytes)
+    fail(Fault::device, "delta_rule on cuda:", gpu.index(), " (", gpu.properties().name,
          "): expected ", tile_forward_shared_bytes<Real>() >> 10,
          " KiB of shared memory a block, found ", gpu.properties().shared_bytes >> 10,
-         " KiB; this GPU can run a model, but it must be trained on a CPU or another GPU");
+         " KiB; use a CPU or another GPU");
 }
 
 }  // namespace
@@ -70,21 +67,16 @@ int64_t delta_rule_states(int64_t batch, int64_t time, int64_t heads) {
 }
 
 template <class Real>
-bool delta_rule_takes_lengths(const Gpu& gpu) {
-  return tile_forward_fits<Real>(gpu);
-}
-
-template <class Real>
 void delta_rule(const DeltaRule<Real>& op, DeltaRuleScratch& scratch, const Gpu& gpu) {
   validate(op);
   require(op.y, "delta_rule: expected y");
   const int64_t heads = op.batch * op.heads, tiles = op.time / tile;
-  if (op.states) expect_tile_forward_fits<Real>(gpu);
-  require(!op.lengths || tile_forward_fits<Real>(gpu), "delta_rule: this GPU takes no lengths");
   const bool few_heads_path =
       starts_tiles(op) && !op.lengths && uses_few_heads_forward(op, op.states, gpu);
-  if (starts_tiles(op) && !few_heads_path && tile_forward_fits<Real>(gpu))
+  if (starts_tiles(op) && !few_heads_path) {
+    expect_tile_forward_fits<Real>(gpu);
     return tile_forward(TileForward<Real>{op, op.states}, gpu);
+  }
   TokenForward<Real> pass{op, 0, op.time, op.initial, op.final_state};
   if (few_heads_path) {
     const int64_t terms = few_heads_scratch_floats<Real>(op.batch, op.heads, tiles);
@@ -128,8 +120,6 @@ void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real
   input_backward(pass, gpu);
 }
 
-template bool delta_rule_takes_lengths<float>(const Gpu&);
-template bool delta_rule_takes_lengths<bf16>(const Gpu&);
 template void delta_rule(const DeltaRule<float>&, DeltaRuleScratch&, const Gpu&);
 template void delta_rule(const DeltaRule<bf16>&, DeltaRuleScratch&, const Gpu&);
 template void delta_rule_backward(const DeltaRule<float>&, const DeltaRuleGradient<float>&,

@@ -35,13 +35,10 @@ struct DeltaRule {
   // saved
   float* states = nullptr;
   // (batch), on the GPU: how many of its tokens each sequence has, 1 to time; what follows them is
-  // not read, and y not written there. Positions start a chunk of 16 then, and states are not saved
-  // (delta_rule_takes_lengths). null: all have `time`
+  // not read, and y not written there. Positions start a chunk of 16 then, and states are not
+  // saved. null: all have `time`
   const int32_t* lengths = nullptr;
 };
-// Whether this GPU has the memory for sequences of different lengths.
-template <class Real>
-bool delta_rule_takes_lengths(const Gpu& gpu);
 // Floats for the states before every 16 tokens and at the end, 64 x 64 each in the kernels' own
 // order: (batch, head, tiles + 1).
 int64_t delta_rule_states(int64_t batch, int64_t time, int64_t heads);

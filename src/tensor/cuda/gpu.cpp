@@ -2,12 +2,26 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
 
 namespace deltasane {
 namespace {
+
+// Of a block, where this GPU stands in for one that has less: tests and benchmarks set it.
+uint64_t shared_limit() {
+  const char* const kib = std::getenv("DELTASANE_SHARED_KIB");
+  if (!kib) return std::numeric_limits<uint64_t>::max();
+  const int64_t limit = std::atoll(kib);
+  if (limit <= 0)
+    fail(Fault::argument, "DELTASANE_SHARED_KIB: expected KiB of shared memory a block, found '", kib,
+         "'");
+  return uint64_t(limit) << 10;
+}
 
 std::string mebibytes(uint64_t bytes) { return cat((bytes + (1u << 20) - 1) >> 20, " MiB"); }
 
@@ -41,7 +55,7 @@ Gpu::Gpu(int index) : index_(index) {
   properties_.capability = device.major * 10 + device.minor;
   properties_.memory_bytes = device.totalGlobalMem;
   properties_.cache_bytes = uint64_t(device.l2CacheSize);
-  properties_.shared_bytes = device.sharedMemPerBlockOptin;
+  properties_.shared_bytes = std::min<uint64_t>(device.sharedMemPerBlockOptin, shared_limit());
   if (properties_.capability < 80)
     fail(Fault::device, "device cuda:", index, ": expected compute capability 8.0 or newer, found ",
          device.major, ".", device.minor, " (", properties_.name, ")");

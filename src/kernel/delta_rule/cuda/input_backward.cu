@@ -24,6 +24,8 @@
 // share the code: a block runs through all of it once, and would wait for code that does not fit
 // into the instruction cache. Only products have a copy for each role, without branches, so that
 // loads come before the products that need them.
+#include <algorithm>
+
 #include "kernel/delta_rule/cuda/input_backward_results.cuh"
 #include "tensor/cuda/launch.h"
 
@@ -31,7 +33,7 @@ namespace deltasane::kernel::cuda {
 namespace {
 
 template <class Real>
-constexpr int resident_blocks = exact_planes<Real> == 1 ? 3 : 1;  // on a multiprocessor
+constexpr int resident_blocks = exact_planes<Real> == 1 ? 3 : 1;  // on a multiprocessor, at most
 
 template <class Real>
 __device__ void add_dtau_parts(const BackwardPass<Real>& pass) {
@@ -42,11 +44,29 @@ __device__ void add_dtau_parts(const BackwardPass<Real>& pass) {
   pass.gradient.dtau[place] = (parts.x + parts.y) + (parts.z + parts.w);
 }
 
+// With fewer than all columns of the states in shared memory at a time, warps take turns.
+template <class Tile>
+__device__ void multiply_tokens_in_passes(Tile& tile, typename Tile::Products (&both)[2],
+                                          typename Tile::Products& beside) {
+  for (int pass = 0; pass < Tile::passes; ++pass) {
+    if (pass > 0) {
+      typename Tile::RawRows raw;
+      typename Tile::StateOperands rows;
+      tile.load_rows(raw);
+      tile.split_rows(raw, rows);
+      __syncthreads();
+      tile.store_columns(rows, pass);
+      __syncthreads();
+    }
+    if (tile.own_pass() == pass) tile.multiply_tokens(both, beside);
+  }
+}
+
 // running: blocks that run at once, on all multiprocessors.
-template <class Real>
+template <class Real, int columns>
 __global__ __launch_bounds__(threads, resident_blocks<Real>) void input_backward_kernel(
     BackwardPass<Real> pass, unsigned running) {
-  using Tile = TileResults<Real>;
+  using Tile = TileResults<Real, columns>;
   using Products = typename Tile::Products;
   extern __shared__ float4 dynamic_shared[];
   Tile tile(*reinterpret_cast<typename Tile::Memory*>(dynamic_shared), pass, gridDim.x, blockIdx.x,
@@ -71,7 +91,8 @@ __global__ __launch_bounds__(threads, resident_blocks<Real>) void input_backward
       tile.store_decays(w);
       __syncthreads();
       tile.store_vectors(vectors);
-      tile.store_rows(raw, rows);
+      tile.split_rows(raw, rows);
+      tile.store_columns(rows, 0);
       if (has_inverse) tile.store_inverse(raw_inverse);
     }
     __syncthreads();
@@ -86,7 +107,10 @@ __global__ __launch_bounds__(threads, resident_blocks<Real>) void input_backward
   Accumulator vectors[2], terms[2];
   typename Tile::ChannelSums state_sums = {};
   beside = Products();
-  tile.multiply_tokens(both, beside);
+  if constexpr (Tile::passes == 1)
+    tile.multiply_tokens(both, beside);
+  else
+    multiply_tokens_in_passes(tile, both, beside);
   tile.read_vectors(vectors);
   if (tile.reader)
     tile.store_pairs(beside);
@@ -99,15 +123,31 @@ __global__ __launch_bounds__(threads, resident_blocks<Real>) void input_backward
   tile.finish_log_decay(terms, inverse_w);
 }
 
+template <class Real, int columns>
+using InputBackwardMemory = typename GradientTile<Real, columns>::Memory;
+
+template <int columns, class Real>
+void launch_input_backward(const BackwardPass<Real>& pass, const Gpu& gpu) {
+  const int64_t tiles = (pass.op.time + tile_tokens - 1) / tile_tokens;
+  const int resident =
+      std::min(resident_blocks<Real>, int(gpu.properties().shared_bytes /
+                                          sizeof(InputBackwardMemory<Real, columns>)));
+  launch(input_backward_kernel<Real, columns>,
+         Grid{dim3(unsigned(tiles), unsigned(pass.op.heads), unsigned(pass.op.batch)),
+              dim3(threads), sizeof(InputBackwardMemory<Real, columns>)},
+         gpu, pass, unsigned(gpu.properties().multiprocessors * resident));
+}
+
 }  // namespace
 
 template <class Real>
 void input_backward(const BackwardPass<Real>& pass, const Gpu& gpu) {
-  const int64_t tiles = (pass.op.time + tile_tokens - 1) / tile_tokens;
-  launch(input_backward_kernel<Real>,
-         Grid{dim3(unsigned(tiles), unsigned(pass.op.heads), unsigned(pass.op.batch)),
-              dim3(threads), sizeof(GradientMemory<result_planes<Real>, exact_planes<Real>>)},
-         gpu, pass, unsigned(gpu.properties().multiprocessors * resident_blocks<Real>));
+  constexpr int half = head_size / 2;
+  static_assert(sizeof(InputBackwardMemory<Real, half>) <= limited_shared_bytes);
+  if (sizeof(InputBackwardMemory<Real, head_size>) <= gpu.properties().shared_bytes)
+    launch_input_backward<head_size>(pass, gpu);
+  else
+    launch_input_backward<half>(pass, gpu);
 }
 
 template void input_backward(const BackwardPass<float>&, const Gpu&);

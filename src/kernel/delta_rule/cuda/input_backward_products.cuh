@@ -7,11 +7,11 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-template <class Real>
-struct TileProducts : GradientTile<Real> {
-  using Base = GradientTile<Real>;
+template <class Real, int columns>
+struct TileProducts : GradientTile<Real, columns> {
+  using Base = GradientTile<Real, columns>;
   using Base::Base, Base::planes, Base::exact, Base::memory, Base::lane, Base::reader, Base::own,
-      Base::column, Base::square_top, Base::square_left;
+      Base::column, Base::place, Base::square_top, Base::square_left;
   using typename Base::StateOperands;
   // Two planes leave out 2^-16 of a product.
   using Products = SplitAccumulator<planes == 2 ? 0 : 1>;
@@ -113,7 +113,7 @@ struct TileProducts : GradientTile<Real> {
       FragmentB<right ? exact : planes> other;
       z.template load<Layout::transposed>(memory.z, 0, k);
       dy.template load<Layout::row_major>(memory.dy, 0, k);
-      S.template load<Layout::row_major>(memory.first, k, column);
+      S.template load<Layout::row_major>(memory.first, k, place());
       if constexpr (right)
         other.template load<Layout::transposed>(memory.v, k, 0);
       else
@@ -135,8 +135,8 @@ struct TileProducts : GradientTile<Real> {
       FragmentB<planes> D;
       sa.template load<Layout::transposed>(memory.sa, 0, k);
       v.template load<Layout::row_major>(memory.v, 0, k);
-      D.template load<Layout::row_major>(memory.last, k, column);
-      S.template load<Layout::transposed>(memory.first, column, k);
+      D.template load<Layout::row_major>(memory.last, k, place());
+      S.template load<Layout::transposed>(memory.first, place(), k);
       both[0].add(sa, D);
       both[1].add(v, D);
       states.add(S, D);

@@ -44,9 +44,9 @@ __device__ void store_transposed(float* to, int step, int count, const Accumulat
   });
 }
 
-template <class Real>
-struct TileResults : TileProducts<Real> {
-  using Base = TileProducts<Real>;
+template <class Real, int columns>
+struct TileResults : TileProducts<Real, columns> {
+  using Base = TileProducts<Real, columns>;
   using Base::Base, Base::memory, Base::pass, Base::origin, Base::step, Base::count, Base::lane,
       Base::reader, Base::own, Base::column;
   using typename Base::ChannelSums, typename Base::Products;

@@ -18,7 +18,8 @@ struct LogDecayExchange {
   float4 of_writes[32];       // for the reader
 };
 
-template <int planes, int exact>
+// state_columns: of S0 and D that are there at a time.
+template <int planes, int exact, int state_columns>
 struct GradientMemory {
   template <int of_planes, int rows, int columns>
   using Matrix = SplitMatrix<of_planes, rows, columns, SharedLayout::swizzled>;
@@ -27,10 +28,10 @@ struct GradientMemory {
   Matrix<planes, head_size, tile_tokens> sa, z;  // transposed
   Matrix<exact, tile_tokens, head_size> v, dy;
   union {
-    Matrix<planes, head_size, head_size> first;  // S0
+    Matrix<planes, head_size, state_columns> first;    // S0
     LogDecayExchange log_w[warps / 2];           // when S0 is no longer needed
   };
-  Matrix<planes, head_size, head_size> last;   // D
+  Matrix<planes, head_size, state_columns> last;     // D
   Matrix<planes, pair_rows, pair_rows> lower;  // nothing and AK over RB RK, transposed
   union {
     Matrix<planes, pair_rows, pair_rows> pairs;        // (Z, dY) (SA, V)', lower
@@ -40,10 +41,11 @@ struct GradientMemory {
 };
 
 // The tile of a block, as a reader or a writer warp sees it.
-template <class Real>
+template <class Real, int columns>
 struct GradientTile {
   static constexpr int planes = result_planes<Real>, exact = exact_planes<Real>;
-  using Memory = GradientMemory<planes, exact>;
+  static constexpr int passes = head_size / columns;  // over the columns of the states
+  using Memory = GradientMemory<planes, exact, columns>;
   Memory& memory;
   const BackwardPass<Real>& pass;
   const int64_t tiles, index, of_head, origin;
@@ -88,7 +90,7 @@ struct GradientTile {
       for (int n = 0; n < D_pieces; ++n) raw[n] = __ldg(&D.of[n % planes][own][n / planes][lane]);
     }
   }
-  __device__ void store_rows(const RawRows& raw, StateOperands& rows) {
+  __device__ void split_rows(const RawRows& raw, StateOperands& rows) const {
     if (reader)
 #pragma unroll
       for (int n = 0; n < head_size / 16; ++n) {
@@ -100,10 +102,18 @@ struct GradientTile {
       for (int n = 0; n < head_size / 16; ++n)
 #pragma unroll
         for (int p = 0; p < planes; ++p) rows[n].set(p, raw[planes * n + p]);
+  }
+  // The columns of a pass.
+  __device__ void store_columns(const StateOperands& rows, int of_pass) {
+    constexpr int pieces = columns / 16;
     auto& to = reader ? memory.first : memory.last;
 #pragma unroll
-    for (int n = 0; n < head_size / 16; ++n) rows[n].store(to, column, 16 * n);
+    for (int n = 0; n < head_size / 16; ++n)
+      if (n / pieces == of_pass) rows[n].store(to, column, n % pieces * 16);
   }
+  // The pass that has this warp's columns, and where they are then.
+  __device__ int own_pass() const { return column / columns; }
+  __device__ int place() const { return column % columns; }
   __device__ static float4 as_floats(uint4 x) {
     return {__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z), __uint_as_float(x.w)};
   }

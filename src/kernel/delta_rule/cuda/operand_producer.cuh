@@ -27,9 +27,9 @@ struct ProducerMemory {
 };
 
 // groups: of producer_threads in a block, each with tiles of its own.
-template <class Real, int groups = 1>
+template <class Real, int groups = 1, SharedLayout layout = SharedLayout::padded>
 struct OperandProducer {
-  using Operands = ForwardOperands<Real>;
+  using Operands = ForwardOperands<Real, layout>;
   ProducerMemory& memory;
   int thread;                // of the group
   int token, part;           // of the vectors: this thread's token and the first of its 8 channels

@@ -16,6 +16,8 @@
 // A~'. Backward a warp has 16 rows.
 #pragma once
 
+#include <type_traits>
+
 #include "kernel/cuda/async_copy.cuh"
 #include "kernel/cuda/split_product.cuh"
 #include "kernel/delta_rule/cuda/passes.h"
@@ -37,23 +39,71 @@ constexpr LargeProducts state_large_products<float> = LargeProducts::rounded;
 template <class Real, int small_chains, PlaneOrder order = PlaneOrder::rows>
 using StateAccumulator = SplitAccumulator<small_chains, order, state_large_products<Real>>;
 
-template <int planes, int read_planes>
+// What a block may use: as much as it takes to be fast, or no more than any GPU since Ampere has for
+// one block, 99 KiB.
+enum class SharedMemory { ample, limited };
+constexpr uint64_t limited_shared_bytes = 99 * 1024;
+constexpr SharedLayout operand_layout(SharedMemory shared) {
+  return shared == SharedMemory::ample ? SharedLayout::padded : SharedLayout::swizzled;
+}
+
+// Floats in shared memory of which operand A is made when it is loaded: two thirds of the memory of
+// their planes. Eight channels of four tokens, two apart, are in different banks.
+struct FloatMatrix {
+  alignas(16) float x[tile_tokens][head_size];
+  __device__ static int place(int t, int channel) { return channel ^ t / 2 % 4 * 8; }
+  // Of 16 channels, from the given one on, and all tokens.
+  __device__ FragmentA<state_planes> transposed(int channel) const {
+    const int row = channel + threadIdx.x % 32 / 4, token = threadIdx.x % 4 * 2;
+    Accumulator all;
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int t = token + 8 * p + i % 2;
+        all.c[p][i] = x[t][place(t, row + i / 2 * 8)];
+      }
+    return FragmentA<state_planes>(all);
+  }
+};
+// Operand A of 16 channels, from the given one on, and all tokens.
+__device__ inline void load_values(FragmentA<state_planes>& to, const FloatMatrix& from,
+                                   int channel) {
+  to = from.transposed(channel);
+}
+template <int planes, class Matrix>
+__device__ void load_values(FragmentA<planes>& to, const Matrix& from, int channel) {
+  to.template load<Layout::transposed>(from, channel, 0);
+}
+
+template <int read_planes, SharedLayout layout, class Values>
 struct TileOperands {
-  SplitMatrix<state_planes, tile_tokens, head_size> a, b;
-  SplitMatrix<read_planes, tile_tokens, head_size> r;
-  SplitMatrix<planes, tile_tokens, head_size> values;           // v; backward: dy
-  SplitMatrix<state_planes, tile_tokens, tile_tokens> inverse;  // M'; backward: M
-  SplitMatrix<read_planes, tile_tokens, tile_tokens> rb;
+  template <int planes>
+  using Vectors = SplitMatrix<planes, tile_tokens, head_size, layout>;
+  template <int planes>
+  using Square = SplitMatrix<planes, tile_tokens, tile_tokens, layout>;
+  Vectors<state_planes> a, b;
+  Vectors<read_planes> r;
+  Values values;                 // v; backward: dy
+  Square<state_planes> inverse;  // M'; backward: M
+  Square<read_planes> rb;
   alignas(16) float decay[head_size];
 };
-template <class Real>
-struct ForwardOperands : TileOperands<exact_planes<Real>, result_planes<Real>> {
-  SplitMatrix<state_planes, tile_tokens, head_size> k;
-  SplitMatrix<state_planes, tile_tokens, tile_tokens> ak;
-  SplitMatrix<result_planes<Real>, tile_tokens, tile_tokens> rk;
+template <class Real, SharedLayout layout>
+using ExactVectors = SplitMatrix<exact_planes<Real>, tile_tokens, head_size, layout>;
+template <class Real, SharedLayout layout = SharedLayout::padded>
+struct ForwardOperands : TileOperands<result_planes<Real>, layout, ExactVectors<Real, layout>> {
+  SplitMatrix<state_planes, tile_tokens, head_size, layout> k;
+  SplitMatrix<state_planes, tile_tokens, tile_tokens, layout> ak;
+  SplitMatrix<result_planes<Real>, tile_tokens, tile_tokens, layout> rk;
 };
-template <class Real>
-struct BackwardOperands : TileOperands<exact_planes<Real>, state_planes> {};
+template <class Real, SharedMemory shared>
+using BackwardValues =
+    std::conditional_t<shared == SharedMemory::limited && exact_planes<Real> == 3, FloatMatrix,
+                       ExactVectors<Real, operand_layout(shared)>>;
+template <class Real, SharedMemory shared>
+struct BackwardOperands
+    : TileOperands<state_planes, operand_layout(shared), BackwardValues<Real, shared>> {};
 
 // Decays by token and channel. 8 channels of 4 tokens, two at a time, are in different banks; so
 // are every other four channels of a token.
@@ -84,6 +134,14 @@ template <class Matrix>
 __device__ void set_exact(Matrix& matrix, int row, int channel, const Packed<bf16>& vector) {
   static_assert(Matrix::planes == 1);
   *reinterpret_cast<uint4*>(matrix.at(0, row, channel)) = vector.bits;
+}
+__device__ inline void set_exact(FloatMatrix& matrix, int t, int channel,
+                                 const Packed<float>& vector) {
+  float x[8];
+  vector.unpack(x);
+  float* const to = &matrix.x[t][FloatMatrix::place(t, channel)];
+  *reinterpret_cast<float4*>(to) = {x[0], x[1], x[2], x[3]};
+  *reinterpret_cast<float4*>(to + 4) = {x[4], x[5], x[6], x[7]};
 }
 template <class Matrix>
 __device__ void set_exact(Matrix& matrix, int row, int channel, const Packed<float>& vector) {

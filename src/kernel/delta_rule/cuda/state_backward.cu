@@ -28,9 +28,9 @@ using ConsumerRows = StateFragment<head_size, groups>;
 
 // While the consumers are at one tile, the products of the next are made (and its derivatives), and
 // the vectors of the one after it.
-template <class Real>
+template <class Real, SharedMemory shared>
 struct OperandMemory {
-  BackwardOperands<Real> tiles[3];
+  BackwardOperands<Real, shared> tiles[3];
   DecayMatrix decays;                                  // W
   alignas(16) float ab[tile_tokens][tile_tokens + 4];  // and its inverse
 };
@@ -39,8 +39,8 @@ struct SaneMemory : std::conditional_t<groups == 1, DerivativeMemory, StateRing>
   float dtau[2][32 * groups];  // parts of tau's gradient
 };
 struct Nothing {};
-template <class Real, int groups, bool sane>
-struct BackwardMemory : OperandMemory<Real>,
+template <class Real, int groups, bool sane, SharedMemory shared>
+struct BackwardMemory : OperandMemory<Real, shared>,
                         std::conditional_t<sane, SaneMemory<groups>, Nothing> {};
 
 // Makes the vectors of a tile out of inputs in registers, and loads those of the tile before it.
@@ -94,7 +94,8 @@ struct VectorProducer {
 
   // Always loads the tile before, for the first tile itself again: a conditional load would go
   // through other registers.
-  __device__ void make(BackwardOperands<Real>& to, int tile) {
+  template <class Operands>
+  __device__ void make(Operands& to, int tile) {
     const int before = max(tile - 1, 0);
     Vectors here[own_tokens];
 #pragma unroll
@@ -181,8 +182,8 @@ __device__ HeadBoundaries head_boundaries(const BackwardPass<Real>& pass, int ti
 
 // Between one barrier of the block and the next: the vectors of a tile, the products and
 // derivatives of the one after it, and the backward step through the one after that.
-template <class Real>
-__device__ void produce_vectors(const BackwardPass<Real>& pass, OperandMemory<Real>& memory,
+template <class Real, SharedMemory shared>
+__device__ void produce_vectors(const BackwardPass<Real>& pass, OperandMemory<Real, shared>& memory,
                                 int tiles, int thread) {
   VectorProducer<Real> producer(memory.decays, pass, thread);
   producer.begin(tiles - 1, pass.op.time);
@@ -216,17 +217,17 @@ struct NoStateLoader {
   __device__ void load(int) {}
   __device__ void wait(int) {}
 };
-template <class Real, int groups, bool sane>
+template <class Real, int groups, bool sane, SharedMemory shared>
 __device__ auto state_loader(const BackwardPass<Real>& pass,
-                             BackwardMemory<Real, groups, sane>& memory, int tiles) {
+                             BackwardMemory<Real, groups, sane, shared>& memory, int tiles) {
   if constexpr (sane && groups > 1)
     return StateLoader{memory, head_boundaries(pass, tiles)};
   else
     return NoStateLoader();
 }
-template <class Real, int groups, bool sane>
+template <class Real, int groups, bool sane, SharedMemory shared>
 __device__ void produce_products(const BackwardPass<Real>& pass,
-                                 BackwardMemory<Real, groups, sane>& memory, int tiles) {
+                                 BackwardMemory<Real, groups, sane, shared>& memory, int tiles) {
   const DeltaRule<Real>& op = pass.op;
   const int64_t chunks = op.time / tile_tokens;
   constexpr int sharers = all_groups / groups;  // of a head
@@ -245,7 +246,7 @@ __device__ void produce_products(const BackwardPass<Real>& pass,
   for (int tile = tiles; tile >= -1; --tile) {
     if (loads_states) states.load(tile - 2);
     if (tile >= 0 && tile < tiles) {
-      BackwardOperands<Real>& operands = memory.tiles[tile % 3];
+      auto& operands = memory.tiles[tile % 3];
       Accumulator sums = causal_product<SplitAccumulator<2>>(first_warp ? operands.a : operands.r,
                                                              operands.b, first_warp ? 1 : 0);
       if (first_warp) sums = invert(sums, memory.ab);
@@ -264,9 +265,9 @@ __device__ void produce_products(const BackwardPass<Real>& pass,
 
 // If the last tile ends before a chunk does, it is as if a neutralization left 0. What is made for
 // the tiles after the last and before the first is not read.
-template <class Real>
+template <class Real, SharedMemory shared>
 __device__ void produce_derivatives(const BackwardPass<Real>& pass,
-                                    BackwardMemory<Real, 1, true>& memory, int tiles) {
+                                    BackwardMemory<Real, 1, true, shared>& memory, int tiles) {
   const HeadBoundaries boundaries = head_boundaries(pass, tiles);
   DerivativeProducer producer;
   BlockRows next;
@@ -290,12 +291,12 @@ __device__ void produce_derivatives(const BackwardPass<Real>& pass,
 
 // A consumer's tile. scale(n): makes D of a piece of the gradient after it. overlap(): other work,
 // while the tensor cores are waited for.
-template <class Real, class Rows, class Scale, class Overlap>
-__device__ void backward_tile(Rows& D, const BackwardOperands<Real>& operands,
-                              SavedGradient<Real>& saved, Scale&& scale, Overlap&& overlap) {
+template <class Real, class Rows, class Operands, class Scale, class Overlap>
+__device__ void backward_tile(Rows& D, const Operands& operands, SavedGradient<Real>& saved,
+                              Scale&& scale, Overlap&& overlap) {
   const int row = Rows::first_row();
   FragmentA<exact_planes<Real>> dy;
-  dy.template load<Layout::transposed>(operands.values, row, 0);
+  load_values(dy, operands.values, row);
   FragmentB<state_planes> right;
   SplitAccumulator<1> more[Rows::pieces / 2];  // the gradient of the tile's first state, besides D
   Accumulator z;
@@ -334,9 +335,9 @@ __device__ void backward_tile(Rows& D, const BackwardOperands<Real>& operands,
   }
 }
 
-template <class Real, int groups, bool sane>
+template <class Real, int groups, bool sane, SharedMemory shared>
 __device__ void consume_tiles(const BackwardPass<Real>& pass,
-                              BackwardMemory<Real, groups, sane>& memory, int tiles) {
+                              BackwardMemory<Real, groups, sane, shared>& memory, int tiles) {
   using Rows = ConsumerRows<groups>;
   const int lane = threadIdx.x % 32;
   Rows D;
@@ -360,8 +361,8 @@ __device__ void consume_tiles(const BackwardPass<Real>& pass,
   constexpr bool barrier_before = groups == 1;
   const auto step = [&](auto&& scale, auto&& overlap) {
     if constexpr (barrier_before) __syncthreads();
-    const BackwardOperands<Real>& operands = memory.tiles[tile % 3];
-    backward_tile(
+    const auto& operands = memory.tiles[tile % 3];
+    backward_tile<Real>(
         D, operands, saved_gradient(pass, tiles, tile), [&](int n) { scale(n, operands.decay); },
         overlap);
     store_gradient_of(tile + 1);  // of the tile before, which has the same buffer
@@ -402,12 +403,14 @@ __device__ void consume_tiles(const BackwardPass<Real>& pass,
   if (pass.gradient.dinitial) D.store(pass.gradient.dinitial + int64_t(blockIdx.x) * state_entries);
 }
 
-template <class Real, int groups, bool sane>
+template <class Real, int groups, bool sane, SharedMemory shared>
 __global__ __launch_bounds__(ThreadRole<groups, sane>::threads,
                              1) void state_backward_kernel(BackwardPass<Real> pass) {
   using Thread = ThreadRole<groups, sane>;
+  using Memory = BackwardMemory<Real, groups, sane, shared>;
+  static_assert(shared == SharedMemory::ample || sizeof(Memory) <= limited_shared_bytes);
   extern __shared__ float4 dynamic_shared[];
-  auto& memory = *reinterpret_cast<BackwardMemory<Real, groups, sane>*>(dynamic_shared);
+  auto& memory = *reinterpret_cast<Memory*>(dynamic_shared);
   const int tiles = int((pass.op.time + tile_tokens - 1) / tile_tokens);
   BestCodeOrder<groups, sane>::choose(Thread::role(), [&]<Role role>() {
     if constexpr (role == Role::consumer) {
@@ -417,7 +420,7 @@ __global__ __launch_bounds__(ThreadRole<groups, sane>::threads,
       // Otherwise the compiler computes it again in every tile, 35 instructions; with SANE that is
       // faster nevertheless.
       if constexpr (!sane) optimization_barrier(thread);
-      produce_vectors<Real>(pass, memory, tiles, thread);
+      produce_vectors<Real, shared>(pass, memory, tiles, thread);
     } else if constexpr (role == Role::product_producer) {
       produce_products(pass, memory, tiles);
     } else if constexpr (sane && groups == 1) {
@@ -426,19 +429,25 @@ __global__ __launch_bounds__(ThreadRole<groups, sane>::threads,
   });
 }
 
-template <int groups, bool sane, class Real>
+template <int groups, SharedMemory shared, bool sane, class Real>
 void launch_state_backward(const BackwardPass<Real>& pass, const Gpu& gpu) {
-  launch(state_backward_kernel<Real, groups, sane>,
+  launch(state_backward_kernel<Real, groups, sane, shared>,
          Grid{dim3(unsigned(pass.op.batch * pass.op.heads), all_groups / groups),
-              dim3(ThreadRole<groups, sane>::threads), sizeof(BackwardMemory<Real, groups, sane>)},
+              dim3(ThreadRole<groups, sane>::threads),
+              sizeof(BackwardMemory<Real, groups, sane, shared>)},
          gpu, pass);
 }
-template <int groups, class Real>
+template <int groups, SharedMemory shared, class Real>
 void launch_state_backward(const BackwardPass<Real>& pass, const Gpu& gpu) {
   if (pass.op.tau && pass.op.time >= tile_tokens)
-    launch_state_backward<groups, true>(pass, gpu);
+    launch_state_backward<groups, shared, true>(pass, gpu);
   else
-    launch_state_backward<groups, false>(pass, gpu);
+    launch_state_backward<groups, shared, false>(pass, gpu);
+}
+template <class Real, int groups>
+bool fits_ample(const Gpu& gpu) {
+  return sizeof(BackwardMemory<Real, groups, true, SharedMemory::ample>) <=
+         gpu.properties().shared_bytes;
 }
 
 }  // namespace
@@ -446,15 +455,17 @@ void launch_state_backward(const BackwardPass<Real>& pass, const Gpu& gpu) {
 template <class Real>
 bool blocks_share_heads(int64_t heads, const Gpu& gpu) {
   return all_groups * heads <= gpu.properties().multiprocessors ||
-         sizeof(BackwardMemory<Real, all_groups, true>) > gpu.properties().shared_bytes;
+         !fits_ample<Real, all_groups>(gpu);
 }
 
 template <class Real>
 void state_backward(const BackwardPass<Real>& pass, const Gpu& gpu) {
-  if (pass.dtau_parts)
-    launch_state_backward<1>(pass, gpu);
+  if (!pass.dtau_parts)
+    launch_state_backward<all_groups, SharedMemory::ample>(pass, gpu);
+  else if (fits_ample<Real, 1>(gpu))
+    launch_state_backward<1, SharedMemory::ample>(pass, gpu);
   else
-    launch_state_backward<all_groups>(pass, gpu);
+    launch_state_backward<1, SharedMemory::limited>(pass, gpu);
 }
 
 template bool blocks_share_heads<float>(int64_t, const Gpu&);

@@ -113,20 +113,29 @@ struct StateFragment {
 
 using HalfRows = StateFragment<half_columns>;
 
-// Partial sums that the two warps of the same rows exchange.
+// Partial sums that the two warps of the same rows exchange: each those of the other, or one of
+// them those of the other one only.
+enum class Givers { both, one };
+template <Givers givers>
 struct Exchange {
-  float4 sums[consumer_warps][2][32];
+  float4 sums[givers == Givers::both ? consumer_warps : consumer_warps / 2][2][32];
 
+  // Of this warp, or of the other one of the two.
+  __device__ static int place(bool other) {
+    const int warp = threadIdx.x / 32;
+    return givers == Givers::one ? warp / 2 : warp ^ int(other);
+  }
   __device__ void store(int piece, const float (&x)[4]) {
-    sums[threadIdx.x / 32][piece][threadIdx.x % 32] = make_float4(x[0], x[1], x[2], x[3]);
+    sums[place(false)][piece][threadIdx.x % 32] = make_float4(x[0], x[1], x[2], x[3]);
   }
   __device__ void add_other(int piece, float (&x)[4]) const {
-    const float4 other = sums[(threadIdx.x / 32) ^ 1][piece][threadIdx.x % 32];
+    const float4 other = sums[place(true)][piece][threadIdx.x % 32];
     x[0] += other.x, x[1] += other.y, x[2] += other.z, x[3] += other.w;
   }
   __device__ void store(const Accumulator& x) { store(0, x.c[0]), store(1, x.c[1]); }
   __device__ void add_other(Accumulator& x) const { add_other(0, x.c[0]), add_other(1, x.c[1]); }
-  __device__ static void sync() { named_barrier<64>(2 + threadIdx.x / 64); }
 };
+// Of the two warps.
+__device__ inline void sync_exchange() { named_barrier<64>(2 + threadIdx.x / 64); }
 
 }  // namespace deltasane::kernel::cuda

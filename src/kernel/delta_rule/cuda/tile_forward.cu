@@ -13,42 +13,50 @@ namespace {
 
 // The threads of a block. Producers take as long for a tile as consumers, or longer, so two groups
 // of them alternate; those of floats hold more in registers, of which there are enough for one.
-template <class Real>
+// Limited memory has room for one group, and for one stage of floats.
+template <class Real, SharedMemory shared>
 struct Pipeline {
-  static constexpr int groups = sizeof(Real) == sizeof(bf16) ? 2 : 1, stages = groups + 1;
+  static constexpr bool ample = shared == SharedMemory::ample,
+                        is_bf16 = sizeof(Real) == sizeof(bf16);
+  static constexpr int groups = ample && is_bf16 ? 2 : 1, stages = ample || is_bf16 ? groups + 1 : 1;
   static constexpr int threads = consumer_threads + groups * producer_threads;
+  using Operands = ForwardOperands<Real, operand_layout(shared)>;
+  using Producer = OperandProducer<Real, groups, operand_layout(shared)>;
 };
 
 // A tile in the pipeline: producers pass its operands to consumers, and get its results back.
-template <class Real>
+template <class Real, SharedMemory shared>
 struct Stage {
-  ForwardOperands<Real> operands;
+  typename Pipeline<Real, shared>::Operands operands;
   alignas(16) Real y[tile_tokens][head_size + 8];
   TinyPolynomial tiny;   // where SANE follows
   Mbarrier full, empty;  // every thread arrives: racecheck does not see one that does for its warp
 };
-template <class Real>
+template <class Real, SharedMemory shared>
 struct ForwardMemory {
-  Stage<Real> stage[Pipeline<Real>::stages];
-  Boundary next[Pipeline<Real>::groups];  // of each group's next tile
-  ProducerMemory producer[Pipeline<Real>::groups];
-  Exchange sa[2], y[2];  // double buffered: the other warp may still read those of the tile before
+  using Pipe = Pipeline<Real, shared>;
+  Stage<Real, shared> stage[Pipe::stages];
+  Boundary next[Pipe::groups];  // of each group's next tile
+  ProducerMemory producer[Pipe::groups];
+  // Double buffered: the other warp may still read those of the tile before.
+  Exchange<Givers::both> sa[2];
+  Exchange<Givers::one> y[2];
 
-  __device__ Stage<Real>& of(int tile) { return stage[tile % Pipeline<Real>::stages]; }
+  __device__ Stage<Real, shared>& of(int tile) { return stage[tile % Pipe::stages]; }
   // Of the mbarriers of a tile's stage.
-  __device__ static uint32_t parity(int tile) { return tile / Pipeline<Real>::stages % 2; }
+  __device__ static uint32_t parity(int tile) { return tile / Pipe::stages % 2; }
 };
 
 // The stages as a consumer walks through them: to compute each from its tile takes 70 cycles.
-template <class Real>
+template <class Real, SharedMemory shared>
 struct StageRing {
-  Stage<Real>* stage;
+  Stage<Real, shared>* stage;
   int index = 0;
   uint32_t parity = 0;  // of its mbarriers
 
   __device__ void advance() {
     ++stage;
-    if (++index == Pipeline<Real>::stages) stage -= index, index = 0, parity ^= 1;
+    if (++index == Pipeline<Real, shared>::stages) stage -= index, index = 0, parity ^= 1;
   }
 };
 
@@ -92,13 +100,14 @@ __device__ void store_results(float (*to)[head_size + 8], int row, const Accumul
 }
 
 // The tiles of one group of producers. Behind the last tile there are only results to store.
-template <class Real>
-__device__ void produce_tiles(const DeltaRule<Real>& op, ForwardMemory<Real>& memory) {
-  constexpr int groups = Pipeline<Real>::groups;
+template <class Real, SharedMemory shared>
+__device__ void produce_tiles(const DeltaRule<Real>& op, ForwardMemory<Real, shared>& memory) {
+  using Pipe = Pipeline<Real, shared>;
+  constexpr int groups = Pipe::groups;
   const BlockHead head(op);
   const int group = (threadIdx.x - consumer_threads) / producer_threads;
-  OperandProducer<Real, groups> producer(memory.producer[group], op,
-                                         consumer_threads + group * producer_threads);
+  typename Pipe::Producer producer(memory.producer[group], op,
+                                   consumer_threads + group * producer_threads);
   producer.set_head(op, head.sequence, head.head);
   Real* const y = op.y ? op.y + (producer.v - op.v) : nullptr;
   if (group < head.tiles) producer.load(group, head.length(group));
@@ -108,9 +117,9 @@ __device__ void produce_tiles(const DeltaRule<Real>& op, ForwardMemory<Real>& me
   if (makes_boundaries) next = Boundary(head.tau(op, group));
   float next_tau = makes_boundaries ? head.tau(op, group + groups) : 0;
   producer.sync();
-  for (int tile = group; tile < head.tiles + Pipeline<Real>::stages; tile += groups) {
-    Stage<Real>& stage = memory.of(tile);
-    const int before = tile - Pipeline<Real>::stages;  // which had this stage
+  for (int tile = group; tile < head.tiles + Pipe::stages; tile += groups) {
+    Stage<Real, shared>& stage = memory.of(tile);
+    const int before = tile - Pipe::stages;  // which had this stage
     Packed<Real> results;  // of it: read at once, stored when there is time
     if (before >= 0) {
       mbarrier_wait(stage.empty, memory.parity(before));
@@ -132,8 +141,9 @@ __device__ void produce_tiles(const DeltaRule<Real>& op, ForwardMemory<Real>& me
 }
 
 // A warp that holds 16 rows and half of the columns of the state.
-template <class Real>
+template <class Real, SharedMemory shared>
 struct Consumer {
+  using Operands = typename Pipeline<Real, shared>::Operands;
   static constexpr int exact = exact_planes<Real>, result = result_planes<Real>;
   HalfRows S;
   int row = HalfRows::first_row(), first_column = HalfRows::first_column();
@@ -142,7 +152,7 @@ struct Consumer {
 
   // This half's part of S0 A~' + V' AK' and of S0 R~' + V' RK'. The terms without S0 are in the
   // left half, because the right one finishes the results.
-  __device__ void read(const ForwardOperands<Real>& operands, const FragmentA<exact>& v,
+  __device__ void read(const Operands& operands, const FragmentA<exact>& v,
                        Accumulator& sa, Accumulator& y) const {
     StateAccumulator<Real, 2> sa_sums;
     StateAccumulator<Real, 1> y_sums;
@@ -170,9 +180,9 @@ struct Consumer {
   // then(n): what follows for two pieces, from piece n on. It has no branches: at a branch a warp
   // waits for the accumulators of the tensor cores.
   template <class Then>
-  __device__ FragmentA<state_planes> write(const ForwardOperands<Real>& operands,
-                                           const FragmentA<exact>& v, Accumulator own,
-                                           const Exchange& parts, Then&& then) {
+  __device__ FragmentA<state_planes> write(const Operands& operands, const FragmentA<exact>& v,
+                                           Accumulator own, const Exchange<Givers::both>& parts,
+                                           Then&& then) {
     parts.add_other(own);
     const FragmentA<state_planes> before(own);
     FragmentB<state_planes> inverse;
@@ -196,9 +206,9 @@ struct Consumer {
   }
   // Likewise, with SANE if `sane`: speculating that all entries are tiny, and by the approximations
   // for larger ones if they are not, or were not the last time.
-  __device__ FragmentA<state_planes> end_tile(const Stage<Real>& stage, const FragmentA<exact>& v,
-                                              const Accumulator& own, const Exchange& parts,
-                                              bool sane) {
+  __device__ FragmentA<state_planes> end_tile(const Stage<Real, shared>& stage,
+                                              const FragmentA<exact>& v, const Accumulator& own,
+                                              const Exchange<Givers::both>& parts, bool sane) {
     HalfRows before;
     FragmentA<state_planes> sa;
     if (sane && tiny) {
@@ -221,7 +231,7 @@ struct Consumer {
     return sa;
   }
   // y: the sum of both halves' parts.
-  __device__ void finish_results(Stage<Real>& stage, const FragmentA<state_planes>& sa,
+  __device__ void finish_results(Stage<Real, shared>& stage, const FragmentA<state_planes>& sa,
                                  const Accumulator& y) const {
     StateAccumulator<Real, 1> sums;
     sums.large = y;
@@ -232,12 +242,12 @@ struct Consumer {
   }
 };
 
-template <class Real>
-__device__ void consume_tiles(const TileForward<Real>& pass, ForwardMemory<Real>& memory) {
+template <class Real, SharedMemory shared>
+__device__ void consume_tiles(const TileForward<Real>& pass, ForwardMemory<Real, shared>& memory) {
   const DeltaRule<Real>& op = pass.op;
   const BlockHead head(op);
   const int tiles = head.tiles;
-  Consumer<Real> consumer;
+  Consumer<Real, shared> consumer;
   HalfRows& S = consumer.S;
   if (op.initial)
     S.load(op.initial + int64_t(blockIdx.x) * state_entries);
@@ -254,20 +264,21 @@ __device__ void consume_tiles(const TileForward<Real>& pass, ForwardMemory<Real>
       atomicOr(magnitude, uint32_t(consumer.small ? Magnitude::small : Magnitude::any));
     saved += sizeof(SavedState) / sizeof(float4), ++magnitude;
   };
-  StageRing<Real> ring{memory.stage};
+  StageRing<Real, shared> ring{memory.stage};
   for (int tile = 0; tile < tiles; ++tile) {
     save_state();
-    Stage<Real>& stage = *ring.stage;
-    const ForwardOperands<Real>& operands = stage.operands;
+    Stage<Real, shared>& stage = *ring.stage;
+    const auto& operands = stage.operands;
     mbarrier_wait(stage.full, ring.parity);
     FragmentA<exact_planes<Real>> v;
     v.template load<Layout::transposed>(operands.values, consumer.row, 0);
     Accumulator sa, y;  // rows of the state, columns of tokens
     consumer.read(operands, v, sa, y);
-    Exchange &sa_parts = memory.sa[tile % 2], &y_parts = memory.y[tile % 2];
+    auto& sa_parts = memory.sa[tile % 2];
+    auto& y_parts = memory.y[tile % 2];
     sa_parts.store(sa);
     if (consumer.left_half) y_parts.store(y);
-    Exchange::sync();
+    sync_exchange();
     const FragmentA<state_planes> whole_sa =
         consumer.end_tile(stage, v, sa, sa_parts, head.has_sane(op, tile));
     if (!consumer.left_half && op.y) {
@@ -281,13 +292,15 @@ __device__ void consume_tiles(const TileForward<Real>& pass, ForwardMemory<Real>
   if (op.final_state) S.store(op.final_state + int64_t(blockIdx.x) * state_entries);
 }
 
-template <class Real>
-__global__ __launch_bounds__(Pipeline<Real>::threads,
+template <class Real, SharedMemory shared>
+__global__ __launch_bounds__(Pipeline<Real, shared>::threads,
                              1) void tile_forward_kernel(TileForward<Real> pass) {
+  static_assert(shared == SharedMemory::ample ||
+                sizeof(ForwardMemory<Real, shared>) <= limited_shared_bytes);
   extern __shared__ float4 dynamic_shared[];
-  auto& memory = *reinterpret_cast<ForwardMemory<Real>*>(dynamic_shared);
+  auto& memory = *reinterpret_cast<ForwardMemory<Real, shared>*>(dynamic_shared);
   if (threadIdx.x == 0)
-    for (Stage<Real>& stage : memory.stage)
+    for (Stage<Real, shared>& stage : memory.stage)
       mbarrier_init(stage.full, producer_threads), mbarrier_init(stage.empty, consumer_threads);
   if (pass.states) {  // consumers may set more bits
     const int states = BlockHead(pass.op).tiles + 1;
@@ -302,19 +315,27 @@ __global__ __launch_bounds__(Pipeline<Real>::threads,
     produce_tiles(pass.op, memory);
 }
 
+template <SharedMemory shared, class Real>
+void launch_tile_forward(const TileForward<Real>& pass, const Gpu& gpu) {
+  launch(tile_forward_kernel<Real, shared>,
+         Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(Pipeline<Real, shared>::threads),
+              sizeof(ForwardMemory<Real, shared>)},
+         gpu, pass);
+}
+
 }  // namespace
 
 template <class Real>
 uint64_t tile_forward_shared_bytes() {
-  return sizeof(ForwardMemory<Real>);
+  return sizeof(ForwardMemory<Real, SharedMemory::limited>);
 }
 
 template <class Real>
 void tile_forward(const TileForward<Real>& pass, const Gpu& gpu) {
-  launch(tile_forward_kernel<Real>,
-         Grid{dim3(unsigned(pass.op.batch * pass.op.heads)), dim3(Pipeline<Real>::threads),
-              sizeof(ForwardMemory<Real>)},
-         gpu, pass);
+  if (sizeof(ForwardMemory<Real, SharedMemory::ample>) <= gpu.properties().shared_bytes)
+    launch_tile_forward<SharedMemory::ample>(pass, gpu);
+  else
+    launch_tile_forward<SharedMemory::limited>(pass, gpu);
 }
 
 template uint64_t tile_forward_shared_bytes<float>();

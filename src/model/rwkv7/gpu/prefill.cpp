@@ -152,9 +152,7 @@ GpuPrefill<Real>::~GpuPrefill() = default;
 
 template <class Real>
 Lengths GpuPrefill<Real>::lengths() const {
-  return sane_.chunk == gpu_tile && kernel::cuda::delta_rule_takes_lengths<Real>(*gpu_)
-             ? Lengths::any
-             : Lengths::equal;
+  return sane_.chunk == gpu_tile ? Lengths::any : Lengths::equal;
 }
 
 // Made when it is first needed: who only decodes needs none.
