@@ -52,6 +52,29 @@ std::optional<SaneSettings> sane_settings(bool has_tensors, const Metadata& meta
   return SaneSettings{*alpha, *chunk};
 }
 
+Metadata sane_metadata(const std::optional<SaneSettings>& sane) {
+  if (!sane) return {};
+  return {{"sane.alpha", cat(sane->alpha)}, {"sane.chunk", cat(sane->chunk)}};
+}
+
+void expect_valid(const SaneSettings& wanted) {
+  if (!(wanted.alpha > 0))
+    fail(Fault::usage, "alpha: expected a number above 0, found ", wanted.alpha);
+  if (wanted.chunk < 1)
+    fail(Fault::usage, "chunk: expected a number of tokens above 0, found ", wanted.chunk);
+}
+
+bool wants_graft(const std::optional<SaneSettings>& trained,
+                 const std::optional<SaneSettings>& wanted, std::string_view where) {
+  if (!wanted) return false;
+  expect_valid(*wanted);
+  if (trained && *trained != *wanted)
+    fail(Fault::usage, "SANE: ", where, " was trained with alpha ", trained->alpha, " and chunk ",
+         trained->chunk, "; expected the same or none, found ", wanted->alpha, " and ",
+         wanted->chunk);
+  return !trained;
+}
+
 SaneUse chosen_sane(const std::optional<SaneSettings>& trained, const SaneChoice& choice,
                     std::string_view where) {
   if (choice.alpha && choice.none)

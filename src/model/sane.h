@@ -33,6 +33,14 @@ struct SaneSettings {
 std::optional<SaneSettings> sane_settings(bool has_tensors, const Metadata& metadata,
                                           std::string_view where);
 
+Metadata sane_metadata(const std::optional<SaneSettings>& sane);  // empty for a baseline
+
+// For training: whether SANE is to be added to a model. Fails where it was trained with other
+// settings, and where the wanted ones cannot be.
+bool wants_graft(const std::optional<SaneSettings>& trained,
+                 const std::optional<SaneSettings>& wanted, std::string_view where);
+void expect_valid(const SaneSettings& wanted);
+
 // How a model runs: with the SANE it was trained with, with thresholds put on it (tau = alpha ln 2 +
 // 1, every `default_sane_chunk` tokens), or without. Fails where a trained one is given an alpha.
 struct SaneChoice {

@@ -3,7 +3,7 @@
 //
 //   [model]       from = "FILE", or layers, channels, head_size (64), vocabulary (the tokenizer's),
 //                 seed (1), decay_bias_shift (0), rate_bias_shift (0);
-//                 architecture (the first there is);
+//                 architecture (that of the file, or the first there is);
 //                 sane_alpha (0: no SANE), sane_chunk (16)
 //   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte" or a World vocabulary;
 //                 learn = "all" or "answers"; rows = "packed", or "pieces": one in each row, filled

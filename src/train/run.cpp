@@ -55,7 +55,9 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
                          AnswerCheck answers)
     : config_(config),
       answers_(std::move(answers)),
-      factory_(trainable_factory(config.model.architecture)),
+      factory_(config.model.from.empty()
+                   ? trainable_factory(config.model.architecture)
+                   : trainable_factory_of(config.model.from, config.model.architecture)),
       tokenizer_(tokenizer),
       cpu_(cpu),
       group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),

@@ -82,15 +82,9 @@ Model open(const fs::path& path, const std::optional<SaneSettings>& sane) {
   const Rwkv7Checkpoint checkpoint(path);
   Rwkv7Shape shape = checkpoint.validate();
   expect_finite(checkpoint);
-  if (sane && !checkpoint.sane()) {
-    Parameters parameters = grafted(checkpoint, shape, *sane);
-    return std::make_unique<Trainable>(shape, std::move(parameters));
-  }
-  if (sane && *checkpoint.sane() != *sane)
-    fail(Fault::usage, "SANE: ", path.string(), " was trained with alpha ",
-         checkpoint.sane()->alpha, " and chunk ", checkpoint.sane()->chunk,
-         "; expected the same or none, found ", sane->alpha, " and ", sane->chunk);
-  return with_own_sane(checkpoint);
+  if (!wants_graft(checkpoint.sane(), sane, path.string())) return with_own_sane(checkpoint);
+  Parameters parameters = grafted(checkpoint, shape, *sane);
+  return std::make_unique<Trainable>(shape, std::move(parameters));
 }
 
 Model restore(const fs::path& path) { return with_own_sane(Rwkv7Checkpoint(path)); }

@@ -184,5 +184,8 @@ struct TrainableFactory {
 
 // By an architecture's name; an empty one: the first there is. Another name fails.
 const TrainableFactory& trainable_factory(std::string_view architecture);
+// By the architecture of a model file, whose name `architecture` is, or empty. Another fails.
+const TrainableFactory& trainable_factory_of(const fs::path& file,
+                                             std::string_view architecture = "");
 
 }  // namespace deltasane
