@@ -40,7 +40,7 @@ void read_prefix(Sequence& sequence, corpus::TokenStream& stream, int64_t tokens
 }  // namespace
 
 void PrefixFlags::describe(CLI::App& app) {
-  app.add_option("--prefix-state", state, "every problem is asked after what this state has read");
+  app.add_option("--prefix-state", state, "every problem is asked from this state: one that was saved, or a tuned one (.pth)");
   app.add_option("--prefix-corpus", corpus, "or after tokens of this corpus, such as math-chat");
   app.add_option("--prefix-tokens", tokens, "how many of them");
   app.add_flag("--accept-other-sane", other_sane,

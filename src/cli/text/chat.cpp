@@ -71,7 +71,7 @@ class Conversation {
     SavedState saved = load_state_of(open_.model, path, open_.name, OtherSane::refuse);
     state_ = std::move(saved.state);
     unread_ = saved.stamp.last_token;
-    begun_ = true;
+    begun_ = state_.position > 0;  // a tuned state has read nothing
   }
 
   void answer(const std::string& line) {
@@ -148,7 +148,8 @@ const Command chat{
       app.add_option("--mode", options->mode, "plain, think or fast-think")->capture_default_str();
       app.add_option("--tokens", options->tokens, "tokens of one answer at most")
           ->capture_default_str();
-      app.add_option("--state-in", options->state_in, "begin with this state");
+      app.add_option("--state-in", options->state_in,
+                     "begin with this state: one that was saved, or a tuned one (.pth)");
       options->sampling.describe(app);
       app.footer(
           "In the conversation: /save FILE, /load FILE, /reset, /state, /quit.\n"
