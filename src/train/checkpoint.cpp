@@ -1,14 +1,11 @@
 #include "train/checkpoint.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/io/folder.h"
 #include "format/safetensors/safetensors.h"
 
 namespace deltasane::train {
@@ -18,25 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* payload[] = {"model.safetensors", "optimizer.safetensors", "progress.json",
                                    "config.json"};
-constexpr std::string_view prefix = "step_", unfinished = ".part-";
-
-// Removes a folder that was not put in its place.
-struct UnfinishedFolder {
-  fs::path path;
-  ~UnfinishedFolder() {
-    std::error_code ignored;
-    if (!path.empty()) fs::remove_all(path, ignored);
-  }
-};
-
-void flush_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool flushed = descriptor >= 0 && ::fsync(descriptor) == 0;
-  const int fault = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (!flushed)
-    fail(Fault::file, folder, ": expected to flush it to disk, found: ", std::strerror(fault));
-}
+constexpr std::string_view prefix = "step_", unfinished = AtomicFolder::unfinished;
 
 std::string fingerprint(const fs::path& path) {
   const MappedFile file(path);
@@ -119,27 +98,22 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
     for (const fs::directory_entry& entry : fs::directory_iterator(folder))
       if (entry.path().filename().string().find(unfinished) != std::string::npos)
         fs::remove_all(entry.path());  // of a run that was killed
-    UnfinishedFolder part{folder / cat(prefix, number, unfinished, ::getpid())};
-    fs::create_directory(part.path);
-    run.model().save(part.path / payload[0]);
-    write_optimizer(part.path / payload[1], run.optimizer());
+    AtomicFolder part(place);
+    run.model().save(part.path() / payload[0]);
+    write_optimizer(part.path() / payload[1], run.optimizer());
     const Progress& p = run.progress();
-    replace_file(part.path / payload[2], Json{{"step", p.step},
+    replace_file(part.path() / payload[2], Json{{"step", p.step},
                                               {"tokens", p.tokens},
                                               {"piece", p.cursor.piece},
                                               {"token", p.cursor.token}}
                                              .dump(2));
-    replace_file(part.path / payload[3], Json(run.config().identity()).dump(2));
+    replace_file(part.path() / payload[3], Json(run.config().identity()).dump(2));
     Json manifest{{"version", 1}, {"files", Json::object()}};
     for (const char* name : payload)
-      manifest["files"][name] = {{"bytes", fs::file_size(part.path / name)},
-                                 {"xxh3", fingerprint(part.path / name)}};
-    replace_file(part.path / "manifest.json", manifest.dump(2));
-    flush_folder(part.path);
-    fs::remove_all(place);  // of an earlier run to the same step
-    fs::rename(part.path, place);
-    part.path.clear();
-    flush_folder(folder);
+      manifest["files"][name] = {{"bytes", fs::file_size(part.path() / name)},
+                                 {"xxh3", fingerprint(part.path() / name)}};
+    replace_file(part.path() / "manifest.json", manifest.dump(2));
+    part.commit();  // also over one of an earlier run to the same step
     const std::vector<fs::path> all = checkpoints_in(folder);
     for (size_t i = 0; i + size_t(keep) < all.size(); ++i)
       if (all[i] != place) fs::remove_all(all[i]);
