@@ -34,6 +34,15 @@ class Trainable : public TrainableModel {
   std::unique_ptr<GradientPass> gradient_pass(const PassSettings& settings) const override {
     return make_gradient_pass(shape_, sane(), settings);
   }
+  PassMemory cpu_pass_memory(const PassSettings& settings) const override {
+    return gradient_pass_memory(shape_, sane(), settings);
+  }
+  PassMemory gpu_pass_memory(const PassSettings& settings) const override {
+    if constexpr (built_with_cuda)
+      return gpu_gradient_pass_memory(shape_, sane(), settings);
+    else
+      fail(Fault::device, "a build without CUDA names no GPU");
+  }
   void expect_gpu_support() const override { gpu::expect_trainable(shape_, sane()); }
   std::unique_ptr<GpuGradientPass<float>> gpu_gradient_pass_f32(const PassSettings& settings,
                                                                 const Gpu& gpu) const override {
