@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/error.h"
+
 namespace deltasane::comm {
 namespace {
 
@@ -28,6 +30,13 @@ LocalRank local_rank(Group& group) {
   const uint64_t here = all[size_t(group.rank())];
   return {int(std::count(all.begin(), all.begin() + group.rank(), here)),
           int(std::ranges::count(all, here))};
+}
+
+int own_gpu(const LocalRank& here, int gpus, std::string_view otherwise) {
+  if (here.size > 1 && here.size > gpus)
+    fail(Fault::device, "device cuda: expected a GPU for each of the ", here.size,
+         " processes on this machine, found ", gpus, "; start fewer, or ", otherwise);
+  return here.rank;
 }
 
 }  // namespace deltasane::comm

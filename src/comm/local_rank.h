@@ -10,4 +10,8 @@ struct LocalRank {
 };
 LocalRank local_rank(Group& group);
 
+// The GPU of this process, of the `gpus` that its machine has. Fails where there are fewer than
+// processes; `otherwise` says what to do then, besides starting fewer.
+int own_gpu(const LocalRank& here, int gpus, std::string_view otherwise);
+
 }  // namespace deltasane::comm

@@ -56,14 +56,11 @@ std::vector<Activations> allowed_activations(const TrainConfig& config) {
 }
 
 // The process's GPU, by its rank on its machine unless it is named.
-int own_gpu(const std::string& name, const comm::LocalRank& here, bool share) {
+int gpu_of(const std::string& name, const comm::LocalRank& here, bool share) {
   if (name != "cuda") return *device_named(name).gpu;
   const int gpus = Gpu::count();
-  if (here.size > 1 && here.size > gpus && !(share && gpus > 0))
-    fail(Fault::device, "device cuda: expected a GPU for each of the ", here.size,
-         " processes on this machine, found ", gpus,
-         "; start fewer, or let them share with run.share_gpu = true");
-  return gpus > 0 ? here.rank % gpus : 0;
+  if (share && gpus > 0) return here.rank % gpus;
+  return comm::own_gpu(here, gpus, "let them share with run.share_gpu = true");
 }
 
 }  // namespace
@@ -153,7 +150,7 @@ TrainingPlan plan_training(const TrainConfig& config, const TrainableModel& mode
     if (on_gpu) {
       model.expect_gpu_support();
       const bool share = config.run.sums.share_gpu;
-      const Gpu gpu(own_gpu(config.run.device, here, share));
+      const Gpu gpu(gpu_of(config.run.device, here, share));
       plan.device = cat("cuda:", gpu.index());
       const int sharing = share ? (here.size + Gpu::count() - 1) / Gpu::count() : 1;
       plan.found = MemorySize{gpu.properties().memory_bytes, gpu.free_bytes()}.part(sharing);

@@ -1,14 +1,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 
 #include "base/timing.h"
 #include "cli/command.h"
 #include "cli/eval/eval_prefix.h"
 #include "cli/open_model.h"
 #include "cli/text/sampling_flags.h"
+#include "comm/launcher.h"
 #include "eval/run/evaluate.h"
+#include "tensor/cuda/gpu.h"
 
 namespace deltasane::cli {
 namespace {
@@ -22,15 +23,20 @@ struct EvalOptions {
   int64_t samples = 8, tokens = 1024, batch = 32, limit = 0;
 };
 
-// Of MPI's launchers, which say so in the environment: evaluation needs no messages.
 eval::Shard shard_of(const EvalOptions& options) {
   if (!options.shard.empty()) return eval::shard_from(options.shard);
-  constexpr const char* launchers[][2]{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                       {"PMI_RANK", "PMI_SIZE"}};
-  for (const auto& [rank, size] : launchers)
-    if (std::getenv(rank) && std::getenv(size))
-      return eval::shard_from(cat(std::getenv(rank), "/", std::getenv(size)));
+  if (const auto launched = comm::launched_rank()) return {launched->rank, launched->size};
   return {};
+}
+
+// Of several processes on a machine, each takes the GPU of its own number, unless one is named.
+ModelFlags own_model(const EvalOptions& options) {
+  ModelFlags flags = options.model;
+  if constexpr (built_with_cuda)
+    if (const auto launched = comm::launched_rank(); launched && flags.device == "cuda")
+      flags.device = cat("cuda:", comm::own_gpu(launched->local, Gpu::count(),
+                                                "name one for all with --device cuda:N"));
+  return flags;
 }
 
 void print_notes(const std::vector<eval::Benchmark>& suite) {
@@ -112,7 +118,7 @@ int evaluate_model(const EvalOptions& options) {
       eval::open_suite(options.suite, {.folder = options.folder, .limit = options.limit});
   print_notes(suite);
 
-  OpenModel open(options.model);
+  OpenModel open(own_model(options));
   const auto tokenizer =
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
   const eval::Prefix prefix =
@@ -162,6 +168,8 @@ const Command eval_suite{
           "runs/short\n"
           "  mpirun -n 4 deltasane eval model.pth --suite all --data problems --threads 8 --out "
           "runs/four\n"
+          "  mpirun -n 8 deltasane eval model.pth --suite all --data problems --device cuda \\\n"
+          "    --prefix-corpus math-chat --prefix-tokens 100000000 --out runs/eight\n"
           "  deltasane eval --merge runs/four");
       return [options] { return evaluate_model(*options); };
     }};

@@ -122,5 +122,25 @@ TEST_F(EvalCommand, AsksAfterAPrefix) {
   EXPECT_EQ(after("long", 10000), samples);  // a long prefix that was interrupted goes on
 }
 
+// All at once, as mpirun or a script starts them.
+TEST_F(EvalCommand, SeveralProcessesReadAPrefixOnce) {
+  const std::string suite =
+      "--suite math-chat:level=1 --limit 6 --prefix-corpus math-chat:seed=2 --prefix-tokens 20000 " +
+      brief;
+  expect(0, "eval bytes.safetensors --out alone " + suite, "prefix: reading 20000 tokens");
+  const test::Outcome job = test::run_job(
+      "", 3,
+      {"sh", "-c",
+       cat("cd '", scratch.path().string(), "' && exec '", DELTASANE_PROGRAM,
+           "' eval bytes.safetensors --out together ", suite)});
+  ASSERT_EQ(job.exit_code, 0) << job.output;
+  size_t times = 0;
+  for (size_t at = 0; (at = job.output.find("prefix: reading", at)) != std::string::npos; ++at)
+    ++times;
+  EXPECT_EQ(times, 1u) << job.output;
+  EXPECT_EQ(read_file(scratch.path() / "together/scores.json"),
+            read_file(scratch.path() / "alone/scores.json"));
+}
+
 }  // namespace
 }  // namespace deltasane

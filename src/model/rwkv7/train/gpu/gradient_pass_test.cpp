@@ -37,9 +37,6 @@ const TrainingCase training_cases[] = {{std::nullopt, 3, 2, 21},
                                        {SaneSettings{1.0, 16}, 2, 1, 5},
                                        {std::nullopt, 2, 2, 21, {0.1f, 0.3f, {2.0f, 0}}}};
 
-std::span<const float> part(const std::vector<float>& all, const ParameterSlot& slot) {
-  return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
-}
 std::span<const double> part(const std::vector<double>& all, const ParameterSlot& slot) {
   return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
 }

@@ -1,0 +1,29 @@
+#include "base/io/file_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace deltasane {
+
+FileLock::FileLock(const fs::path& path, const std::function<void()>& waits)
+    : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) fail(Fault::file, path, ": cannot open: ", std::strerror(errno));
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  if (errno == EWOULDBLOCK && waits) waits();
+  while (::flock(descriptor_, LOCK_EX) != 0)
+    if (errno != EINTR) {
+      const int error = errno;
+      ::close(descriptor_);
+      fail(Fault::file, path, ": cannot lock: ", std::strerror(error));
+    }
+}
+
+FileLock::~FileLock() { ::close(descriptor_); }
+
+}  // namespace deltasane
