@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "comm/launcher.h"
+#include "comm/local_rank.h"
 #include "comm/mpi_group.h"
 #include "comm/single_group.h"
 #include "comm/socket_group.h"

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -22,6 +24,14 @@ std::string gnuplot_text(std::string_view text) {
     if (c == '\'') out += c;  // a doubled quote is a literal one
   }
   return out + "'";
+}
+
+bool has_gnuplot() {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/gnuplot").c_str(), X_OK) == 0) return true;
+  return false;
 }
 
 void run_gnuplot(const std::string& script, const fs::path& folder) {

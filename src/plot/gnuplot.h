@@ -8,6 +8,8 @@
 
 namespace deltasane::plot {
 
+bool has_gnuplot();  // whether it is installed
+
 // In `folder`, so that the script can use relative paths. Fails with the output of gnuplot.
 void run_gnuplot(const std::string& script, const fs::path& folder);
 

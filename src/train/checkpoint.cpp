@@ -76,6 +76,11 @@ Tensor<float> state_named(const TensorFile& file, const char* name, int64_t elem
 
 }  // namespace
 
+uint64_t checkpoint_bytes(int64_t parameters) {
+  constexpr uint64_t headers = 1 << 20;  // names, settings, padding of the layout
+  return 3 * sizeof(float) * uint64_t(parameters) + headers;
+}
+
 std::vector<fs::path> checkpoints_in(const fs::path& folder) {
   std::vector<fs::path> found;
   if (!fs::is_directory(folder)) return found;

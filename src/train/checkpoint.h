@@ -30,4 +30,8 @@ fs::path resume_newest(const fs::path& folder, TrainingRun& run,
 
 std::vector<fs::path> checkpoints_in(const fs::path& folder);  // oldest first
 
+// What one checkpoint of so many parameters takes on disk: the model and two numbers of the
+// optimizer for each.
+uint64_t checkpoint_bytes(int64_t parameters);
+
 }  // namespace deltasane::train

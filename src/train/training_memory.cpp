@@ -72,25 +72,25 @@ std::string bytes_text(uint64_t bytes) {
   return cat(tenths / 10, ".", tenths % 10, large ? " GB" : " MB");
 }
 
-uint64_t MemoryNeed::total() const {
+uint64_t BytesNeeded::total() const {
   uint64_t sum = 0;
   for (const Part& part : parts) sum += part.bytes;
   return sum;
 }
 
-std::string MemoryNeed::text() const {
+std::string BytesNeeded::text() const {
   std::string list;
   for (const Part& part : parts)
     list += cat(list.empty() ? "" : ", ", part.what, " ", bytes_text(part.bytes));
   return cat(bytes_text(total()), " (", list, ")");
 }
 
-MemoryNeed device_memory(const TrainableModel& model, const PassSettings& pass, Place place) {
+BytesNeeded device_memory(const TrainableModel& model, const PassSettings& pass, Place place) {
   const uint64_t all = floats(model);
   const PassMemory of_pass =
       place == Place::gpu ? model.gpu_pass_memory(pass) : model.cpu_pass_memory(pass);
   const bool rounds = place == Place::gpu && pass.precision == Precision::bf16;
-  MemoryNeed need{{{"weights", rounds ? all + all / 2 : all},
+  BytesNeeded need{{{"weights", rounds ? all + all / 2 : all},
                    {"gradient", all},
                    {"optimizer", 2 * all},
                    {pass.activations == Activations::keep ? "activations" : "layer inputs",
@@ -100,7 +100,7 @@ MemoryNeed device_memory(const TrainableModel& model, const PassSettings& pass, 
   return need;
 }
 
-MemoryNeed host_memory_beside_gpu(const TrainableModel& model) {
+BytesNeeded host_memory_beside_gpu(const TrainableModel& model) {
   return {{{"weights", floats(model)}, {"optimizer", 2 * floats(model)}}};
 }
 
@@ -178,7 +178,7 @@ TrainingPlan plan_training(const TrainConfig& config, const TrainableModel& mode
 }
 
 void TrainingPlan::expect_fit(const TrainConfig& config) const {
-  const auto expect = [&](const std::string& where, const MemoryNeed& wanted, uint64_t free) {
+  const auto expect = [&](const std::string& where, const BytesNeeded& wanted, uint64_t free) {
     if (wanted.total() <= free) return;
     std::string advice;
     if (split.micro_batch > 1)

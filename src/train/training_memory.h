@@ -16,7 +16,7 @@
 
 namespace deltasane::train {
 
-struct MemoryNeed {
+struct BytesNeeded {
   struct Part {
     std::string_view what;
     uint64_t bytes;
@@ -29,8 +29,8 @@ std::string bytes_text(uint64_t bytes);  // "7.2 GB", "13 MB"
 
 enum class Place { cpu, gpu };
 // In the memory of the device, and in the host's beside a GPU.
-MemoryNeed device_memory(const TrainableModel& model, const PassSettings& pass, Place place);
-MemoryNeed host_memory_beside_gpu(const TrainableModel& model);
+BytesNeeded device_memory(const TrainableModel& model, const PassSettings& pass, Place place);
+BytesNeeded host_memory_beside_gpu(const TrainableModel& model);
 
 // Of a machine or a GPU; the part that one of `sharing` processes may use.
 struct MemorySize {
@@ -56,7 +56,7 @@ RowSplit split_rows(const TrainConfig& config, int processes, const Fits& fits);
 struct TrainingPlan {
   std::string device;  // "cpu" or "cuda:N"
   RowSplit split;
-  MemoryNeed need, host_need;  // host_need: beside a GPU; no parts on the CPU
+  BytesNeeded need, host_need;  // host_need: beside a GPU; no parts on the CPU
   MemorySize found, host_found;
   PassSettings pass;
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "base/io/file.h"
 
@@ -13,11 +14,18 @@ class FileLock {
  public:
   // Blocks until no other process has it; calls `waits` once before that.
   explicit FileLock(const fs::path& path, const std::function<void()>& waits = {});
+  // Null where another process, or another part of this one, has it.
+  static std::unique_ptr<FileLock> attempt(const fs::path& path);
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
  private:
+  struct Opened {
+    int descriptor;
+  };
+  explicit FileLock(Opened file) : descriptor_(file.descriptor) {}
+
   int descriptor_;
 };
 

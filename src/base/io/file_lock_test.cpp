@@ -44,6 +44,11 @@ TEST(FileLock, FreeOnesAreTakenAtOnce) {
   for (int i = 0; i < 2; ++i)
     FileLock(scratch.path() / "lock", [] { ADD_FAILURE() << "nobody has it"; });
   EXPECT_FAULT(FileLock(scratch.path() / "nowhere/lock"), Fault::file, "cannot open");
+  auto held = FileLock::attempt(scratch.path() / "lock");
+  EXPECT_TRUE(held);
+  EXPECT_FALSE(FileLock::attempt(scratch.path() / "lock"));
+  held.reset();
+  EXPECT_TRUE(FileLock::attempt(scratch.path() / "lock"));
 }
 
 }  // namespace

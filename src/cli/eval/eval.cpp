@@ -7,7 +7,7 @@
 #include "cli/eval/eval_prefix.h"
 #include "cli/open_model.h"
 #include "cli/text/sampling_flags.h"
-#include "comm/launcher.h"
+#include "comm/local_rank.h"
 #include "eval/run/evaluate.h"
 #include "tensor/cuda/gpu.h"
 

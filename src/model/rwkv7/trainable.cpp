@@ -123,8 +123,15 @@ GraftReport graft(const GraftRequest& request) {
   return {type, shape.layers * shape.channels * (shape.heads + 1)};
 }
 
+int64_t parameters(const ModelSizes& sizes, const std::optional<SaneSettings>& sane) {
+  Rwkv7Shape shape = shape_for(sizes);
+  shape.sane = sane.has_value();
+  return parameter_layout(shape).parameters();
+}
+
 }  // namespace
 
-const TrainableFactory trainable{"rwkv7", initialise, open, restore, released, graft};
+const TrainableFactory trainable{"rwkv7",  initialise, open,      restore,
+                                 released, graft,      parameters};
 
 }  // namespace deltasane::rwkv7

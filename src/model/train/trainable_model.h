@@ -192,6 +192,8 @@ struct TrainableFactory {
   Model (*released)(std::string_view size, BenchWeights weights, bool sane, const kernel::Cpu& cpu);
   // Adds SANE's parameters to a model file. Fails where it has them.
   GraftReport (*graft)(const GraftRequest& request);
+  // How many parameters a model from scratch has; nothing is allocated.
+  int64_t (*parameters)(const ModelSizes& sizes, const std::optional<SaneSettings>& sane);
 };
 
 // By an architecture's name; an empty one: the first there is. Another name fails.

@@ -1,4 +1,4 @@
-#include "comm/launcher.h"
+#include "comm/local_rank.h"
 
 #include <gtest/gtest.h>
 
