@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "base/crc.h"
+#include "base/crc32.h"
 #include "base/error.h"
 
 namespace deltasane::train {
@@ -16,7 +16,7 @@ std::string plain_bytes(T value) {
 }
 
 std::string masked_crc(std::string_view bytes) {
-  const uint32_t found = crc32c(bytes);
+  const uint32_t found = crc32c(std::as_bytes(std::span(bytes)));
   return plain_bytes(((found >> 15) | (found << 17)) + 0xA282EAD8u);
 }
 
@@ -35,10 +35,6 @@ std::string field(int number, Wire wire, std::string_view content) {
 }
 
 }  // namespace
-
-uint32_t crc32c(std::string_view bytes) {
-  return crc<castagnoli_polynomial>(std::as_bytes(std::span(bytes)));
-}
 
 EventFile::EventFile(const fs::path& folder, double now)
     : path_(folder / cat("events.out.tfevents.", int64_t(now), ".deltasane")) {

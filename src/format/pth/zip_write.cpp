@@ -1,6 +1,6 @@
 #include "format/pth/zip_write.h"
 
-#include "base/crc.h"
+#include "base/crc32.h"
 #include "base/error.h"
 #include "base/io/byte_writer.h"
 #include "format/pth/zip_format.h"
@@ -66,7 +66,7 @@ void ZipWriter::begin(const std::string& name, uint64_t size) {
 }
 
 void ZipWriter::write(std::span<const std::byte> piece) {
-  entries_.back().checksum = crc<ieee_polynomial>(piece, entries_.back().checksum);
+  entries_.back().checksum = crc32(piece, entries_.back().checksum);
   file_.write(piece);
   written_ += piece.size();
 }
