@@ -1,11 +1,10 @@
 #include <fmt/format.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
-#include "base/timing.h"
 #include "cli/command.h"
 #include "cli/eval/eval_prefix.h"
 #include "cli/open_model.h"
+#include "cli/progress_line.h"
 #include "cli/text/sampling_flags.h"
 #include "comm/local_rank.h"
 #include "eval/run/evaluate.h"
@@ -73,28 +72,12 @@ void print_run_scores(const eval::Run& run, const std::string& out) {
     fmt::print("not complete: {} missing\n", run.missing());
 }
 
-// One line that is written over on a terminal; elsewhere a line now and then.
-class ProgressLine {
- public:
-  void show(const eval::EvaluationProgress& p) {
-    const double now = seconds_now(), pause = terminal_ ? 0.2 : 30;
-    if (now - shown_ < pause && p.all_done < p.all_problems) return;
-    shown_ = now;
-    fmt::print(stderr, "{}{}: {}/{}, {:.1f} % right; {}/{} in all, {:.0f} tokens/s{}",
-               terminal_ ? "\r\033[K" : "", p.benchmark, p.done, p.problems,
-               100.0 * double(p.correct) / double(p.done), p.all_done, p.all_problems,
-               double(p.tokens) / (now - start_), terminal_ ? "" : "\n");
-    std::fflush(stderr);
-    begun_ = true;
-  }
-  void end() const {
-    if (terminal_ && begun_) fmt::print(stderr, "\n");
-  }
-
- private:
-  bool terminal_ = isatty(STDERR_FILENO) != 0, begun_ = false;
-  double start_ = seconds_now(), shown_ = 0;
-};
+void show(ProgressLine& line, const eval::EvaluationProgress& p) {
+  if (!line.due() && p.all_done < p.all_problems) return;
+  line.show(fmt::format("{}: {}/{}, {:.1f} % right; {}/{} in all, {:.0f} tokens/s", p.benchmark,
+                        p.done, p.problems, 100.0 * double(p.correct) / double(p.done), p.all_done,
+                        p.all_problems, double(p.tokens) / line.seconds()));
+}
 
 int merge_shards(const EvalOptions& options) {
   const std::vector<fs::path> folders(options.merge.begin(), options.merge.end());
@@ -123,10 +106,10 @@ int evaluate_model(const EvalOptions& options) {
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
   const eval::Prefix prefix =
       options.prefix.open(open, *tokenizer, options.out, options.sampling.on_overflow());
-  ProgressLine line;
+  ProgressLine line(ProgressLine::First::at_once);
   const eval::Run run = eval::evaluate(
       {open.model, open.name, *tokenizer, open.cpu()}, prefix, suite, settings, options.out,
-      [&](const eval::EvaluationProgress& progress) { line.show(progress); });
+      [&](const eval::EvaluationProgress& progress) { show(line, progress); });
   line.end();
   print_run_scores(run, options.out);
   return 0;

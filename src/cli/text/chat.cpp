@@ -7,7 +7,7 @@
 #include "cli/open_model.h"
 #include "cli/text/sampling_flags.h"
 #include "cli/version.h"
-#include "infer/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "infer/engine/engine.h"
 #include "text/utf8.h"
 

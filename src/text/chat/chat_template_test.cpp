@@ -1,4 +1,4 @@
-#include "infer/chat_template.h"
+#include "text/chat/chat_template.h"
 
 #include <gtest/gtest.h>
 
@@ -48,6 +48,27 @@ TEST(ChatTemplate, RendersAConversation) {
   EXPECT_EQ(chat_prompt(messages, ReplyMode::plain),
             "System: Be\nbrief.\n\nUser: Hi\n\nAssistant: Hello.\n\nYes?\n\nUser: Why?\n\n"
             "Assistant:");
+}
+
+TEST(ChatTemplate, RendersAConversationToLearnFrom) {
+  const std::vector<Message> messages{{Role::system, " "},
+                                      {Role::user, "Hi\n\nthere\n"},
+                                      {Role::assistant, " <think>\r\nhm</think>\nHello.\n\nYes? "},
+                                      {Role::user, "Why?"},
+                                      {Role::assistant, "So."}};
+  const ChatText chat = chat_text(messages);
+  EXPECT_EQ(chat.text,
+            "User: Hi\nthere\n\nAssistant: <think>\nhm</think>\nHello.\n\nYes?\n\n"
+            "User: Why?\n\nAssistant: So.\n\n");
+  ASSERT_EQ(chat.answers.size(), 2u);
+  const auto answer = [&](size_t i) {
+    return chat.text.substr(chat.answers[i].begin, chat.answers[i].end - chat.answers[i].begin);
+  };
+  EXPECT_EQ(answer(0), " <think>\nhm</think>\nHello.\n\nYes?\n\n");
+  EXPECT_EQ(answer(1), " So.\n\n");
+  // What was learned from is what is asked with.
+  EXPECT_TRUE(
+      chat.text.starts_with(chat_prompt(std::span(messages).subspan(1, 1), ReplyMode::plain)));
 }
 
 TEST(ChatTemplate, LeavesOutEmptyMessagesButNotTheUsers) {

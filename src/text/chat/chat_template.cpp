@@ -1,4 +1,4 @@
-#include "infer/chat_template.h"
+#include "text/chat/chat_template.h"
 
 #include "base/error.h"
 
@@ -80,6 +80,21 @@ std::string chat_prompt(std::span<const Message> messages, ReplyMode mode) {
     if (!text.empty()) prompt += cat(heading(messages[i].role), ": ", text, "\n\n");
   }
   return cat(prompt, heading(Role::assistant), ":", reply_beginning(mode));
+}
+
+ChatText chat_text(std::span<const Message> messages) {
+  ChatText chat;
+  for (const Message& message : messages) {
+    const bool answer = message.role == Role::assistant;
+    const std::string text =
+        answer ? std::string(trimmed(with_plain_newlines(message.text))) : clean_text(message.text);
+    if (text.empty() && message.role == Role::system) continue;
+    chat.text += cat(heading(message.role), ":");
+    const size_t begin = chat.text.size();
+    chat.text += cat(" ", text, "\n\n");
+    if (answer) chat.answers.push_back({begin, chat.text.size()});
+  }
+  return chat;
 }
 
 std::string next_turn(std::string_view user, ReplyMode mode) {

@@ -1,4 +1,4 @@
-// Prompts as the World and G1 models of World were trained on them.
+// Chats as the World and G1 models of World were trained on them.
 //
 //     System: S\n\nUser: U\n\nAssistant: A\n\nUser: U\n\nAssistant:
 //
@@ -48,6 +48,17 @@ std::string chat_prompt(std::span<const Message> messages, ReplyMode mode);
 // The prompt that goes on where the state already holds the conversation, up to the last letter of
 // an answer that was not followed by anything.
 std::string next_turn(std::string_view user, ReplyMode mode);
+
+// A whole conversation, as a text to learn from: every message with its role in front and an empty
+// line behind it, an answer with its thoughts. Empty messages of the system are left out.
+struct ChatText {
+  struct Answer {
+    size_t begin, end;  // bytes: what follows "Assistant:", with the empty line
+  };
+  std::string text;
+  std::vector<Answer> answers;
+};
+ChatText chat_text(std::span<const Message> messages);
 
 // What ends an answer. Matching "\n\n" as a token would cut answers of several paragraphs, and
 // "\n\n" also hides in longer tokens; so the rule is one token and one text (text/text_stop.h).
