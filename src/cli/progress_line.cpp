@@ -31,4 +31,10 @@ void ProgressLine::end() const {
 
 double ProgressLine::seconds() const { return seconds_now() - start_; }
 
+corpus::OpeningProgress opening_progress(ProgressLine& line) {
+  return [&line](const std::string& file, uint64_t done, uint64_t all) {
+    if (line.due()) line.show(fmt::format("{}: read {} of {} rows", file, done, all));
+  };
+}
+
 }  // namespace deltasane::cli

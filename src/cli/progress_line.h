@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "corpus/source.h"
+
 namespace deltasane::cli {
 
 class ProgressLine {
@@ -20,5 +22,8 @@ class ProgressLine {
   bool terminal_, begun_ = false;
   double start_, shown_ = 0;
 };
+
+// Shows how far the opening of a corpus is. `line` must outlive it.
+corpus::OpeningProgress opening_progress(ProgressLine& line);
 
 }  // namespace deltasane::cli

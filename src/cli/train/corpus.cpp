@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/io/file.h"
 #include "cli/command.h"
+#include "cli/progress_line.h"
 #include "cli/train/corpus_prepare.h"
 #include "corpus/math/chat.h"
 #include "format/npy/npy.h"
@@ -188,7 +189,9 @@ int make_corpus(const CorpusOptions& options) {
          "corpus: expected --format npy with --tokens and only there, found --format ",
          options.format);
   if (options.problems > 0) return write_problems(options);
-  const auto source = corpus::open_source(options.source);
+  ProgressLine line(ProgressLine::First::after_a_pause);
+  const auto source = corpus::open_source(options.source, opening_progress(line));
+  line.end();
   return options.tokens > 0 ? write_tokens(options, *source) : write_pieces(options, *source);
 }
 

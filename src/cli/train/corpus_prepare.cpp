@@ -156,14 +156,15 @@ int prepare(const PrepareOptions& options) {
     fail(Fault::usage, "--weights: expected one for each of ", options.inputs.size(),
          " inputs, found ", options.weights.size());
   const auto tokenizer = open_vocabulary(options.tokenizer);
-  TokenFile file(options, *tokenizer);
   std::signal(SIGTERM, stop_preparing);
   std::signal(SIGINT, stop_preparing);
+  TokenFile file(options, *tokenizer);
   ProgressLine line(ProgressLine::First::after_a_pause);
+  const auto progress = opening_progress(line);
   const auto source = corpus::open_source(
       source_of(options), [&](const std::string& name, uint64_t done, uint64_t all) {
         if (preparing_stopped) fail(Fault::file, name, ": stopped; nothing was written");
-        if (line.due()) line.show(fmt::format("{}: read {} of {} rows", name, done, all));
+        progress(name, done, all);
       });
   const uint64_t rows = options.rows ? options.rows : *source->pieces_before_repeat();
   Prepared prepared;

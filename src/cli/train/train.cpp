@@ -10,10 +10,10 @@
 #include "cli/command.h"
 #include "cli/duration.h"
 #include "cli/memory_advice.h"
+#include "cli/progress_line.h"
 #include "comm/group.h"
 #include "eval/answer_accuracy.h"
-#include "text/byte_tokenizer.h"
-#include "text/world_tokenizer.h"
+#include "text/find_tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/event_file.h"
 
@@ -31,11 +31,6 @@ struct TrainOptions {
 // Set by SIGTERM and SIGINT: the step that runs is finished and saved.
 volatile std::sig_atomic_t asked_to_stop = 0;
 extern "C" void ask_to_stop(int) { asked_to_stop = 1; }
-
-std::unique_ptr<Tokenizer> training_tokenizer(const std::string& name) {
-  if (name == "byte") return std::make_unique<ByteTokenizer>();
-  return std::make_unique<WorldTokenizer>(world_from_file(name));
-}
 
 // One JSON object a line, and the same numbers for TensorBoard. Lines behind the step that a run
 // resumes from are dropped: that part of the run is made again.
@@ -199,18 +194,23 @@ int train_model(const TrainOptions& options) {
     fail(Fault::usage, folder,
          ": expected no checkpoints at the start of a run, found some; go on from them with "
          "--resume, or name another run.folder");
-  const std::unique_ptr<Tokenizer> tokenizer = training_tokenizer(config.corpus.tokenizer);
+  const std::unique_ptr<Tokenizer> tokenizer = open_vocabulary(config.corpus.tokenizer);
   const std::shared_ptr<comm::Group> group = comm::join();
+  // A large data set is read as a whole once: by one process, which the others wait for.
+  if (group->rank() == 0) {
+    ProgressLine line(ProgressLine::First::after_a_pause);
+    corpus::open_source(config.corpus.source, opening_progress(line));
+    line.end();
+  }
   std::string settings = text;
   for (const std::string& one : options.set) settings += '\n' + one;
   group->expect_same("configuration", XXH3_64bits(settings.data(), settings.size()));
   ThreadPool threads(int(config.run.threads));
-  train::TrainingRun run(
-      config, *tokenizer, {threads}, group,
-      [&](const LanguageModel& model, const train::TrainConfig::Evaluation& e) {
-        return eval::answer_accuracy(model, *tokenizer, e.answers, e.problems, e.longest_answer,
-                                     {threads});
-      });
+  train::TrainingRun run(config, *tokenizer, {threads}, group,
+                         [&](const LanguageModel& model, const train::TrainConfig::Evaluation& e) {
+                           return eval::answer_accuracy(model, *tokenizer, e.answers, e.problems,
+                                                        e.longest_answer, {threads});
+                         });
   if (options.resume) {
     std::vector<std::string> passed_over;
     const fs::path from = train::resume_newest(folder, run, passed_over);

@@ -19,6 +19,7 @@ lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
 (folder / "chats.jsonl.gz").write_bytes(gzip.compress(lines[:500], mtime=0) + gzip.compress(lines[500:], mtime=0))
 pq.write_table(pa.Table.from_pylist(rows), folder / "chats.parquet", row_group_size=16, compression="zstd",
                store_schema=False)
+pq.write_table(pa.Table.from_pylist(rows[:3]), folder / "plain.parquet", compression="none", store_schema=False)
 pack = lambda data: subprocess.run(["zstd", "-19", "-c"], input=data, stdout=subprocess.PIPE, check=True).stdout
 (folder / "chats.jsonl.zst").write_bytes(pack(lines[:700]) + pack(lines[700:]))
 (folder / "bomb.jsonl.zst").write_bytes(pack(b"\n" * (100 << 20)))
