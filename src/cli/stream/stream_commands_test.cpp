@@ -99,6 +99,12 @@ TEST_F(StreamCommands, StreamDiagnoseAndExport) {
   EXPECT_TRUE(segments.starts_with("stream,position,tokens,overflow"));
   EXPECT_EQ(std::ranges::count(read_file(file("tables") + "/heads.csv"), '\n'), 1 + 32 * 4);
   EXPECT_EQ(std::ranges::count(read_file(file("tables") + "/probes.csv"), '\n'), 1 + 5);
+  EXPECT_FALSE(fs::exists(file("tables") + "/losses.csv"));
+  EXPECT_EQ(say("records " + run + " --losses --csv " + file("tables")).code, 0);
+  const std::string losses = read_file(file("tables") + "/losses.csv");
+  EXPECT_EQ(std::ranges::count(losses, '\n'), 1 + 8192);
+  EXPECT_TRUE(losses.starts_with("stream,position,loss\n0,1,"));
+  EXPECT_NE(losses.find("\n0,8192,"), std::string::npos);
 }
 
 TEST_F(StreamCommands, ReportIsOneFile) {

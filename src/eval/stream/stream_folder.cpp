@@ -4,52 +4,26 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "eval/stream/record_columns.h"
 #include "infer/state_file.h"
 
 namespace deltasane {
 namespace {
 
-using probe::ColumnType;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* checkpoint_file = "checkpoint.json";
 constexpr const char* states_folder = "checkpoint";
-constexpr int checkpoint_version = 1;
+// Version 1 belongs to runs from before losses.rec.
+constexpr int checkpoint_version = 2, version_without_losses = 1;
 
-std::vector<probe::Column> columns_of(std::initializer_list<const char*> integers,
-                                      std::initializer_list<const char*> reals) {
-  std::vector<probe::Column> columns;
-  for (const char* name : integers) columns.push_back({name, ColumnType::integer});
-  for (const char* name : reals) columns.push_back({name, ColumnType::real});
-  return columns;
-}
-
-probe::RecordHeader segments_header(const probe::Settings& settings) {
-  return {
-      "segments",
-      columns_of({"stream", "position", "tokens", "overflow", "overflow_layer", "overflow_head"},
-                 {"loss_sum", "loss_total", "loss", "cumulative_loss", "perplexity",
-                  "cumulative_perplexity", "norm", "largest"}),
-      settings};
-}
-
-probe::RecordHeader heads_header(const probe::Settings& settings) {
-  return {
-      "heads",
-      columns_of({"stream", "position", "layer", "head"},
-                 {"norm", "largest", "median", "q99", "q9999", "above_10", "above_100", "tau_mean",
-                  "tau_low", "tau_high", "near_identity", "transition", "saturated"}),
-      settings};
-}
-
-probe::RecordHeader probes_header(const probe::Settings& settings) {
-  return {"probes", columns_of({"stream", "position", "asked", "correct"}, {"accuracy"}), settings};
-}
+constexpr const char* head_rate_setting = "heads_every";  // of heads.rec; not in older runs
 
 void expect_same(const fs::path& path, const probe::Settings& found,
                  const probe::Settings& expected) {
@@ -115,9 +89,11 @@ FolderLock::FolderLock(const fs::path& folder) {
 FolderLock::~FolderLock() { ::close(descriptor_); }
 
 StreamFolder::StreamFolder(const fs::path& folder, const probe::Settings& settings,
-                           const LanguageModel& model, const std::string& model_name, OnExisting existing)
+                           HeadRate head_rate, const LanguageModel& model,
+                           const std::string& model_name, OnExisting existing)
     : folder_(folder),
       settings_(settings),
+      head_rate_(head_rate),
       model_(model),
       model_name_(model_name),
       identity_(model.identity()),
@@ -160,15 +136,17 @@ std::optional<Checkpoint> StreamFolder::read_checkpoint() {
   Checkpoint checkpoint;
   try {
     const Json json = Json::parse(read_file(path));
-    if (json.at("version") != checkpoint_version)
-      fail(Fault::file, path, ": expected version ", checkpoint_version, ", found ",
-           json.at("version").dump());
+    const Json& version = json.at("version");
+    if (version != checkpoint_version && version != version_without_losses)
+      fail(Fault::file, path, ": expected version ", version_without_losses, " or ",
+           checkpoint_version, ", found ", version.dump());
+    has_losses_ = version == checkpoint_version;
     checkpoint.position = json.at("position").get<int64_t>();
     bytes_ = json.at("record_bytes").get<std::vector<uint64_t>>();
     for (const Json& place : json.at("streams")) checkpoint.places.push_back(place_of(place));
-    if (bytes_.size() != 3 || checkpoint.places.empty())
-      fail(Fault::file, path, ": expected the sizes of 3 files and a stream, found ", bytes_.size(),
-           " and ", checkpoint.places.size());
+    if (bytes_.size() != files().size() || checkpoint.places.empty())
+      fail(Fault::file, path, ": expected the sizes of ", files().size(),
+           " files and a stream, found ", bytes_.size(), " and ", checkpoint.places.size());
   } catch (const nlohmann::json::exception& error) {
     fail(Fault::file, path, ": expected a checkpoint, found: ", error.what());
   }
@@ -180,30 +158,52 @@ std::optional<Checkpoint> StreamFolder::read_checkpoint() {
   return checkpoint;
 }
 
+std::vector<StreamFolder::File> StreamFolder::files() {
+  probe::Settings with_rate = settings_;
+  with_rate.emplace_back(head_rate_setting, head_rate_.description());
+  std::vector<File> all{{segments_file, {"segments", segments_columns(), settings_}, &segments_},
+                        {heads_file, {"heads", heads_columns(), with_rate}, &heads_},
+                        {probes_file, {"probes", probes_columns(), settings_}, &probes_}};
+  if (has_losses_) all.push_back({losses_file, {"losses", losses_columns(), settings_}, &losses_});
+  return all;
+}
+
 std::optional<Checkpoint> StreamFolder::begin() {
   std::optional<Checkpoint> checkpoint = read_checkpoint();
   remove_leftovers();
-  const probe::RecordHeader headers[] = {segments_header(settings_), heads_header(settings_),
-                                         probes_header(settings_)};
-  const char* const files[] = {segments_file, heads_file, probes_file};
-  std::unique_ptr<probe::RecordWriter>* const writers[] = {&segments_, &heads_, &probes_};
-  for (size_t i = 0; i < 3; ++i) {
-    const fs::path path = folder_ / files[i];
+  const std::vector<File> all = files();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const fs::path path = folder_ / all[i].name;
     if (!checkpoint) {
-      *writers[i] = std::make_unique<probe::RecordWriter>(path, headers[i]);
+      *all[i].writer = std::make_unique<probe::RecordWriter>(path, all[i].header);
       continue;
     }
     const probe::RecordTable table = probe::read_records(path);
-    expect_same(path, table.header.settings, settings_);
+    const bool is_older =
+        all[i].name == std::string(heads_file) && !table.has_setting(head_rate_setting);
+    expect_same(path, table.header.settings, is_older ? settings_ : all[i].header.settings);
+    if (is_older) continue_every_segment(path);
     if (table.intact_bytes < bytes_[i])
       fail(Fault::file, path, ": expected ", bytes_[i], " intact bytes at the checkpoint, found ",
            table.intact_bytes, table.damage.empty() ? "" : " (", table.damage,
            table.damage.empty() ? "" : ")",
            "; the records are damaged: `deltasane records` exports what is intact; begin again "
            "with another output folder");
-    *writers[i] = std::make_unique<probe::RecordWriter>(path, headers[i], bytes_[i]);
+    // With the columns that the file has, which may be fewer in an older one.
+    *all[i].writer = std::make_unique<probe::RecordWriter>(path, table.header, bytes_[i]);
   }
   return checkpoint;
+}
+
+// Runs from before the rate could be chosen have rows of heads at every segment.
+void StreamFolder::continue_every_segment(const fs::path& path) {
+  const auto segment = std::ranges::find(settings_, "segment", &probe::Settings::value_type::first);
+  const HeadRate older{std::stoll(segment->second)};
+  if (head_rate_.every != 0 && head_rate_.every != older.every)
+    fail(Fault::file, path, ": ", head_rate_setting, ": expected ", head_rate_.description(),
+         ", found every segment, ", older.description(),
+         "; give the same, or another output folder");
+  head_rate_ = older;
 }
 
 // States of checkpoints that were replaced or never completed, and parts of files.
@@ -223,14 +223,17 @@ void StreamFolder::remove_leftovers() const {
 }
 
 void StreamFolder::save(const Checkpoint& checkpoint) {
-  for (probe::RecordWriter* writer : {segments_.get(), heads_.get(), probes_.get()})
-    writer->flush();
+  std::vector<uint64_t> bytes;
+  for (const File& file : files()) {
+    (*file.writer)->flush();
+    bytes.push_back((*file.writer)->bytes());
+  }
   for (size_t i = 0; i < checkpoint.states.size(); ++i)
     save_state(state_path(checkpoint.position, int64_t(i)), checkpoint.states[i],
                stamp(checkpoint.places[i].pending));
-  Json json{{"version", checkpoint_version},
+  Json json{{"version", has_losses_ ? checkpoint_version : version_without_losses},
             {"position", checkpoint.position},
-            {"record_bytes", {segments_->bytes(), heads_->bytes(), probes_->bytes()}}};
+            {"record_bytes", bytes}};
   for (const StreamPlace& place : checkpoint.places) json["streams"].push_back(json_of(place));
   replace_file(folder_ / checkpoint_file, json.dump(2) + "\n");
   remove_leftovers();
