@@ -36,6 +36,7 @@ extern const Command records;
 extern const Command report;
 extern const Command score;
 extern const Command sweep;
+extern const Command sweep_scores;
 extern const Command stream;
 extern const Command tokenize;
 extern const Command train;

@@ -12,7 +12,7 @@ namespace {
 const Command* const commands[] = {
     &generate,   &chat,           &score,      &info,        &tokenize,      &convert,
     &graft,      &train,          &stream,     &diagnose,    &report,        &records,
-    &eval_suite, &compare_scores, &sweep,      &corpus_text, &answer_checks, &demo,
+    &eval_suite, &compare_scores, &sweep_scores, &sweep,      &corpus_text, &answer_checks, &demo,
     &bench,      &machine,        &completion, &manual};
 
 constexpr int failed = 1, misused = 2;

@@ -31,6 +31,18 @@ std::string to_string(const SaneUse& sane) {
   return cat(name_of(sane.kind), " SANE with alpha ", sane.alpha, ", chunk ", sane.chunk);
 }
 
+std::optional<double> alpha_in(const std::string& text) {
+  constexpr std::string_view before = "SANE with alpha ";
+  const size_t at = text.find(before);
+  if (at == text.npos) return std::nullopt;
+  double alpha = 0;
+  const char* const from = text.data() + at + before.size();
+  const auto read = std::from_chars(from, text.data() + text.size(), alpha);
+  if (read.ec != std::errc())
+    fail(Fault::file, "SANE: expected its alpha as a number, found '", text, "'");
+  return alpha;
+}
+
 std::optional<SaneSettings> sane_settings(bool has_tensors, const Metadata& metadata,
                                           std::string_view where) {
   const auto alpha = parsed<double>(metadata, "sane.alpha", where);

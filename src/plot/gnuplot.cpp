@@ -67,4 +67,15 @@ void run_gnuplot(const std::string& script, const fs::path& folder) {
     fail(Fault::device, "gnuplot: expected a figure, found: ", output);
 }
 
+std::string svg_and_png(const std::string& name, int width, int height, const std::string& body) {
+  const std::string size = cat(width, ",", height);
+  return cat("set terminal svg size ", size,
+             " font 'DejaVu Sans,Helvetica,sans-serif,15' background 'white' noenhanced\n"
+             "set output ",
+             gnuplot_text(name + ".svg"), "\n", body, "set terminal pngcairo size ", size,
+             " font 'sans,12' noenhanced\n"
+             "set output ",
+             gnuplot_text(name + ".png"), "\n", body, "unset output\n");
+}
+
 }  // namespace deltasane::plot

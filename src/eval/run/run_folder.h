@@ -60,6 +60,7 @@ struct Run {
   std::string sane;      // "none", "trained", "run-time"
   double alpha = 0;      // 0: without SANE
   std::vector<RunBenchmark> benchmarks;
+  std::string prefix = {};  // what the model had read before it was asked; empty: nothing
 
   bool complete() const;
   std::string missing() const;  // "3 of 10 problems of gsm8k"; empty when complete
