@@ -27,6 +27,7 @@ extern const Command corpus_text;
 extern const Command demo;
 extern const Command eval_suite;
 extern const Command diagnose;
+extern const Command paper_figures;
 extern const Command generate;
 extern const Command graft;
 extern const Command info;

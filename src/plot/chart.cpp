@@ -10,8 +10,9 @@
 namespace deltasane::plot {
 namespace {
 
-constexpr const char* colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                                   "#E69F00", "#56B4E9", "#000000"};
+constexpr const char* colours[] = {"0072B2", "D55E00", "009E73", "CC79A7",
+                                   "E69F00", "56B4E9", "000000"};
+constexpr const char* pale = "90";  // how transparent, of FF
 
 // Thousands and millions keep the tick labels short.
 struct AxisUnit {
@@ -113,8 +114,8 @@ std::string script_of(const Chart& wanted, const std::string& name, size_t numbe
     const bool has_points = chart.points && !curve.dashed;
     plot += cat(plot.empty() ? "" : ", ", data, " using 1:2 with ",
                 has_points ? "linespoints pt 7 ps 0.6" : "lines", " lw ", curve.width, " dt ",
-                dashes, " lc rgb '", colours[colour % std::size(colours)], "' ",
-                curve.label.empty() ? "notitle" : cat("title ", gnuplot_text(curve.label)));
+                dashes, " lc rgb '#", curve.pale ? pale : "", colours[colour % std::size(colours)],
+                "' ", curve.label.empty() ? "notitle" : cat("title ", gnuplot_text(curve.label)));
   }
   if (plot.empty()) fail(Fault::argument, "figure ", name, ": expected numbers, found none");
   const std::string background = background_of(chart, unit, plot);
@@ -132,8 +133,11 @@ void draw(const ChartGrid& grid, const fs::path& folder, const std::string& name
   const int64_t count = int64_t(grid.charts.size()), across = std::min(grid.columns, count);
   const int64_t down = (count + across - 1) / across;
   std::string body =
-      cat("set multiplot layout ", down, ",", across, " title ", gnuplot_text(grid.title), "\n");
-  for (size_t i = 0; i < grid.charts.size(); ++i) body += script_of(grid.charts[i], name, i);
+      cat("set lmargin 11\nset rmargin 3\n",  // equal, so that axes stand below each other
+          "set multiplot layout ", down, ",", across, " title ", gnuplot_text(grid.title), "\n");
+  for (size_t i = 0; i < grid.charts.size(); ++i)
+    body +=
+        grid.charts[i].curves.empty() ? "set multiplot next\n" : script_of(grid.charts[i], name, i);
   body += "unset multiplot\n";
   run_gnuplot(
       svg_and_png(name, grid.panel_width * int(across), grid.panel_height * int(down) + 40, body),

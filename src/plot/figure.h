@@ -17,7 +17,7 @@ struct Curve {
   std::string label;         // empty: not named below the chart
   std::vector<double> x, y;  // what is not finite, or not positive on a log scale, is left out
   int colour = -1;           // a number of the palette; -1: the curve's own number
-  bool dashed = false;
+  bool dashed = false, pale = false;
   double width = 2;
 };
 
@@ -35,7 +35,7 @@ struct Chart {
   double y_low = 0, y_high = 0;  // of the axis; equal: from the numbers
 };
 
-// Several charts as one figure, row by row.
+// Several charts as one figure, row by row. A chart without curves leaves its place empty.
 struct ChartGrid {
   std::string title;
   int64_t columns = 1;

@@ -86,9 +86,8 @@ nlohmann::ordered_json json_of(const StreamOutcome& outcome, const StreamOptions
 }
 
 void print_record_size(const StreamSettings& settings, const LanguageModel& model) {
-  const int64_t bytes =
-      record_bytes(settings.tokens, settings.segment, {settings.heads_every},
-                   int64_t(model.state_layout()->heads().size()));
+  const int64_t bytes = record_bytes(settings.tokens, settings.segment, {settings.heads_every},
+                                     int64_t(model.state_layout()->heads().size()));
   fmt::print(stderr, "the records of {} tokens take {:.3g} MB, beside states\n",
              settings.tokens * settings.streams, 1e-6 * double(settings.streams * bytes));
 }
