@@ -123,7 +123,8 @@ void ColumnReader::read_data(const PageHeader& header, std::span<const std::byte
     const Codec codec = header.compressed && !values.empty() ? codec_ : Codec::none;
     bytes = decompress_block(codec, values, header.size - in.offset(), room_, title_);
   }
-  values_.emplace(bytes, type_, header.encoding, dictionary_ ? &*dictionary_ : nullptr, title_);
+  values_.emplace(bytes, type_, header.encoding, header.entries,
+                  dictionary_ ? &*dictionary_ : nullptr, title_);
 }
 
 }  // namespace deltasane::parquet

@@ -7,14 +7,15 @@ int64_t DeltaReader::zigzag() {
   return int64_t(value >> 1) ^ -int64_t(value & 1);
 }
 
-DeltaReader::DeltaReader(std::span<const std::byte> bytes, std::string_view name)
+DeltaReader::DeltaReader(std::span<const std::byte> bytes, std::string_view name, uint64_t most)
     : bytes_(bytes), in_(bytes, name) {
   const uint64_t block = read_varint(in_);
   parts_ = read_varint(in_);
   count_ = read_varint(in_);
   value_ = uint64_t(zigzag());
-  constexpr uint64_t most = uint64_t{1} << 24;
-  if (parts_ == 0 || block > most || block == 0 || block % parts_ != 0 || block / parts_ % 8 != 0)
+  if (count_ > most) in_.reject("expected at most ", most, " values, found ", count_);
+  constexpr uint64_t largest_block = uint64_t{1} << 24;
+  if (parts_ == 0 || block > largest_block || block == 0 || block % parts_ != 0 || block / parts_ % 8 != 0)
     in_.reject("expected blocks of parts of a multiple of 8 values, found ", block, " in ", parts_);
   part_values_ = block / parts_;
   part_ = parts_;

@@ -14,8 +14,9 @@ namespace deltasane::parquet {
 class DeltaReader {
  public:
   DeltaReader() = default;
-  // `name` must outlive the reader.
-  DeltaReader(std::span<const std::byte> bytes, std::string_view name);
+  // `name` must outlive the reader. More than `most` values are rejected: where all differences are
+  // equal, a few bytes could promise any number of them.
+  DeltaReader(std::span<const std::byte> bytes, std::string_view name, uint64_t most);
 
   uint64_t count() const { return count_; }
   int64_t next();  // fails behind the last one

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "format/codec/codec.h"
+#include "format/parquet/values.h"
 #include "support/errors.h"
 #include "support/fixture_bytes.h"
 #include "support/process.h"
@@ -197,6 +198,17 @@ TEST(Parquet, NamesWhatItDoesNotRead) {
   rejected("brotli.parquet", "found Brotli");
   rejected("split.parquet", "found BYTE_STREAM_SPLIT");
   EXPECT_FAULT(ParquetFile::open(fixtures / "make.py"), Fault::file, "expected a Parquet file");
+}
+
+// Without the limit, the lengths of 2^40 texts of no bytes would be read.
+TEST(Parquet, AFewBytesDoNotPromiseManyValues) {
+  const std::string head("\x80\x01\x01\x80\x80\x80\x80\x80\x20\x00", 10);  // 128, 1, 2^40, 0
+  const std::string bytes = head + std::string(64, '\0');
+  for (const parquet::Encoding encoding :
+       {parquet::Encoding::delta_lengths, parquet::Encoding::delta_bytes})
+    EXPECT_FAULT(parquet::PageValues(std::as_bytes(std::span(bytes)), parquet::PhysicalType::bytes,
+                                     encoding, 1000, nullptr, "page"),
+                 Fault::file, "expected at most 1000 values, found 1099511627776");
 }
 
 }  // namespace

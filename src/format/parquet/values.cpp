@@ -58,8 +58,8 @@ Value DeltaPrefixes::next() {
 }
 
 PageValues::Decoder PageValues::decoder(std::span<const std::byte> bytes, PhysicalType type,
-                                        Encoding encoding, const Dictionary* dictionary,
-                                        std::string_view name) {
+                                        Encoding encoding, uint64_t entries,
+                                        const Dictionary* dictionary, std::string_view name) {
   if (is_dictionary(encoding)) {
     if (!dictionary) fail(Fault::file, name, ": expected a dictionary before its use, found none");
     ByteReader in(bytes, name);
@@ -73,21 +73,22 @@ PageValues::Decoder PageValues::decoder(std::span<const std::byte> bytes, Physic
     const auto size = in.number<uint32_t>("size of truth values");
     return RleReader(in.take(size, "truth values"), 1, name);
   }
-  if (encoding == Encoding::delta_integers && is_integer(type)) return DeltaReader(bytes, name);
+  if (encoding == Encoding::delta_integers && is_integer(type))
+    return DeltaReader(bytes, name, entries);
   if (encoding == Encoding::delta_lengths && type == PhysicalType::bytes)
-    return DeltaTexts(bytes, name);
+    return DeltaTexts(bytes, name, entries);
   if (encoding == Encoding::delta_bytes && type == PhysicalType::bytes)
-    return DeltaPrefixes(bytes, name);
+    return DeltaPrefixes(bytes, name, entries);
   fail(Fault::file, name, ": encoding of ", name_of(type),
        ": expected PLAIN, a dictionary or deltas, found ", name_of(encoding));
 }
 
 PageValues::PageValues(std::span<const std::byte> bytes, PhysicalType type, Encoding encoding,
-                       const Dictionary* dictionary, std::string_view name)
+                       uint64_t entries, const Dictionary* dictionary, std::string_view name)
     : type_(type),
       dictionary_(is_dictionary(encoding) ? dictionary : nullptr),
       name_(name),
-      decoder_(decoder(bytes, type, encoding, dictionary, name)) {}
+      decoder_(decoder(bytes, type, encoding, entries, dictionary, name)) {}
 
 Value PageValues::next() {
   if (auto* const plain = std::get_if<PlainValues>(&decoder_)) return plain->next();

@@ -35,8 +35,8 @@ class PlainValues {
 // DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes.
 class DeltaTexts {
  public:
-  DeltaTexts(std::span<const std::byte> bytes, std::string_view name)
-      : lengths_(bytes, name), in_(lengths_.rest(), name) {}
+  DeltaTexts(std::span<const std::byte> bytes, std::string_view name, uint64_t most)
+      : lengths_(bytes, name, most), in_(lengths_.rest(), name) {}
   Value next();
   // The bytes behind the lengths.
   ByteReader& in() { return in_; }
@@ -49,8 +49,8 @@ class DeltaTexts {
 // DELTA_BYTE_ARRAY: how much of the value before is repeated, and what follows.
 class DeltaPrefixes {
  public:
-  DeltaPrefixes(std::span<const std::byte> bytes, std::string_view name)
-      : prefixes_(bytes, name), suffixes_(prefixes_.rest(), name) {}
+  DeltaPrefixes(std::span<const std::byte> bytes, std::string_view name, uint64_t most)
+      : prefixes_(bytes, name, most), suffixes_(prefixes_.rest(), name, most) {}
   Value next();
 
  private:
@@ -67,15 +67,15 @@ struct Dictionary {
 class PageValues {
  public:
   // `bytes`, `dictionary` and `name` must outlive it. Fails with the encoding's name where there
-  // is no decoder for it.
+  // is no decoder for it. A page of `entries` has no more values.
   PageValues(std::span<const std::byte> bytes, PhysicalType type, Encoding encoding,
-             const Dictionary* dictionary, std::string_view name);
+             uint64_t entries, const Dictionary* dictionary, std::string_view name);
   Value next();
 
  private:
   using Decoder = std::variant<PlainValues, RleReader, DeltaReader, DeltaTexts, DeltaPrefixes>;
   static Decoder decoder(std::span<const std::byte> bytes, PhysicalType type, Encoding encoding,
-                         const Dictionary* dictionary, std::string_view name);
+                         uint64_t entries, const Dictionary* dictionary, std::string_view name);
 
   PhysicalType type_;
   const Dictionary* dictionary_ = nullptr;  // null: the decoder gives the values themselves
