@@ -132,9 +132,9 @@ void draw(const ChartGrid& grid, const fs::path& folder, const std::string& name
   require(!grid.charts.empty() && grid.columns > 0, "a grid has charts");
   const int64_t count = int64_t(grid.charts.size()), across = std::min(grid.columns, count);
   const int64_t down = (count + across - 1) / across;
-  std::string body =
-      cat("set lmargin 11\nset rmargin 3\n",  // equal, so that axes stand below each other
-          "set multiplot layout ", down, ",", across, " title ", gnuplot_text(grid.title), "\n");
+  std::string body = cat(
+      "set lmargin 11\nset rmargin 3\nset bmargin 8\n",  // equal, so that axes stand below each other
+      "set multiplot layout ", down, ",", across, " title ", gnuplot_text(grid.title), "\n");
   for (size_t i = 0; i < grid.charts.size(); ++i)
     body +=
         grid.charts[i].curves.empty() ? "set multiplot next\n" : script_of(grid.charts[i], name, i);

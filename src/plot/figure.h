@@ -39,7 +39,7 @@ struct Chart {
 struct ChartGrid {
   std::string title;
   int64_t columns = 1;
-  int panel_width = 900, panel_height = 340;  // pixels
+  int panel_width = 900, panel_height = 380;  // pixels
   std::vector<Chart> charts = {};
 };
 

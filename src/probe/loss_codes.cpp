@@ -7,7 +7,7 @@
 namespace deltasane::probe {
 namespace {
 
-constexpr int even_codes = 192, codes_per_doubling = 8;
+constexpr int even_codes = 192, codes_per_doubling = 16;
 
 std::array<double, 256> all_losses() {
   std::array<double, 256> losses;

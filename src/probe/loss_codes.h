@@ -1,7 +1,7 @@
 // Losses of single tokens in one byte each.
 //
 //     code c < 192:  c / 16 nats
-//     code c >= 192: 12 * 2^((c - 192) / 8) nats, up to about 2800
+//     code c >= 192: 12 * 2^((c - 192) / 16) nats, up to 184
 //
 // The rounding error of a token is added to the next token's loss before that is rounded. So the sum of
 // the decoded losses of any tokens in a row differs from the true sum by no more than one step, and a mean
