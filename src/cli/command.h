@@ -33,6 +33,7 @@ extern const Command graft;
 extern const Command info;
 extern const Command machine;
 extern const Command manual;
+extern const Command publish;
 extern const Command records;
 extern const Command report;
 extern const Command score;

@@ -133,11 +133,11 @@ TEST(ToyTraining, ThreadsDoNotShowAndEveryElementIsReportedOnce) {
   const auto gradient_of = [&](ThreadPool& threads) {
     std::vector<float> gradient(model->parameters().all().size());
     std::vector<int> reported(gradient.size());
-    model->gradient_pass({4, 11})
-        ->gradient(model->parameters().all(), batch, {9, 1e-4}, gradient, {threads},
-                   [&](std::span<float> part) {
-                     for (const float& x : part) ++reported[size_t(&x - gradient.data())];
-                   });
+    model->gradient_pass({4, 11})->gradient(model->parameters().all(), batch, {9, 1e-4}, gradient,
+                                            {threads}, [&](std::span<float> part) {
+                                              for (const float& x : part)
+                                                ++reported[size_t(&x - gradient.data())];
+                                            });
     EXPECT_EQ(reported, std::vector<int>(gradient.size(), 1));
     return gradient;
   };

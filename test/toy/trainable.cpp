@@ -23,7 +23,10 @@ class ToyGradientPass : public GradientPass {
  public:
   ToyGradientPass(const Sizes& sizes, const std::optional<SaneSettings>& sane,
                   const PassSettings& settings)
-      : sizes_(sizes), layout_(parameter_layout(sizes)), buckets_(layout_), sane_(sane),
+      : sizes_(sizes),
+        layout_(parameter_layout(sizes)),
+        buckets_(layout_),
+        sane_(sane),
         settings_(settings) {}
 
   double gradient(std::span<const float> parameters, const TrainingBatch& batch,
@@ -55,9 +58,9 @@ class ToyGradientPass : public GradientPass {
     const std::vector<double> values(parameters.begin(), parameters.end());
     std::vector<double> losses(static_cast<size_t>(batch.sequences));
     cpu.threads.parallel(batch.sequences, [&](int64_t i) {
-      losses[size_t(i)] = training_loss(
-          {sizes_, layout_, sane_}, values, batch, i, settings,
-          gradients.empty() ? std::span<double>() : std::span(gradients[size_t(i)]));
+      losses[size_t(i)] =
+          training_loss({sizes_, layout_, sane_}, values, batch, i, settings,
+                        gradients.empty() ? std::span<double>() : std::span(gradients[size_t(i)]));
     });
     return std::accumulate(losses.begin(), losses.end(), 0.0);
   }

@@ -72,8 +72,7 @@ class Convolution {
     for (size_t t = 0; t < x.size(); ++t)
       for (size_t tap = 0; tap < taps; ++tap)
         if (t + tap + 1 >= taps)
-          for (size_t c = 0; c < channels; ++c)
-            visit(t, t + tap + 1 - taps, tap * channels + c, c);
+          for (size_t c = 0; c < channels; ++c) visit(t, t + tap + 1 - taps, tap * channels + c, c);
   }
   Weight weight_;
 };
@@ -126,8 +125,8 @@ class Memory {
       const Vector dscaled = product_backward(w_.out, kept.scaled, dx[t]);
       Vector dy;
       for (size_t h = 0; h < heads_; ++h)
-        for (const double v : normalized_backward(part_of(kept.y, h, values_),
-                                                  part_of(dscaled, h, values_)))
+        for (const double v :
+             normalized_backward(part_of(kept.y, h, values_), part_of(dscaled, h, values_)))
           dy.push_back(v);
       Vector dq(kept.q.size()), dk(kept.k.size()), dv(kept.v.size());
       each_entry([&](size_t h, size_t e, size_t i, size_t j) {
@@ -271,8 +270,7 @@ struct Layer {
 // The parameters by name.
 class Weights {
  public:
-  Weights(const ParameterLayout& layout, std::span<const double> values,
-          std::span<double> gradient)
+  Weights(const ParameterLayout& layout, std::span<const double> values, std::span<double> gradient)
       : layout_(layout), values_(values), gradient_(gradient) {}
   Weight operator()(const std::string& name) const {
     if (!layout_.has(name)) return {};
@@ -297,10 +295,10 @@ std::vector<Layer> layers_of(const TrainingModel& model, const Weights& weights)
     if (sizes.taps) layer.convolution.emplace(own("convolution"));
     for (size_t m = 0; m < sizes.memories.size(); ++m) {
       const auto part = [&](const char* name) { return weights(memory_tensor(n, m, name)); };
-      layer.memories.push_back({sizes.memories[m],
-                                {part("decay"), part("query"), part("key"), part("value"),
-                                 part("out"), part("tau")},
-                                model.sane ? model.sane->alpha : 0});
+      layer.memories.push_back(
+          {sizes.memories[m],
+           {part("decay"), part("query"), part("key"), part("value"), part("out"), part("tau")},
+           model.sane ? model.sane->alpha : 0});
     }
     if (sizes.cache)
       layer.cache.emplace(own("cache.query"), own("cache.key"), own("cache.value"),

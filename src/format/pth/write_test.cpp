@@ -15,7 +15,9 @@
 namespace deltasane {
 namespace {
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 
 TEST(Crc, IsTheKnownOne) {
   EXPECT_EQ(crc32(bytes_of("123456789")), 0xCBF43926u);
@@ -30,7 +32,8 @@ TEST(ZipWrite, EntriesComeBackAlignedWithTheirChecksums) {
   const fs::path path = scratch.path() / "a.zip";
   std::vector<std::pair<std::string, std::string>> all;
   for (size_t i = 0; i < 70; ++i)
-    all.emplace_back(cat("folder/", std::string(i, 'n'), "e"), std::string(i * 7 % 50, char('a' + i % 26)));
+    all.emplace_back(cat("folder/", std::string(i, 'n'), "e"),
+                     std::string(i * 7 % 50, char('a' + i % 26)));
   {
     AtomicFile file(path);
     ZipWriter zip(file);
@@ -57,12 +60,10 @@ TEST(ZipWrite, EntriesComeBackAlignedWithTheirChecksums) {
 TEST(PthWrite, TensorsOfEveryTypeComeBack) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "a.pth";
-  const std::vector<PlannedTensor> plan{{"matrix", StoredType::f32, {3, 5}},
-                                        {"half", StoredType::f16, {7}},
-                                        {"brain", StoredType::bf16, {1, 1, 4}},
-                                        {"double", StoredType::f64, {1}},
-                                        {"long", StoredType::i64, {2}},
-                                        {"empty", StoredType::f32, {0, 4}}};
+  const std::vector<PlannedTensor> plan{
+      {"matrix", StoredType::f32, {3, 5}},    {"half", StoredType::f16, {7}},
+      {"brain", StoredType::bf16, {1, 1, 4}}, {"double", StoredType::f64, {1}},
+      {"long", StoredType::i64, {2}},         {"empty", StoredType::f32, {0, 4}}};
   const auto content = [](const PlannedTensor& tensor) {
     std::string bytes;
     for (uint64_t i = 0; i < tensor.bytes(); ++i) bytes += char(i * 5 + tensor.name.size());

@@ -11,7 +11,7 @@ namespace {
 using namespace zip;
 
 constexpr uint16_t stored = 0;
-constexpr uint16_t version = 20, version64 = 45;      // of the format, that a reader needs
+constexpr uint16_t version = 20, version64 = 45;     // of the format, that a reader needs
 constexpr uint16_t day = 0x21, padding_id = 0x4246;  // 1980-01-01: files of equal tensors are equal
 constexpr uint64_t alignment = 64, checksum_at = 14, header_size = 30, extra_size = 4;
 

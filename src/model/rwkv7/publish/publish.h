@@ -29,6 +29,7 @@ void write_rwkv7_pth(const fs::path& path, const Rwkv7Published& model);
 void write_rwkv7_hugging_face(const fs::path& folder, const Rwkv7Published& model,
                               std::optional<int32_t> end_of_document);
 
-inline constexpr std::string_view sane_alpha_tensor = "sane.alpha", sane_chunk_tensor = "sane.chunk";
+inline constexpr std::string_view sane_alpha_tensor = "sane.alpha",
+                                  sane_chunk_tensor = "sane.chunk";
 
 }  // namespace deltasane

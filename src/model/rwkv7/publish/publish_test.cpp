@@ -47,8 +47,9 @@ TEST(Rwkv7Publish, PthStatesNoOtherNorms) {
   EXPECT_FAULT(write_rwkv7_pth(scratch.path() / "a.pth",
                                {model, StoredType::f32, {1e-6f, 64e-5f, {}}, std::nullopt}),
                Fault::usage, "expected a model with the official norms");
-  EXPECT_FAULT(write_rwkv7_pth(scratch.path() / "a.pth", {model, StoredType::q8_0, {}, std::nullopt}),
-               Fault::usage, "expected f32, f16 or bf16");
+  EXPECT_FAULT(
+      write_rwkv7_pth(scratch.path() / "a.pth", {model, StoredType::q8_0, {}, std::nullopt}),
+      Fault::usage, "expected f32, f16 or bf16");
   EXPECT_TRUE(fs::is_empty(scratch.path()));
 }
 
@@ -86,6 +87,17 @@ TEST(Rwkv7Publish, HuggingFaceNamesAreThoseOfFla) {
   EXPECT_EQ(config["hidden_size"], 64);
   EXPECT_TRUE(config["eos_token_id"].is_null());
   EXPECT_FALSE(config.contains("sane"));
+}
+
+// As a program leaves it that does not know SANE, and saves what it loaded.
+TEST(Rwkv7Publish, SettingsWithoutTensorsAreRefused) {
+  const test::Scratch scratch, other;
+  const SmallModel sane(test::small_sane_shape()), plain(test::small_shape());
+  write_rwkv7_hugging_face(scratch.path(), {sane, StoredType::f32, {}, SaneSettings{3, 16}}, 0);
+  write_rwkv7_hugging_face(other.path(), {plain, StoredType::f32, {}, std::nullopt}, 0);
+  fs::copy(other.path() / "model.safetensors", scratch.path() / "model.safetensors",
+           fs::copy_options::overwrite_existing);
+  EXPECT_FAULT(Rwkv7Checkpoint{scratch.path()}, Fault::file, "expected the SANE tensors with it");
 }
 
 // A settings tensor of another type or shape, as somebody's program may have made it.
