@@ -43,6 +43,12 @@ std::vector<T> part_of(const std::vector<T>& all, int part, int parts) {
   return {begin, begin + std::ptrdiff_t(each)};
 }
 
+const TrainableFactory& factory_of(const TrainConfig::Model& model) {
+  if (model.from.empty()) return trainable_factory(model.architecture);
+  const fs::path file = model.from;
+  return trainable_factory_of(file, model.architecture);
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
@@ -50,9 +56,7 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
                          AnswerCheck answers)
     : config_(config),
       answers_(std::move(answers)),
-      factory_(config.model.from.empty()
-                   ? trainable_factory(config.model.architecture)
-                   : trainable_factory_of(config.model.from, config.model.architecture)),
+      factory_(factory_of(config.model)),
       tokenizer_(tokenizer),
       cpu_(cpu),
       group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),

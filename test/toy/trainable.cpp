@@ -49,6 +49,7 @@ class ToyGradientPass : public GradientPass {
     return run(parameters, batch, settings, {}, cpu);
   }
   double recurrence_seconds() const override { return 0; }
+  uint64_t bytes() const override { return 0; }  // nothing is kept between calls
 
  private:
   double run(std::span<const float> parameters, const TrainingBatch& batch,
@@ -91,6 +92,14 @@ class Trainable : public TrainableModel {
     if (settings.precision != Precision::fp32)
       fail(Fault::usage, "precision: expected fp32 for this architecture, found bf16");
     return std::make_unique<ToyGradientPass>(sizes_, sane(), settings);
+  }
+  // The parameters and, while a call lasts, a gradient for each sequence, in double.
+  PassMemory cpu_pass_memory(const PassSettings& settings) const override {
+    return {0, uint64_t(settings.sequences + 1) * parameters().all().size() * sizeof(double)};
+  }
+  PassMemory gpu_pass_memory(const PassSettings&) const override {
+    expect_gpu_support();
+    return {};
   }
   void expect_gpu_support() const override {
     fail(Fault::usage, "device: expected cpu for this architecture, found a GPU");
@@ -201,6 +210,15 @@ ParameterLayout parameter_layout(const Sizes& sizes) {
   });
 }
 
-const TrainableFactory trainable{"toy", initialise, open, restore, released, graft};
+const TrainableFactory trainable{
+    "toy",
+    initialise,
+    open,
+    restore,
+    released,
+    graft,
+    [](const ModelSizes& sizes, const std::optional<SaneSettings>& sane) {
+      return parameter_layout(sizes_for(sizes, sane.has_value())).parameters();
+    }};
 
 }  // namespace deltasane::toy

@@ -12,7 +12,7 @@
 #include "cli/sweep/sweep_run.h"
 #include "corpus/source.h"
 #include "eval/suite/suite.h"
-#include "infer/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "model/device.h"
 #include "model/registry.h"
 #include "tensor/cuda/gpu.h"

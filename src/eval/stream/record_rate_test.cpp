@@ -61,7 +61,7 @@ class StreamRecords : public testing::Test {
 
 // What the law says is what is written, and so its word on a model of 0.4B can be taken.
 TEST_F(StreamRecords, AreAsLargeAsTheLawSays) {
-  StreamSettings settings{.tokens = 9000, .segment = 16, .snapshots = {{}}};
+  StreamSettings settings{.tokens = 9000, .segment = 16, .snapshots = std::vector<int64_t>{}};
   settings.checkpoint_every = 1 << 20;
   for (const int64_t every : {0, 64}) {
     settings.heads_every = every;
@@ -87,7 +87,7 @@ TEST(RecordBytes, OfAHundredMillionTokensAreBelow200Megabytes) {
 }
 
 TEST_F(StreamRecords, OfHeadsAreAsOftenAsAskedFor) {
-  StreamSettings settings{.tokens = 2048, .segment = 128, .heads_every = 512, .snapshots = {{}}};
+  StreamSettings settings{.tokens = 2048, .segment = 128, .heads_every = 512, .snapshots = std::vector<int64_t>{}};
   run(settings, "run");
   const auto segments = probe::read_records(scratch_.path() / "run" / segments_file);
   const auto heads = probe::read_records(scratch_.path() / "run" / heads_file);
@@ -105,7 +105,7 @@ TEST_F(StreamRecords, OfHeadsAreAsOftenAsAskedFor) {
 
 // Rarer records of heads change nothing else, and a run can stop between two of them.
 TEST_F(StreamRecords, OfHeadsDoNotDependOnWhereARunStopped) {
-  StreamSettings settings{.tokens = 2048, .segment = 128, .heads_every = 512, .snapshots = {{}}};
+  StreamSettings settings{.tokens = 2048, .segment = 128, .heads_every = 512, .snapshots = std::vector<int64_t>{}};
   settings.checkpoint_every = 128;
   run(settings, "whole");
   for (const int64_t tokens : {384, 640, 1152, 2048}) {
