@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/cat.h"
 #include "text/find_tokenizer.h"
 #include "text/vocabulary/world_file.h"
 
