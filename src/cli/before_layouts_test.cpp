@@ -141,7 +141,9 @@ TEST_F(BeforeLayouts, AStreamIsResumed) {
 TEST_F(BeforeLayouts, ATrainingRunIsResumed) {
   const std::string said = program({"train", config("training"), "--resume"});
   EXPECT_NE(said.find("step_00000060"), said.npos) << said;
-  program({"train", config("whole")});
+  // Those were the defaults then.
+  program({"train", config("whole"), "--set", "optimizer.beta2=0.99", "--set",
+           "optimizer.epsilon=1e-18"});
   const auto resumed = losses("training"), whole = losses("whole");
   ASSERT_EQ(resumed.size(), 120u);
   ASSERT_EQ(whole.size(), 120u);

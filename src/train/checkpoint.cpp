@@ -128,6 +128,22 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
   return place;
 }
 
+void take_settings_of_newest(const fs::path& folder, TrainConfig& config) {
+  const std::vector<fs::path> all = checkpoints_in(folder);
+  if (all.empty() || !fs::exists(all.back() / payload[3])) return;
+  const Json saved = Json::parse(read_file(all.back() / payload[3]), nullptr, false);
+  if (!saved.is_object()) return;  // resume_newest says what is wrong with it
+  const auto take = [&](const char* key, double& value) {
+    if (config.unstated.contains(key) && saved.contains(key))
+      value = std::stod(saved[key].get<std::string>());
+  };
+  take("optimizer.beta2", config.optimizer.beta2);
+  take("optimizer.epsilon", config.optimizer.epsilon);
+  // Older versions padded on the right, and did not say so.
+  if (config.unstated.contains("corpus.padding_side") && !saved.contains("corpus.padding_side"))
+    config.corpus.padding_side = PaddingSide::right;
+}
+
 fs::path resume_newest(const fs::path& folder, TrainingRun& run,
                        std::vector<std::string>& passed_over) {
   const std::vector<fs::path> all = checkpoints_in(folder);

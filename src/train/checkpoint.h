@@ -28,6 +28,10 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
 fs::path resume_newest(const fs::path& folder, TrainingRun& run,
                        std::vector<std::string>& passed_over);
 
+// Before a run is resumed: what its configuration leaves to defaults is as its newest checkpoint
+// has it, so that a run that an older version began goes on.
+void take_settings_of_newest(const fs::path& folder, TrainConfig& config);
+
 std::vector<fs::path> checkpoints_in(const fs::path& folder);  // oldest first
 
 // What one checkpoint of so many parameters takes on disk: the model and two numbers of the

@@ -222,6 +222,10 @@ TrainConfig read_config(std::string_view text, const std::string& name,
   read_corpus(Section(file, "corpus", name), config.corpus);
   read_optimizer(Section(file, "optimizer", name), config);
   read_evaluation(Section(file, "evaluation", name), config);
+  for (const auto& [section, key] : {std::pair{"optimizer", "beta2"},
+                                     {"optimizer", "epsilon"},
+                                     {"corpus", "padding_side"}})
+    if (!Section(file, section, name).has(key)) config.unstated.insert(cat(section, ".", key));
   Section run(file, "run", name);
   run.read("folder", config.run.folder);
   run.read("save_every", config.run.save_every);

@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -71,6 +72,9 @@ struct TrainConfig {
     std::optional<bool> recompute;  // none: where kept activations do not fit
     comm::DeviceAllReduceSettings sums;
   } run;
+
+  // Keys with a default that changed between versions, where the file leaves them out.
+  std::set<std::string> unstated;
 
   int64_t rows_of_step() const { return rows ? rows : sequences * accumulate; }
   int64_t rows_of_evaluation() const { return rows ? rows : sequences; }  // of one batch

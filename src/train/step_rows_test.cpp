@@ -11,6 +11,7 @@
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
+#include "train/checkpoint.h"
 #include "train/run.h"
 
 namespace deltasane::train {
@@ -159,6 +160,28 @@ TEST(ConfigOverrides, StandForLinesOfTheFile) {
   EXPECT_FAULT(with({"optimizer.stepps=9"}), Fault::usage, "the nearest is 'steps'");
   EXPECT_FAULT(with({"steps=9"}), Fault::usage, "expected SECTION.KEY=VALUE, found 'steps=9'");
   EXPECT_FAULT(with({"optimizer.steps=many"}), Fault::usage, "expected a whole number");
+}
+
+// A run of a version that padded on the right and had other defaults goes on as it was.
+TEST(ConfigDefaults, OfAnOlderRunAreKept) {
+  const deltasane::test::Scratch scratch;
+  const fs::path checkpoint = scratch.path() / "step_00000001";
+  fs::create_directories(checkpoint);
+  replace_file(checkpoint / "config.json",
+               R"({"optimizer.beta2": "0.99", "optimizer.epsilon": "1e-18"})");
+  const auto resumed = [&](const std::string& optimizer) {
+    TrainConfig config = read_config(
+        cat("[model]\nlayers = 1\nchannels = 32\n[corpus]\nsource = \"math-chat:\"\n"
+            "rows = \"pieces\"\n[optimizer]\nsteps = 7\nkind = \"muon\"\n",
+            optimizer, "\n[run]\nfolder = \"nowhere\"\n"),
+        "a.toml");
+    take_settings_of_newest(scratch.path(), config);
+    return config;
+  };
+  EXPECT_EQ(resumed("").optimizer.beta2, 0.99);
+  EXPECT_EQ(resumed("").optimizer.epsilon, 1e-18);
+  EXPECT_EQ(resumed("").corpus.padding_side, PaddingSide::right);
+  EXPECT_EQ(resumed("beta2 = 0.9").optimizer.beta2, 0.9);  // refused later, with its name
 }
 
 // What the paper leaves unsaid is as in the library that it names.

@@ -194,6 +194,7 @@ int train_model(const TrainOptions& options) {
     fail(Fault::usage, folder,
          ": expected no checkpoints at the start of a run, found some; go on from them with "
          "--resume, or name another run.folder");
+  if (options.resume) train::take_settings_of_newest(folder, config);
   const std::unique_ptr<Tokenizer> tokenizer = open_vocabulary(config.corpus.tokenizer);
   const std::shared_ptr<comm::Group> group = comm::join();
   // A large data set is read as a whole once: by one process, which the others wait for.
