@@ -45,7 +45,7 @@ tiny)
   ALPHAS=${ALPHAS:-0,1,3} DEVICES=${DEVICES:-cpu}
   base=$here/models/arithmetic-baseline.safetensors tokenizer=byte length=129
   made "$out/raw/math.jsonl" problems 11 600 "$out/raw/math.jsonl"
-  cp "$here/test/data/rows/chats.parquet" "$out/raw/"
+  cp "$here/test/data/rows/plain.parquet" "$out/raw/"
   set_recipe 'optimizer.precision="fp32"' optimizer.rows=4 optimizer.warmup=1
   steps=6 tokens=4096 stream=math-chat:seed=21,level=1-2,style=brief limit=12 samples=2 answer_tokens=24
   ;;
@@ -53,7 +53,7 @@ small)
   ALPHAS=${ALPHAS:-0,1,3,10} DEVICES=${DEVICES:-cuda:0}
   tokenizer=byte length=513
   made "$out/raw/math.jsonl" problems 11 20000 "$out/raw/math.jsonl"
-  cp "$here/test/data/rows/chats.parquet" "$out/raw/"
+  cp "$here/test/data/rows/plain.parquet" "$out/raw/"
   newest() { find "$out/base" -path '*/step_*/model.safetensors' 2>/dev/null | sort | tail -n 1; }
   say "a base model that hardly forgets"
   if [ ! -e "$out/base.done" ]; then
@@ -108,8 +108,15 @@ for folder in "$out"/sweep/baseline "$out"/sweep/alpha-*; do
     runs+=("$folder/stream")  # it overflowed
   fi
 done
-"$program" table "${runs[@]}" --out "$out/table"
-"$program" figures "${streams[@]}" --names "$names" --out "$out/figures"
+if command -v gnuplot >/dev/null; then
+  "$program" table "${runs[@]}" --out "$out/table"
+  "$program" figures "${streams[@]}" --names "$names" --out "$out/figures"
+else
+  echo "gnuplot is not installed: no figures; draw them elsewhere from $out/sweep"
+  mkdir -p "$out/table"
+  "$program" table "${runs[@]}" >"$out/table/table.md"
+  "$program" table "${runs[@]}" --format csv >"$out/table/table.csv"
+fi
 
 say "publishing"
 best=$out/sweep/alpha-3  # the paper's choice
