@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "comm/mpi_group.h"
+#include "comm/secret.h"
 #include "comm/single_group.h"
 #include "comm/socket_group.h"
 
@@ -38,6 +39,7 @@ std::optional<SocketGroupSettings> settings_from_environment() {
   settings.size = integer_from("DELTASANE_SIZE", 1, 1024);
   settings.rank = integer_from("DELTASANE_RANK", 0, settings.size - 1);
   if (const char* address = std::getenv("DELTASANE_ADDRESS")) settings.address = address;
+  settings.secret = secret_from_environment();
   return settings;
 }
 

@@ -113,7 +113,7 @@ TEST(SocketGroup, TimesOut) {
   EXPECT_FAULT(socket_group({1, 2, address, 0.05}), Fault::device,
                "rank 0 of 2: expected it at " + address + " within 0.05 s, found no process");
   EXPECT_FAULT(socket_group({1, 2, "nowhere", 0.05}), Fault::usage,
-               "expected HOST:PORT or a path that begins with '/', found 'nowhere'");
+               "or a path that begins with '/', found 'nowhere'");
 }
 
 TEST(SocketGroup, ConnectsOverTcp) {
