@@ -1,8 +1,13 @@
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <new>
 
 #include "base/error.h"
+#include "base/io/mapped_ranges.h"
 #include "cli/command.h"
 #include "cli/version.h"
 
@@ -40,18 +45,34 @@ int run(int argc, char** argv) {
   return misused;
 }
 
+// What was printed may be lost when the stream is flushed at last: a full device, a closed pipe.
+void expect_output_written() {
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
+    fail(Fault::file, "standard output: cannot write: ", std::strerror(errno));
+}
+
 }  // namespace
 }  // namespace deltasane::cli
 
 int main(int argc, char** argv) {
+  // A write that fails is an error like others: a file past the limit, a reader that went away.
+  for (const int number : {SIGXFSZ, SIGPIPE}) std::signal(number, SIG_IGN);
+  deltasane::end_with_message_on_vanished_bytes();
   try {
-    return deltasane::cli::run(argc, argv);
+    const int code = deltasane::cli::run(argc, argv);
+    deltasane::cli::expect_output_written();
+    return code;
   } catch (const deltasane::Error& error) {
     std::cerr << "deltasane: " << error.what() << '\n';
     return error.fault() == deltasane::Fault::usage ? deltasane::cli::misused
                                                     : deltasane::cli::failed;
   } catch (const std::bad_alloc&) {
     std::cerr << "deltasane: out of memory\n";
-    return deltasane::cli::failed;
+  } catch (const std::exception& error) {
+    std::cerr << "deltasane: " << error.what() << '\n';
+  } catch (...) {
+    std::cerr << "deltasane: an error without a message\n";
   }
+  return deltasane::cli::failed;
 }
