@@ -70,6 +70,7 @@ class JsonRows final : public Source {
 
   std::optional<uint64_t> pieces() const override { return rows_.size(); }
   std::string description() const override { return description_; }
+  std::vector<fs::path> files() const override { return {map_.path()}; }
 
  private:
   struct Row {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -63,6 +64,10 @@ class TrainingRun {
   const Optimizer& optimizer() const { return device_->optimizer(); }
   std::string sums_by() const { return device_->sums_by(); }
   const Progress& progress() const { return progress_; }
+  // Digests of the files that it learns from, by the key that names them.
+  const std::map<std::string, std::string>& content() const { return content_; }
+  // False after an error in the middle of an update: then there is nothing worth saving.
+  bool is_whole() const { return !updating_; }
 
   // Continues from what a checkpoint held.
   void restore(std::unique_ptr<TrainableModel> model, Tensor<float> first, Tensor<float> second,
@@ -89,6 +94,8 @@ class TrainingRun {
   ParameterLayout layout_;
   int64_t vocabulary_;
   Progress progress_;
+  bool updating_ = false;
+  std::map<std::string, std::string> content_;
   std::unique_ptr<BatchSource> batches_;
   std::optional<StepBatches> next_;  // read while a device worked
 };

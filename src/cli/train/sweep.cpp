@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/own_commands.h"
 #include "format/toml_text.h"
+#include "train/checkpoint.h"
 
 namespace deltasane::cli {
 namespace {
@@ -120,12 +121,8 @@ class SweepRun {
   fs::path streaming() const { return folder_ / "stream"; }
 
   fs::path newest_checkpoint() const {
-    fs::path newest;
-    if (fs::exists(training()))
-      for (const auto& entry : fs::directory_iterator(training()))
-        if (entry.path().filename().string().starts_with("step_") && entry.path() > newest)
-          newest = entry.path();
-    return newest;
+    const std::vector<fs::path> all = train::checkpoints_in(training());
+    return all.empty() ? fs::path() : all.back();
   }
   fs::path last_state() const {
     const fs::path folder = streaming() / "snapshots";
