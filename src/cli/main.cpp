@@ -1,8 +1,10 @@
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <iostream>
 #include <new>
 
@@ -44,6 +46,31 @@ int run(int argc, char** argv) {
     if (sub->parsed()) return action();
   return misused;
 }
+
+void put_error(const char* text) {
+  const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
+  static_cast<void>(ignored);
+}
+
+// The last resort for an error that no catch can reach: before main, in a destructor, in a thread
+// while memory is short.
+[[noreturn]] void end_with_message() {
+  put_error("deltasane: ");
+  try {
+    if (std::current_exception()) throw;
+    put_error("an error that was not expected");
+  } catch (const std::bad_alloc&) {
+    put_error("out of memory");
+  } catch (const std::exception& error) {
+    put_error(error.what());
+  } catch (...) {
+    put_error("an error without a message");
+  }
+  put_error("\n");
+  ::_exit(failed);
+}
+
+[[gnu::constructor(101)]] void never_abort() { std::set_terminate(end_with_message); }
 
 // What was printed may be lost when the stream is flushed at last: a full device, a closed pipe.
 void expect_output_written() {

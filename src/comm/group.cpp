@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "comm/mpi_group.h"
-#include "comm/secret.h"
+#include "comm/socket/secret.h"
 #include "comm/single_group.h"
-#include "comm/socket_group.h"
+#include "comm/socket/socket_group.h"
 
 namespace deltasane::comm {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/cat.h"
-#include "comm/socket_group.h"
+#include "comm/socket/socket_group.h"
 #include "support/errors.h"
 #include "support/process.h"
 #include "support/scratch.h"

@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -50,14 +51,31 @@ long raw_write(int file, const void* bytes, size_t size) {
   return ::syscall(SYS_write, file, bytes, size);
 }
 
+// Text in a buffer of its own; what does not fit is left out.
+template <size_t room>
+struct Line {
+  char text[room] = {};
+  size_t size = 0;
+  Line& add(const char* more) {
+    while (*more && size + 1 < room) text[size++] = *more++;
+    return *this;
+  }
+  Line& add(long number) {
+    char digits[24] = {};
+    std::to_chars(digits, digits + sizeof digits - 1, number);
+    return add(digits);
+  }
+};
+
 struct Setup {
   Setup() {
     if (const char* fault = std::getenv("DELTASANE_FAULT")) {
-      char call[32] = {}, more[8] = {};
-      std::sscanf(fault, "%31[a-z]:%ld:%d:%7s", call, &when, &reason, more);
-      onwards = std::strcmp(more, "on") == 0;
       for (int i = 0; i < calls; ++i)
-        if (std::strcmp(call, names[i]) == 0) faulty = i;
+        if (std::strncmp(fault, names[i], std::strcspn(fault, ":")) == 0) faulty = i;
+      char* rest = nullptr;
+      when = std::strtol(fault + std::strcspn(fault, ":") + 1, &rest, 10);
+      reason = int(std::strtol(rest + 1, &rest, 10));
+      onwards = std::strcmp(rest, ":on") == 0;
     }
     if (const char* path = std::getenv("DELTASANE_FAULT_LOG"))
       log_file = int(::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
@@ -73,9 +91,9 @@ struct Setup {
     const int file =
         int(::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600));
     for (int i = 0; i < calls; ++i) {
-      char line[64];
-      const int size = std::snprintf(line, sizeof line, "%s %ld\n", names[i], counts[i].load());
-      raw_write(file, line, size_t(size));
+      Line<64> line;
+      line.add(names[i]).add(" ").add(counts[i].load()).add("\n");
+      raw_write(file, line.text, line.size);
     }
     ::close(file);
   }
@@ -104,9 +122,8 @@ void log_entry(const char* line, const void* bytes = nullptr, size_t size = 0) {
 }
 
 bool path_of(int file, char (&path)[4096]) {
-  char link[64];
-  std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-  const ssize_t size = ::readlink(link, path, sizeof path - 1);
+  const ssize_t size = ::readlink(Line<64>().add("/proc/self/fd/").add(long(file)).text, path,
+                                  sizeof path - 1);
   if (size <= 0) return false;
   path[size] = '\0';
   return true;
@@ -116,26 +133,24 @@ bool is_logged(const char* path) {
   return log_file >= 0 && root[0] && std::strncmp(path, root, std::strlen(root)) == 0;
 }
 
-unsigned long inode_of(int file) {
+long inode_of(int file) {
   struct stat status {};
   ::fstat(file, &status);
-  return status.st_ino;
+  return long(status.st_ino);
 }
 
 void log_path(const char* what, const char* path, const char* other = "") {
   if (!is_logged(path)) return;
-  char line[9000];
-  std::snprintf(line, sizeof line, "%s 0 0 0 %s\t%s\n", what, path, other);
-  log_entry(line);
+  log_entry(Line<9000>().add(what).add(" 0 0 0 ").add(path).add("\t").add(other).add("\n").text);
 }
 
 void log_file_entry(const char* what, int file, long offset, const void* bytes = nullptr,
                     size_t size = 0) {
-  char path[4096], line[4300];
+  char path[4096];
   if (log_file < 0 || !path_of(file, path) || !is_logged(path)) return;
-  std::snprintf(line, sizeof line, "%s %lu %ld %zu %s\t\n", what, inode_of(file), offset, size,
-                path);
-  log_entry(line, bytes, size);
+  Line<4300> line;
+  line.add(what).add(" ").add(inode_of(file)).add(" ").add(offset).add(" ").add(long(size));
+  log_entry(line.add(" ").add(path).add("\t\n").text, bytes, size);
 }
 
 int open_at(int folder, const char* path, int flags, mode_t mode) {
@@ -155,7 +170,8 @@ mode_t mode_from(int flags, va_list rest) {
 void full_path(int folder, const char* name, char (&path)[4096]) {
   char base[4096] = "";
   if (name[0] != '/' && folder != AT_FDCWD) path_of(folder, base);
-  std::snprintf(path, sizeof path, "%.2000s%s%.2000s", base, base[0] ? "/" : "", name);
+  const Line<4096> all = Line<4096>().add(base).add(base[0] ? "/" : "").add(name);
+  std::memcpy(path, all.text, sizeof path);
 }
 
 long before_write(int file) {

@@ -1,4 +1,4 @@
-#include "comm/connection.h"
+#include "comm/socket/connection.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "comm/socket_group.h"
+#include "comm/socket/socket_group.h"
 
 #include <poll.h>
 
@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/timing.h"
-#include "comm/connection.h"
-#include "comm/secret.h"
+#include "comm/socket/connection.h"
+#include "comm/socket/secret.h"
 
 namespace deltasane::comm {
 namespace {

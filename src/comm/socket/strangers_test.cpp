@@ -9,9 +9,9 @@
 
 #include "base/cat.h"
 #include "base/io/file.h"
-#include "comm/connection.h"
-#include "comm/secret.h"
-#include "comm/socket_group.h"
+#include "comm/socket/connection.h"
+#include "comm/socket/secret.h"
+#include "comm/socket/socket_group.h"
 #include "support/errors.h"
 #include "support/process.h"
 #include "support/scratch.h"

@@ -1,4 +1,4 @@
-#include "comm/secret.h"
+#include "comm/socket/secret.h"
 
 #include <sys/random.h>
 #include <sys/stat.h>
