@@ -230,5 +230,27 @@ TEST_F(Resume, WhatCannotBeWrittenIsAnErrorAndNothingIsLost) {
   expect_done(train);
 }
 
+// Nothing was saved but at the end.
+TEST_F(Resume, TrainingSavesWhatItLearnedBeforeMemoryRanOut) {
+  bench_.prepare("train", folder_);
+  std::string config = read_file(folder_ / "train.toml");
+  for (const auto& [from, to] : {std::pair("save_every = 2\n", ""), {"steps = 4\n", "steps = 40\n"}})
+    config.replace(config.find(from), std::string_view(from).size(), to);
+  replace_file(folder_ / "train.toml", config);
+  const Scenario train = scenario("train");
+  const fs::path counts = bench_.folder("counts");
+  run_with_shim(train.first, {cat("DELTASANE_FAULT_COUNTS=", counts.string())});
+  const auto whole = files_below(folder_);
+  const std::string text = read_file(counts);
+  const int64_t all = std::stoll(text.substr(text.find("allocate ") + 9));
+  fs::remove_all(folder_ / "run");
+  const Outcome hit =
+      run_with_shim(train.first, {cat("DELTASANE_FAULT=allocate:", all * 8 / 10, ":12")});
+  EXPECT_EQ(hit.exit_code, 1) << hit.output;
+  EXPECT_NE(hit.output.find("saved "), std::string::npos) << hit.output;
+  expect_done(train.again);
+  EXPECT_EQ(files_below(folder_), whole);
+}
+
 }  // namespace
 }  // namespace deltasane::test
