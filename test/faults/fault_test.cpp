@@ -23,9 +23,9 @@ struct Fault {
   std::string call;
   int reason;
 };
-const Fault faults[] = {{"open", EMFILE},  {"write", ENOSPC},    {"fsync", EIO},
-                        {"rename", EIO},   {"mkdir", ENOSPC},    {"unlink", EROFS},
-                        {"truncate", EIO}, {"map", ENOMEM},      {"allocate", ENOMEM}};
+const Fault faults[] = {{"open", EMFILE},  {"write", ENOSPC}, {"fsync", EIO},
+                        {"rename", EIO},   {"mkdir", ENOSPC}, {"unlink", EROFS},
+                        {"truncate", EIO}, {"map", ENOMEM},   {"allocate", ENOMEM}};
 
 // How many calls of each kind are tried; 0: those of every test run.
 int64_t wanted_calls() {
@@ -40,9 +40,9 @@ std::vector<int64_t> some_of(int64_t count, uint64_t seed) {
   const int64_t wanted = std::min(count, wanted_calls() ? wanted_calls() : 4);
   Random random(seed);
   for (int64_t i = 0; i < wanted; ++i)
-    all.push_back(wanted == count ? i + 1
-                                  : 1 + count * i / wanted +
-                                        int64_t(random.below(uint64_t(count / wanted))));
+    all.push_back(wanted == count
+                      ? i + 1
+                      : 1 + count * i / wanted + int64_t(random.below(uint64_t(count / wanted))));
   if (count > 0) all.back() = count;
   return all;
 }
@@ -68,11 +68,11 @@ class Faults : public testing::TestWithParam<const char*> {
     const fs::path folder = bench_.folder("run");
     bench_.prepare(GetParam(), folder);
     const Scenario now = scenario(folder);
-    const Outcome hit = run_with_shim(
-        now.first, {cat("DELTASANE_FAULT=", fault.call, ":", at, ":", fault.reason,
-                        onwards ? ":on" : "")});
-    const std::string what = cat(GetParam(), " with ", fault.call, " ", at, onwards ? " onwards" : "",
-                                 ": exit code ", hit.exit_code, ": ", hit.output);
+    const Outcome hit = run_with_shim(now.first, {cat("DELTASANE_FAULT=", fault.call, ":", at, ":",
+                                                      fault.reason, onwards ? ":on" : "")});
+    const std::string what =
+        cat(GetParam(), " with ", fault.call, " ", at, onwards ? " onwards" : "", ": exit code ",
+            hit.exit_code, ": ", hit.output);
     EXPECT_LT(hit.exit_code, 124) << what;
     if (hit.exit_code != 0) {
       EXPECT_FALSE(hit.output.empty()) << what;
@@ -83,8 +83,9 @@ class Faults : public testing::TestWithParam<const char*> {
         EXPECT_TRUE(after.contains(name) && after.at(name) == bytes) << name << "; " << what;
     }
     for (const auto& [name, bytes] : before)
-      EXPECT_TRUE(after.contains(name) &&
-                  (after.at(name) == bytes || (whole.contains(name) && after.at(name) == whole.at(name))))
+      EXPECT_TRUE(
+          after.contains(name) &&
+          (after.at(name) == bytes || (whole.contains(name) && after.at(name) == whole.at(name))))
           << name << "; " << what;
     Outcome next = run(now.again);
     if (next.exit_code != 0) next = run(now.first);  // there was nothing to go on from

@@ -129,9 +129,9 @@ TEST_P(PowerLoss, LosesNothingThatWasSaved) {
   const Scenario& scenario = *std::ranges::find(all, std::string(GetParam()), &Scenario::name);
   bench.prepare(GetParam(), folder);
   const auto before = files_below(folder);
-  const Outcome good =
-      run_with_shim(scenario.first, {cat("DELTASANE_FAULT_LOG=", log.string()),
-                                     cat("DELTASANE_FAULT_ROOT=", folder.string())});
+  const Outcome good = run_with_shim(
+      scenario.first,
+      {cat("DELTASANE_FAULT_LOG=", log.string()), cat("DELTASANE_FAULT_ROOT=", folder.string())});
   ASSERT_EQ(good.exit_code, 0) << good.output;
   const auto whole = files_below(folder);
   const std::vector<Entry> entries = entries_in(read_file(log));

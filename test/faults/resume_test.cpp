@@ -126,9 +126,20 @@ TEST_F(Resume, RefusesTheHostileStreams) {
     const bool adaptive = std::string_view(name).starts_with("stream-short");
     fs::remove_all(folder_);
     fs::copy(shared / name, folder_, fs::copy_options::recursive);
-    std::vector<std::string> words{DELTASANE_PROGRAM, "stream", shared / "mini.safetensors",
-                                   "--corpus", "math-chat:seed=1", "--tokens", "8192", "--out",
-                                   folder_, "--segment", "256", "--threads", "1", "--resume"};
+    std::vector<std::string> words{DELTASANE_PROGRAM,
+                                   "stream",
+                                   shared / "mini.safetensors",
+                                   "--corpus",
+                                   "math-chat:seed=1",
+                                   "--tokens",
+                                   "8192",
+                                   "--out",
+                                   folder_,
+                                   "--segment",
+                                   "256",
+                                   "--threads",
+                                   "1",
+                                   "--resume"};
     if (adaptive) words.push_back("--sane-adaptive");
     expect_refused(words, "checkpoint.json: expected a checkpoint with a checksum");
     words.push_back("--resume-unverified");
@@ -213,8 +224,8 @@ TEST_F(Resume, WhatCannotBeWrittenIsAnErrorAndNothingIsLost) {
   bench_.prepare("train", folder_);
   const std::vector<std::string> train = scenario("train").first;
   // A reader that goes away: the run ends, with its work saved.
-  Outcome outcome = run({"bash", "-c", "\"$@\" | true; exit ${PIPESTATUS[0]}", "sh", train[0],
-                         train[1], train[2]});
+  Outcome outcome = run(
+      {"bash", "-c", "\"$@\" | true; exit ${PIPESTATUS[0]}", "sh", train[0], train[1], train[2]});
   EXPECT_LE(outcome.exit_code, 1) << outcome.output;
   EXPECT_TRUE(fs::exists(folder_ / "run/step_00000004/manifest.json")) << outcome.output;
   // A device that is full.
@@ -234,7 +245,8 @@ TEST_F(Resume, WhatCannotBeWrittenIsAnErrorAndNothingIsLost) {
 TEST_F(Resume, TrainingSavesWhatItLearnedBeforeMemoryRanOut) {
   bench_.prepare("train", folder_);
   std::string config = read_file(folder_ / "train.toml");
-  for (const auto& [from, to] : {std::pair("save_every = 2\n", ""), {"steps = 4\n", "steps = 40\n"}})
+  for (const auto& [from, to] :
+       {std::pair("save_every = 2\n", ""), {"steps = 4\n", "steps = 40\n"}})
     config.replace(config.find(from), std::string_view(from).size(), to);
   replace_file(folder_ / "train.toml", config);
   const Scenario train = scenario("train");

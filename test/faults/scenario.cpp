@@ -56,23 +56,51 @@ void FaultBench::prepare(const std::string& scenario, const fs::path& folder) co
 
 std::vector<Scenario> FaultBench::scenarios(const fs::path& folder) const {
   const std::string program = DELTASANE_PROGRAM;
-  const std::vector<std::string> convert{program, "convert", model_, folder / "half.safetensors",
+  const std::vector<std::string> convert{program,  "convert", model_, folder / "half.safetensors",
                                          "--type", "f16"};
-  const std::vector<std::string> generate{
-      program,  "generate", model_,        "--prompt", "1 + 1 =",
-      "--seed", "1",        "--threads",   "1",        "--tokens",
-      "4",      "--state-out", folder / "text.state"};
+  const std::vector<std::string> generate{program,
+                                          "generate",
+                                          model_,
+                                          "--prompt",
+                                          "1 + 1 =",
+                                          "--seed",
+                                          "1",
+                                          "--threads",
+                                          "1",
+                                          "--tokens",
+                                          "4",
+                                          "--state-out",
+                                          folder / "text.state"};
   const std::vector<std::string> train{program, "train", folder / "train.toml"};
-  const std::vector<std::string> stream{
-      program,     "stream", model_,      "--corpus", "math-chat:seed=1",   "--tokens",
-      "192",       "--out",  folder / "run", "--segment", "64",             "--snapshots",
-      "64",        "--checkpoint-every", "64", "--threads", "1"};
+  const std::vector<std::string> stream{program,
+                                        "stream",
+                                        model_,
+                                        "--corpus",
+                                        "math-chat:seed=1",
+                                        "--tokens",
+                                        "192",
+                                        "--out",
+                                        folder / "run",
+                                        "--segment",
+                                        "64",
+                                        "--snapshots",
+                                        "64",
+                                        "--checkpoint-every",
+                                        "64",
+                                        "--threads",
+                                        "1"};
   const std::vector<std::string> eval{
-      program, "eval",     model_,      "--suite",   "math-chat", "--limit", "1", "--samples",
-      "2",     "--tokens", "4",         "--threads", "1",         "--out",   folder / "run"};
-  const std::vector<std::string> answers{
-      program, "answers", "check", "--threads", "1", "--gold", "$\\frac{2^{90}+\\sqrt{2}}{3}$", "--pred",
-      "$\\frac{\\sqrt{2}+2^{90}}{3}$"};
+      program, "eval",     model_, "--suite",   "math-chat", "--limit", "1",           "--samples",
+      "2",     "--tokens", "4",    "--threads", "1",         "--out",   folder / "run"};
+  const std::vector<std::string> answers{program,
+                                         "answers",
+                                         "check",
+                                         "--threads",
+                                         "1",
+                                         "--gold",
+                                         "$\\frac{2^{90}+\\sqrt{2}}{3}$",
+                                         "--pred",
+                                         "$\\frac{\\sqrt{2}+2^{90}}{3}$"};
   return {{"convert", convert, convert},
           {"generate", generate, generate},
           {"train", train, joined(train, "--resume")},
@@ -105,8 +133,7 @@ std::vector<std::string> litter_below(const fs::path& folder) {
   std::vector<std::string> found;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name.find(".tmp-") != name.npos || name.find(".part-") != name.npos)
-      found.push_back(name);
+    if (name.find(".tmp-") != name.npos || name.find(".part-") != name.npos) found.push_back(name);
   }
   return found;
 }

@@ -33,8 +33,18 @@ void* __libc_memalign(size_t, size_t);
 
 namespace {
 
-enum Call { open_call, write_call, fsync_call, rename_call, mkdir_call, unlink_call, truncate_call,
-            map_call, allocate_call, calls };
+enum Call {
+  open_call,
+  write_call,
+  fsync_call,
+  rename_call,
+  mkdir_call,
+  unlink_call,
+  truncate_call,
+  map_call,
+  allocate_call,
+  calls
+};
 constexpr const char* names[calls] = {"open",   "write",    "fsync", "rename",  "mkdir",
                                       "unlink", "truncate", "map",   "allocate"};
 
@@ -78,8 +88,8 @@ struct Setup {
       onwards = std::strcmp(rest, ":on") == 0;
     }
     if (const char* path = std::getenv("DELTASANE_FAULT_LOG"))
-      log_file = int(::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
-                               0600));
+      log_file = int(
+          ::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (const char* path = std::getenv("DELTASANE_FAULT_ROOT"))
       std::strncpy(root, path, sizeof root - 1);
     ready = true;
@@ -88,8 +98,7 @@ struct Setup {
     ready = false;
     const char* const path = std::getenv("DELTASANE_FAULT_COUNTS");
     if (!path) return;
-    const int file =
-        int(::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    const int file = int(::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600));
     for (int i = 0; i < calls; ++i) {
       Line<64> line;
       line.add(names[i]).add(" ").add(counts[i].load()).add("\n");
@@ -115,15 +124,16 @@ Function next_of(const char* name) {
 
 // One entry: a line of text, then so many bytes.
 void log_entry(const char* line, const void* bytes = nullptr, size_t size = 0) {
-  while (log_lock.test_and_set()) {}
+  while (log_lock.test_and_set()) {
+  }
   raw_write(log_file, line, std::strlen(line));
   if (size) raw_write(log_file, bytes, size);
   log_lock.clear();
 }
 
 bool path_of(int file, char (&path)[4096]) {
-  const ssize_t size = ::readlink(Line<64>().add("/proc/self/fd/").add(long(file)).text, path,
-                                  sizeof path - 1);
+  const ssize_t size =
+      ::readlink(Line<64>().add("/proc/self/fd/").add(long(file)).text, path, sizeof path - 1);
   if (size <= 0) return false;
   path[size] = '\0';
   return true;
@@ -155,7 +165,8 @@ void log_file_entry(const char* what, int file, long offset, const void* bytes =
 
 int open_at(int folder, const char* path, int flags, mode_t mode) {
   if (fails(open_call)) return -1;
-  const bool creates = (flags & O_CREAT) && ::faccessat(folder, path, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+  const bool creates =
+      (flags & O_CREAT) && ::faccessat(folder, path, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
   const int file = int(::syscall(SYS_openat, folder, path, flags, mode));
   if (file >= 0 && creates) log_file_entry("create", file, 0);
   if (file >= 0 && (flags & O_TRUNC)) log_file_entry("truncate", file, 0);

@@ -37,12 +37,14 @@ bool has_seal(std::string_view text) {
 
 std::string unsealed(std::string_view text, std::string_view where) {
   if (!has_seal(text))
-    fail(Fault::file, where, ": expected a checksum (xxh3) at the end, found none; it is damaged, "
+    fail(Fault::file, where,
+         ": expected a checksum (xxh3) at the end, found none; it is damaged, "
          "was edited, or was written by a version without checksums");
   const Form& form = *form_of(text);
   std::string object = cat(text.substr(0, text.rfind(form.before)), form.end);
   if (sealed(object) != text)
-    fail(Fault::file, where, ": expected the content of its checksum (xxh3), found other content; "
+    fail(Fault::file, where,
+         ": expected the content of its checksum (xxh3), found other content; "
          "it is damaged or was edited");
   return object;
 }

@@ -35,8 +35,7 @@ bool leads_to(const fs::path& path, int descriptor) {
 }
 
 void remove_if_abandoned(const fs::path& path) {
-  const int descriptor =
-      ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && leads_to(path, descriptor))
     ::unlink(path.c_str());
@@ -51,8 +50,7 @@ TemporaryFile create_temporary(const fs::path& beside, unsigned mode) {
     made.descriptor = ::open(made.path.c_str(),
                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_t(mode));
     if (made.descriptor < 0 && errno == EEXIST) continue;
-    if (made.descriptor < 0)
-      fail(Fault::file, beside, ": cannot create: ", std::strerror(errno));
+    if (made.descriptor < 0) fail(Fault::file, beside, ": cannot create: ", std::strerror(errno));
     // Between the two calls somebody may have taken it for abandoned. Where a file system has no
     // locks, nobody removes anything.
     const bool locked = ::flock(made.descriptor, LOCK_EX) == 0;

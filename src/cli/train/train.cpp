@@ -128,8 +128,8 @@ class TrainLoop {
     try {
       return run_all_steps(first);
     } catch (...) {
-      if (speaks() && run_.is_whole() && run_.progress().step > first && saved_ < run_.progress().step)
-        save_here();
+      const int64_t step = run_.progress().step;
+      if (speaks() && run_.is_whole() && step > first && step > saved_) save_here();
       throw;
     }
   }

@@ -99,8 +99,8 @@ bool equal_in_constant_time(const Tag& a, const Tag& b) {
 Nonce random_nonce() {
   Nonce nonce;
   if (::getrandom(nonce.data(), nonce.size(), 0) != ssize_t(nonce.size()))
-    fail(Fault::device, "random numbers: expected some of the system, found: ",
-         std::strerror(errno));
+    fail(Fault::device,
+         "random numbers: expected some of the system, found: ", std::strerror(errno));
   return nonce;
 }
 

@@ -164,7 +164,8 @@ class SocketGroup : public Group {
     const auto absent = std::ranges::find_if(peers_, [](const Connection& one) { return !one; });
     fail(Fault::device, name_of(int(absent - peers_.begin()) + 1), ": expected it at ",
          settings_.address, " within ", settings_.timeout, " s, found no process",
-         refused ? cat(" (", refused, " connection(s) of others, or with another secret, were "
+         refused ? cat(" (", refused,
+                       " connection(s) of others, or with another secret, were "
                        "refused)")
                  : std::string(),
          "; start all processes with the same DELTASANE_SIZE, DELTASANE_ADDRESS and secret");
@@ -173,8 +174,7 @@ class SocketGroup : public Group {
   static void wait_for(const Listener& listener, const std::vector<Stranger>& strangers,
                        double seconds) {
     std::vector<pollfd> waiting{{listener.socket(), POLLIN, 0}};
-    for (const Stranger& one : strangers)
-      waiting.push_back({one.connection.socket(), POLLIN, 0});
+    for (const Stranger& one : strangers) waiting.push_back({one.connection.socket(), POLLIN, 0});
     // At least this often, those that were silent for too long are let go.
     ::poll(waiting.data(), waiting.size(), int(std::ceil(std::min(seconds, 0.5) * 1e3)));
   }
@@ -219,9 +219,10 @@ class SocketGroup : public Group {
     Answer answer{};
     made.set_receive_timeout(2 * settings_.timeout);  // rank 0 waits for others that long
     made.receive(bytes_of(answer));
-    if (!equal_in_constant_time(answer.tag, answer_tag(settings_.secret, challenge.nonce,
-                                                       greeting.nonce)))
-      fail(Fault::device, name_of(0), ": expected it to know the secret of this job, found that it "
+    if (!equal_in_constant_time(answer.tag,
+                                answer_tag(settings_.secret, challenge.nonce, greeting.nonce)))
+      fail(Fault::device, name_of(0),
+           ": expected it to know the secret of this job, found that it "
            "does not");
     made.set_receive_timeout(0);
     peers_.push_back(std::move(made));
@@ -273,7 +274,8 @@ std::unique_ptr<Group> socket_group(const SocketGroupSettings& settings) {
           "a rank is below the size");
   if (settings.secret.empty() && !stays_on_this_machine(settings.address))
     fail(Fault::usage, "DELTASANE_SECRET or DELTASANE_SECRET_FILE: expected a secret, because ",
-         settings.address, " can be reached from other machines, found none; set the same on every "
+         settings.address,
+         " can be reached from other machines, found none; set the same on every "
          "process, such as 32 random characters");
   return std::make_unique<SocketGroup>(settings);
 }
