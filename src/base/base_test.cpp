@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/choose.h"
+#include "base/crc32.h"
 #include "support/errors.h"
 
 namespace deltasane {
@@ -29,6 +30,14 @@ TEST(Checked, FailsInsteadOfWrapping) {
   EXPECT_EQ(checked_product(std::initializer_list<uint64_t>{2, 3, 7}, "n"), 42u);
   EXPECT_FAULT(checked_add(~uint64_t{0}, 1, "n"), Fault::file, "n: ");
   EXPECT_FAULT(checked_multiply(uint64_t{1} << 32, uint64_t{1} << 32, "n"), Fault::file, "64 bits");
+}
+
+TEST(Crc32, IsTheKnownOne) {
+  const auto bytes_of = [](std::string_view text) { return std::as_bytes(std::span(text)); };
+  const std::string zeros(32, '\0');
+  EXPECT_EQ(crc32(bytes_of("123456789")), 0xCBF43926u);
+  EXPECT_EQ(crc32c(bytes_of("123456789")), 0xE3069283u);
+  EXPECT_EQ(crc32c(bytes_of(zeros)), 0x8A9136AAu);
 }
 
 TEST(RequireDeathTest, AbortsAndSaysWhere) {

@@ -114,7 +114,19 @@ TEST_F(BeforeLayouts, AStreamIsResumed) {
   for (const char* name : {"segments.rec", "heads.rec", "probes.rec"}) {
     const fs::path resumed = at(cat("stream/", name)), whole = at(cat("whole/", name));
     EXPECT_EQ(probe::read_records(resumed).rows, probe::read_records(whole).rows) << name;
-    expect_same_bits(cat("stream/", name), cat("whole/", name));
+    if (name != std::string("heads.rec"))
+      expect_same_bits(cat("stream/", name), cat("whole/", name));
+  }
+  // A new run has one more column of heads, and losses of single tokens; an older one goes on without.
+  const auto old_heads = probe::read_records(at("stream/heads.rec"));
+  const auto new_heads = probe::read_records(at("whole/heads.rec"));
+  EXPECT_FALSE(old_heads.has("below_0.1") || fs::exists(at("stream/losses.rec")));
+  EXPECT_TRUE(new_heads.has("below_0.1") && fs::exists(at("whole/losses.rec")));
+  for (size_t c = 0; c < old_heads.header.columns.size(); ++c) {
+    EXPECT_EQ(old_heads.header.columns[c], new_heads.header.columns[c]);
+    if (!same_processor()) continue;
+    EXPECT_EQ(old_heads.values[c].integers, new_heads.values[c].integers);
+    EXPECT_EQ(old_heads.values[c].reals, new_heads.values[c].reals);
   }
   const auto resumed = probe::read_records(at("stream/segments.rec"));
   const auto whole = probe::read_records(at("whole/segments.rec"));
@@ -129,7 +141,9 @@ TEST_F(BeforeLayouts, AStreamIsResumed) {
 TEST_F(BeforeLayouts, ATrainingRunIsResumed) {
   const std::string said = program({"train", config("training"), "--resume"});
   EXPECT_NE(said.find("step_00000060"), said.npos) << said;
-  program({"train", config("whole")});
+  // Those were the defaults then.
+  program({"train", config("whole"), "--set", "optimizer.beta2=0.99", "--set",
+           "optimizer.epsilon=1e-18"});
   const auto resumed = losses("training"), whole = losses("whole");
   ASSERT_EQ(resumed.size(), 120u);
   ASSERT_EQ(whole.size(), 120u);

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/io/file.h"
+#include "format/safetensors/safetensors.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/random.h"
 #include "support/process.h"
@@ -76,6 +77,52 @@ TEST_F(Commands, AStateGoesOnInAnotherProcess) {
   const std::string once = generate({"--state-in", state, "--tokens", "30"});
   EXPECT_EQ(generate({"--state-in", state, "--tokens", "30"}), once);
   expect_refused(deltasane({"generate", other_, "--state-in", state, "--tokens", "3"}), 1, state);
+}
+
+// A tuned state is a beginning: of zeros it is the empty one, and what follows can be saved.
+TEST_F(Commands, ATunedStateIsABeginning) {
+  const std::string saved = scratch_.path() / "saved";
+  const auto tuned = [&](float value, int64_t layers) {
+    const std::string path = scratch_.path() / cat("tuned", value, "-", layers, ".safetensors");
+    std::vector<PlannedTensor> plan;
+    for (int64_t layer = 0; layer < layers; ++layer)
+      plan.push_back({cat("blocks.", layer, ".att.time_state"), StoredType::f32, {2, 16, 16}});
+    write_safetensors(path, plan, {}, [&](const PlannedTensor&, const Sink& sink) {
+      std::vector<float> values(2 * 16 * 16);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = value * float(int(i * i % 13) - 6);
+      sink(std::as_bytes(std::span(values)));
+    });
+    return path;
+  };
+  const auto generate = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"generate", model_, "--seed", "5", "--tokens", "30"};
+    words.insert(words.end(), more.begin(), more.end());
+    const test::Outcome outcome = deltasane(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    return without_speed(outcome.output);
+  };
+  const std::string empty = generate({"--prompt-file", prompt_});
+  EXPECT_EQ(generate({"--prompt-file", prompt_, "--state-in", tuned(0, 2)}), empty);
+  EXPECT_NE(generate({"--prompt-file", prompt_, "--state-in", tuned(9, 2)}), empty);
+  generate({"--prompt-file", prompt_, "--state-in", tuned(9, 2), "--state-out", saved});
+  generate({"--state-in", saved});
+  expect_refused(deltasane({"generate", model_, "--state-in", tuned(0, 2)}), 1,
+                 "expected a state with a pending token, or a --prompt");
+  expect_refused(deltasane({"generate", model_, "--prompt", "x", "--state-in", tuned(0, 3)}), 1,
+                 "expected a tensor for each of 2 layers");
+  expect_refused(deltasane({"generate", model_, "--prompt", "x", "--state-in", model_}), 1,
+                 "expected the tensor blocks.0.att.time_state");
+  expect_refused(deltasane({"generate", model_, "--prompt", "x", "--state-in", prompt_}), 1,
+                 prompt_);
+  // A conversation begins with it: the system's text is still read.
+  const auto chat = [&](const std::string& state) {
+    const test::Outcome outcome = test::run(
+        {"sh", "-c", cat("printf '12\\n/state\\n' | '" DELTASANE_PROGRAM "' chat '", model_,
+                         "' --tokens 5 --temperature 0 --system abcdef ", state)});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    return outcome.output;
+  };
+  EXPECT_EQ(chat(cat("--state-in '", tuned(0, 2), "'")), chat(""));
 }
 
 TEST_F(Commands, RefuseWhatIsMissing) {

@@ -12,14 +12,6 @@ struct ConvertOptions {
   std::string from, to, type, tokenizer;
 };
 
-// The type of the large matrices, unless another one is asked for.
-StoredType source_type(const ModelCheckpoint& checkpoint) {
-  const StoredType type = checkpoint.matrix_type();
-  return type == StoredType::f32 || type == StoredType::f16 || type == StoredType::bf16
-             ? type
-             : StoredType::f16;
-}
-
 // The strings GGUF keeps: id 0, the tokens' bytes escaped, and padding up to the model's rows.
 std::vector<std::string> gguf_vocabulary(const ModelCheckpoint& checkpoint,
                                          const ConvertOptions& options) {
@@ -40,16 +32,17 @@ int convert_model(const ConvertOptions& options) {
   const auto opened = open_checkpoint(options.from);
   const ModelCheckpoint& checkpoint = *opened;
   checkpoint.describe();
-  const StoredType type =
-      options.type.empty() ? source_type(checkpoint) : stored_type_named(options.type);
+  const StoredType type = written_type(checkpoint, options.type);
   const std::string extension = fs::path(options.to).extension().string();
   if (extension == ".gguf")
     checkpoint.write_gguf(options.to, type, gguf_vocabulary(checkpoint, options),
                           checkpoint.metadata());
   else if (extension == ".safetensors")
     checkpoint.write_safetensors(options.to, type, checkpoint.metadata());
+  else if (extension == ".pth")
+    checkpoint.write_pth(options.to, type);
   else
-    fail(Fault::usage, "OUT: expected a name that ends in .safetensors or .gguf, found '",
+    fail(Fault::usage, "OUT: expected a name that ends in .safetensors, .gguf or .pth, found '",
          options.to, "'");
   fmt::print("{}: written, {}, {:.1f} MB\n", options.to, name_of(type),
              double(fs::file_size(options.to)) / 1e6);
@@ -62,7 +55,8 @@ const Command convert{
     "convert", "write a model in another format or type", [](CLI::App& app) {
       auto options = std::make_shared<ConvertOptions>();
       app.add_option("IN", options->from, "any model file this program reads")->required();
-      app.add_option("OUT", options->to, "a name that ends in .safetensors or .gguf")->required();
+      app.add_option("OUT", options->to, "a name that ends in .safetensors, .gguf or .pth")
+          ->required();
       app.add_option("--type", options->type,
                      "f32, f16 or bf16; q8_0 for .gguf; as in the file if not given");
       app.add_option("--tokenizer", options->tokenizer, "a World vocabulary file, for .gguf");

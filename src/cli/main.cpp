@@ -17,10 +17,10 @@ namespace deltasane::cli {
 namespace {
 
 const Command* const commands[] = {
-    &generate,   &chat,           &score,      &info,        &tokenize,      &convert,
-    &graft,      &train,          &stream,     &diagnose,    &report,        &records,
-    &eval_suite, &compare_scores, &sweep,      &corpus_text, &answer_checks, &demo,
-    &bench,      &machine,        &completion, &manual};
+    &generate,   &chat,           &score,        &info,     &tokenize,    &convert,       &publish,
+    &graft,      &train,          &stream,       &diagnose, &report,      &paper_figures, &records,
+    &eval_suite, &compare_scores, &sweep_scores, &sweep,    &corpus_text, &answer_checks, &demo,
+    &bench,      &machine,        &completion,   &manual};
 
 constexpr int failed = 1, misused = 2;
 

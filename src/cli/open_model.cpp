@@ -48,6 +48,12 @@ OpenModel::OpenModel(const ModelFlags& flags)
       model(*owned),
       name(fs::path(flags.path).filename().string()) {}
 
+StoredType written_type(const ModelCheckpoint& checkpoint, const std::string& name) {
+  if (!name.empty()) return stored_type_named(name);
+  const StoredType type = checkpoint.matrix_type();
+  return type == StoredType::f32 || type == StoredType::bf16 ? type : StoredType::f16;
+}
+
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& flag,
                                           const ModelCheckpoint& checkpoint,
                                           const std::string& model_path) {

@@ -33,6 +33,9 @@ struct OpenModel {
   kernel::Cpu cpu() { return {threads}; }
 };
 
+// The type to write a model in: the named one, or that of its large matrices, if it is plain.
+StoredType written_type(const ModelCheckpoint& checkpoint, const std::string& name);
+
 // From --tokenizer (a vocabulary file, or "byte"), from inside the checkpoint, from the file
 // rwkv_vocab_v20230424.txt beside it, or bytes for a vocabulary of 256; anything else fails.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& flag,

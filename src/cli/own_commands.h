@@ -1,13 +1,17 @@
 // Runs this program's own commands as processes, for a command that is made of others: each can be
-// killed and goes on by itself, and none leaves memory behind.
+// killed and goes on by itself, and none leaves memory behind. They end with this process, however
+// it ends. What a launcher of several processes told this one is not passed on.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "base/io/file.h"
+
 namespace deltasane::cli {
 
-// Waits for the end; its output goes where ours goes. A failure is one of ours, with the command.
-void run_own(const std::vector<std::string>& words);
+// Waits for the end. Its output goes where ours goes, or is added to `log`. A failure is one of
+// ours, with the command. May be called from several threads.
+void run_own(const std::vector<std::string>& words, const fs::path& log = {});
 
 }  // namespace deltasane::cli

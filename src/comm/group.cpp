@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "comm/local_rank.h"
 #include "comm/mpi_group.h"
 #include "comm/socket/secret.h"
 #include "comm/single_group.h"
@@ -13,13 +14,6 @@
 
 namespace deltasane::comm {
 namespace {
-
-// The number of processes, as Open MPI, MPICH and Slurm pass it to each of them.
-int launched_processes() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  return 1;
-}
 
 int integer_from(const char* name, int min, int max) {
   const char* const value = std::getenv(name);
@@ -56,8 +50,8 @@ void Group::expect_same(std::string_view what, uint64_t value) {
 std::unique_ptr<Group> join() {
   if (const auto settings = settings_from_environment())
     return settings->size > 1 ? socket_group(*settings) : single_group();
-  const int processes = launched_processes();
-  return processes > 1 ? mpi_group(processes) : single_group();
+  const auto launched = launched_rank();
+  return launched && launched->size > 1 ? mpi_group(launched->size) : single_group();
 }
 
 }  // namespace deltasane::comm

@@ -39,7 +39,7 @@ size_t after_closing_parenthesis(std::string_view text, size_t open) {
        printable(text.substr(open)));
 }
 
-Part read_part(std::string_view text, size_t& at) {
+Part read_part(std::string_view text, size_t& at, const OpeningProgress& progress) {
   Part part;
   const char* const end = text.data() + text.size();
   const auto read = std::from_chars(text.data() + at, end, part.share);
@@ -49,7 +49,7 @@ Part read_part(std::string_view text, size_t& at) {
     fail(Fault::usage, "mixed: expected SHARE*(SOURCE) with a share above 0, found ",
          printable(text.substr(at)));
   at = after_closing_parenthesis(text, open);
-  part.source = open_source(text.substr(open + 1, at - open - 2));
+  part.source = open_source(text.substr(open + 1, at - open - 2), progress);
   return part;
 }
 
@@ -67,10 +67,10 @@ double mean_length(const Source& source) {
 
 class Mixture final : public Source {
  public:
-  explicit Mixture(std::string_view rest) {
+  Mixture(std::string_view rest, const OpeningProgress& progress) {
     size_t at = 0;
     do {
-      parts_.push_back(read_part(rest, at));
+      parts_.push_back(read_part(rest, at, progress));
     } while (at < rest.size() && rest[at] == '+' && ++at);
     if (at < rest.size() && rest[at++] != ',')
       fail(Fault::usage, "mixed: expected + or , after a source, found ",
@@ -93,6 +93,17 @@ class Mixture final : public Source {
     return part.source->piece(index / pattern_.size() * part.slots + slot.rank);
   }
 
+  std::optional<uint64_t> pieces_before_repeat() const override {
+    std::optional<uint64_t> least;
+    for (uint32_t part = 0; part < parts_.size(); ++part) {
+      const std::optional<uint64_t> own = parts_[part].source->pieces_before_repeat();
+      if (!own) continue;
+      const uint64_t index = index_of_piece(part, *own);
+      least = least ? std::min(*least, index) : index;
+    }
+    return least;
+  }
+
   std::vector<const Source*> parts() const override {
     std::vector<const Source*> all;
     for (const Part& part : parts_) {
@@ -108,6 +119,14 @@ class Mixture final : public Source {
   struct Slot {
     uint32_t part, rank;  // rank: index among the slots of its source
   };
+
+  // Where piece `number` of a source comes in the mixture.
+  uint64_t index_of_piece(uint32_t part, uint64_t number) const {
+    const uint64_t slots = parts_[part].slots, rank = number % slots;
+    const auto slot = std::ranges::find_if(
+        pattern_, [&](const Slot& each) { return each.part == part && each.rank == rank; });
+    return number / slots * pattern_.size() + uint64_t(slot - pattern_.begin());
+  }
 
   void count_slots(bool by_bytes) {
     std::vector<double> wanted;
@@ -141,8 +160,8 @@ class Mixture final : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> open_mixture(std::string_view rest) {
-  return std::make_unique<Mixture>(rest);
+std::unique_ptr<Source> open_mixture(std::string_view rest, const OpeningProgress& progress) {
+  return std::make_unique<Mixture>(rest, progress);
 }
 
 }  // namespace deltasane::corpus

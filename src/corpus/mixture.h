@@ -15,6 +15,6 @@
 
 namespace deltasane::corpus {
 
-std::unique_ptr<Source> open_mixture(std::string_view rest);
+std::unique_ptr<Source> open_mixture(std::string_view rest, const OpeningProgress& progress);
 
 }  // namespace deltasane::corpus

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,19 +31,33 @@ struct Piece {
   std::vector<int32_t> tokens{};
 };
 
+// What became of the rows of a data set.
+struct RowCounts {
+  uint64_t rows = 0, kept = 0;
+  std::map<std::string, uint64_t> dropped;  // by reason
+};
+
 class Source {
  public:
   virtual ~Source() = default;
   virtual Piece piece(uint64_t index) const = 0;
   // Pieces per epoch; none: the source never repeats, or is a mixture.
   virtual std::optional<uint64_t> pieces() const { return std::nullopt; }
+  // The pieces before the first one that comes again; none: it never does.
+  virtual std::optional<uint64_t> pieces_before_repeat() const { return pieces(); }
+  // Of a data set; none for other sources.
+  virtual std::optional<RowCounts> row_counts() const { return std::nullopt; }
   // The leaves of a mixture; this source itself if it is not a mixture.
   virtual std::vector<const Source*> parts() const { return {this}; }
   virtual std::string description() const = 0;  // with every default spelled out
   virtual std::vector<fs::path> files() const { return {}; }  // that its text is in
 };
 
-std::unique_ptr<Source> open_source(std::string_view description);
+// Called now and then while a file is read as a whole: its name, what is done and all there is.
+using OpeningProgress = std::function<void(const std::string& file, uint64_t done, uint64_t all)>;
+
+std::unique_ptr<Source> open_source(std::string_view description,
+                                    const OpeningProgress& progress = {});
 
 // Changes with the content of a source's files (base/io/file_digest.h); 0: it has none.
 uint64_t content_digest(const Source& source);

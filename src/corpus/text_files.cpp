@@ -1,12 +1,12 @@
 #include "corpus/text_files.h"
 
 #include <algorithm>
-#include <system_error>
 #include <vector>
 
 #include "base/error.h"
 #include "base/io/file.h"
 #include "corpus/description.h"
+#include "corpus/files_below.h"
 #include "corpus/shuffle.h"
 
 namespace deltasane::corpus {
@@ -22,27 +22,6 @@ struct TextFile {
     return {reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()};
   }
 };
-
-// Broken and circular links are skipped; a folder that cannot be read is an error.
-std::vector<fs::path> files_below(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path, error))
-    fail(Fault::file, path, ": expected a text file or a folder of them, found nothing");
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<fs::path> files;
-  fs::recursive_directory_iterator entry(path, error);
-  for (; !error && entry != fs::end(entry); entry.increment(error)) {
-    std::error_code broken;
-    if (entry->path().filename().string().starts_with('.')) {
-      if (entry->is_directory(broken)) entry.disable_recursion_pending();
-    } else if (entry->is_regular_file(broken)) {
-      files.push_back(entry->path());
-    }
-  }
-  if (error) fail(Fault::file, path, ": cannot read the folder: ", error.message());
-  std::ranges::sort(files, {}, [](const fs::path& file) { return file.generic_string(); });
-  return files;
-}
 
 class TextFiles final : public Source {
  public:

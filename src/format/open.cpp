@@ -54,28 +54,40 @@ TensorFile open_folder(const fs::path& path) {
   return file;
 }
 
+std::string first_bytes(const fs::path& path) {
+  const MappedFile file(path);
+  const size_t count = std::min<size_t>(file.bytes().size(), 16);
+  return {reinterpret_cast<const char*>(file.bytes().data()), count};
+}
+
+// Null: none is known.
+TensorFile (*reader_of(std::string_view start))(const fs::path&) {
+  if (start.starts_with("GGUF")) return open_gguf;
+  if (start.starts_with("PK")) return open_pth;
+  if (start.starts_with("fmgg")) return open_rwkvcpp;
+  if (start.size() > 8 && start[8] == '{') return open_safetensors;
+  return nullptr;
+}
+
 }  // namespace
 
 TensorFile open_tensor_file(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return open_folder(path);
-  std::string start;
-  {
-    const MappedFile file(path);
-    const size_t count = std::min<size_t>(file.bytes().size(), 16);
-    start.assign(reinterpret_cast<const char*>(file.bytes().data()), count);
-  }
-  if (start.starts_with("GGUF")) return open_gguf(path);
-  if (start.starts_with("PK")) return open_pth(path);
-  if (start.starts_with("fmgg")) return open_rwkvcpp(path);
+  const std::string start = first_bytes(path);
+  if (const auto open = reader_of(start)) return open(path);
   if (start.starts_with("\x93NUMPY"))
     fail(Fault::file, path, ": expected a tensor file, found one NumPy array");
   if (start.starts_with("\x80\x02\x8a\x0a"))
     fail(Fault::file, path, ": expected a .pth of PyTorch 1.6 or later, found the older format; ",
          "load and save it again with PyTorch");
-  if (start.size() > 8 && start[8] == '{') return open_safetensors(path);
   fail(Fault::file, path, ": expected safetensors, .pth, GGUF or rwkv.cpp's .bin, found a file ",
        "that begins with ", printable(start));
+}
+
+bool looks_like_tensor_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) || reader_of(first_bytes(path));
 }
 
 }  // namespace deltasane

@@ -11,4 +11,7 @@ namespace deltasane {
 
 TensorFile open_tensor_file(const fs::path& path);
 
+// Whether the file begins as one of these formats, or is a folder.
+bool looks_like_tensor_file(const fs::path& path);
+
 }  // namespace deltasane

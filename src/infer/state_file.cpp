@@ -1,6 +1,8 @@
 #include "infer/state_file.h"
 
 #include "base/printable.h"
+#include "format/open.h"
+#include "model/registry.h"
 
 namespace deltasane {
 namespace {
@@ -43,6 +45,9 @@ void save_state_of(const LanguageModel& model, const fs::path& path, const Seque
 
 SavedState load_state_of(const LanguageModel& model, const fs::path& path,
                          const std::string& model_name, OtherSane other_sane) {
+  if (const Architecture& own = architecture_named(model.description().architecture);
+      own.read_tuned_state && looks_like_tensor_file(path))
+    return {own.read_tuned_state(path, model.state_layout()), {}};
   return load_state(path,
                     {model.identity(), model_name, model.state_layout(), model.sane(), other_sane});
 }

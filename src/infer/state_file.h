@@ -53,7 +53,8 @@ struct StateExpectation {
 // Fails, and says what to do, where the state is another model's or was made with another SANE.
 SavedState load_state(const fs::path& path, const StateExpectation& expected);
 
-// The same for a model: what belongs to it is filled in and checked.
+// The same for a model: what belongs to it is filled in and checked. A tensor file is taken for a
+// tuned state, where the architecture has them: it begins at position 0, with nothing pending.
 void save_state_of(const LanguageModel& model, const fs::path& path, const SequenceState& state,
                    const std::string& model_name, StateStamp stamp);
 SavedState load_state_of(const LanguageModel& model, const fs::path& path,

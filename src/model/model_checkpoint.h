@@ -51,6 +51,13 @@ class ModelCheckpoint : public TensorSource {
   virtual void write_gguf(const fs::path& path, StoredType type,
                           const std::vector<std::string>& vocabulary,
                           const Metadata& metadata) const = 0;
+  // These two fail where an architecture has no such files.
+  // As torch.load reads it, with SANE's settings.
+  virtual void write_pth(const fs::path& path, StoredType type) const;
+  // Weights and configuration as the Hugging Face libraries read them, into a folder that is there.
+  // Returns what a model card says about other programs: Markdown, with PATH for the model's name.
+  virtual std::string write_hugging_face(const fs::path& folder, StoredType type,
+                                         std::optional<int32_t> end_of_document) const;
 };
 
 }  // namespace deltasane

@@ -30,6 +30,15 @@ const TrainableFactory& trainable_factory(std::string_view architecture) {
        architecture, "'");
 }
 
+const TrainableFactory& trainable_factory_of(const fs::path& file,
+                                             std::string_view architecture) {
+  const std::string_view found = architecture_of(open_tensor_file(file)).name;
+  if (!architecture.empty() && architecture != found)
+    fail(Fault::usage, "architecture: expected ", found, ", which ", file, " is of, found '",
+         architecture, "'");
+  return trainable_factory(found);
+}
+
 std::unique_ptr<ModelCheckpoint> open_checkpoint(const fs::path& path) {
   TensorFile file = open_tensor_file(path);
   return architecture_of(file).open_checkpoint(std::move(file));

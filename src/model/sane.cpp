@@ -31,6 +31,18 @@ std::string to_string(const SaneUse& sane) {
   return cat(name_of(sane.kind), " SANE with alpha ", sane.alpha, ", chunk ", sane.chunk);
 }
 
+std::optional<double> alpha_in(const std::string& text) {
+  constexpr std::string_view before = "SANE with alpha ";
+  const size_t at = text.find(before);
+  if (at == text.npos) return std::nullopt;
+  double alpha = 0;
+  const char* const from = text.data() + at + before.size();
+  const auto read = std::from_chars(from, text.data() + text.size(), alpha);
+  if (read.ec != std::errc())
+    fail(Fault::file, "SANE: expected its alpha as a number, found '", text, "'");
+  return alpha;
+}
+
 std::optional<SaneSettings> sane_settings(bool has_tensors, const Metadata& metadata,
                                           std::string_view where) {
   const auto alpha = parsed<double>(metadata, "sane.alpha", where);
@@ -50,6 +62,29 @@ std::optional<SaneSettings> sane_settings(bool has_tensors, const Metadata& meta
   if (*chunk < 1 || *chunk > (int64_t{1} << 30))
     fail(Fault::file, where, ": sane.chunk: expected 1 to 2^30 tokens, found ", *chunk);
   return SaneSettings{*alpha, *chunk};
+}
+
+Metadata sane_metadata(const std::optional<SaneSettings>& sane) {
+  if (!sane) return {};
+  return {{"sane.alpha", cat(sane->alpha)}, {"sane.chunk", cat(sane->chunk)}};
+}
+
+void expect_valid(const SaneSettings& wanted) {
+  if (!(wanted.alpha > 0))
+    fail(Fault::usage, "alpha: expected a number above 0, found ", wanted.alpha);
+  if (wanted.chunk < 1)
+    fail(Fault::usage, "chunk: expected a number of tokens above 0, found ", wanted.chunk);
+}
+
+bool wants_graft(const std::optional<SaneSettings>& trained,
+                 const std::optional<SaneSettings>& wanted, std::string_view where) {
+  if (!wanted) return false;
+  expect_valid(*wanted);
+  if (trained && *trained != *wanted)
+    fail(Fault::usage, "SANE: ", where, " was trained with alpha ", trained->alpha, " and chunk ",
+         trained->chunk, "; expected the same or none, found ", wanted->alpha, " and ",
+         wanted->chunk);
+  return !trained;
 }
 
 SaneUse chosen_sane(const std::optional<SaneSettings>& trained, const SaneChoice& choice,

@@ -22,6 +22,8 @@ struct SaneUse {
   friend bool operator==(const SaneUse&, const SaneUse&) = default;
 };
 std::string to_string(const SaneUse& sane);  // "trained SANE with alpha 3, chunk 16"
+// The alpha in such a text; none without SANE.
+std::optional<double> alpha_in(const std::string& text);
 
 // The two settings of a model trained with SANE, which travel as metadata: sane.alpha, sane.chunk.
 struct SaneSettings {
@@ -32,6 +34,14 @@ struct SaneSettings {
 // None for a baseline. Fails where settings come without tensors, or tensors without settings.
 std::optional<SaneSettings> sane_settings(bool has_tensors, const Metadata& metadata,
                                           std::string_view where);
+
+Metadata sane_metadata(const std::optional<SaneSettings>& sane);  // empty for a baseline
+
+// For training: whether SANE is to be added to a model. Fails where it was trained with other
+// settings, and where the wanted ones cannot be.
+bool wants_graft(const std::optional<SaneSettings>& trained,
+                 const std::optional<SaneSettings>& wanted, std::string_view where);
+void expect_valid(const SaneSettings& wanted);
 
 // How a model runs: with the SANE it was trained with, with thresholds put on it (tau = alpha ln 2 +
 // 1, every `default_sane_chunk` tokens), or without. Fails where a trained one is given an alpha.

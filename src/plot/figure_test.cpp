@@ -58,6 +58,27 @@ TEST(Figure, IsDrawnAsSvgAndPng) {
             std::string::npos);
 }
 
+TEST(Figure, GridsHaveAllTheirChartsAndShades) {
+  if (!has_gnuplot()) GTEST_SKIP() << "gnuplot is not installed";
+  const test::Scratch scratch;
+  ChartGrid grid{.title = "Two panels", .columns = 2};
+  grid.charts = {example_chart(), example_chart()};
+  grid.charts[0].curves[1].dashed = true;
+  grid.charts[1].title = "with a shade";
+  grid.charts[1].shades = {{1, 2}};
+  grid.charts[1].shade_label = "collapse";
+  draw(grid, scratch.path(), "grid");
+  const std::string svg = read_file(scratch.path() / "grid.svg");
+  for (const char* text : {"Two panels", "'quoted' &amp; &lt;odd", "with a shade", "collapse",
+                           "rgb(221, 221, 221)", "stroke-dasharray"})
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+  HeatMap map{.title = "State", .x_label = "entry", .y_label = "layer", .colour_label = "|S|"};
+  map.high = 100, map.linear = true, map.columns = 2;
+  map.panels = {{"one", 1, 2, {0, 200}}, {"two", 1, 2, {0, 50}}, {"three", 1, 2, {0, 1}}};
+  draw(map, scratch.path(), "linear");
+  EXPECT_NE(read_file(scratch.path() / "linear.svg").find("three"), std::string::npos);
+}
+
 TEST(Figure, WithoutNumbersIsAnError) {
   const test::Scratch scratch;
   Chart chart = example_chart();

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -22,6 +24,14 @@ std::string gnuplot_text(std::string_view text) {
     if (c == '\'') out += c;  // a doubled quote is a literal one
   }
   return out + "'";
+}
+
+bool has_gnuplot() {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/gnuplot").c_str(), X_OK) == 0) return true;
+  return false;
 }
 
 void run_gnuplot(const std::string& script, const fs::path& folder) {
@@ -55,6 +65,17 @@ void run_gnuplot(const std::string& script, const fs::path& folder) {
   if (error != 0) fail(Fault::device, "gnuplot: cannot run: ", std::strerror(error));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     fail(Fault::device, "gnuplot: expected a figure, found: ", output);
+}
+
+std::string svg_and_png(const std::string& name, int width, int height, const std::string& body) {
+  const std::string size = cat(width, ",", height);
+  return cat("set terminal svg size ", size,
+             " font 'DejaVu Sans,Helvetica,sans-serif,15' background 'white' noenhanced\n"
+             "set output ",
+             gnuplot_text(name + ".svg"), "\n", body, "set terminal pngcairo size ", size,
+             " font 'sans,12' noenhanced\n"
+             "set output ",
+             gnuplot_text(name + ".png"), "\n", body, "unset output\n");
 }
 
 }  // namespace deltasane::plot

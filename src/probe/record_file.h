@@ -16,7 +16,7 @@
 
 namespace deltasane::probe {
 
-enum class ColumnType : uint8_t { integer, real };  // i64 and f64
+enum class ColumnType : uint8_t { integer, real, bytes };  // i64, f64, and any number of bytes
 
 struct Column {
   std::string name;
@@ -37,6 +37,7 @@ struct RecordHeader {
 struct ColumnValues {
   std::vector<int64_t> integers;
   std::vector<double> reals;
+  std::vector<std::string> bytes;
 };
 
 class RecordTable {
@@ -51,6 +52,7 @@ class RecordTable {
   // Fails where there is no such column of this type.
   const std::vector<int64_t>& integers(std::string_view column) const;
   const std::vector<double>& reals(std::string_view column) const;
+  const std::vector<std::string>& bytes(std::string_view column) const;
   bool has_setting(std::string_view key) const;
   const std::string& setting(std::string_view key) const;
   int64_t count_setting(std::string_view key) const;  // 1 to 2^20; fails for anything else
@@ -76,9 +78,11 @@ class RecordWriter {
   // A row's numbers, in the order of the columns: add() one at a time, then append() the group.
   void add(int64_t value);
   void add(double value);
+  void add(std::string bytes);
   void append();
   void flush();  // to the disk
   uint64_t bytes() const { return bytes_; }
+  const RecordHeader& header() const { return header_; }
 
  private:
   void put(std::span<const std::byte> bytes);
@@ -93,7 +97,7 @@ class RecordWriter {
   int descriptor_ = -1;
 };
 
-// A line of names, then a line per row.
+// A line of names, then a line per row; bytes as hexadecimal digits.
 std::string csv_of(const RecordTable& table);
 
 }  // namespace deltasane::probe

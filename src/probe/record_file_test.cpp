@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <xxhash.h>
 
 #include <csignal>
+#include <cstring>
 #include <limits>
 
 #include "base/random.h"
@@ -123,6 +125,59 @@ TEST(RecordFile, SurvivesRandomBytes) {
     } catch (const Error& error) {
       EXPECT_EQ(error.fault(), Fault::file);
     }
+  }
+}
+
+const RecordHeader bytes_header{
+    "bytes",
+    {{"position", ColumnType::integer}, {"codes", ColumnType::bytes}, {"norm", ColumnType::real}},
+    {}};
+
+std::string groups_of_bytes(const fs::path& path) {
+  RecordWriter writer(path, bytes_header);
+  for (const char* codes : {"abc", "", "de"}) {
+    writer.add(int64_t(7));
+    writer.add(std::string(codes));
+    writer.add(0.5);
+    if (codes[0] != 'a') writer.append();
+  }
+  return read_file(path);
+}
+
+TEST(RecordFile, HasColumnsOfBytes) {
+  const test::Scratch scratch;
+  const std::string whole = groups_of_bytes(scratch.path() / "r");
+  EXPECT_EQ(whole[8], 2);  // the version
+  EXPECT_EQ(three_groups(scratch.path() / "numbers")[8], 1);
+  const RecordTable table = table_of(whole);
+  EXPECT_EQ(table.rows, 3);
+  EXPECT_EQ(table.bytes("codes"), (std::vector<std::string>{"abc", "", "de"}));
+  EXPECT_EQ(table.reals("norm"), (std::vector<double>{0.5, 0.5, 0.5}));
+  EXPECT_EQ(csv_of(table), "position,codes,norm\n7,616263,0.5\n7,,0.5\n7,6465,0.5\n");
+  for (size_t size = whole.size() - 80; size < whole.size(); ++size) {
+    const RecordTable cut = table_of(whole.substr(0, size));
+    EXPECT_LT(cut.rows, 3);
+    EXPECT_EQ(cut.bytes("codes").size(), size_t(cut.rows));
+    EXPECT_EQ(cut.damage.empty(), cut.lost_bytes == 0);
+  }
+}
+
+// A group whose checksum is right and whose lengths are not.
+TEST(RecordFile, BytesBeyondTheirGroupAreDamage) {
+  const test::Scratch scratch;
+  std::string bytes = groups_of_bytes(scratch.path() / "r");
+  const size_t group = 16 + 8 + 4 + 2 + 8 + 8;  // the last: prefix, one row, checksum
+  const size_t length = bytes.size() - group + 16 + 8;
+  ASSERT_EQ(bytes[length], 2);
+  for (const char wrong : {1, 3, 127}) {
+    bytes[length] = wrong;
+    const uint64_t sum = XXH3_64bits(bytes.data() + bytes.size() - group, group - 8);
+    std::memcpy(bytes.data() + bytes.size() - 8, &sum, sizeof sum);
+    const RecordTable table = table_of(bytes);
+    EXPECT_EQ(table.rows, 2);
+    EXPECT_EQ(table.bytes("codes").size(), 2u);
+    EXPECT_EQ(table.lost_bytes, group);
+    EXPECT_NE(table.damage.find("do not have its size"), std::string::npos) << table.damage;
   }
 }
 

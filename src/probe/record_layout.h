@@ -11,8 +11,11 @@ inline constexpr std::string_view record_magic =
     "DSREC"
     "\r\n";
 inline constexpr std::string_view group_magic = "ROWS";
-inline constexpr uint32_t record_version = 1;
+// Version 2 has columns of bytes. Files without such columns are written as version 1.
+inline constexpr uint32_t record_version = 2, numbers_version = 1;
 inline constexpr uint32_t max_record_header = 1 << 20;
-inline constexpr uint64_t record_checksum = 8, group_prefix = 8;  // magic, number of rows
+inline constexpr uint64_t record_checksum = 8;
+// Magic and number of rows; in version 2 the size of the columns too.
+constexpr uint64_t group_prefix(uint32_t version) { return version == numbers_version ? 8 : 16; }
 
 }  // namespace deltasane::probe

@@ -30,6 +30,12 @@ void put_checksum(std::string& bytes) {
   put_number(bytes, uint64_t(XXH3_64bits(bytes.data(), bytes.size())));
 }
 
+uint32_t version_of(const RecordHeader& header) {
+  for (const Column& column : header.columns)
+    if (column.type == ColumnType::bytes) return record_version;
+  return numbers_version;
+}
+
 std::string header_bytes(const RecordHeader& header) {
   std::string rest;
   put_text(rest, header.table);
@@ -42,7 +48,7 @@ std::string header_bytes(const RecordHeader& header) {
   for (const auto& [key, value] : header.settings) put_text(rest, key), put_text(rest, value);
   require(rest.size() <= max_record_header, "a record file's header is small");
   std::string bytes(record_magic);
-  put_number(bytes, record_version);
+  put_number(bytes, version_of(header));
   put_number(bytes, uint32_t(rest.size()));
   bytes += rest;
   put_checksum(bytes);
@@ -91,16 +97,28 @@ void RecordWriter::add(double value) {
   pending_[at].reals.push_back(value);
 }
 
+void RecordWriter::add(std::string bytes) {
+  const size_t at = column_;
+  require(next_column().type == ColumnType::bytes, "the column holds bytes");
+  require(bytes.size() <= UINT32_MAX, "a value's bytes are counted by 32 bits");
+  pending_[at].bytes.push_back(std::move(bytes));
+}
+
 void RecordWriter::append() {
   require(column_ == 0, "rows are complete");
   if (rows_ == 0) return;
-  std::string bytes(group_magic);
-  put_number(bytes, uint32_t(rows_));
+  std::string columns;
   for (ColumnValues& column : pending_) {
-    for (const int64_t value : column.integers) put_number(bytes, value);
-    for (const double value : column.reals) put_number(bytes, value);
+    for (const int64_t value : column.integers) put_number(columns, value);
+    for (const double value : column.reals) put_number(columns, value);
+    for (const std::string& value : column.bytes) put_number(columns, uint32_t(value.size()));
+    for (const std::string& value : column.bytes) columns += value;
     column = {};
   }
+  std::string bytes(group_magic);
+  put_number(bytes, uint32_t(rows_));
+  if (version_of(header_) != numbers_version) put_number(bytes, uint64_t(columns.size()));
+  bytes += columns;
   put_checksum(bytes);
   rows_ = 0;
   put(std::as_bytes(std::span(bytes)));

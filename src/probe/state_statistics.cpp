@@ -51,6 +51,8 @@ HeadStatistics statistics_of(std::span<const float> entries, double tau) {
   const double share = 1.0 / double(entries.size());
   found.above_10 = double(count_above(magnitudes, at_most(10))) * share;
   found.above_100 = double(count_above(magnitudes, at_most(100))) * share;
+  found.below_01 =
+      double(int64_t(entries.size()) - count_above(magnitudes, below(0.1))) * share;
   if (tau > 0) {
     const int64_t beyond = count_above(magnitudes, at_most(tau * identity_limit));
     const int64_t held = count_above(magnitudes, below(tau * saturation_limit));

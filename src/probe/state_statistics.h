@@ -5,6 +5,7 @@
 //     median, q99, q9999   quantiles of |S| by nearest rank: the smallest value that at least this
 //                     share of the entries does not exceed; an entry of S, never an average
 //     above_10, above_100  shares of entries with |S| > 10 and > 100
+//     below_01        share of entries with |S| < 0.1
 //
 // With SANE, by |S| / tau with the tau used last:
 //     near_identity   at most 0.1: neutralization changes the entry by less than 0.4 %
@@ -28,7 +29,7 @@ inline constexpr double identity_limit = 0.1, saturation_limit = 0.9;
 
 struct HeadStatistics {
   double norm = 0, largest = 0, median = 0, q99 = 0, q9999 = 0;
-  double above_10 = 0, above_100 = 0;
+  double above_10 = 0, above_100 = 0, below_01 = 0;
   double near_identity = 0, transition = 0, saturated = 0;  // 0 without SANE
   friend bool operator==(const HeadStatistics&, const HeadStatistics&) = default;
 };

@@ -35,6 +35,7 @@ HeadStatistics plainly(std::span<const float> entries, double tau) {
   found.median = quantile(0.5), found.q99 = quantile(0.99), found.q9999 = quantile(0.9999);
   found.above_10 = share([](double s) { return s > 10; });
   found.above_100 = share([](double s) { return s > 100; });
+  found.below_01 = share([](double s) { return s < 0.1; });
   if (tau > 0) {
     found.near_identity = share([&](double s) { return s <= 0.1 * tau; });
     found.saturated = share([&](double s) { return s >= 0.9 * tau; });
@@ -53,6 +54,7 @@ void expect_near(const HeadStatistics& found, const HeadStatistics& expected, si
   EXPECT_EQ(found.q9999, expected.q9999);
   EXPECT_NEAR(found.above_10, expected.above_10, ulp);
   EXPECT_NEAR(found.above_100, expected.above_100, ulp);
+  EXPECT_NEAR(found.below_01, expected.below_01, ulp);
   EXPECT_NEAR(found.near_identity, expected.near_identity, ulp);
   EXPECT_NEAR(found.transition, expected.transition, ulp);
   EXPECT_NEAR(found.saturated, expected.saturated, ulp);

@@ -16,7 +16,7 @@ BatchSource::BatchSource(const std::string& description, const Tokenizer& tokeni
   stream_.emplace(*source_, tokenizer_, from);
 }
 
-size_t BatchSource::read_piece(std::span<int32_t> row, std::span<uint8_t> wanted) {
+BatchSource::Filled BatchSource::read_piece(std::span<int32_t> row, std::span<uint8_t> wanted) {
   const uint64_t piece = stream_->cursor().piece;
   size_t count = 0;
   while (count < row.size() && (count == 0 || stream_->cursor().piece == piece)) {
@@ -24,9 +24,13 @@ size_t BatchSource::read_piece(std::span<int32_t> row, std::span<uint8_t> wanted
     ++count;
   }
   std::ranges::fill(row.subspan(count), 0);
+  std::ranges::fill(wanted.subspan(count), uint8_t{0});
+  const size_t begin = rows_.side == PaddingSide::left ? row.size() - count : 0;
+  std::ranges::rotate(row, row.end() - std::ptrdiff_t(begin));
+  std::ranges::rotate(wanted, wanted.end() - std::ptrdiff_t(begin));
   if (stream_->cursor().piece == piece)
     stream_.emplace(*source_, tokenizer_, corpus::Cursor{piece + 1, 0});
-  return count;
+  return {begin, begin + count};
 }
 
 void BatchSource::expect_rows(int64_t rows, int64_t time, const std::string& what) const {
@@ -47,7 +51,7 @@ void BatchSource::expect_rows(int64_t rows, int64_t time, const std::string& wha
   if (found < wanted)
     fail(Fault::file, what, " of ", source_->description(), ": expected at least ", wanted, unit,
          " for ", rows, " rows of context ", time, ", found ", found,
-         "; give it more to read, or lower optimizer.sequences, accumulate or context");
+         "; give it more to read, or lower optimizer.rows (or sequences and accumulate) or context");
 }
 
 void BatchSource::next(TrainingBatch& batch) {
@@ -57,12 +61,14 @@ void BatchSource::next(TrainingBatch& batch) {
   std::vector<int32_t> row(time + 1);
   std::vector<uint8_t> wanted(time + 1);
   for (size_t at = 0; at < rows; at += time) {
-    size_t filled = row.size();
+    Filled filled{0, row.size()};
     if (rows_.cut == RowCut::pieces)
       filled = read_piece(row, wanted);
     else
       stream_->read(row, wanted);
-    const auto is_present = [&](size_t t) { return t < filled && row[t] != rows_.padding; };
+    const auto is_present = [&](size_t t) {
+      return t >= filled.begin && t < filled.end && row[t] != rows_.padding;
+    };
     for (const int32_t id : row)
       if (id < 0 || id >= vocabulary_)
         fail(Fault::file, source_->description(), ": expected token ids below ", vocabulary_,

@@ -1,6 +1,6 @@
 // A corpus as batches: one endless stream of tokens, cut into rows of context + 1; or a piece in
-// each row, cut off behind context + 1 tokens, or filled up with token 0. What a row was filled up
-// with is padding, and so is every token with the padding's id: it is not present as an input, and
+// each row, cut off behind context + 1 tokens, or filled up with token 0 at its left or right. What
+// a row was filled up with is padding, and so is every token with the padding's id: it is not present as an input, and
 // nobody learns it as a target. What comes next is a function of the cursor.
 #pragma once
 
@@ -17,11 +17,13 @@ namespace deltasane::train {
 
 enum class Learned { all, answers };
 enum class RowCut { packed, pieces };
+enum class PaddingSide { left, right };
 
 struct RowSettings {
   Learned learned = Learned::all;
   RowCut cut = RowCut::packed;
   int64_t padding = -1;  // an id; -1: none
+  PaddingSide side = PaddingSide::left;
 };
 
 class BatchSource {
@@ -39,8 +41,11 @@ class BatchSource {
   const corpus::Source& source() const { return *source_; }
 
  private:
-  // Fills one row, with 1 in `wanted` for what the corpus marks; how many tokens are the piece's.
-  size_t read_piece(std::span<int32_t> row, std::span<uint8_t> wanted);
+  struct Filled {
+    size_t begin, end;  // the tokens of a row that are the piece's
+  };
+  // Fills one row, with 1 in `wanted` for what the corpus marks.
+  Filled read_piece(std::span<int32_t> row, std::span<uint8_t> wanted);
 
   std::unique_ptr<corpus::Source> source_;
   const Tokenizer& tokenizer_;

@@ -1,6 +1,5 @@
 #include "train/checkpoint.h"
 
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 #include <optional>
 
 #include "base/hexadecimal.h"
-#include "base/io/folder_lock.h"
+#include "base/io/folder.h"
 #include "base/io/temporary_file.h"
 #include "format/safetensors/safetensors.h"
 
@@ -20,16 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* payload[] = {"model.safetensors", "optimizer.safetensors", "progress.json",
                                    "config.json"};
-constexpr std::string_view prefix = "step_", unfinished = ".part-";
-
-// Removes a folder that was not put in its place.
-struct UnfinishedFolder {
-  fs::path path;
-  ~UnfinishedFolder() {
-    std::error_code ignored;
-    if (!path.empty()) fs::remove_all(path, ignored);
-  }
-};
+constexpr std::string_view prefix = "step_", unfinished = AtomicFolder::unfinished;
 
 std::string fingerprint(const fs::path& path) {
   const MappedFile file(path);
@@ -117,6 +107,11 @@ Tensor<float> state_named(const TensorFile& file, const char* name, int64_t elem
 
 }  // namespace
 
+uint64_t checkpoint_bytes(int64_t parameters) {
+  constexpr uint64_t headers = 1 << 20;  // names, settings, padding of the layout
+  return 3 * sizeof(float) * uint64_t(parameters) + headers;
+}
+
 std::vector<fs::path> checkpoints_in(const fs::path& folder) {
   std::vector<std::pair<uint64_t, fs::path>> found;
   std::error_code problem, ignored;
@@ -149,29 +144,25 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
   try {
     fs::create_directories(folder);
     remove_unfinished(folder);
-    UnfinishedFolder part{folder / cat(prefix, number, unfinished, ::getpid())};
-    fs::create_directory(part.path);
-    run.model().save(part.path / payload[0]);
-    write_optimizer(part.path / payload[1], run.optimizer());
+    AtomicFolder part(place);
+    run.model().save(part.path() / payload[0]);
+    write_optimizer(part.path() / payload[1], run.optimizer());
     const Progress& p = run.progress();
-    replace_file(part.path / payload[2], Json{{"step", p.step},
+    replace_file(part.path() / payload[2], Json{{"step", p.step},
                                               {"tokens", p.tokens},
                                               {"piece", p.cursor.piece},
                                               {"token", p.cursor.token}}
                                              .dump(2));
     Json config(run.config().identity());
     config["content"] = run.content();
-    replace_file(part.path / payload[3], config.dump(2));
+    replace_file(part.path() / payload[3], config.dump(2));
     Json manifest{{"version", 1}, {"files", Json::object()}};
     for (const char* name : payload)
-      manifest["files"][name] = {{"bytes", fs::file_size(part.path / name)},
-                                 {"xxh3", fingerprint(part.path / name)}};
-    replace_file(part.path / "manifest.json", manifest.dump(2));
-    flush_folder(part.path);
+      manifest["files"][name] = {{"bytes", fs::file_size(part.path() / name)},
+                                 {"xxh3", fingerprint(part.path() / name)}};
+    replace_file(part.path() / "manifest.json", manifest.dump(2));
     if (fs::exists(place)) remove_checkpoint(place);  // a damaged one of the same step
-    fs::rename(part.path, place);
-    part.path.clear();
-    flush_folder(folder);
+    part.commit();
     const std::vector<fs::path> all = checkpoints_in(folder);
     for (size_t i = 0; i + size_t(keep) < all.size(); ++i)
       if (all[i] != place) remove_checkpoint(all[i]);
@@ -179,6 +170,22 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
     fail(Fault::file, place, ": expected to save a checkpoint, found: ", error.code().message());
   }
   return place;
+}
+
+void take_settings_of_newest(const fs::path& folder, TrainConfig& config) {
+  const std::vector<fs::path> all = checkpoints_in(folder);
+  if (all.empty() || !fs::exists(all.back() / payload[3])) return;
+  const Json saved = Json::parse(read_file(all.back() / payload[3]), nullptr, false);
+  if (!saved.is_object()) return;  // resume_newest says what is wrong with it
+  const auto take = [&](const char* key, double& value) {
+    if (config.unstated.contains(key) && saved.contains(key))
+      value = std::stod(saved[key].get<std::string>());
+  };
+  take("optimizer.beta2", config.optimizer.beta2);
+  take("optimizer.epsilon", config.optimizer.epsilon);
+  // Older versions padded on the right, and did not say so.
+  if (config.unstated.contains("corpus.padding_side") && !saved.contains("corpus.padding_side"))
+    config.corpus.padding_side = PaddingSide::right;
 }
 
 fs::path resume_newest(const fs::path& folder, TrainingRun& run,

@@ -34,6 +34,14 @@ fs::path resume_newest(const fs::path& folder, TrainingRun& run,
 // Removes what runs that were killed left behind. For the one who holds the folder.
 void remove_unfinished(const fs::path& folder);
 
+// Before a run is resumed: what its configuration leaves to defaults is as its newest checkpoint
+// has it, so that a run that an older version began goes on.
+void take_settings_of_newest(const fs::path& folder, TrainConfig& config);
+
 std::vector<fs::path> checkpoints_in(const fs::path& folder);  // by step
+
+// What one checkpoint of so many parameters takes on disk: the model and two numbers of the
+// optimizer for each.
+uint64_t checkpoint_bytes(int64_t parameters);
 
 }  // namespace deltasane::train

@@ -26,6 +26,8 @@ class Section {
     if (!table_) fail(Fault::usage, where_, ": [", name_, "]: expected a section, found a value");
   }
 
+  bool has(const char* key) const { return table_ && table_->contains(key); }
+
   template <class T>
   void read(const char* key, T& value) {
     known_.insert(key);
@@ -109,6 +111,7 @@ void read_optimizer(Section section, TrainConfig& config) {
   o.kind = optimizer_named(kind);
   s.steps = 0;
   section.read("steps", s.steps);
+  section.read("rows", config.rows);
   section.read("sequences", config.sequences);
   section.read("context", config.context);
   section.read("accumulate", config.accumulate);
@@ -119,12 +122,16 @@ void read_optimizer(Section section, TrainConfig& config) {
   section.read("warmup", s.warmup);
   section.read("weight_decay", o.weight_decay);
   section.read("beta1", o.beta1);
+  if (o.kind == OptimizerKind::muon) o.beta2 = muon_beta2, o.epsilon = muon_epsilon;
   section.read("beta2", o.beta2);
   section.read("epsilon", o.epsilon);
   section.read("momentum", o.momentum);
   section.read("clip", config.clip);
   section.read("wrap", config.wrap);
   section.done();
+  if (section.has("rows")) section.at_least("rows", config.rows, int64_t{1});
+  if (section.has("rows") && (section.has("sequences") || section.has("accumulate")))
+    section.wrong("rows", "expected the rows of a step, or sequences and accumulate, found both");
   section.at_least("steps", s.steps, int64_t{1});
   section.at_least("sequences", config.sequences, int64_t{1});
   section.at_least("context", config.context, int64_t{1});
@@ -157,10 +164,53 @@ void read_evaluation(Section section, TrainConfig& config) {
     section.wrong("answers", cat("expected \"math-chat:...\", found '", e.answers, "'"));
 }
 
+void read_corpus(Section section, TrainConfig::Corpus& corpus) {
+  std::string learn = "all", rows = "packed", side = "left";
+  section.read("source", corpus.source);
+  section.read("tokenizer", corpus.tokenizer);
+  section.read("learn", learn);
+  section.read("rows", rows);
+  section.read("padding", corpus.padding);
+  section.read("padding_side", side);
+  section.done();
+  if (corpus.source.empty()) section.wrong("source", "expected a corpus, found none");
+  const auto one_of = [&](const char* key, const std::string& value, const char* first,
+                          const char* second) {
+    if (value != first && value != second)
+      section.wrong(key, cat("expected ", first, " or ", second, ", found '", value, "'"));
+    return value == second;
+  };
+  corpus.answers_only = one_of("learn", learn, "all", "answers");
+  corpus.piece_per_row = one_of("rows", rows, "packed", "pieces");
+  const bool right = one_of("padding_side", side, "left", "right");
+  corpus.padding_side = right ? PaddingSide::right : PaddingSide::left;
+  section.at_least("padding", corpus.padding, int64_t{-1});
+}
+
+// "section.key=value": the value is TOML where it can be read as such, a text otherwise.
+void override_key(toml::table& file, const std::string& text) {
+  const size_t dot = text.find('.'), equals = text.find('=');
+  if (equals == std::string::npos || dot == 0 || dot > equals || dot + 1 == equals)
+    fail(Fault::usage, "override: expected SECTION.KEY=VALUE, found '", text, "'");
+  const std::string section = text.substr(0, dot), key = text.substr(dot + 1, equals - dot - 1);
+  const std::string value = text.substr(equals + 1);
+  toml::table one;
+  try {
+    one = parse_toml(cat("value = ", value), text);
+  } catch (const Error&) {
+    one.insert_or_assign("value", value);
+  }
+  if (one.size() != 1) fail(Fault::usage, "override: expected one value, found '", text, "'");
+  if (!file[section].is_table()) file.insert_or_assign(section, toml::table{});
+  file[section].as_table()->insert_or_assign(key, *one.get("value"));
+}
+
 }  // namespace
 
-TrainConfig read_config(std::string_view text, const std::string& name) {
-  const toml::table file = parse_toml(text, name);
+TrainConfig read_config(std::string_view text, const std::string& name,
+                        std::span<const std::string> overrides) {
+  toml::table file = parse_toml(text, name);
+  for (const std::string& one : overrides) override_key(file, one);
   const std::set<std::string> sections{"model", "corpus", "optimizer", "evaluation", "run"};
   for (const auto& [key, node] : file)
     if (!sections.contains(std::string(key.str())))
@@ -169,31 +219,23 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
 
   TrainConfig config;
   read_model(Section(file, "model", name), config);
-  Section corpus(file, "corpus", name);
-  std::string learn = "all", rows = "packed";
-  corpus.read("source", config.corpus.source);
-  corpus.read("tokenizer", config.corpus.tokenizer);
-  corpus.read("learn", learn);
-  corpus.read("rows", rows);
-  corpus.read("padding", config.corpus.padding);
-  corpus.done();
-  if (config.corpus.source.empty()) corpus.wrong("source", "expected a corpus, found none");
-  if (learn != "all" && learn != "answers")
-    corpus.wrong("learn", cat("expected all or answers, found '", learn, "'"));
-  if (rows != "packed" && rows != "pieces")
-    corpus.wrong("rows", cat("expected packed or pieces, found '", rows, "'"));
-  corpus.at_least("padding", config.corpus.padding, int64_t{-1});
-  config.corpus.answers_only = learn == "answers";
-  config.corpus.piece_per_row = rows == "pieces";
+  read_corpus(Section(file, "corpus", name), config.corpus);
   read_optimizer(Section(file, "optimizer", name), config);
   read_evaluation(Section(file, "evaluation", name), config);
+  for (const auto& [section, key] : {std::pair{"optimizer", "beta2"},
+                                     {"optimizer", "epsilon"},
+                                     {"corpus", "padding_side"}})
+    if (!Section(file, section, name).has(key)) config.unstated.insert(cat(section, ".", key));
   Section run(file, "run", name);
   run.read("folder", config.run.folder);
   run.read("save_every", config.run.save_every);
   run.read("keep", config.run.keep);
   run.read("threads", config.run.threads);
   run.read("metrics_every", config.run.metrics_every);
-  run.read("recompute", config.run.recompute);
+  bool recompute = false;
+  run.read("recompute", recompute);
+  if (run.has("recompute")) config.run.recompute = recompute;
+  run.read("micro_batch", config.run.micro_batch);
   run.read("device", config.run.device);
   run.read("share_gpu", config.run.sums.share_gpu);
   std::string sums = "best";
@@ -205,6 +247,9 @@ TrainConfig read_config(std::string_view text, const std::string& name) {
                        : sums == "host" ? comm::AllReduceBackend::host
                                         : comm::AllReduceBackend::automatic;
   if (config.run.folder.empty()) run.wrong("folder", "expected a folder for the run, found none");
+  run.at_least("micro_batch", config.run.micro_batch, int64_t{0});
+  if (config.run.micro_batch && !config.rows)
+    run.wrong("micro_batch", "expected it with optimizer.rows, found sequences and accumulate");
   run.at_least("save_every", config.run.save_every, int64_t{0});
   run.at_least("keep", config.run.keep, int64_t{1});
   run.at_least("threads", config.run.threads, int64_t{0});
@@ -233,9 +278,7 @@ std::map<std::string, std::string> TrainConfig::identity() const {
       {"optimizer.kind", std::string(name_of(optimizer.kind))},
       {"optimizer.precision", std::string(name_of(precision))},
       {"optimizer.steps", cat(schedule.steps)},
-      {"optimizer.sequences", cat(sequences)},
       {"optimizer.context", cat(context)},
-      {"optimizer.accumulate", cat(accumulate)},
       {"optimizer.rate", cat(schedule.peak)},
       {"optimizer.first_rate", cat(schedule.first)},
       {"optimizer.last_rate", cat(schedule.last)},
@@ -247,6 +290,13 @@ std::map<std::string, std::string> TrainConfig::identity() const {
       {"optimizer.momentum", cat(optimizer.momentum)},
       {"optimizer.clip", cat(clip)},
       {"optimizer.wrap", cat(wrap)}};
+  // How the rows of a step are computed is the machine's affair, and changes rounding alone.
+  if (rows)
+    all["optimizer.rows"] = cat(rows);
+  else
+    all["optimizer.sequences"] = cat(sequences), all["optimizer.accumulate"] = cat(accumulate);
+  if (corpus.piece_per_row && corpus.padding_side == PaddingSide::left)
+    all["corpus.padding_side"] = "left";
   if (!model.architecture.empty()) all["model.architecture"] = model.architecture;
   return all;
 }

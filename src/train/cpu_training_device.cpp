@@ -1,3 +1,7 @@
+#include <algorithm>
+
+#include "base/timing.h"
+#include "train/bench/bench.h"
 #include "train/training_device.h"
 
 namespace deltasane::train {
@@ -10,6 +14,7 @@ class CpuTrainingDevice : public TrainingDevice {
         group_(std::move(group)),
         model_(std::move(job.model)),
         optimizer_(model_->layout(), job.optimizer),
+        settings_(job.pass),
         pass_(model_->gradient_pass(job.pass)),
         gradient_({model_->layout().elements()}),
         clip_(job.clip) {}
@@ -36,6 +41,25 @@ class CpuTrainingDevice : public TrainingDevice {
     return pass_->loss(model_->parameters().all(), batch, settings, cpu_);
   }
 
+  // Of a few tokens: a whole batch may take minutes.
+  double trial_seconds() override {
+    constexpr int64_t most_tokens = 64;
+    constexpr double brief = 0.2;  // then the first, which touches memory, does not count
+    PassSettings few = settings_;
+    few.sequences = 1, few.time = std::min(few.time, most_tokens);
+    const auto pass = model_->gradient_pass(few);
+    const TrainingBatch batch = random_tokens(model_->description().vocabulary, 1, few.time);
+    const auto once = [&] {
+      const double began = seconds_now();
+      pass->gradient(model_->parameters().all(), batch, {batch.weight_total(), 0},
+                     gradient_.span(), cpu_);
+      return seconds_now() - began;
+    };
+    double seconds = once();
+    if (seconds < brief) seconds = once();
+    return seconds * double(settings_.sequences * settings_.time) / double(few.time);
+  }
+
   const TrainableModel& model() override { return *model_; }
   const Optimizer& optimizer() override { return optimizer_; }
   void restore(std::unique_ptr<TrainableModel> model, Tensor<float> first, Tensor<float> second,
@@ -50,6 +74,7 @@ class CpuTrainingDevice : public TrainingDevice {
   std::shared_ptr<comm::Group> group_;
   std::unique_ptr<TrainableModel> model_;
   Optimizer optimizer_;
+  PassSettings settings_;
   std::unique_ptr<GradientPass> pass_;
   Tensor<float> gradient_;
   double clip_;

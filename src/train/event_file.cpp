@@ -1,22 +1,12 @@
 #include "train/event_file.h"
 
-#include <array>
 #include <cstring>
 
+#include "base/crc32.h"
 #include "base/error.h"
 
 namespace deltasane::train {
 namespace {
-
-constexpr std::array<uint32_t, 256> crc_table = [] {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t i = 0; i < 256; ++i) {
-    uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82F63B78u : 0u);
-    table[i] = crc;
-  }
-  return table;
-}();
 
 template <class T>
 std::string plain_bytes(T value) {
@@ -26,8 +16,8 @@ std::string plain_bytes(T value) {
 }
 
 std::string masked_crc(std::string_view bytes) {
-  const uint32_t crc = crc32c(bytes);
-  return plain_bytes(((crc >> 15) | (crc << 17)) + 0xA282EAD8u);
+  const uint32_t found = crc32c(std::as_bytes(std::span(bytes)));
+  return plain_bytes(((found >> 15) | (found << 17)) + 0xA282EAD8u);
 }
 
 std::string varint(uint64_t value) {
@@ -45,12 +35,6 @@ std::string field(int number, Wire wire, std::string_view content) {
 }
 
 }  // namespace
-
-uint32_t crc32c(std::string_view bytes) {
-  uint32_t crc = ~0u;
-  for (const char c : bytes) crc = crc_table[(crc ^ uint8_t(c)) & 255] ^ (crc >> 8);
-  return ~crc;
-}
 
 EventFile::EventFile(const fs::path& folder, double now)
     : path_(folder / cat("events.out.tfevents.", int64_t(now), ".deltasane")) {

@@ -28,6 +28,4 @@ class EventFile {
   std::ofstream file_;
 };
 
-uint32_t crc32c(std::string_view bytes);
-
 }  // namespace deltasane::train

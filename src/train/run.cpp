@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/hexadecimal.h"
@@ -31,15 +33,8 @@ std::unique_ptr<BatchSource> open_batches(const TrainConfig& config, const std::
                                           const corpus::Cursor& from = {}) {
   const RowSettings rows{config.corpus.answers_only ? Learned::answers : Learned::all,
                          config.corpus.piece_per_row ? RowCut::pieces : RowCut::packed,
-                         config.corpus.padding};
+                         config.corpus.padding, config.corpus.padding_side};
   return std::make_unique<BatchSource>(source, tokenizer, vocabulary, rows, from);
-}
-
-int64_t rows_each(const TrainConfig& config, const comm::Group& group) {
-  if (config.sequences % group.size() != 0)
-    fail(Fault::usage, "optimizer.sequences: expected a multiple of the ", group.size(),
-         " processes, found ", config.sequences);
-  return config.sequences / group.size();
 }
 
 template <class T>
@@ -49,6 +44,12 @@ std::vector<T> part_of(const std::vector<T>& all, int part, int parts) {
   return {begin, begin + std::ptrdiff_t(each)};
 }
 
+const TrainableFactory& factory_of(const TrainConfig::Model& model) {
+  if (model.from.empty()) return trainable_factory(model.architecture);
+  const fs::path file = model.from;
+  return trainable_factory_of(file, model.architecture);
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
@@ -56,28 +57,28 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
                          AnswerCheck answers)
     : config_(config),
       answers_(std::move(answers)),
-      factory_(trainable_factory(config.model.architecture)),
+      factory_(factory_of(config.model)),
       tokenizer_(tokenizer),
       cpu_(cpu),
       group_(group ? std::move(group) : std::shared_ptr<comm::Group>(comm::single_group())),
-      device_(open_training_device(
-          config.run.device,
-          {starting_model(config.model, factory_, tokenizer, cpu), config.optimizer, config.clip,
-           PassSettings{rows_each(config, *group_), config.context,
-                        config.run.recompute ? Activations::recompute : Activations::keep,
-                        config.precision},
-           config.run.sums},
-          cpu, group_)),
+      device_([&] {
+        auto model = starting_model(config.model, factory_, tokenizer, cpu);
+        plan_ = plan_training(config, *model, *group_);
+        plan_.expect_fit(config);
+        return open_training_device(
+            plan_.device,
+            {std::move(model), config.optimizer, config.clip, plan_.pass, config.run.sums}, cpu,
+            group_);
+      }()),
       layout_(device_->model().layout()),
       vocabulary_(device_->model().description().vocabulary),
       batches_(open_batches(config, config.corpus.source, tokenizer, vocabulary_)) {
   content_ = {{"corpus.source", hexadecimal(content_digest(batches_->source()))},
               {"corpus.tokenizer", hexadecimal(tokenizer.digest())}};
-  batches_->expect_rows(config.accumulate * config.sequences, config.context,
-                        "corpus.source: one step");
+  batches_->expect_rows(config.rows_of_step(), config.context, "corpus.source: one step");
   if (config.evaluation.every > 0 && !config.evaluation.source.empty())
     open_batches(config, config.evaluation.source, tokenizer, vocabulary_)
-        ->expect_rows(config.sequences, config.context, "evaluation.source: one batch");
+        ->expect_rows(config.rows_of_evaluation(), config.context, "evaluation.source: one batch");
 }
 
 void TrainingRun::restore(std::unique_ptr<TrainableModel> restored, Tensor<float> first,
@@ -114,8 +115,8 @@ void TrainingRun::expect_agreement() {
 TrainingRun::StepBatches TrainingRun::read_batches() {
   StepBatches step;
   step.began = batches_->cursor();
-  TrainingBatch whole{config_.sequences, config_.context, {}, {}, {}};
-  for (int64_t i = 0; i < config_.accumulate; ++i) {
+  TrainingBatch whole{rows_at_a_time(), config_.context, {}, {}, {}};
+  for (int64_t i = 0; i < plan_.split.accumulate; ++i) {
     batches_->next(whole);
     step.weight_total += whole.weight_total();
     step.tokens += whole.rows();
@@ -149,14 +150,23 @@ StepReport TrainingRun::step() {
   return report;
 }
 
+double TrainingRun::expected_step_seconds() {
+  const double own = device_->trial_seconds() * double(plan_.split.accumulate);
+  const auto all = group_->all_gather(std::bit_cast<uint64_t>(own));
+  double slowest = 0;
+  for (const uint64_t one : all) slowest = std::max(slowest, std::bit_cast<double>(one));
+  return slowest;
+}
+
 EvaluationReport TrainingRun::evaluate() {
   const TrainConfig::Evaluation& e = config_.evaluation;
   EvaluationReport report{progress_.step, std::nullopt, std::nullopt};
   if (!e.source.empty()) {
     const auto held_out = open_batches(config_, e.source, tokenizer_, vocabulary_);
     double sum = 0, weight = 0;
-    TrainingBatch batch{config_.sequences, config_.context, {}, {}, {}};
-    for (int64_t i = 0; i < e.batches; ++i) {
+    TrainingBatch batch{rows_at_a_time(), config_.context, {}, {}, {}};
+    const int64_t passes = e.batches * config_.rows_of_evaluation() / rows_at_a_time();
+    for (int64_t i = 0; i < passes; ++i) {
       held_out->next(batch);
       weight += batch.weight_total();
       sum += device_->loss(own_rows(batch), {1, 0});

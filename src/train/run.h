@@ -3,7 +3,9 @@
 //
 // Several processes share a run: each takes its part of the rows of every batch, gradients are
 // added up, and all make the same update, so that parameters stay equal everywhere. Every process
-// reads the whole corpus, which costs little.
+// reads the whole corpus, which costs little. The rows of a step, and the loss, the mean over all
+// its learned tokens, do not depend on the number of processes nor on how many rows each computes
+// at a time, but for the rounding of sums.
 //
 // Resume law: a run that was saved, loaded and continued equals one that never stopped, bit for
 // bit (with the same instruction set, or on the same kind of GPU).
@@ -19,6 +21,7 @@
 #include "train/batch_source.h"
 #include "train/config.h"
 #include "train/training_device.h"
+#include "train/training_memory.h"
 
 namespace deltasane::train {
 
@@ -54,6 +57,8 @@ class TrainingRun {
   StepReport step();
   EvaluationReport evaluate();
   void expect_agreement();  // fails where the processes of a run have come apart
+  // From a trial pass, which changes nothing.
+  double expected_step_seconds();
   bool finished() const { return progress_.step >= config_.schedule.steps; }
 
   const TrainConfig& config() const { return config_; }
@@ -68,6 +73,7 @@ class TrainingRun {
   const std::map<std::string, std::string>& content() const { return content_; }
   // False after an error in the middle of an update: then there is nothing worth saving.
   bool is_whole() const { return !updating_; }
+  const TrainingPlan& plan() const { return plan_; }
 
   // Continues from what a checkpoint held.
   void restore(std::unique_ptr<TrainableModel> model, Tensor<float> first, Tensor<float> second,
@@ -82,6 +88,7 @@ class TrainingRun {
     corpus::Cursor began, ended;
   };
   StepBatches read_batches();
+  int64_t rows_at_a_time() const { return plan_.split.micro_batch * group_->size(); }
   TrainingBatch own_rows(const TrainingBatch& whole) const;
 
   TrainConfig config_;
@@ -90,6 +97,7 @@ class TrainingRun {
   const Tokenizer& tokenizer_;
   kernel::Cpu cpu_;
   std::shared_ptr<comm::Group> group_;
+  TrainingPlan plan_;
   std::unique_ptr<TrainingDevice> device_;
   ParameterLayout layout_;
   int64_t vocabulary_;

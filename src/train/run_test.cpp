@@ -304,21 +304,26 @@ TEST(BatchSource, RowsAreCutFromTheStreamOrHoldAPieceEach) {
   }
   EXPECT_TRUE(stream.present.empty());
 
-  BatchSource pieces(description, tokenizer, 256, {Learned::answers, RowCut::pieces});
-  const TrainingBatch rows = batch_of(pieces, 3, 50);
-  for (uint64_t row = 0; row < 3; ++row) {
-    const corpus::Piece piece = source->piece(row);
-    const size_t length = piece.text.size();
-    ASSERT_LT(length, 50u);
-    for (size_t t = 0; t < 50; ++t) {
-      const size_t at = size_t(row) * 50 + t;
-      EXPECT_EQ(rows.tokens[at], t < length ? int32_t(uint8_t(piece.text[t])) : 0);
-      const bool learned = t + 1 >= piece.learned[0].begin && t + 1 < piece.learned[0].end;
-      EXPECT_EQ(rows.weights[at], learned ? 1 : 0) << row << " " << t;
-      EXPECT_EQ(rows.present[at], t < length ? 1 : 0) << row << " " << t;
+  for (const PaddingSide side : {PaddingSide::left, PaddingSide::right}) {
+    BatchSource pieces(description, tokenizer, 256, {Learned::answers, RowCut::pieces, -1, side});
+    const TrainingBatch rows = batch_of(pieces, 3, 50);
+    for (uint64_t row = 0; row < 3; ++row) {
+      const corpus::Piece piece = source->piece(row);
+      const size_t length = piece.text.size();
+      ASSERT_LT(length, 50u);
+      const size_t begin = side == PaddingSide::left ? 51 - length : 0;  // of 50 + 1 tokens
+      for (size_t t = 0; t < 50; ++t) {
+        const size_t at = size_t(row) * 50 + t, from = t - begin;
+        const bool present = t >= begin && from < length;
+        EXPECT_EQ(rows.tokens[at], present ? int32_t(uint8_t(piece.text[from])) : 0);
+        const bool learned =
+            t + 1 >= begin + piece.learned[0].begin && t + 1 < begin + piece.learned[0].end;
+        EXPECT_EQ(rows.weights[at], learned ? 1 : 0) << row << " " << t;
+        EXPECT_EQ(rows.present[at], present ? 1 : 0) << row << " " << t;
+      }
     }
+    EXPECT_EQ(pieces.cursor(), (corpus::Cursor{3, 0}));
   }
-  EXPECT_EQ(pieces.cursor(), (corpus::Cursor{3, 0}));
   BatchSource shorter(description, tokenizer, 256, {Learned::all, RowCut::pieces});
   const TrainingBatch cut = batch_of(shorter, 2, 5);
   EXPECT_EQ(cut.tokens[5], int32_t(uint8_t(source->piece(1).text[0])));

@@ -12,8 +12,7 @@ std::unique_ptr<TrainingDevice> open_training_device(const std::string& name, Tr
   const std::optional<int> gpu = device_named(name).gpu;
   if (!gpu) return cpu_training_device(std::move(job), cpu, std::move(group));
   if constexpr (built_with_cuda)
-    return gpu_training_device(std::move(job), name == "cuda" ? std::nullopt : gpu,
-                               std::move(group));
+    return gpu_training_device(std::move(job), *gpu, std::move(group));
   else
     fail(Fault::device, "a build without CUDA names no GPU");
 }

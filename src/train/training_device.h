@@ -36,6 +36,9 @@ class TrainingDevice {
   // The loss of this process's rows alone.
   virtual double loss(const TrainingBatch& batch, const LossSettings& settings) = 0;
 
+  // How long loss and gradient of one batch take, by a trial; nothing is changed.
+  virtual double trial_seconds() = 0;
+
   // As they are after the last update, on the host; good until the next.
   virtual const TrainableModel& model() = 0;
   virtual const Optimizer& optimizer() = 0;
@@ -55,7 +58,7 @@ struct TrainingJob {
 std::unique_ptr<TrainingDevice> cpu_training_device(TrainingJob job, const kernel::Cpu& cpu,
                                                     std::shared_ptr<comm::Group> group);
 
-// name: as in model/device.h.
+// name: as in model/device.h; a GPU's has its number.
 std::unique_ptr<TrainingDevice> open_training_device(const std::string& name, TrainingJob job,
                                                      const kernel::Cpu& cpu,
                                                      std::shared_ptr<comm::Group> group);

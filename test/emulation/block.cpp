@@ -262,6 +262,7 @@ void run_kernel(const std::function<void()>& thread, const Extent& blocks, const
     block = std::make_unique<Block>();
     block->stacks = allocate_stacks();
   }
+  if (emulated_gpu().schedule) block->random.seed(emulated_gpu().seed);
   block->thread = &thread;
   blockDim = {extent.x, extent.y, extent.z}, gridDim = {blocks.x, blocks.y, blocks.z};
   for (blockIdx.z = 0; blockIdx.z < blocks.z; ++blockIdx.z)

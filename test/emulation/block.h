@@ -37,12 +37,13 @@ void run_kernel(const std::function<void()>& thread, const Extent& blocks, const
 // block, and what is beyond the block's size must stay so.
 bool register_shared(void* at, size_t bytes);
 
-// The GPU that the host stands for. Without a schedule, each block has a random one, the same in
-// every run.
+// The GPU that the host stands for. Without a schedule, each block has a random one, which depends
+// on the blocks that ran before. With one, the random choices of every kernel begin with `seed`.
 struct EmulatedGpu {
   int capability = 90, multiprocessors = 24;
   size_t shared = shared_bytes;  // the most of one block, at most that many
   std::optional<Schedule> schedule;
+  unsigned seed = 1;
 };
 EmulatedGpu& emulated_gpu();
 

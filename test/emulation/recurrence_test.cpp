@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "emulation/block.h"
 #include "kernel/delta_rule/bench/cuda_check.h"
+#include "kernel/sane/cuda.h"
 #include "support/errors.h"
 
 namespace deltasane::kernel::cuda {
@@ -16,6 +17,7 @@ struct Taus {
 constexpr Taus none{0, 0}, strong{1.4, 1.6}, usual{7, 9}, moderate{12, 16}, weak{30, 50},
     weakest{150, 200};
 constexpr Taus huge{1e10, 1e11};
+constexpr Taus unbounded{unbounded_tau, unbounded_tau};  // of chunks that hold padding
 constexpr Taus changing{0.4, 12};  // states are now large relative to it and now tiny
 
 template <class Real>
@@ -40,7 +42,8 @@ TYPED_TEST_SUITE(Recurrence, Types);
 
 TYPED_TEST(Recurrence, TileAfterTile) {
   emulation::emulated_gpu().multiprocessors = 4;  // as many as heads
-  this->check({.batch = 2, .time = 37, .heads = 2}, {none, strong, moderate, weak, weakest});
+  this->check({.batch = 2, .time = 37, .heads = 2},
+              {none, strong, moderate, weak, weakest, unbounded});
   // Several rounds of the stages.
   this->check({.batch = 2, .time = 133, .heads = 2}, {usual, changing, huge});
 }
@@ -68,7 +71,7 @@ TYPED_TEST(Recurrence, LessThanATile) {
   this->check({.time = 1, .heads = 2}, {none, strong});
 }
 TYPED_TEST(Recurrence, FewHeads) {
-  this->check({.time = 69}, {none, strong, usual, moderate, weak, weakest});
+  this->check({.time = 69}, {none, strong, usual, moderate, weak, weakest, unbounded});
 }
 TYPED_TEST(Recurrence, FewHeadsOfWholeTiles) {
   this->check({.time = 64}, {none, strong, changing});

@@ -1,5 +1,7 @@
+#include <cmath>
 #include <set>
 
+#include "base/random.h"
 #include "format/quantize.h"
 #include "format/safetensors/safetensors.h"
 #include "toy/toy.h"
@@ -37,6 +39,14 @@ void each_tensor(const Sizes& sizes,
     }
   }
   visit("head.weight", {sizes.vocabulary, c});
+}
+
+Tensor<float> random_tensor(const Shape& shape, uint64_t seed, uint64_t stream) {
+  Tensor<float> tensor(shape);
+  Random random(seed, stream);
+  const double scale = 1 / std::sqrt(double(shape[shape.rank() - 1]));
+  for (float& value : tensor.span()) value = float(scale * random.normal());
+  return tensor;
 }
 
 Checkpoint::Checkpoint(TensorFile file) : file_(std::move(file)), sizes_(measure()) {

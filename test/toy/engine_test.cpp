@@ -163,6 +163,50 @@ TEST_F(ToyOverflow, GoesOnAtTheSamePositionWithAnEmptyCacheAfterAReset) {
   EXPECT_EQ(sequence.state().cache(0).size(), 8u * 10);
 }
 
+// Breaks the state behind the first call, whose logits stay finite.
+struct BreakingToy : Toy {
+  mutable bool broke = false;
+
+  explicit BreakingToy(const fs::path& path)
+      : Toy(std::make_unique<Checkpoint>(open_tensor_file(path)), {}) {}
+  void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) const override {
+    Toy::run(batch, cpu);
+    if (std::exchange(broke, true)) return;
+    SequenceState& state = *batch[0].state;
+    state.mutable_of(state.layout().parts()[1])[0] = std::numeric_limits<float>::infinity();
+  }
+};
+
+// A token that is sampled again after a reset is still one draw, and is counted once.
+TEST(ToySequence, DrawsOnceWhereAStateIsReset) {
+  const OpenToy toy;
+  for (const size_t count : {1, 3}) {
+    const BreakingToy breaking(toy.path);
+    SequenceState state = breaking.fresh_state();
+    state.position = 32 - int64_t(count);  // scanned at 32
+    Sequence sequence(breaking, toy.cpu, OnOverflow::reset, std::move(state));
+    int resets = 0;
+    sequence.on_reset = [&](const std::string&) { ++resets; };
+    Sampler sampler(SamplerSettings{.presence_penalty = 0.5, .seed = 3});
+    const Sampler before = sampler;
+    kernel::SampledToken sampled;
+    sequence.append(random_bytes(int64_t(count), 1));
+    const SequenceInput input = sequence.next_input(sampler, sampled);
+    breaking.forward(input, toy.cpu);
+    EXPECT_TRUE(sequence.take_results(input));
+    EXPECT_EQ(resets, count == 1 ? 1 : 0);  // several tokens are read again, and now do not overflow
+    EXPECT_EQ(sampler.state().draws, 1u);
+    ASSERT_EQ(sampler.state().counts.size(), 1u);
+    EXPECT_EQ(sampler.state().counts[0].token, sampled.token);
+    Sampler by_hand = before;
+    SequenceState fresh = toy.model->fresh_state();
+    fresh.position = 32 - int64_t(count);
+    EXPECT_EQ(by_hand.next(toy.logits_after(random_bytes(int64_t(count), 1), fresh)),
+              sampled.token);
+    EXPECT_EQ(by_hand.state(), sampler.state());
+  }
+}
+
 TEST_F(ToyOverflow, EndsATextThatNobodyGuards) {
   const ByteTokenizer tokenizer;
   Engine engine(*toy.model, tokenizer, toy.cpu,

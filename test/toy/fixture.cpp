@@ -1,7 +1,6 @@
 #include "toy/fixture.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/random.h"
@@ -14,11 +13,7 @@ class RandomTensors : public TensorSource {
   explicit RandomTensors(const Plan& plan) {
     uint64_t stream = 0;
     each_tensor(plan.sizes, [&](const std::string& name, const Shape& shape) {
-      Tensor<float> tensor(shape);
-      Random random(plan.seed, stream++);
-      const double scale = 1 / std::sqrt(double(shape[shape.rank() - 1]));
-      for (float& value : tensor.span()) value = float(scale * random.normal());
-      tensors_.emplace(name, std::move(tensor));
+      tensors_.emplace(name, random_tensor(shape, plan.seed, stream++));
     });
     for (int64_t n = 0; n < int64_t(plan.sizes.layers.size()); ++n) {
       int64_t head = 0;
@@ -58,10 +53,8 @@ Sizes mixed_sizes() {
 void write_toy(const fs::path& path, const Plan& plan) {
   Plan whole = plan;
   whole.sizes.sane = plan.sane.has_value();
-  Metadata metadata;
-  if (plan.sane)
-    metadata = {{"sane.alpha", cat(plan.sane->alpha)}, {"sane.chunk", cat(plan.sane->chunk)}};
-  write(path, whole.sizes, RandomTensors(whole), StoredType::f32, metadata);
+  write(path, whole.sizes, RandomTensors(whole), StoredType::f32,
+        sane_metadata(plan.sane));
 }
 
 OpenToy::OpenToy(const Plan& plan, const SaneChoice& sane) {

@@ -4,34 +4,9 @@
 #include <cmath>
 
 #include "model/log_probability.h"
+#include "toy/trainable.h"
 
 namespace deltasane::toy {
-namespace {
-
-using Vector = std::vector<double>;
-
-// matrix (rows, columns) times x.
-Vector product(const Tensor<float>& matrix, const Vector& x) {
-  Vector y(size_t(matrix.shape()[0]));
-  for (size_t i = 0; i < y.size(); ++i)
-    for (size_t j = 0; j < x.size(); ++j) y[i] += double(matrix[int64_t(i * x.size() + j)]) * x[j];
-  return y;
-}
-
-void add(Vector& x, const Vector& more) {
-  for (size_t i = 0; i < x.size(); ++i) x[i] += more[i];
-}
-
-Vector normalized(Vector x) {
-  double squares = 1e-6;
-  for (const double v : x) squares += v * v / double(x.size());
-  for (double& v : x) v /= std::sqrt(squares);
-  return x;
-}
-
-double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
-
-}  // namespace
 
 Toy::Toy(std::unique_ptr<Checkpoint> checkpoint, const OpenOptions& options)
     : LanguageModel(checkpoint->describe(), checkpoint->state_layout(),
@@ -89,8 +64,8 @@ Vector Toy::convolve(const Layer& layer, const Vector& x, SequenceState& state) 
 Vector Toy::recall(const Memory& memory, const Vector& u, SequenceState& state) const {
   const Shape& shape = memory.part->shape;
   const auto heads = size_t(shape[0]), values = size_t(shape[1]), keys = size_t(shape[2]);
-  const Vector q = product(memory.query, u), k = product(memory.key, u);
-  const Vector v = product(memory.value, u);
+  const Vector q = product(memory.query.span(), u), k = product(memory.key.span(), u);
+  const Vector v = product(memory.value.span(), u);
   const std::span<float> s = state.mutable_of(*memory.part);
   Vector out;
   for (size_t h = 0; h < heads; ++h) {
@@ -105,14 +80,14 @@ Vector Toy::recall(const Memory& memory, const Vector& u, SequenceState& state) 
     const Vector scaled = normalized(std::move(y));
     out.insert(out.end(), scaled.begin(), scaled.end());
   }
-  return product(memory.out, out);
+  return product(memory.out.span(), out);
 }
 
 Vector Toy::attend(const Layer& layer, const Vector& u, SequenceState& state) const {
-  const Vector q = product(layer.cache_query, u);
+  const Vector q = product(layer.cache_query.span(), u);
   std::vector<float>& rows = state.mutable_cache(layer.cache->offset);
   for (const Tensor<float>* const matrix : {&layer.cache_key, &layer.cache_value})
-    for (const double value : product(*matrix, u)) rows.push_back(float(value));
+    for (const double value : product(matrix->span(), u)) rows.push_back(float(value));
   const size_t width = q.size(), count = rows.size() / (2 * width);
   Vector weights(count), read(width);
   for (size_t s = 0; s < count; ++s) {
@@ -125,7 +100,7 @@ Vector Toy::attend(const Layer& layer, const Vector& u, SequenceState& state) co
   for (size_t s = 0; s < count; ++s)
     for (size_t i = 0; i < width; ++i)
       read[i] += weights[s] / sum * double(rows[(2 * s + 1) * width + i]);
-  return product(layer.cache_out, read);
+  return product(layer.cache_out.span(), read);
 }
 
 void Toy::neutralize(int64_t layer, const Vector& u, SequenceState& state, TauRecord* taus) const {
@@ -135,7 +110,7 @@ void Toy::neutralize(int64_t layer, const Vector& u, SequenceState& state, TauRe
     const std::span<float> s = state.mutable_of(*memory.part);
     const auto heads = size_t(memory.part->shape[0]), entries = s.size() / heads;
     Vector x(heads);
-    if (sane().kind == SaneKind::trained) x = product(memory.tau, u);
+    if (sane().kind == SaneKind::trained) x = product(memory.tau.span(), u);
     for (size_t h = 0; h < heads; ++h) {
       const double alpha = state.alphas.empty()
                                ? sane().alpha
@@ -167,7 +142,7 @@ Vector Toy::step(int32_t token, SequenceState& state, TauRecord* taus) const {
 }
 
 void Toy::write_logits(const Vector& x, std::span<float> logits) const {
-  const Vector all = product(head_, x);
+  const Vector all = product(head_.span(), x);
   std::ranges::transform(all, logits.begin(), [](double v) { return float(v); });
 }
 
@@ -213,6 +188,7 @@ Architecture architecture() {
             return std::make_unique<Toy>(std::unique_ptr<Checkpoint>(own), options);
           },
           .read_tuned_state = nullptr,
+          .training = &trainable,
           .write_random = nullptr};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "toy/toy.h"
+#include "toy/vectors.h"
 
 namespace deltasane::toy {
 
@@ -31,7 +32,6 @@ class Toy : public LanguageModel {
     const StatePart* cache = nullptr;
     Tensor<float> cache_query, cache_key, cache_value, cache_out;
   };
-  using Vector = std::vector<double>;
 
   void run_sequence(const SequenceInput& one) const;
   Vector step(int32_t token, SequenceState& state, TauRecord* taus) const;  // x after all layers

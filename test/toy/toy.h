@@ -39,6 +39,9 @@ struct Sizes {
 void each_tensor(const Sizes& sizes,
                  const std::function<void(const std::string& name, const Shape& shape)>& visit);
 
+// A tensor as a new model has it: normal, no larger with more columns.
+Tensor<float> random_tensor(const Shape& shape, uint64_t seed, uint64_t stream);
+
 // Names of tensors of a layer, and of one of its memories.
 std::string layer_tensor(int64_t layer, std::string_view name);
 std::string memory_tensor(int64_t layer, size_t memory, std::string_view name);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -29,6 +30,15 @@ struct Descriptor {
     if (number >= 0) ::close(number);
   }
 };
+
+void write_all(int descriptor, std::span<const std::byte> bytes, const fs::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_errno(path, "write");
+    bytes = bytes.subspan(size_t(written));
+  }
+}
 
 size_t regular_file_size(int descriptor, const fs::path& path) {
   struct stat status;
@@ -138,13 +148,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_errno(path_, "write");
-    bytes = bytes.subspan(size_t(written));
-    size_ += uint64_t(written);
-  }
+  write_all(descriptor_, bytes, path_);
+  size_ += bytes.size();
 }
 
 void AtomicFile::overwrite(uint64_t offset, std::span<const std::byte> bytes) {
@@ -169,6 +174,54 @@ void replace_file(const fs::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
   file.commit();
+}
+
+bool try_replace_file(const fs::path& path, std::span<const std::byte> bytes) {
+  try {
+    AtomicFile file(path);
+    file.write(bytes);
+    file.commit();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+ScratchFile::ScratchFile() : folder_(fs::temp_directory_path()) {
+  std::string name = (folder_ / "deltasane-XXXXXX").string();
+  descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor_ < 0) fail_errno(folder_, "create a temporary file");
+  ::unlink(name.c_str());
+}
+
+ScratchFile::~ScratchFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void ScratchFile::flush() {
+  write_all(descriptor_, std::as_bytes(std::span(buffer_)), folder_);
+  size_ += buffer_.size();
+  buffer_.clear();
+}
+
+void ScratchFile::write(std::string_view text) {
+  require(descriptor_ >= 0, "a scratch file is written before it is mapped");
+  buffer_ += text;
+  if (buffer_.size() >= size_t{1} << 20) flush();
+}
+
+std::string_view ScratchFile::map() {
+  if (descriptor_ >= 0) {
+    flush();
+    if (size_ > 0) {
+      void* const data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor_, 0);
+      if (data == MAP_FAILED) fail_errno(folder_, "map a temporary file");
+      data_ = static_cast<const std::byte*>(data);
+    }
+    ::close(std::exchange(descriptor_, -1));
+  }
+  return {reinterpret_cast<const char*>(data_), size_};
 }
 
 }  // namespace deltasane

@@ -65,5 +65,30 @@ class AtomicFile {
 };
 
 void replace_file(const fs::path& path, std::string_view text);
+// False where the file cannot be written: for what is kept only to save time.
+bool try_replace_file(const fs::path& path, std::span<const std::byte> bytes);
+
+// Bytes that are too many for memory: written to a file without a name in the folder for temporary
+// files (TMPDIR), then mapped. It is gone with the object, or with the process.
+class ScratchFile {
+ public:
+  ScratchFile();
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  void write(std::string_view text);
+  uint64_t size() const { return size_ + buffer_.size(); }
+  // All that was written; nothing may be written afterwards.
+  std::string_view map();
+
+ private:
+  void flush();
+  int descriptor_ = -1;
+  fs::path folder_;
+  std::string buffer_;
+  uint64_t size_ = 0;
+  const std::byte* data_ = nullptr;
+};
 
 }  // namespace deltasane

@@ -1,14 +1,14 @@
 #include <fmt/format.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 
-#include "base/timing.h"
 #include "cli/command.h"
 #include "cli/eval/eval_prefix.h"
 #include "cli/open_model.h"
+#include "cli/progress_line.h"
 #include "cli/text/sampling_flags.h"
+#include "comm/local_rank.h"
 #include "eval/run/evaluate.h"
+#include "tensor/cuda/gpu.h"
 
 namespace deltasane::cli {
 namespace {
@@ -23,15 +23,20 @@ struct EvalOptions {
   bool unverified = false;
 };
 
-// Of MPI's launchers, which say so in the environment: evaluation needs no messages.
 eval::Shard shard_of(const EvalOptions& options) {
   if (!options.shard.empty()) return eval::shard_from(options.shard);
-  constexpr const char* launchers[][2]{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                       {"PMI_RANK", "PMI_SIZE"}};
-  for (const auto& [rank, size] : launchers)
-    if (std::getenv(rank) && std::getenv(size))
-      return eval::shard_from(cat(std::getenv(rank), "/", std::getenv(size)));
+  if (const auto launched = comm::launched_rank()) return {launched->rank, launched->size};
   return {};
+}
+
+// Of several processes on a machine, each takes the GPU of its own number, unless one is named.
+ModelFlags own_model(const EvalOptions& options) {
+  ModelFlags flags = options.model;
+  if constexpr (built_with_cuda)
+    if (const auto launched = comm::launched_rank(); launched && flags.device == "cuda")
+      flags.device = cat("cuda:", comm::own_gpu(launched->local, Gpu::count(),
+                                                "name one for all with --device cuda:N"));
+  return flags;
 }
 
 void print_notes(const std::vector<eval::Benchmark>& suite) {
@@ -68,28 +73,12 @@ void print_run_scores(const eval::Run& run, const std::string& out) {
     fmt::print("not complete: {} missing\n", run.missing());
 }
 
-// One line that is written over on a terminal; elsewhere a line now and then.
-class ProgressLine {
- public:
-  void show(const eval::EvaluationProgress& p) {
-    const double now = seconds_now(), pause = terminal_ ? 0.2 : 30;
-    if (now - shown_ < pause && p.all_done < p.all_problems) return;
-    shown_ = now;
-    fmt::print(stderr, "{}{}: {}/{}, {:.1f} % right; {}/{} in all, {:.0f} tokens/s{}",
-               terminal_ ? "\r\033[K" : "", p.benchmark, p.done, p.problems,
-               100.0 * double(p.correct) / double(p.done), p.all_done, p.all_problems,
-               double(p.tokens) / (now - start_), terminal_ ? "" : "\n");
-    std::fflush(stderr);
-    begun_ = true;
-  }
-  void end() const {
-    if (terminal_ && begun_) fmt::print(stderr, "\n");
-  }
-
- private:
-  bool terminal_ = isatty(STDERR_FILENO) != 0, begun_ = false;
-  double start_ = seconds_now(), shown_ = 0;
-};
+void show(ProgressLine& line, const eval::EvaluationProgress& p) {
+  if (!line.due() && p.all_done < p.all_problems) return;
+  line.show(fmt::format("{}: {}/{}, {:.1f} % right; {}/{} in all, {:.0f} tokens/s", p.benchmark,
+                        p.done, p.problems, 100.0 * double(p.correct) / double(p.done), p.all_done,
+                        p.all_problems, double(p.tokens) / line.seconds()));
+}
 
 int merge_shards(const EvalOptions& options) {
   const std::vector<fs::path> folders(options.merge.begin(), options.merge.end());
@@ -114,15 +103,15 @@ int evaluate_model(const EvalOptions& options) {
       eval::open_suite(options.suite, {.folder = options.folder, .limit = options.limit});
   print_notes(suite);
 
-  OpenModel open(options.model);
+  OpenModel open(own_model(options));
   const auto tokenizer =
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
   const eval::Prefix prefix =
       options.prefix.open(open, *tokenizer, options.out, options.sampling.on_overflow());
-  ProgressLine line;
+  ProgressLine line(ProgressLine::First::at_once);
   const eval::Run run = eval::evaluate(
       {open.model, open.name, *tokenizer, open.cpu()}, prefix, suite, settings, options.out,
-      [&](const eval::EvaluationProgress& progress) { line.show(progress); });
+      [&](const eval::EvaluationProgress& progress) { show(line, progress); });
   line.end();
   print_run_scores(run, options.out);
   return 0;
@@ -167,6 +156,8 @@ const Command eval_suite{
           "runs/short\n"
           "  mpirun -n 4 deltasane eval model.pth --suite all --data problems --threads 8 --out "
           "runs/four\n"
+          "  mpirun -n 8 deltasane eval model.pth --suite all --data problems --device cuda \\\n"
+          "    --prefix-corpus math-chat --prefix-tokens 100000000 --out runs/eight\n"
           "  deltasane eval --merge runs/four");
       return [options] { return evaluate_model(*options); };
     }};

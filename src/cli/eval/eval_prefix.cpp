@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/io/file_lock.h"
 #include "base/timing.h"
 #include "cli/version.h"
 #include "corpus/source.h"
@@ -40,7 +41,7 @@ void read_prefix(Sequence& sequence, corpus::TokenStream& stream, int64_t tokens
 }  // namespace
 
 void PrefixFlags::describe(CLI::App& app) {
-  app.add_option("--prefix-state", state, "every problem is asked after what this state has read");
+  app.add_option("--prefix-state", state, "every problem is asked from this state: one that was saved, or a tuned one (.pth)");
   app.add_option("--prefix-corpus", corpus, "or after tokens of this corpus, such as math-chat");
   app.add_option("--prefix-tokens", tokens, "how many of them");
   app.add_flag("--accept-other-sane", other_sane,
@@ -76,10 +77,15 @@ eval::Prefix PrefixFlags::open(OpenModel& open, const Tokenizer& tokenizer, cons
       stamp.creator = version_text().substr(0, 256);
       sequence.save(file, open.name, stamp);
     };
+    // The first process that comes reads it; the others wait, and find it read.
+    const FileLock one_at_a_time(fs::path(file) += ".lock", [&] {
+      fmt::print(stderr, "prefix: waiting for another process that reads it\n");
+    });
     if (fs::exists(file)) sequence.load(file, open.name, OtherSane::refuse);
     const bool whole = sequence.state().position == tokens;
     corpus::TokenStream words(*source, tokenizer);
     if (!whole) {
+      fmt::print(stderr, "prefix: reading {}\n", prefix.description);
       read_prefix(sequence, words, tokens, save);
       save();
     }

@@ -49,7 +49,8 @@ TEST_F(EvalCommand, BadInputIsNamed) {
   expect(2, model + "--out o", "expected --suite");
   expect(2, model + "--suite svamp --data problems", "expected --out");
   expect(2, model + "--suite svanp --data problems --out o", "did you mean svamp?");
-  expect(1, model + "--suite svamp --data nowhere --out o", "data folder nowhere: expected a folder");
+  expect(1, model + "--suite svamp --data nowhere --out o",
+         "data folder nowhere: expected a folder");
   expect(2, model + "--suite svamp --out o",
          "expected a data folder with svamp/test.jsonl in it, found none");
   expect(2, model + "--suite svamp --data problems --out o --shard 3/2", "shard: expected I/N");
@@ -91,6 +92,40 @@ TEST_F(EvalCommand, RunsAreComparedAndShardsAreFoundFromTheEnvironment) {
   EXPECT_TRUE(fs::exists(scratch.path() / "f.svg.gp"));
 }
 
+TEST_F(EvalCommand, WritesTheTableOfRunsWithAndWithoutAPrefix) {
+  const std::string suite = "--suite math-chat:level=1-2 --limit 2 " + brief;
+  const std::string after = " --prefix-corpus math-chat:seed=2 --prefix-tokens 512 ";
+  expect(0, "eval bytes.safetensors --out base " + suite, "average");
+  expect(0, "eval bytes.safetensors --sane-alpha 3 --out three " + suite, "average");
+  expect(0, "eval bytes.safetensors --sane-alpha 3 --out three-after " + after + suite, "average");
+  expect(0, "table three-after three base", "| baseline |");
+  EXPECT_NE(output.find("| After 512 tokens of "), output.npos) << output;
+  expect(0, "table three base --format latex", "\\begin{tabular}");
+  expect(0, "table three base --format csv", "prefix,model,alpha,");
+  replace_file(scratch.path() / "scores.csv", output);
+  expect(0, "table scores.csv", "| alpha 3 |");
+  expect(1, "table three base three", "expected one run of each alpha");
+  expect(2, "table three base scores.csv", "expected a table of scores to be the only one");
+  expect(2, "table three base --level 2", "--level: expected a number between 0 and 1");
+  // A stream says why a model was not asked after it, if it overflowed.
+  expect(0, "stream bytes.safetensors --corpus math-chat: --tokens 64 --segment 64 --out s",
+         "records");
+  expect(2, "table three base s", "found a stream that did not");
+}
+
+TEST_F(EvalCommand, TheTableOfThePaperIsOneCommand) {
+  const std::string scores = cat(DELTASANE_SOURCE, "/test/data/paper/all_scores.csv");
+  expect(0, "table " + scores, "Safe range: alpha 3 to 5.");
+  EXPECT_NE(output.find("Pareto choice: alpha 3,"), output.npos) << output;
+  if (run("table " + scores + " --out paper") != 0)  // gnuplot need not be here
+    EXPECT_NE(output.find("gnuplot-nox"), std::string::npos) << output;
+  else
+    EXPECT_TRUE(fs::exists(scratch.path() / "paper/accuracy.svg"));
+  for (const char* name : {"table.md", "table.csv", "table.tex", "p_values.csv"})
+    EXPECT_TRUE(fs::exists(scratch.path() / "paper" / name)) << name;
+  expect(0, "table paper/table.csv", "Pareto choice: alpha 3,");
+}
+
 TEST_F(EvalCommand, AsksAfterAPrefix) {
   const std::string suite = "--suite math-chat:level=1 --limit 3 " + brief;
   const auto after = [&](const std::string& out, int tokens) {
@@ -120,6 +155,26 @@ TEST_F(EvalCommand, AsksAfterAPrefix) {
   fs::copy(state_in("short"), state_in("long"), fs::copy_options::overwrite_existing);
   forget("long");
   EXPECT_EQ(after("long", 10000), samples);  // a long prefix that was interrupted goes on
+}
+
+// All at once, as mpirun or a script starts them.
+TEST_F(EvalCommand, SeveralProcessesReadAPrefixOnce) {
+  const std::string suite =
+      "--suite math-chat:level=1 --limit 6 --prefix-corpus math-chat:seed=2 --prefix-tokens 20000 " +
+      brief;
+  expect(0, "eval bytes.safetensors --out alone " + suite, "prefix: reading 20000 tokens");
+  const test::Outcome job = test::run_job(
+      "", 3,
+      {"sh", "-c",
+       cat("cd '", scratch.path().string(), "' && exec '", DELTASANE_PROGRAM,
+           "' eval bytes.safetensors --out together ", suite)});
+  ASSERT_EQ(job.exit_code, 0) << job.output;
+  size_t times = 0;
+  for (size_t at = 0; (at = job.output.find("prefix: reading", at)) != std::string::npos; ++at)
+    ++times;
+  EXPECT_EQ(times, 1u) << job.output;
+  EXPECT_EQ(read_file(scratch.path() / "together/scores.json"),
+            read_file(scratch.path() / "alone/scores.json"));
 }
 
 }  // namespace

@@ -25,16 +25,7 @@ std::string name_of_run(const ReportRun& run) {
 }
 
 int write_report(const ReportOptions& options) {
-  if (!options.names.empty() && options.names.size() != options.folders.size())
-    fail(Fault::usage, "--names: expected one for each of ", options.folders.size(),
-         " folders, found ", options.names.size());
-  std::vector<ReportRun> runs;
-  for (size_t i = 0; i < options.folders.size(); ++i) {
-    runs.push_back(open_run(options.folders[i]));
-    runs.back().name = options.names.empty() ? name_of_run(runs.back()) : options.names[i];
-    for (const std::string& damage : runs.back().damages)
-      fmt::print(stderr, "{}; going by the rows before it\n", damage);
-  }
+  const std::vector<ReportRun> runs = open_runs(options.folders, options.names);
   const fs::path page(options.out);
   const fs::path figures = fs::path(page).replace_extension("") += "-figures";
   fs::create_directories(figures);
@@ -46,6 +37,21 @@ int write_report(const ReportOptions& options) {
 }
 
 }  // namespace
+
+std::vector<ReportRun> open_runs(const std::vector<std::string>& folders,
+                                 const std::vector<std::string>& names) {
+  if (!names.empty() && names.size() != folders.size())
+    fail(Fault::usage, "--names: expected one for each of ", folders.size(), " folders, found ",
+         names.size());
+  std::vector<ReportRun> runs;
+  for (size_t i = 0; i < folders.size(); ++i) {
+    runs.push_back(open_run(folders[i]));
+    runs.back().name = names.empty() ? name_of_run(runs.back()) : names[i];
+    for (const std::string& damage : runs.back().damages)
+      fmt::print(stderr, "{}; going by the rows before it\n", damage);
+  }
+  return runs;
+}
 
 const Command report{
     "report", "figures of one or several streams, as one page", [](CLI::App& app) {

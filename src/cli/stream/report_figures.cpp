@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/stream/report.h"
+#include "cli/stream/run_curves.h"
 #include "eval/stream/stream_folder.h"
 #include "infer/state_file.h"
 #include "plot/figure.h"
@@ -16,23 +17,6 @@ namespace {
 
 constexpr double paper_high = 100;  // the usual top of the colours
 constexpr int64_t panel_pixels = 256;
-
-// Positions of the rows of one stream, and a column beside them.
-plot::Curve curve_of(const probe::RecordTable& table, std::string_view column, int64_t stream,
-                     const std::string& label) {
-  plot::Curve curve{label, {}, {}};
-  const auto &streams = table.integers("stream"), &positions = table.integers("position");
-  const std::vector<double>& values = table.reals(column);
-  for (size_t i = 0; i < streams.size(); ++i)
-    if (streams[i] == stream) curve.x.push_back(double(positions[i])), curve.y.push_back(values[i]);
-  return curve;
-}
-
-int64_t streams_in(const ReportRun& run) { return run.segments.count_setting("streams"); }
-
-std::string label_of(const ReportRun& run, int64_t stream) {
-  return streams_in(run) > 1 ? fmt::format("{}, stream {}", run.name, stream) : run.name;
-}
 
 // As in the literature: the mean of up to 50 neighbours before.
 plot::Curve smoothed(plot::Curve curve) {
@@ -48,12 +32,10 @@ plot::Curve smoothed(plot::Curve curve) {
   return curve;
 }
 
-void add_breaks(const std::vector<ReportRun>& runs, plot::Chart& chart) {
-  for (const ReportRun& run : runs)
-    for (size_t i = 0; i < size_t(run.segments.rows); ++i)
-      if (run.segments.integers("overflow")[i])
-        chart.marks.push_back(double(run.segments.integers("position")[i]));
-  chart.mark_label = "overflow";
+std::vector<const ReportRun*> pointers_to(const std::vector<ReportRun>& runs) {
+  std::vector<const ReportRun*> all;
+  for (const ReportRun& run : runs) all.push_back(&run);
+  return all;
 }
 
 plot::Chart overlaid(const std::vector<ReportRun>& runs, std::string_view column, const char* title,
@@ -62,7 +44,7 @@ plot::Chart overlaid(const std::vector<ReportRun>& runs, std::string_view column
   for (const ReportRun& run : runs)
     for (int64_t stream = 0; stream < streams_in(run); ++stream)
       chart.curves.push_back(curve_of(run.segments, column, stream, label_of(run, stream)));
-  add_breaks(runs, chart);
+  add_overflows(pointers_to(runs), chart);
   return chart;
 }
 
@@ -94,12 +76,6 @@ plot::Chart layers_of(const ReportRun& run) {
     chart.curves.push_back(curve);
   }
   return chart;
-}
-
-std::string tokens_text(int64_t tokens) {
-  if (tokens >= 1 << 20 && tokens % (1 << 20) == 0) return fmt::format("{}M", tokens >> 20);
-  if (tokens >= 1 << 10 && tokens % (1 << 10) == 0) return fmt::format("{}K", tokens >> 10);
-  return fmt::format("{}", tokens);
 }
 
 plot::HeatPanel panel_of(const probe::StateGrid& grid, int64_t position) {
@@ -144,14 +120,9 @@ std::vector<StateMaps> state_maps(const std::vector<ReportRun>& runs) {
   std::vector<StateMaps> all;
   double largest = 0;
   for (const ReportRun& run : runs) {
-    std::map<int64_t, fs::path> snapshots;
-    if (fs::is_directory(run.folder / snapshots_folder))
-      for (const auto& entry : fs::directory_iterator(run.folder / snapshots_folder))
-        if (const auto name = snapshot_named(entry.path()); name && name->stream == 0)
-          snapshots[name->position] = entry.path();
     constexpr size_t most = 8;
     std::vector<fs::path> chosen;
-    for (const auto& [position, path] : snapshots) chosen.push_back(path);
+    for (const auto& [position, path] : snapshots_of(run)) chosen.push_back(path);
     while (chosen.size() > most) chosen.erase(chosen.begin() + int64_t(chosen.size()) / 2);
     if (chosen.empty()) continue;
     plot::HeatMap map{.title = "|S| of all layers and heads: " + run.name,
@@ -234,7 +205,7 @@ std::vector<ReportFigure> draw_figures(const std::vector<ReportRun>& runs, const
     for (const ReportRun& run : runs)
       for (int64_t one = 0; one < streams_in(run); ++one)
         accuracy.curves.push_back(curve_of(run.probes, "accuracy", one, label_of(run, one)));
-    add_breaks(runs, accuracy);
+    add_overflows(pointers_to(runs), accuracy);
     add(accuracy, "accuracy", "Share of problems answered rightly from that state.");
   }
   for (size_t i = 0; i < runs.size(); ++i)

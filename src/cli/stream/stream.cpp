@@ -9,6 +9,7 @@
 #include "cli/open_model.h"
 #include "corpus/math/chat.h"
 #include "eval/stream/problem_probe.h"
+#include "eval/stream/record_rate.h"
 #include "eval/stream/stream_run.h"
 
 namespace deltasane::cli {
@@ -84,6 +85,13 @@ nlohmann::ordered_json json_of(const StreamOutcome& outcome, const StreamOptions
   return json;
 }
 
+void print_record_size(const StreamSettings& settings, const LanguageModel& model) {
+  const int64_t bytes = record_bytes(settings.tokens, settings.segment, {settings.heads_every},
+                                     int64_t(model.state_layout()->heads().size()));
+  fmt::print(stderr, "the records of {} tokens take {:.3g} MB, beside states\n",
+             settings.tokens * settings.streams, 1e-6 * double(settings.streams * bytes));
+}
+
 int stream_tokens(StreamOptions& options) {
   if (!options.snapshots.empty()) options.settings.snapshots = options.snapshots;
   if (options.settings.probes() && options.settings.probe_problems == 0)
@@ -113,7 +121,10 @@ int stream_tokens(StreamOptions& options) {
                                                    : OnExisting::resume;
   const StreamOutcome outcome =
       run_stream(parts, options.settings, options.out, existing, [&](const StreamProgress& now) {
-        if (first < 0) first = now.began_at;
+        if (first < 0) {
+          first = now.began_at;
+          print_record_size(options.settings, open.model);
+        }
         last = now.position;
         display.show(now);
       });
@@ -151,8 +162,11 @@ const Command stream{
       app.add_option("--tokens", settings.tokens, "how many tokens of each stream to read")
           ->required();
       app.add_option("--out", options->out, "a folder for the records")->required();
-      app.add_option("--segment", settings.segment, "tokens between two records")
+      app.add_option("--segment", settings.segment, "tokens between two records of loss and norm")
           ->capture_default_str();
+      app.add_option("--heads-every", settings.heads_every,
+                     "tokens between two records of the heads; if not given: every segment up to "
+                     "256, then 128 for each doubling");
       app.add_option("--streams", settings.streams, "independent streams")->capture_default_str();
       app.add_option("--snapshots", options->snapshots,
                      "positions at which to keep the whole state; if not given: 4096, 65536, "

@@ -99,6 +99,12 @@ TEST_F(StreamCommands, StreamDiagnoseAndExport) {
   EXPECT_TRUE(segments.starts_with("stream,position,tokens,overflow"));
   EXPECT_EQ(std::ranges::count(read_file(file("tables") + "/heads.csv"), '\n'), 1 + 32 * 4);
   EXPECT_EQ(std::ranges::count(read_file(file("tables") + "/probes.csv"), '\n'), 1 + 5);
+  EXPECT_FALSE(fs::exists(file("tables") + "/losses.csv"));
+  EXPECT_EQ(say("records " + run + " --losses --csv " + file("tables")).code, 0);
+  const std::string losses = read_file(file("tables") + "/losses.csv");
+  EXPECT_EQ(std::ranges::count(losses, '\n'), 1 + 8192);
+  EXPECT_TRUE(losses.starts_with("stream,position,loss\n0,1,"));
+  EXPECT_NE(losses.find("\n0,8192,"), std::string::npos);
 }
 
 TEST_F(StreamCommands, ReportIsOneFile) {
@@ -122,6 +128,45 @@ TEST_F(StreamCommands, ReportIsOneFile) {
       EXPECT_TRUE(fs::exists(file("page-figures") + "/" + name + kind)) << name << kind;
 }
 
+TEST_F(StreamCommands, FiguresAreThoseOfThePaper) {
+  if (std::system("gnuplot --version >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "gnuplot is not installed";
+  json_said(stream("--tokens 2048 --snapshots 256,512,1024,1536,2048 --json"));
+  const std::string sane = file("sane");
+  json_said("stream " + model + " --sane-alpha 3 --corpus math-chat:seed=2 --segment 256 --out " +
+            sane + " --tokens 1024 --snapshots 1024 --json");
+  const std::string out = file("figures");
+  const Said said = say("figures " + run + " " + sane + " --names first,second --out " + out);
+  EXPECT_EQ(said.code, 0) << said.text;
+  const auto expect_words = [&](const std::string& name, std::vector<std::string> words) {
+    const std::string svg = read_file(out + "/" + name + ".svg");
+    for (const std::string& word : words)
+      EXPECT_NE(svg.find(word), svg.npos) << name << ": " << word;
+    EXPECT_TRUE(fs::exists(out + "/" + name + ".png"));
+    return svg;
+  };
+  expect_words("long_perplexity_1",
+               {"first", "each token", "mean over 50 tokens", "cumulative", "Norm of the state"});
+  expect_words("perplexity_panels", {"baseline: math-chat:seed=1", "SANE: math-chat:seed=2",
+                                     "first, local", "second, cumulative", "stroke-dasharray"});
+  const std::string maps = expect_words("state_evolution_1", {"L0", "L1", "256 tokens"});
+  EXPECT_NE(maps.find("2K tokens"), maps.npos);  // the first and the last of five, and two between
+  EXPECT_EQ(maps.find("1536 tokens"), maps.npos);
+  expect_words("state_evolution_2", {"1K tokens", "100"});
+  expect_words("small_entries", {"below 0.1", "first", "second"});
+
+  EXPECT_EQ(say("figures " + sane + " --positions 1024 --scale 2 --out " + file("two")).code, 0);
+  EXPECT_EQ(read_file(file("two/state_evolution_1.svg")).find(">100<"), std::string::npos);
+  expect_refusal("figures " + run + " --positions 300 --out " + out, 2,
+                 "expected snapshots of run (256,512,1024,1536,2048), found 300");
+  expect_refusal("figures " + run + " --scale 0 --out " + out, 2, "--scale: expected");
+  expect_refusal("figures " + run + " --names a,b --out " + out, 2, "--names: expected one");
+  // A run from before losses of single tokens has figures of its segments.
+  fs::remove(fs::path(run) / losses_file);
+  EXPECT_EQ(say("figures " + run + " --out " + out).code, 0);
+  expect_words("long_perplexity_1", {"each segment"});
+}
+
 TEST_F(StreamCommands, RefuseWhatCannotBe) {
   expect_refusal(
       "stream " + file("none.pth") + " --corpus math-chat:seed=1 --tokens 9 --out " + run, 1,
@@ -140,7 +185,7 @@ TEST_F(StreamCommands, RefuseWhatCannotBe) {
   expect_refusal(stream("--tokens 9 --sane-alpha 3 --no-sane"), 2,
                  "--sane-alpha and --no-sane: expected one of them");
   EXPECT_FALSE(fs::exists(fs::path(run) / segments_file));
-  for (const char* command : {"diagnose ", "records ", "report "})
+  for (const char* command : {"diagnose ", "records ", "report ", "figures "})
     expect_refusal(command + scratch.path().string(), 1, "deltasane stream");
   expect_refusal("diagnose " + model, 1, "expected a state file");
 }

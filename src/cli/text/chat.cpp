@@ -7,7 +7,7 @@
 #include "cli/open_model.h"
 #include "cli/text/sampling_flags.h"
 #include "cli/version.h"
-#include "infer/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "infer/engine/engine.h"
 #include "text/utf8.h"
 
@@ -71,7 +71,7 @@ class Conversation {
     SavedState saved = load_state_of(open_.model, path, open_.name, OtherSane::refuse);
     state_ = std::move(saved.state);
     unread_ = saved.stamp.last_token;
-    begun_ = true;
+    begun_ = state_.position > 0;  // a tuned state has read nothing
   }
 
   void answer(const std::string& line) {
@@ -148,7 +148,8 @@ const Command chat{
       app.add_option("--mode", options->mode, "plain, think or fast-think")->capture_default_str();
       app.add_option("--tokens", options->tokens, "tokens of one answer at most")
           ->capture_default_str();
-      app.add_option("--state-in", options->state_in, "begin with this state");
+      app.add_option("--state-in", options->state_in,
+                     "begin with this state: one that was saved, or a tuned one (.pth)");
       options->sampling.describe(app);
       app.footer(
           "In the conversation: /save FILE, /load FILE, /reset, /state, /quit.\n"

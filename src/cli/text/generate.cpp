@@ -112,7 +112,8 @@ const Command generate{
           ->check(CLI::NonNegativeNumber)
           ->capture_default_str();
       app.add_option("--stop", options->stops, "end before this text (may be given several times)");
-      app.add_option("--state-in", options->state_in, "begin with this state");
+      app.add_option("--state-in", options->state_in,
+                     "begin with this state: one that was saved, or a tuned one (.pth)");
       app.add_option("--state-out", options->state_out, "keep the state, to go on later");
       app.add_flag("--accept-other-sane", options->other_sane,
                    "take a state that was made with another SANE setting");
@@ -123,7 +124,8 @@ const Command generate{
           "  deltasane generate model.gguf --prompt 'The Eiffel tower is in the city of'\n"
           "  deltasane generate model.pth --prompt-file book.txt --tokens 0 --state-out "
           "book.state\n"
-          "  deltasane generate model.pth --state-in book.state --prompt 'In short,'");
+          "  deltasane generate model.pth --state-in book.state --prompt 'In short,'\n"
+          "  deltasane generate model.pth --state-in tuned.pth --prompt 'User: hi'");
       return [options] { return generate_text(*options); };
     }};
 

@@ -10,11 +10,12 @@
 #include "base/error.h"
 #include "base/io/file.h"
 #include "cli/command.h"
+#include "cli/progress_line.h"
+#include "cli/train/corpus_prepare.h"
 #include "corpus/math/chat.h"
 #include "format/npy/npy.h"
-#include "text/byte_tokenizer.h"
+#include "text/find_tokenizer.h"
 #include "text/utf8.h"
-#include "text/world_tokenizer.h"
 
 namespace deltasane::cli {
 namespace {
@@ -68,11 +69,6 @@ class CorpusSink {
   uint64_t bytes_ = 0;
 };
 
-std::unique_ptr<Tokenizer> corpus_tokenizer(const std::string& name) {
-  if (name == "byte") return std::make_unique<ByteTokenizer>();
-  return std::make_unique<WorldTokenizer>(world_from_file(name));
-}
-
 void report(const CorpusOptions& options, OrderedJson summary) {
   if (!options.out.empty()) summary["out"] = options.out;
   if (options.json)
@@ -87,13 +83,12 @@ OrderedJson row_of(const corpus::Piece& piece, const corpus::Source& source) {
   if (!valid_utf8(piece.text))
     fail(Fault::file, source.description(), ": expected UTF-8 text for JSON, found other bytes");
   OrderedJson learned = OrderedJson::array();
-  for (const corpus::Span& stretch : piece.learned)
-    learned.push_back({stretch.begin, stretch.end});
+  for (const corpus::Span& stretch : piece.learned) learned.push_back({stretch.begin, stretch.end});
   return {{"text", piece.text}, {"learned", learned}};
 }
 
 int write_pieces(const CorpusOptions& options, const corpus::Source& source) {
-  const auto tokenizer = options.tokenizer.empty() ? nullptr : corpus_tokenizer(options.tokenizer);
+  const auto tokenizer = options.tokenizer.empty() ? nullptr : open_vocabulary(options.tokenizer);
   CorpusSink sink(options);
   uint64_t index = options.skip, bytes = 0, learned = 0;
   for (const uint64_t wanted = options.bytes ? options.bytes : 1000; bytes < wanted; ++index) {
@@ -155,7 +150,7 @@ int write_tokens(const CorpusOptions& options, const corpus::Source& source) {
     fail(Fault::usage, "--tokens: expected --tokenizer FILE or --tokenizer byte, found none");
   if (options.out.empty() && !options.json)
     fail(Fault::usage, "--tokens: expected --out FILE.npy, found none");
-  const auto tokenizer = corpus_tokenizer(options.tokenizer);
+  const auto tokenizer = open_vocabulary(options.tokenizer);
   std::optional<NpyWriter> writer;
   if (!options.out.empty()) writer.emplace(options.out, StoredType::i32, Shape{});
   corpus::TokenStream stream(source, *tokenizer, {options.skip, 0});
@@ -185,6 +180,8 @@ int write_tokens(const CorpusOptions& options, const corpus::Source& source) {
 }
 
 int make_corpus(const CorpusOptions& options) {
+  if (options.source.empty())
+    fail(Fault::usage, "corpus: expected a SOURCE such as math-chat:, or prepare, found none");
   if ((options.bytes > 0) + (options.tokens > 0) + (options.problems > 0) > 1)
     fail(Fault::usage, "corpus: expected one of --bytes, --tokens and --problems, found several");
   if ((options.format == "npy") != (options.tokens > 0) && !options.format.empty())
@@ -192,7 +189,9 @@ int make_corpus(const CorpusOptions& options) {
          "corpus: expected --format npy with --tokens and only there, found --format ",
          options.format);
   if (options.problems > 0) return write_problems(options);
-  const auto source = corpus::open_source(options.source);
+  ProgressLine line(ProgressLine::First::after_a_pause);
+  const auto source = corpus::open_source(options.source, opening_progress(line));
+  line.end();
   return options.tokens > 0 ? write_tokens(options, *source) : write_pieces(options, *source);
 }
 
@@ -201,10 +200,12 @@ int make_corpus(const CorpusOptions& options) {
 const Command corpus_text{
     "corpus", "endless text from a seed or from files", [](CLI::App& app) {
       auto options = std::make_shared<CorpusOptions>();
+      const auto prepare = std::make_shared<std::function<int()>>();
+      describe_corpus_prepare(app, prepare);
       app.add_option("SOURCE", options->source,
-                     "math-chat:, prose:PATH, text:PATH, jsonl:PATH, npy:PATH, binidx:PATH or "
-                     "mixed:0.7*(SOURCE)+0.3*(SOURCE), with options; see docs/corpus.md")
-          ->required();
+                     "math-chat:, prose:PATH, text:PATH, rows:PATH, jsonl:PATH, npy:PATH, "
+                     "binidx:PATH or mixed:0.7*(SOURCE)+0.3*(SOURCE), with options; see "
+                     "docs/corpus.md");
       app.add_option("--bytes", options->bytes,
                      "whole pieces until there are so many bytes of text (default 1000)")
           ->check(CLI::PositiveNumber);
@@ -226,8 +227,9 @@ const Command corpus_text{
           "  deltasane corpus math-chat:split=held-out --problems 100 --out test.jsonl\n"
           "  deltasane corpus 'mixed:0.7*(math-chat:)+0.3*(prose:README.md)' --bytes 1000000 \\\n"
           "    --out mixed.txt\n"
-          "  deltasane corpus math-chat: --tokens 1000000 --tokenizer byte --out tokens.npy");
-      return [options] { return make_corpus(*options); };
+          "  deltasane corpus math-chat: --tokens 1000000 --tokenizer byte --out tokens.npy\n"
+          "  deltasane corpus prepare chats/ --tokenizer rwkv_vocab_v20230424.txt --out train.npy");
+      return [options, prepare] { return *prepare ? (*prepare)() : make_corpus(*options); };
     }};
 
 }  // namespace deltasane::cli

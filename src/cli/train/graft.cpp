@@ -19,7 +19,7 @@ int graft_model(const GraftOptions& options) {
     fail(Fault::usage, "OUT: expected a name that ends in .safetensors, found '", options.to, "'");
   GraftRequest request{options.from, options.to, {options.alpha, options.chunk}, std::nullopt};
   if (!options.type.empty()) request.type = stored_type_named(options.type);
-  const GraftReport report = trainable_factory("").graft(request);
+  const GraftReport report = trainable_factory_of(request.from).graft(request);
   fmt::print("{}: written, {}, SANE with alpha {}, chunk {}, {} parameters added\n", options.to,
              name_of(report.type), options.alpha, options.chunk, report.added);
   return 0;

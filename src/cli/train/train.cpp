@@ -11,10 +11,10 @@
 #include "cli/command.h"
 #include "cli/duration.h"
 #include "cli/memory_advice.h"
+#include "cli/progress_line.h"
 #include "comm/group.h"
 #include "eval/answer_accuracy.h"
-#include "text/byte_tokenizer.h"
-#include "text/world_tokenizer.h"
+#include "text/find_tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/event_file.h"
 
@@ -25,17 +25,13 @@ using MetricsRow = nlohmann::ordered_json;
 
 struct TrainOptions {
   std::string config, device;
-  bool resume = false, unverified = false;
+  std::vector<std::string> set;
+  bool resume = false, unverified = false, check = false;
 };
 
 // Set by SIGTERM and SIGINT: the step that runs is finished and saved.
 volatile std::sig_atomic_t asked_to_stop = 0;
 extern "C" void ask_to_stop(int) { asked_to_stop = 1; }
-
-std::unique_ptr<Tokenizer> training_tokenizer(const std::string& name) {
-  if (name == "byte") return std::make_unique<ByteTokenizer>();
-  return std::make_unique<WorldTokenizer>(world_from_file(name));
-}
 
 // One JSON object a line, and the same numbers for TensorBoard. Lines behind the step that a run
 // resumes from are dropped: that part of the run is made again.
@@ -195,22 +191,53 @@ std::unique_ptr<FolderLock> take_folder(const fs::path& folder, const TrainOptio
   return lock;
 }
 
+void introduce(const train::TrainingRun& run, const train::TrainConfig& config, int processes,
+               int threads) {
+  const TrainableDescription model = run.model().description();
+  const train::TrainingPlan& plan = run.plan();
+  fmt::print(
+      "{} layers of {} channels, {:.2f} M parameters, {}; {}, {}, {} steps of {} rows of {} "
+      "tokens\n",
+      model.layers, model.channels, double(run.layout().parameters()) / 1e6,
+      run.model().sane() ? fmt::format("SANE with alpha {}", run.model().sane()->alpha) : "no SANE",
+      name_of(config.optimizer.kind), train::name_of(config.precision), config.schedule.steps,
+      config.rows_of_step(), config.context);
+  fmt::print("{} process(es) with {} thread(s) on {}, {} times {} rows each, activations {}{}\n",
+             processes, threads, config.run.device, plan.split.accumulate, plan.split.micro_batch,
+             plan.split.activations == Activations::keep ? "kept" : "recomputed",
+             run.sums_by().empty() ? "" : fmt::format(", sums by {}", run.sums_by()));
+  fmt::print("memory on {}: {}, of {} free\n", plan.device, plan.need.text(),
+             train::bytes_text(plan.found.free));
+  if (!plan.host_need.parts.empty())
+    fmt::print("memory of the host: {}, of {} free\n", plan.host_need.text(),
+               train::bytes_text(plan.host_found.free));
+}
+
 int train_model(const TrainOptions& options) {
   const std::string text = read_file(options.config);
-  train::TrainConfig config = train::read_config(text, options.config);
+  train::TrainConfig config = train::read_config(text, options.config, options.set);
   if (!options.device.empty()) config.run.device = options.device;
   const fs::path folder = config.run.folder;
-  const std::unique_ptr<Tokenizer> tokenizer = training_tokenizer(config.corpus.tokenizer);
+  if (options.resume) train::take_settings_of_newest(folder, config);
+  const std::unique_ptr<Tokenizer> tokenizer = open_vocabulary(config.corpus.tokenizer);
   const std::shared_ptr<comm::Group> group = comm::join();
-  group->expect_same("configuration", XXH3_64bits(text.data(), text.size()));
-  const std::unique_ptr<FolderLock> lock = take_folder(folder, options, *group);
+  // A large data set is read as a whole once: by one process, which the others wait for.
+  if (group->rank() == 0) {
+    ProgressLine line(ProgressLine::First::after_a_pause);
+    corpus::open_source(config.corpus.source, opening_progress(line));
+    line.end();
+  }
+  std::string settings = text;
+  for (const std::string& one : options.set) settings += '\n' + one;
+  group->expect_same("configuration", XXH3_64bits(settings.data(), settings.size()));
+  const std::unique_ptr<FolderLock> lock =
+      options.check ? nullptr : take_folder(folder, options, *group);
   ThreadPool threads(int(config.run.threads));
-  train::TrainingRun run(
-      config, *tokenizer, {threads}, group,
-      [&](const LanguageModel& model, const train::TrainConfig::Evaluation& e) {
-        return eval::answer_accuracy(model, *tokenizer, e.answers, e.problems, e.longest_answer,
-                                     {threads});
-      });
+  train::TrainingRun run(config, *tokenizer, {threads}, group,
+                         [&](const LanguageModel& model, const train::TrainConfig::Evaluation& e) {
+                           return eval::answer_accuracy(model, *tokenizer, e.answers, e.problems,
+                                                        e.longest_answer, {threads});
+                         });
   if (options.resume) {
     std::vector<std::string> passed_over;
     const fs::path from = train::resume_newest(
@@ -221,19 +248,16 @@ int train_model(const TrainOptions& options) {
       fmt::print(stderr, "deltasane: passed over a damaged checkpoint: {}\n", fault);
     if (group->rank() == 0) fmt::print("resumed from {}\n", from.string());
   }
-  const TrainableDescription model = run.model().description();
-  const auto introduce = [&] {
-    fmt::print(
-        "{} layers of {} channels, {:.2f} M parameters, {}; {}, {} steps of {} x {} x {} tokens, "
-        "{} process(es) with {} thread(s) on {}{}\n",
-        model.layers, model.channels, double(run.layout().parameters()) / 1e6,
-        run.model().sane() ? fmt::format("SANE with alpha {}", run.model().sane()->alpha)
-                           : "no SANE",
-        name_of(config.optimizer.kind), config.schedule.steps, config.accumulate, config.sequences,
-        config.context, group->size(), threads.size(), config.run.device,
-        run.sums_by().empty() ? "" : fmt::format(", sums by {}", run.sums_by()));
-  };
-  if (group->rank() == 0) introduce();
+  if (group->rank() == 0) introduce(run, config, group->size(), threads.size());
+  const double step_seconds = run.expected_step_seconds();
+  if (group->rank() == 0) {
+    const int64_t left = config.schedule.steps - run.progress().step;
+    fmt::print("time: about {} for {} steps of {:.3g} s, by a trial pass; updates, evaluations and "
+               "checkpoints come on top\n",
+               duration_text(step_seconds * double(left)), left, step_seconds);
+    std::fflush(stdout);
+  }
+  if (options.check) return 0;
   std::signal(SIGTERM, ask_to_stop);
   std::signal(SIGINT, ask_to_stop);
   return TrainLoop(run, folder, *group).run();
@@ -249,16 +273,23 @@ const Command train{
       app.add_flag("--resume-unverified", options->unverified,
                    "with --resume: also where the corpus or the vocabulary has changed");
       app.add_option("--device", options->device, "cpu or cuda[:n], instead of run.device");
+      app.add_option("--set", options->set,
+                     "SECTION.KEY=VALUE, instead of what the file has; may be given again")
+          ->allow_extra_args(false);
+      app.add_flag("--check", options->check,
+                   "open model, data and device, print memory and time, and train nothing");
       app.footer(
           "SIGTERM and SIGINT finish the step and save. A resumed run equals one that never "
           "stopped.\nExamples:\n  deltasane train examples/one_minute.toml\n"
           "  deltasane train examples/sane_sft.toml --device cuda\n"
+          "  deltasane train examples/sane_sft.toml --set model.sane_alpha=5 --set "
+          "run.folder=runs/five\n"
           "  mpirun -n 4 deltasane train examples/long_memory.toml\n"
-          "  mpirun -n 4 deltasane train examples/sane_sft.toml --device cuda");
+          "  mpirun -n 8 deltasane train examples/sane_sft.toml --device cuda");
       return [options] {
         return with_memory_advice(
-            "fewer optimizer.sequences with more optimizer.accumulate, or run.recompute = true, "
-            "need less",
+            "a smaller run.micro_batch (or fewer optimizer.sequences with more "
+            "optimizer.accumulate), or run.recompute = true, needs less",
             [&] { return train_model(*options); });
       };
     }};

@@ -10,6 +10,7 @@
 #include "corpus/description.h"
 #include "corpus/math/draw.h"
 #include "corpus/math/write.h"
+#include "text/chat/chat_template.h"
 
 namespace deltasane::corpus {
 namespace {
@@ -145,7 +146,8 @@ Problem math_problem(const MathOptions& options, uint64_t index) {
 }
 
 std::string chat_prompt(std::string_view question) {
-  return cat("User: ", question, "\n\nAssistant:");
+  const Message message{Role::user, std::string(question)};
+  return deltasane::chat_prompt({&message, 1}, ReplyMode::plain);
 }
 
 std::unique_ptr<Source> open_math_chat(std::string_view options) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "eval/run/run_folder.h"
-#include "infer/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "infer/engine/engine.h"
 
 namespace deltasane::eval {

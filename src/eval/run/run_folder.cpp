@@ -77,6 +77,7 @@ Run described_by(const fs::path& part, const std::string& name) {
   try {
     run.sane = json["sane"].at("kind").get<std::string>();
     run.alpha = json["sane"].at("alpha").get<double>();
+    run.prefix = json.value("prefix", "");
     for (const auto& one : json["benchmarks"])
       run.benchmarks.push_back({one.at("name").get<std::string>(),
                                 one.at("title").get<std::string>(),

@@ -64,6 +64,7 @@ struct Run {
   std::string sane;      // "none", "trained", "run-time"
   double alpha = 0;      // 0: without SANE
   std::vector<RunBenchmark> benchmarks;
+  std::string prefix = {};  // what the model had read before it was asked; empty: nothing
   bool sealed = true;    // with checksums
 
   bool complete() const;

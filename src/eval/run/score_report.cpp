@@ -4,12 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "eval/run/csv_cells.h"
 #include "eval/run/score_table.h"
 
 namespace deltasane::eval {
 namespace {
-
-std::string p_text(double p) { return p < 0.001 ? "<0.001" : fmt::format("{:.3f}", p); }
 
 std::string run_heading(const ScoreTable& table, size_t run) {
   if (!table.alphas[run]) return table.runs[run];
@@ -34,13 +33,6 @@ std::string markdown_head(const ScoreTable& table, const std::string& corner) {
          markdown_line("---", table.runs.size(), [](size_t) { return std::string("--:"); });
 }
 
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == text.npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 template <class Cell>
 std::string csv_line(const std::string& head, size_t runs, const Cell& cell) {
   std::string line = csv_cell(head);
@@ -53,6 +45,8 @@ nlohmann::ordered_json interval_json(const Interval& interval) {
 }
 
 }  // namespace
+
+std::string p_text(double p) { return p < 0.001 ? "<0.001" : fmt::format("{:.3f}", p); }
 
 std::string to_markdown(const Comparison& c) {
   const ScoreTable& table = c.table;

@@ -1,10 +1,10 @@
 #include "eval/run/score_table.h"
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include "base/error.h"
+#include "eval/run/csv_cells.h"
 
 namespace deltasane::eval {
 namespace {
@@ -34,32 +34,6 @@ void expect_comparable(std::span<const Run> runs, Unfinished unfinished) {
       fail(Fault::file, run.name, ": expected a complete run, found ", run.missing(),
            " missing; finish it, or compare what all runs have (partial)");
   }
-}
-
-// Cells of a line; quotes hold commas, and a doubled quote is one.
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"')
-      cells.back() += line[++i];
-    else if (line[i] == '"')
-      quoted = !quoted;
-    else if (line[i] == ',' && !quoted)
-      cells.emplace_back();
-    else if (line[i] != '\r')
-      cells.back() += line[i];
-  }
-  return cells;
-}
-
-double score_in(const std::string& cell, const std::string& where) {
-  double value = -1;
-  const char* const end = cell.data() + cell.size();
-  const auto read = std::from_chars(cell.data(), end, value);
-  if (read.ec != std::errc() || read.ptr != end || !(value >= 0 && value <= 100))
-    fail(Fault::file, where, ": expected a score from 0 to 100, found '", cell, "'");
-  return value;
 }
 
 }  // namespace
@@ -107,7 +81,7 @@ ScoreTable table_from_csv(const std::string& text, const std::string& name) {
   size_t number = 0;
   for (std::string line; std::getline(input, line);) {
     const std::string where = cat(name, ":", ++number);
-    const std::vector<std::string> cells = cells_of(line);
+    const std::vector<std::string> cells = csv_cells(line);
     if (number == 1) {
       if (cells.size() < 2)
         fail(Fault::file, where, ": expected 'benchmark' and the names of runs, found '", line,

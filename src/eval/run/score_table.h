@@ -52,6 +52,8 @@ struct Comparison {
 
 Comparison compare(ScoreTable table, const BootstrapSettings& settings, ThreadPool& threads);
 
+std::string p_text(double p);  // three digits, or "<0.001"
+
 std::string to_markdown(const Comparison& comparison);
 std::string to_csv(const Comparison& comparison);
 std::string to_json(const Comparison& comparison);

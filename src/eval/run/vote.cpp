@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "infer/chat_template.h"
+#include "text/chat/chat_template.h"
 
 namespace deltasane::eval {
 

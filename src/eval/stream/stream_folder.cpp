@@ -10,47 +10,20 @@
 #include "base/io/seal.h"
 #include "base/io/temporary_file.h"
 #include "base/printable.h"
+#include "eval/stream/record_columns.h"
 #include "infer/state_file.h"
 
 namespace deltasane {
 namespace {
 
-using probe::ColumnType;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* checkpoint_file = "checkpoint.json";
 constexpr const char* states_folder = "checkpoint";
-constexpr int checkpoint_version = 2, version_without_seal = 1;
+// Version 1 belongs to runs from before losses.rec, 1 and 2 to those from before the checksum.
+constexpr int checkpoint_version = 3, last_without_seal = 2, version_without_losses = 1;
 
-std::vector<probe::Column> columns_of(std::initializer_list<const char*> integers,
-                                      std::initializer_list<const char*> reals) {
-  std::vector<probe::Column> columns;
-  for (const char* name : integers) columns.push_back({name, ColumnType::integer});
-  for (const char* name : reals) columns.push_back({name, ColumnType::real});
-  return columns;
-}
-
-probe::RecordHeader segments_header(const probe::Settings& settings) {
-  return {
-      "segments",
-      columns_of({"stream", "position", "tokens", "overflow", "overflow_layer", "overflow_head"},
-                 {"loss_sum", "loss_total", "loss", "cumulative_loss", "perplexity",
-                  "cumulative_perplexity", "norm", "largest"}),
-      settings};
-}
-
-probe::RecordHeader heads_header(const probe::Settings& settings) {
-  return {
-      "heads",
-      columns_of({"stream", "position", "layer", "head"},
-                 {"norm", "largest", "median", "q99", "q9999", "above_10", "above_100", "tau_mean",
-                  "tau_low", "tau_high", "near_identity", "transition", "saturated"}),
-      settings};
-}
-
-probe::RecordHeader probes_header(const probe::Settings& settings) {
-  return {"probes", columns_of({"stream", "position", "asked", "correct"}, {"accuracy"}), settings};
-}
+constexpr const char* head_rate_setting = "heads_every";  // of heads.rec; not in older runs
 
 void expect_same(const fs::path& path, const probe::Settings& found,
                  const probe::Settings& expected) {
@@ -95,12 +68,14 @@ Json json_of(const StreamPlace& place) {
 Json parsed_checkpoint(const fs::path& path, OnExisting existing) {
   const std::string text = read_file(path);
   const Json unchecked = Json::parse(text, nullptr, false);
-  const bool without_seal = unchecked.is_object() && !has_seal(text) &&
-                            unchecked.value("version", Json()) == Json(version_without_seal);
+  const Json version = unchecked.is_object() ? unchecked.value("version", Json()) : Json();
+  const bool without_seal = !has_seal(text) && version.is_number_integer() &&
+                            version >= Json(version_without_losses) &&
+                            version <= Json(last_without_seal);
   if (without_seal && existing == OnExisting::resume_unverified) return unchecked;
   if (without_seal)
     fail(Fault::file, path, ": expected a checkpoint with a checksum (version ",
-         checkpoint_version, "), found one of version ", version_without_seal,
+         checkpoint_version, "), found one of version ", version.dump(),
          ", in which damage cannot be seen; begin again with another output folder, or allow an "
          "unverified resume");
   const Json json = Json::parse(unsealed(text, path.string()));
@@ -132,9 +107,11 @@ StreamPlace place_of(const Json& json) {
 }  // namespace
 
 StreamFolder::StreamFolder(const fs::path& folder, const probe::Settings& settings,
-                           const StreamParts& parts, int64_t streams, OnExisting existing)
+                           HeadRate head_rate, const StreamParts& parts, int64_t streams,
+                           OnExisting existing)
     : folder_(folder),
       settings_(settings),
+      head_rate_(head_rate),
       model_(parts.model),
       model_name_(parts.model_name),
       streams_(streams),
@@ -181,6 +158,7 @@ std::optional<Checkpoint> StreamFolder::read_checkpoint() {
   Checkpoint checkpoint;
   try {
     const Json json = parsed_checkpoint(path, existing_);
+    has_losses_ = json.at("record_bytes").size() > 3;
     checkpoint.position = json.at("position").get<int64_t>();
     bytes_ = json.at("record_bytes").get<std::vector<uint64_t>>();
     for (const Json& place : json.at("streams")) checkpoint.places.push_back(place_of(place));
@@ -189,8 +167,8 @@ std::optional<Checkpoint> StreamFolder::read_checkpoint() {
   } catch (const nlohmann::json::exception& error) {
     fail(Fault::file, path, ": expected a checkpoint, found: ", error.what());
   }
-  if (bytes_.size() != 3 || int64_t(checkpoint.places.size()) != streams_)
-    fail(Fault::file, path, ": expected the sizes of 3 files and ", streams_,
+  if (bytes_.size() != files().size() || int64_t(checkpoint.places.size()) != streams_)
+    fail(Fault::file, path, ": expected the sizes of ", files().size(), " files and ", streams_,
          " streams, found ", bytes_.size(), " and ", checkpoint.places.size());
   for (size_t i = 0; i < checkpoint.places.size(); ++i)
     checkpoint.states.push_back(
@@ -260,21 +238,31 @@ void StreamFolder::check(const StreamPlace& place, const SequenceState& state,
            "finite numbers from 0", reference);
 }
 
+std::vector<StreamFolder::File> StreamFolder::files() {
+  probe::Settings with_rate = settings_;
+  with_rate.emplace_back(head_rate_setting, head_rate_.description());
+  std::vector<File> all{{segments_file, {"segments", segments_columns(), settings_}, &segments_},
+                        {heads_file, {"heads", heads_columns(), with_rate}, &heads_},
+                        {probes_file, {"probes", probes_columns(), settings_}, &probes_}};
+  if (has_losses_) all.push_back({losses_file, {"losses", losses_columns(), settings_}, &losses_});
+  return all;
+}
+
 std::optional<Checkpoint> StreamFolder::begin() {
   std::optional<Checkpoint> checkpoint = read_checkpoint();
   remove_leftovers();
-  const probe::RecordHeader headers[] = {segments_header(settings_), heads_header(settings_),
-                                         probes_header(settings_)};
-  const char* const files[] = {segments_file, heads_file, probes_file};
-  std::unique_ptr<probe::RecordWriter>* const writers[] = {&segments_, &heads_, &probes_};
-  for (size_t i = 0; i < 3; ++i) {
-    const fs::path path = folder_ / files[i];
+  const std::vector<File> all = files();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const fs::path path = folder_ / all[i].name;
     if (!checkpoint) {
-      *writers[i] = std::make_unique<probe::RecordWriter>(path, headers[i]);
+      *all[i].writer = std::make_unique<probe::RecordWriter>(path, all[i].header);
       continue;
     }
     const probe::RecordTable table = probe::read_records(path);
-    expect_same(path, table.header.settings, settings_);
+    const bool is_older =
+        all[i].name == std::string(heads_file) && !table.has_setting(head_rate_setting);
+    expect_same(path, table.header.settings, is_older ? settings_ : all[i].header.settings);
+    if (is_older) continue_every_segment(path);
     expect_group_end(path, bytes_[i]);
     if (table.intact_bytes < bytes_[i])
       fail(Fault::file, path, ": expected ", bytes_[i], " intact bytes at the checkpoint, found ",
@@ -282,9 +270,21 @@ std::optional<Checkpoint> StreamFolder::begin() {
            table.damage.empty() ? "" : ")",
            "; the records are damaged: `deltasane records` exports what is intact; begin again "
            "with another output folder");
-    *writers[i] = std::make_unique<probe::RecordWriter>(path, headers[i], bytes_[i]);
+    // With the columns that the file has, which may be fewer in an older one.
+    *all[i].writer = std::make_unique<probe::RecordWriter>(path, table.header, bytes_[i]);
   }
   return checkpoint;
+}
+
+// Runs from before the rate could be chosen have rows of heads at every segment.
+void StreamFolder::continue_every_segment(const fs::path& path) {
+  const auto segment = std::ranges::find(settings_, "segment", &probe::Settings::value_type::first);
+  const HeadRate older{std::stoll(segment->second)};
+  if (head_rate_.every != 0 && head_rate_.every != older.every)
+    fail(Fault::file, path, ": ", head_rate_setting, ": expected ", head_rate_.description(),
+         ", found every segment, ", older.description(),
+         "; give the same, or another output folder");
+  head_rate_ = older;
 }
 
 // States of checkpoints that were replaced or never completed, and parts of files.
@@ -303,15 +303,18 @@ void StreamFolder::remove_leftovers() const {
 }
 
 void StreamFolder::save(const Checkpoint& checkpoint) {
-  for (probe::RecordWriter* writer : {segments_.get(), heads_.get(), probes_.get()})
-    writer->flush();
+  std::vector<uint64_t> bytes;
+  for (const File& file : files()) {
+    (*file.writer)->flush();
+    bytes.push_back((*file.writer)->bytes());
+  }
   for (size_t i = 0; i < checkpoint.states.size(); ++i)
     save_state(state_path(checkpoint.position, int64_t(i)), checkpoint.states[i],
                stamp(checkpoint.places[i].pending));
   Json json{{"version", checkpoint_version},
             {"position", checkpoint.position},
             {"files", files_},
-            {"record_bytes", {segments_->bytes(), heads_->bytes(), probes_->bytes()}}};
+            {"record_bytes", bytes}};
   for (const StreamPlace& place : checkpoint.places) json["streams"].push_back(json_of(place));
   replace_file(folder_ / checkpoint_file, sealed(json.dump(2) + "\n"));
   remove_leftovers();

@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "base/io/folder_lock.h"
-#include "model/adaptive_sane.h"
+#include "eval/stream/record_rate.h"
 #include "eval/stream/stream_run.h"
 #include "infer/state_file.h"
+#include "model/adaptive_sane.h"
 #include "probe/record_file.h"
 
 namespace deltasane {
@@ -18,6 +19,7 @@ namespace deltasane {
 inline constexpr const char* segments_file = "segments.rec";
 inline constexpr const char* heads_file = "heads.rec";
 inline constexpr const char* probes_file = "probes.rec";
+inline constexpr const char* losses_file = "losses.rec";
 inline constexpr const char* speed_file = "speed.csv";
 inline constexpr const char* snapshots_folder = "snapshots";
 
@@ -42,8 +44,8 @@ class StreamFolder {
  public:
   // Takes the folder for this process. Fails where it holds another run's files, or any run's and
   // `existing` is refuse.
-  StreamFolder(const fs::path& folder, const probe::Settings& settings, const StreamParts& parts,
-               int64_t streams, OnExisting existing);
+  StreamFolder(const fs::path& folder, const probe::Settings& settings, HeadRate head_rate,
+               const StreamParts& parts, int64_t streams, OnExisting existing);
 
   std::optional<Checkpoint> begin();  // opens the records: new, or cut back to the checkpoint
   void save(const Checkpoint& checkpoint);
@@ -52,18 +54,29 @@ class StreamFolder {
   probe::RecordWriter& segments() { return *segments_; }
   probe::RecordWriter& heads() { return *heads_; }
   probe::RecordWriter& probes() { return *probes_; }
+  probe::RecordWriter* losses() { return losses_.get(); }  // absent in a run from before them
+  HeadRate head_rate() const { return head_rate_; }        // known after begin()
 
  private:
+  struct File {
+    const char* name;
+    probe::RecordHeader header;
+    std::unique_ptr<probe::RecordWriter>* writer;
+  };
+  std::vector<File> files();  // in the order of their sizes in a checkpoint
   std::optional<Checkpoint> read_checkpoint();
   void expect_same_files(const std::map<std::string, std::string>& before) const;
   void check(const Checkpoint& checkpoint) const;
   void check(const StreamPlace& place, const SequenceState& state, int64_t position) const;
+  void continue_every_segment(const fs::path& path);
   void remove_leftovers() const;
   StateStamp stamp(int32_t pending) const;
   fs::path state_path(int64_t position, int64_t stream) const;
 
   fs::path folder_;
   probe::Settings settings_;
+  HeadRate head_rate_;
+  bool has_losses_ = true;
   const LanguageModel& model_;
   std::string model_name_;
   int64_t streams_;
@@ -71,8 +84,8 @@ class StreamFolder {
   std::map<std::string, std::string> files_;  // digests of corpus and vocabulary
   uint64_t identity_;
   FolderLock lock_;
-  std::unique_ptr<probe::RecordWriter> segments_, heads_, probes_;
-  std::vector<uint64_t> bytes_;  // of the three files, at the checkpoint
+  std::unique_ptr<probe::RecordWriter> segments_, heads_, probes_, losses_;
+  std::vector<uint64_t> bytes_;  // of the files, at the checkpoint
 };
 
 // The position in the name of a snapshot, or none for other files.

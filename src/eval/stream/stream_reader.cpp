@@ -46,6 +46,7 @@ StreamPlace StreamReader::place() const {
 
 void StreamReader::begin_segment() {
   segment_tokens_ = 0, segment_loss_ = 0;
+  segment_losses_.clear();
   taus_.clear();
 }
 
@@ -123,6 +124,7 @@ bool StreamReader::try_block(std::span<const int32_t> tokens, std::span<double> 
 
 void StreamReader::count(std::span<const double> losses) {
   for (const double loss : losses) segment_loss_ += loss, place_.loss += loss;
+  segment_losses_.insert(segment_losses_.end(), losses.begin(), losses.end());
   segment_tokens_ += int64_t(losses.size());
   place_.tokens += int64_t(losses.size());
 }

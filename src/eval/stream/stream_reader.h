@@ -34,6 +34,7 @@ class StreamReader {
   StreamPlace place() const;
   int64_t segment_tokens() const { return segment_tokens_; }
   double segment_loss() const { return segment_loss_; }
+  std::span<const double> segment_losses() const { return segment_losses_; }  // of each token
 
  private:
   // Tokens to read with what they cost, and how things stood before.
@@ -64,6 +65,7 @@ class StreamReader {
   TauRecord taus_;
   int64_t segment_tokens_ = 0;
   double segment_loss_ = 0;
+  std::vector<double> segment_losses_;
 };
 
 }  // namespace deltasane

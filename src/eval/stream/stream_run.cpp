@@ -6,8 +6,10 @@
 #include <future>
 
 #include "base/timing.h"
+#include "eval/stream/record_columns.h"
 #include "eval/stream/stream_folder.h"
 #include "eval/stream/stream_reader.h"
+#include "probe/loss_codes.h"
 #include "probe/memory_shapes.h"
 #include "probe/state_statistics.h"
 
@@ -23,6 +25,8 @@ void check_settings(const StreamSettings& s, int64_t tile) {
   expect(s.tokens > 0, "tokens", "1 or more", s.tokens);
   expect(s.segment > 0 && s.segment % tile == 0, "segment", cat("a positive multiple of ", tile),
          s.segment);
+  expect(s.heads_every >= 0 && s.heads_every % s.segment == 0, "heads-every",
+         cat("a multiple of the segment, ", s.segment), s.heads_every);
   expect(s.streams > 0 && s.streams <= 4096, "streams", "1 to 4096", s.streams);
   expect(s.checkpoint_every > 0, "checkpoint-every", "1 or more", s.checkpoint_every);
   expect(s.probe_every >= 0, "probe-every", "0 or more", s.probe_every);
@@ -38,6 +42,7 @@ void check_settings(const StreamSettings& s, int64_t tile) {
 struct Segment {
   int64_t stream = 0, position = 0, tokens = 0;
   double loss = 0;
+  std::string loss_codes;  // of each token
   StreamPlace place;
   std::optional<TauRecord> taus;
   SequenceState state;  // a copy, where its statistics are made while the stream goes on
@@ -49,7 +54,8 @@ class StreamRunner {
              OnExisting existing)
       : parts_(parts),
         settings_(settings),
-        folder_(folder, settings_of(parts, settings), parts, settings.streams, existing),
+        folder_(folder, settings_of(parts, settings), {settings.heads_every}, parts,
+                settings.streams, existing),
         path_(folder),
         snapshots_(settings.snapshots.value_or(default_snapshots(settings.tokens))) {
     std::ranges::sort(snapshots_);
@@ -156,8 +162,13 @@ class StreamRunner {
   void record(const StreamReader& reader) {
     write_record();
     const double begun = seconds_now();
-    segment_ = Segment{reader.stream(),       reader.state().position, reader.segment_tokens(),
-                       reader.segment_loss(), reader.place(),          std::nullopt,
+    segment_ = Segment{reader.stream(),
+                       reader.state().position,
+                       reader.segment_tokens(),
+                       reader.segment_loss(),
+                       probe::loss_codes(reader.segment_losses()),
+                       reader.place(),
+                       std::nullopt,
                        SequenceState()};
     if (reader.taus()) segment_->taus = *reader.taus();
     const TauRecord* const taus = segment_->taus ? &*segment_->taus : nullptr;
@@ -183,8 +194,26 @@ class StreamRunner {
     const std::vector<probe::HeadStatistics> heads = statistics_.get();
     const Segment& segment = *segment_;
     record_segment(segment, heads);
+    record_losses(segment);
+    if (segment.place.overflow || folder_.head_rate().due(segment.position, settings_.segment))
+      record_heads(segment, heads);
+    outcome_.recording_seconds += seconds_now() - begun;
+  }
+
+  void record_losses(const Segment& segment) {
+    probe::RecordWriter* const rows = folder_.losses();
+    if (rows == nullptr) return;
+    rows->add(segment.stream);
+    rows->add(segment.position);
+    rows->add(segment.loss_codes);
+    rows->append();
+  }
+
+  void record_heads(const Segment& segment, std::span<const probe::HeadStatistics> heads) {
     const std::span<const StateHead> places = parts_.model.state_layout()->heads();
     probe::RecordWriter& rows = folder_.heads();
+    const bool has_small_entries =
+        rows.header().columns.back().name == small_entries_column;  // not in older runs
     for (size_t i = 0; i < heads.size(); ++i) {
       const probe::HeadStatistics& h = heads[i];
       for (const int64_t value :
@@ -198,9 +227,9 @@ class StreamRunner {
       for (const double value :
            {double(tau.low), double(tau.high), h.near_identity, h.transition, h.saturated})
         rows.add(value);
+      if (has_small_entries) rows.add(h.below_01);
     }
     rows.append();
-    outcome_.recording_seconds += seconds_now() - begun;
   }
 
   void record_segment(const Segment& segment, std::span<const probe::HeadStatistics> heads) {

@@ -23,12 +23,13 @@ namespace deltasane {
 struct StreamSettings {
   int64_t tokens = 0;      // of each stream
   int64_t segment = 4096;  // tokens between two records, a multiple of the model's tile
+  int64_t heads_every = 0;  // tokens between two records of the heads; 0: see eval/stream/record_rate.h
   int64_t streams = 1;
   std::optional<std::vector<int64_t>> snapshots;  // positions; absent: default_snapshots
   int64_t checkpoint_every = 1 << 16;
   int64_t probe_every = 0, probe_problems = 0;  // 0: no questions
-  std::vector<int64_t> probe_at;                // or also at these positions, 0 among them or not
-  std::string probe_source;                     // which questions, in full
+  std::vector<int64_t> probe_at = {};           // or also at these positions, 0 among them or not
+  std::string probe_source = {};                // which questions, in full
   bool adaptive = false;                        // see model/adaptive_sane.h
 
   bool probes() const { return probe_every > 0 || !probe_at.empty(); }

@@ -17,6 +17,7 @@
 #include "model/rwkv7/model.h"
 #include "model/rwkv7/random.h"
 #include "probe/diagnosis.h"
+#include "probe/loss_codes.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -85,7 +86,8 @@ fs::path random_model(const fs::path& folder, uint64_t seed = 1) {
 
 std::string all_records(const fs::path& folder) {
   std::string all;
-  for (const char* name : {segments_file, heads_file, probes_file}) all += read_file(folder / name);
+  for (const char* name : {segments_file, heads_file, probes_file, losses_file})
+    all += read_file(folder / name);
   return all;
 }
 
@@ -138,6 +140,15 @@ TEST(Stream, RecordsEverySegmentOfEveryStream) {
     EXPECT_NEAR(heads.reals("near_identity")[i] + heads.reals("transition")[i] +
                     heads.reals("saturated")[i],
                 1, 1e-12);
+  }
+  const auto losses = probe::read_records(scratch.path() / "run" / losses_file);
+  EXPECT_EQ(losses.integers("position"), segments.integers("position"));
+  for (size_t i = 0; i < 20; ++i) {
+    const std::string& codes = losses.bytes("losses")[i];
+    EXPECT_EQ(int64_t(codes.size()), segments.integers("tokens")[i]);
+    double of_codes = 0;
+    for (const char code : codes) of_codes += probe::loss_of_code(uint8_t(code));
+    EXPECT_NEAR(of_codes, segments.reals("loss_sum")[i], probe::loss_step / 2 + 1e-9);
   }
   const auto probes = probe::read_records(scratch.path() / "run" / probes_file);
   EXPECT_EQ(probes.rows, 2 * 8);  // at 0, 700, ... 4900
@@ -359,6 +370,8 @@ TEST(Stream, AnOverflowIsAResultWithItsPlace) {
   EXPECT_EQ(segments.integers("overflow")[last], 1);
   EXPECT_EQ(segments.integers("overflow_layer")[last], 1);
   EXPECT_EQ(segments.integers("overflow_head")[last], 2);
+  EXPECT_EQ(probe::read_records(folder / heads_file).integers("position").back(),
+            overflow.position);
   EXPECT_EQ(segments.integers("position")[last], overflow.position);
   EXPECT_EQ(segments.integers("position")[last - 1] + segments.integers("tokens")[last],
             overflow.position);

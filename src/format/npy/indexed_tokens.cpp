@@ -8,8 +8,6 @@
 namespace deltasane {
 namespace {
 
-constexpr std::string_view magic("MMIDIDX\0\0", 9);
-
 StoredType token_type(uint8_t code, const ByteReader& in) {
   switch (code) {
     case 1:
@@ -42,7 +40,8 @@ T element(std::span<const std::byte> array, int64_t number) {
 IndexedTokens::IndexedTokens(std::span<const std::byte> index, const std::string& index_name,
                              std::span<const std::byte> tokens, const std::string& tokens_name) {
   ByteReader in(index, index_name);
-  if (index.size() < magic.size() || in.text(magic.size(), "magic") != magic)
+  if (index.size() < indexed_magic.size() ||
+      in.text(indexed_magic.size(), "magic") != indexed_magic)
     fail(Fault::file, index_name,
          ": at byte 0: expected an index of tokens (.idx, MMIDIDX), found another file");
   if (const auto version = in.number<uint64_t>("version"); version != 1)
@@ -78,9 +77,14 @@ IndexedTokens::IndexedTokens(std::span<const std::byte> index, const std::string
   tokens_.shape = Shape{int64_t(end) / token_bytes_};
 }
 
-IndexedTokens IndexedTokens::open(const fs::path& path) {
+fs::path indexed_stem(const fs::path& path) {
   fs::path stem = path;
   if (path.extension() == ".bin" || path.extension() == ".idx") stem.replace_extension();
+  return stem;
+}
+
+IndexedTokens IndexedTokens::open(const fs::path& path) {
+  const fs::path stem = indexed_stem(path);
   const auto index = std::make_shared<const MappedFile>(stem.string() + ".idx");
   const auto tokens = std::make_shared<const MappedFile>(stem.string() + ".bin");
   IndexedTokens opened(index->bytes(), index->path().string(), tokens->bytes(),

@@ -36,4 +36,25 @@ class IndexedTokens {
   std::shared_ptr<const MappedFile> index_file_;
 };
 
+// Writes the pair, item by item; each item is a document. commit() replaces X.bin and then X.idx:
+// between the two, the pair is one that does not fit together.
+class IndexedTokensWriter {
+ public:
+  // X, X.bin or X.idx. Tokens take 16 bits where the vocabulary does, else 32.
+  IndexedTokensWriter(const fs::path& path, int32_t vocabulary);
+  void append(std::span<const int32_t> item);
+  void commit();
+
+ private:
+  fs::path stem_;
+  AtomicFile tokens_, index_;
+  bool narrow_;
+  std::vector<int32_t> sizes_;
+  std::vector<int64_t> begins_;
+};
+
+// X for X, X.bin and X.idx.
+fs::path indexed_stem(const fs::path& path);
+inline constexpr std::string_view indexed_magic("MMIDIDX\0\0", 9);
+
 }  // namespace deltasane

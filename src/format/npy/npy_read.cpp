@@ -2,8 +2,8 @@
 #include <charconv>
 #include <utility>
 
-#include "base/printable.h"
 #include "base/io/byte_reader.h"
+#include "base/printable.h"
 #include "format/dequantize.h"
 #include "format/npy/npy.h"
 #include "format/tensor_file.h"

@@ -4,8 +4,8 @@
 
 #include <numeric>
 
-#include "support/fixture_bytes.h"
 #include "support/errors.h"
+#include "support/fixture_bytes.h"
 #include "support/scratch.h"
 
 namespace deltasane {

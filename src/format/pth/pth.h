@@ -6,10 +6,16 @@
 #pragma once
 
 #include "format/tensor_file.h"
+#include "format/tensor_plan.h"
 
 namespace deltasane {
 
 TensorFile read_pth(std::span<const std::byte> bytes, const std::string& name);
 TensorFile open_pth(const fs::path& path);
+
+// Writes tensors that are produced one at a time, in the order of the plan: an OrderedDict as
+// torch.save writes it, a storage for each tensor. Replaces `path` atomically.
+void write_pth(const fs::path& path, const std::vector<PlannedTensor>& plan,
+               const FillTensor& fill);
 
 }  // namespace deltasane

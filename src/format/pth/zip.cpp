@@ -6,18 +6,14 @@
 #include "base/checked.h"
 #include "base/printable.h"
 #include "base/io/byte_reader.h"
+#include "format/pth/zip_format.h"
 
 namespace deltasane {
 namespace {
 
-constexpr uint32_t local_signature = 0x04034b50, central_signature = 0x02014b50,
-                   end_signature = 0x06054b50, end64_signature = 0x06064b50,
-                   locator_signature = 0x07064b50;
-constexpr uint64_t end_size = 22, end64_size = 56, locator_size = 20;
+using namespace zip;
+
 constexpr uint64_t max_entries = 200'000, max_name = 512;
-constexpr uint32_t full32 = 0xffffffff;
-constexpr uint16_t full16 = 0xffff;
-constexpr uint16_t descriptor_flag = 0x0008, utf8_flag = 0x0800;
 
 struct Directory {
   uint64_t entries, size, offset;

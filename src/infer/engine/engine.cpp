@@ -101,8 +101,7 @@ bool Engine::step() {
     logits_ = model_.allocate_logits(count);
   for (size_t i = 0; i < writings_.size(); ++i) {
     Writing& one = *writings_[i];
-    SequenceInput input = one.sequence.next_input(Want::sample);
-    input.sampler = &one.sampler, input.sampled = &sampled[i];
+    SequenceInput input = one.sequence.next_input(one.sampler, sampled[i]);
     if (!model_.on_gpu()) input.logits = logits_.view().slice(0, int64_t(i), 1);
     batch.push_back(input);
   }

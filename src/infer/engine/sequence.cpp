@@ -46,6 +46,13 @@ SequenceInput Sequence::next_input(Want after_last) {
   return input;
 }
 
+SequenceInput Sequence::next_input(Sampler& sampler, kernel::SampledToken& sampled) {
+  SequenceInput input = next_input(Want::sample);
+  input.sampler = &sampler, input.sampled = &sampled;
+  if (is_guarded()) drawn_before_ = sampler.state();
+  return input;
+}
+
 bool Sequence::take_results(const SequenceInput& input) {
   read_ += input.tokens.size();
   const std::optional<SequenceState> before = std::exchange(before_, std::nullopt);
@@ -74,13 +81,13 @@ void Sequence::check_single(const SequenceInput& input) {
   state_ = model_.fresh_state();
   state_.position = position;
   on_reset(message);
-  read_alone(input.tokens, input);
+  read_again(input);
 }
 
-void Sequence::read_alone(std::span<const int32_t> tokens, const SequenceInput& like) {
-  SequenceInput again = like;
-  again.tokens = tokens;
-  model_.forward(again, cpu_);
+// The draw that was made from the broken state is taken back.
+void Sequence::read_again(const SequenceInput& input) {
+  if (input.want == Want::sample && drawn_before_) input.sampler->restore(*drawn_before_);
+  model_.forward(input, cpu_);
 }
 
 // Reads the tokens again, a chunk at a time, to name the chunk that overflowed.
@@ -94,7 +101,7 @@ void Sequence::locate_overflow(std::span<const int32_t> tokens, const SequenceIn
       part = input;
       part.tokens = tokens;
     }
-    model_.forward(part, cpu_);
+    read_again(part);
     tokens = tokens.subspan(some);
     const StateScan scan = scan_state(state_);
     if (scan.finite()) continue;

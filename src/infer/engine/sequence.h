@@ -41,6 +41,7 @@ class Sequence {
 
   // The next tokens, up to a boundary where the state can be scanned; what is wanted after the last.
   SequenceInput next_input(Want after_last);
+  SequenceInput next_input(Sampler& sampler, kernel::SampledToken& sampled);  // Want::sample
   // After the forward call that had the input. False: the logits are not finite (OnOverflow::end).
   bool take_results(const SequenceInput& input);
 
@@ -57,7 +58,7 @@ class Sequence {
 
  private:
   bool is_guarded() const { return on_overflow_ != OnOverflow::end; }
-  void read_alone(std::span<const int32_t> tokens, const SequenceInput& like);
+  void read_again(const SequenceInput& input);
   void locate_overflow(std::span<const int32_t> tokens, const SequenceInput& input);
   void check_single(const SequenceInput& input);
 
@@ -68,6 +69,7 @@ class Sequence {
   std::vector<int32_t> tokens_;  // all that was appended since the last was read
   size_t read_ = 0;
   std::optional<SequenceState> before_;  // the input under way, where there is a way back
+  std::optional<SamplerState> drawn_before_;  // the same, where the input may be read again
   Tensor<float> logits_;
 };
 

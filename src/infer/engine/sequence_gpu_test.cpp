@@ -43,8 +43,7 @@ struct SequenceOnGpu : testing::Test {
   int32_t read_and_sample(const Rwkv7& model, Sequence& sequence, int32_t token, Sampler& sampler) {
     kernel::SampledToken sampled;
     sequence.append({&token, 1});
-    SequenceInput input = sequence.next_input(Want::sample);
-    input.sampler = &sampler, input.sampled = &sampled;
+    SequenceInput input = sequence.next_input(sampler, sampled);
     model.forward(input, {threads});
     sequence.take_results(input);
     return sampled.token;

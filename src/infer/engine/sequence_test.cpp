@@ -111,10 +111,9 @@ TEST_F(SequenceTest, InputsAndResultsAreThoseOfReading) {
   kernel::SampledToken sampled;
   int inputs = 0;
   for (int written = 0; written < 40;) {
-    SequenceInput input = driven.next_input(Want::sample);
+    SequenceInput input = driven.next_input(sampler, sampled);
     const bool is_last = size_t(driven.state().position) + input.tokens.size() >= prompt.size();
     EXPECT_EQ(input.want, is_last ? Want::sample : Want::nothing);
-    if (is_last) input.sampler = &sampler, input.sampled = &sampled;
     model.forward(input, {threads});
     EXPECT_TRUE(driven.take_results(input));
     ++inputs;
@@ -146,8 +145,7 @@ TEST_F(SequenceTest, ASingleTokenThatOverflowsIsReadAgainAfterAReset) {
     const auto read = [&] {
       const int32_t token = 7;
       sequence.append({&token, 1});
-      SequenceInput input = sequence.next_input(Want::sample);
-      input.sampler = &sampler, input.sampled = &sampled;
+      SequenceInput input = sequence.next_input(sampler, sampled);
       model.forward(input, {threads});
       return sequence.take_results(input);
     };

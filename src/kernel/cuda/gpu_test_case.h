@@ -55,11 +55,8 @@ class GpuTest : public testing::Test {
     for (size_t i = 0; i < x.size(); ++i) host[int64_t(i)] = Real(x[i]);
     return GpuTensor<Real>(gpu(), host, "a test");
   }
-  GpuTensor<int32_t> upload(const Numbers<int32_t>& x) const {
-    GpuTensor<int32_t> tensor(gpu(), {int64_t(x.size())}, "a test");
-    tensor.upload(x, gpu());
-    return tensor;
-  }
+  GpuTensor<int32_t> upload(const Numbers<int32_t>& x) const { return upload_as_is(x); }
+  GpuTensor<uint8_t> upload(const Numbers<uint8_t>& x) const { return upload_as_is(x); }
   template <class Real>
   GpuTensor<Real> poisoned(int64_t count) const {
     return upload<Real>(Numbers<float>(size_t(count), NAN));
@@ -89,6 +86,13 @@ class GpuTest : public testing::Test {
   }
 
  private:
+  template <class T>
+  GpuTensor<T> upload_as_is(const Numbers<T>& x) const {
+    GpuTensor<T> tensor(gpu(), {int64_t(x.size())}, "a test");
+    tensor.upload(x, gpu());
+    return tensor;
+  }
+
   std::optional<Gpu> gpu_;
 };
 

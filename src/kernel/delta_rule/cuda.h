@@ -19,6 +19,8 @@
 
 namespace deltasane::kernel::cuda {
 
+// Not delta_rule.h's: Real (bf16 or float) beside float in one call, dense tensors of one head size,
+// saved states and lengths; of what that one has, no other rules, padding or positions per sequence.
 template <class Real>
 struct DeltaRule {
   int64_t batch = 0, time = 0, heads = 0;

@@ -34,6 +34,7 @@ enum class Rule { generalized, deltanet, gated_deltanet, kda };
 
 const char* name_of(Rule rule);
 
+// cuda.h has a struct of its own: its kernels take one rule, dense tensors, and two types at once.
 template <class Real>
 struct DeltaRule {
   Rule rule = Rule::generalized;

@@ -37,6 +37,8 @@ class Sampler {
   int32_t accept(const kernel::SampledToken& sampled, int64_t vocabulary,
                  std::optional<int64_t> position = std::nullopt);
 
+  void restore(SamplerState state) { state_ = std::move(state); }  // an earlier one of its own
+
   const SamplerSettings& settings() const { return settings_; }
   const SamplerState& state() const { return state_; }
 

@@ -22,6 +22,11 @@ __global__ void __launch_bounds__(threads)
   const double alpha = alphas[i % heads];
   tau[i] = float(tau_of(z ? double(z[i]) : 0.0, alpha));
 }
+__global__ void __launch_bounds__(threads)
+    unbound_each(const uint8_t* whole, int64_t count, int64_t heads, float* tau) {
+  const int64_t i = int64_t(blockIdx.x) * threads + threadIdx.x;
+  if (i < count && !whole[i / heads]) tau[i] = unbounded_tau;
+}
 __global__ void fill_each(float* tau, int64_t count, float value) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < count) tau[i] = value;
@@ -40,6 +45,11 @@ void tau_forward_per_head(const float* z, int64_t count, int64_t heads, const fl
   const int64_t all = count * heads;
   if (all > 0)
     launch(tau_per_head_each, {blocks_of(all), threads}, gpu, z, all, heads, alphas, tau);
+}
+
+void unbound_tau(const uint8_t* whole, int64_t ends, int64_t heads, float* tau, const Gpu& gpu) {
+  const int64_t all = ends * heads;
+  if (all > 0) launch(unbound_each, {blocks_of(all), threads}, gpu, whole, all, heads, tau);
 }
 
 void fill_tau(float* tau, int64_t count, float value, const Gpu& gpu) {

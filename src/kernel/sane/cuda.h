@@ -25,6 +25,10 @@ void tau_forward(const float* z, int64_t count, double alpha, float* tau, const 
 // The same with an alpha for each head; z and tau: (count, H), alphas: (H); z null: all 0.
 void tau_forward_per_head(const float* z, int64_t count, int64_t heads, const float* alphas,
                           float* tau, const Gpu& gpu);
+// Chunks that hold padding are not neutralized: where whole, (ends), is 0, tau, (ends, H), becomes
+// unbounded_tau, with which tau tanh(S / tau) is S bit for bit and dtau is 0.
+inline constexpr float unbounded_tau = 0x1p60f;
+void unbound_tau(const uint8_t* whole, int64_t ends, int64_t heads, float* tau, const Gpu& gpu);
 // tau[i] = value, (count).
 void fill_tau(float* tau, int64_t count, float value, const Gpu& gpu);
 

@@ -48,6 +48,18 @@ TEST_F(GpuTau, PerHeadIsThatOfEachAlpha) {
   }
 }
 
+TEST_F(GpuTau, OfChunksWithPaddingIsUnbounded) {
+  constexpr int64_t ends = 101, heads = 3;
+  Numbers<uint8_t> whole(ends, 1);
+  for (const size_t end : {0, 7, 100}) whole[end] = 0;
+  const auto flags = upload(whole);
+  auto tau = upload<float>(Numbers<float>(ends * heads, 2.0f));
+  unbound_tau(flags.data(), ends, heads, tau.data(), gpu());
+  const auto found = download(tau);
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_EQ(found[i], whole[i / heads] ? 2.0f : unbounded_tau) << i;
+}
+
 template <class Real>
 class GpuTauGradients : public GpuTest {};
 TYPED_TEST_SUITE(GpuTauGradients, Reals);

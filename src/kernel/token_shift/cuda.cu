@@ -19,6 +19,7 @@ __global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
   const int64_t begin = blockIdx.x % pieces * rows_per_block,
                 end = min(time, begin + rows_per_block);
   const int64_t first_row = sequence * time;
+  const auto is_present = [&](int64_t t) { return !op.present || op.present[first_row + t]; };
   float weight[octet] = {}, bias[octet] = {}, before[octet] = {};
   if (mine) {
     load(op.weight + c, weight);
@@ -30,7 +31,8 @@ __global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
     Moments of[1];
     moments_of(x, mine, channels, op.eps, sums, of);
 #pragma unroll
-    for (int i = 0; i < octet; ++i) before[i] = normalized(x[0][i], of[0], weight[i], bias[i]);
+    for (int i = 0; i < octet; ++i)
+      before[i] = is_present(begin - 1) ? normalized(x[0][i], of[0], weight[i], bias[i]) : 0.0f;
   } else if (op.before && mine) {
     load(op.before + sequence * channels + c, before);
   }
@@ -42,9 +44,12 @@ __global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
     Moments of[together];
     moments_of(u, mine, channels, op.eps, sums, of);
 #pragma unroll
-    for (int r = 0; r < together; ++r)
+    for (int r = 0; r < together; ++r) {
+      const bool here = t + r >= end || is_present(t + r);
 #pragma unroll
-      for (int i = 0; i < octet; ++i) u[r][i] = normalized(u[r][i], of[r], weight[i], bias[i]);
+      for (int i = 0; i < octet; ++i)
+        u[r][i] = here ? normalized(u[r][i], of[r], weight[i], bias[i]) : 0.0f;
+    }
     // out[wanted(t)] = map(p - u, u, channel) for the rows from t on; wanted(t) below 0: no output
     const auto write = [&](Real* out, auto wanted, auto map) {
 #pragma unroll
@@ -100,6 +105,7 @@ void norm_shift(const NormShift<Real>& given, const Gpu& gpu) {
   require(op.mixes >= 0 && op.mixes <= most_mixes, "norm_shift has up to six mixes");
   require(op.position >= 0 && op.chunk > 0 && op.chunk + rows.time < int64_t{1} << 31,
           "positions count from 0, and rows of a sequence in 31 bits");
+  require(!op.present || !op.last, "norm_shift with padding keeps no last row");
   op.position %= op.chunk;
   require_aligned(op.x, op.weight, op.bias, op.before, op.last, op.mu_tau, op.out_tau, op.away_tau);
   for (int i = 0; i < op.mixes; ++i) require_aligned(op.mu[i], op.out[i]);

@@ -3,6 +3,8 @@
 //
 //     u = layer_norm(x)        out_i = u + (p - u) mu_i        p: u of the row before
 //
+// u of a row that is padding is 0, and so is its gradient.
+//
 // Real is float or bf16: the type of what matrix products read and write. The residual stream x,
 // its gradient and all parameters and their gradients are float; arithmetic is float. Tensors are
 // packed and on the GPU. "Added to": the result is added to what is there. Sums over rows are taken
@@ -25,8 +27,9 @@ struct NormShift {
   const float* x;
   const float *weight, *bias;
   float eps;
-  const float* before = nullptr;  // (sequences, C), u before the first row; null: zero
-  float* last = nullptr;          // (sequences, C), takes u of the last row; may be `before`
+  const uint8_t* present = nullptr;  // (rows), 0: padding; null: all 1
+  const float* before = nullptr;     // (sequences, C), u before the first row; null: zero
+  float* last = nullptr;  // (sequences, C), takes u of the last row; may be `before`; no padding
   int mixes = 0;                  // 6 for the time mix (r w k v a g), 1 for the channel mix
   const float* mu[most_mixes] = {};
   Real* out[most_mixes] = {};

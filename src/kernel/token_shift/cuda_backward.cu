@@ -58,6 +58,7 @@ __global__ void __launch_bounds__(most_threads, blocks)
   const int64_t begin = blockIdx.x % partition.pieces * partition.rows,
                 end = min(time, begin + partition.rows);
   const int64_t first_row = sequence * time;
+  const auto is_present = [&](int64_t t) { return !op.present || op.present[first_row + t]; };
   RowPipeline<Real, mixes> ahead{g, shared + sums_bytes / sizeof(uint4), partition.stages, mine};
   ahead.begin(end - 1, begin, (first_row + end - 1) * channels + c);
   const OwnMus<mixes> mus(op.mu, ahead.end(), partition.stages > 0, mine);
@@ -139,6 +140,9 @@ __global__ void __launch_bounds__(most_threads, blocks)
       if (to_end == 0) with_tau(t, add_to_both), to_end = int(op.chunk);
       --to_end;
     }
+    const bool here = is_present(t), before_is = t > 0 && is_present(t - 1);
+#pragma unroll
+    for (int i = 0; i < octet; ++i) du[i] = here ? du[i] : 0.0f;
     float sum[row_sums] = {};
 #pragma unroll
     for (int i = 0; i < octet; ++i) {
@@ -158,10 +162,10 @@ __global__ void __launch_bounds__(most_threads, blocks)
       dx[i] += of[0].scale * (du[i] * weight[i] - mean - x[0][i] * along);
       dweight[i] += du[i] * x[0][i];
       dbias[i] += du[i];
-      const float u = __fmaf_rn(x[0][i], weight[i], bias[i]);
+      const float u = here ? __fmaf_rn(x[0][i], weight[i], bias[i]) : 0.0f;
       x[0][i] = normal(x[1][i], of[1]);
       x[1][i] = to_come[i];
-      away[i] = (t > 0 ? __fmaf_rn(x[0][i], weight[i], bias[i]) : 0.0f) - u;
+      away[i] = (before_is ? __fmaf_rn(x[0][i], weight[i], bias[i]) : 0.0f) - u;
     }
     if (mine) store(g.dx + at, dx);
     if (mine && g.dx_real) store(g.dx_real + at, dx);

@@ -21,6 +21,7 @@ struct Shift {
   int64_t position, chunks;
   Numbers<float> x, weight, bias, before;
   std::vector<Numbers<float>> mu;  // mixes + 1
+  std::vector<uint8_t> present;    // (rows); empty: all 1
 
   Shift(const RowBlock& of, int mixes_, int64_t position_)
       : rows(of),
@@ -42,13 +43,28 @@ struct Shift {
   }
   int64_t rows_of(int m) const { return m < mixes ? rows.rows() : rows.sequences * chunks; }
 
+  // Padding in front of a sequence's rows, inside them and behind them.
+  void pad() {
+    present.assign(size_t(rows.rows()), 1);
+    for (int64_t row = 0; row < rows.rows(); ++row) {
+      const int64_t t = row % rows.time, front = row / rows.time * 3 + 1;
+      if (t < front || t % 11 == 8 || t + 1 == rows.time) present[size_t(row)] = 0;
+    }
+  }
+  void leave_out_padding(Numbers<T>& all) const {
+    for (size_t row = 0; row < present.size(); ++row)
+      if (!present[row]) std::ranges::fill(row_of(all, int64_t(row), rows.channels), T(0));
+  }
+
   struct Result {
     std::vector<Numbers<T>> out;
     Numbers<T> away, last;  // away: of the rows of the last mix
   };
   Result forward() const {
     const int64_t C = rows.channels;
-    const Numbers<T> u = normalized_rows<T>(x, weight, bias), first = as<T>(before);
+    Numbers<T> u = normalized_rows<T>(x, weight, bias);
+    leave_out_padding(u);
+    const Numbers<T> first = as<T>(before);
     Result result;
     // Row t of a sequence, to its place in a mix.
     const auto place_row = [&](int m, int64_t s, int64_t t, std::span<const T> row,
@@ -61,7 +77,7 @@ struct Shift {
       Numbers<T> out(size_t(rows_of(m) * C)), mixed(size_t(rows.time * C)), away(size_t(C), T(0));
       const Numbers<T> by = as<T>(mu[size_t(m)]);
       for (int64_t s = 0; s < rows.sequences; ++s) {
-        const auto own = row_of(u, s, rows.time * C), p = row_of(first, s, C);
+        const auto own = row_of(std::as_const(u), s, rows.time * C), p = row_of(first, s, C);
         reference::token_shift<T>(own, p, by, mixed);
         for (int64_t t = 0; t < rows.time; ++t) {
           place_row(m, s, t, row_of(std::as_const(mixed), t, C), out);
@@ -75,7 +91,7 @@ struct Shift {
       result.out.push_back(out);
     }
     for (int64_t s = 0; s < rows.sequences; ++s) {
-      const auto row = row_of(u, (s + 1) * rows.time - 1, C);
+      const auto row = row_of(std::as_const(u), (s + 1) * rows.time - 1, C);
       result.last.insert(result.last.end(), row.begin(), row.end());
     }
     return result;
@@ -88,7 +104,9 @@ struct Shift {
   // Where `before` is zero; dout: mixes + 1. All that is added to begins as `start`.
   Gradient backward(const std::vector<Numbers<float>>& dout, T start) const {
     const int64_t C = rows.channels;
-    const Numbers<T> u = normalized_rows<T>(x, weight, bias), from = as<T>(x), w = as<T>(weight);
+    Numbers<T> u = normalized_rows<T>(x, weight, bias);
+    leave_out_padding(u);
+    const Numbers<T> from = as<T>(x), w = as<T>(weight);
     Numbers<T> du(u.size());
     Gradient g{Numbers<T>(u.size(), start),
                Numbers<T>(size_t(C), start),
@@ -103,10 +121,11 @@ struct Shift {
           if (const int64_t at = place(m, s, t); at >= 0)
             std::ranges::copy(row_of(d, at, C), row_of(dmixed, t, C).begin());
         const int64_t all = rows.time * C;
-        reference::token_shift_backward<T>(row_of(u, s, all), by, dmixed, row_of(du, s, all), dmu);
+        reference::token_shift_backward<T>(row_of(std::as_const(u), s, all), by, dmixed, row_of(du, s, all), dmu);
       }
       g.dmu.push_back(dmu);
     }
+    leave_out_padding(du);
     for (int64_t row = 0; row < rows.rows(); ++row)
       reference::layer_norm_backward<T>({row_of(from, row, C), w, T(shift_eps),
                                          row_of(std::as_const(du), row, C), row_of(g.dx, row, C),

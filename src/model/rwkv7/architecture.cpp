@@ -2,6 +2,7 @@
 
 #include "model/rwkv7/checkpoint/unsupported.h"
 #include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/publish/publish.h"
 #include "model/rwkv7/model.h"
 #include "model/rwkv7/random.h"
 #include "model/rwkv7/slow_heads.h"
@@ -11,7 +12,7 @@
 namespace deltasane {
 namespace {
 
-constexpr std::string_view name = "rwkv7", title = "RWKV-7";
+constexpr std::string_view own_name = "rwkv7", own_title = "RWKV-7";
 
 std::unique_ptr<LanguageModel> open(std::unique_ptr<ModelCheckpoint> checkpoint,
                                     const OpenOptions& options) {
@@ -41,8 +42,8 @@ std::vector<StateHead> write_random(const RandomModel& model, const fs::path& pa
 }  // namespace
 
 Architecture rwkv7_architecture() {
-  return {.name = name,
-          .title = title,
+  return {.name = own_name,
+          .title = own_title,
           .recognizes = is_rwkv7,
           .open_checkpoint =
               [](TensorFile file) -> std::unique_ptr<ModelCheckpoint> {
@@ -57,7 +58,7 @@ Architecture rwkv7_architecture() {
 ModelDescription Rwkv7Checkpoint::describe() const {
   const Rwkv7Shape s = validate();
   ModelDescription found;
-  found.architecture = name, found.title = title;
+  found.architecture = own_name, found.title = own_title;
   found.layers = s.layers, found.channels = s.channels, found.vocabulary = s.vocabulary;
   const double ranks = double(s.rank_w + s.rank_a + s.rank_v + s.rank_g);
   found.layer_flops =
@@ -90,6 +91,24 @@ void Rwkv7Checkpoint::write_gguf(const fs::path& path, StoredType type,
                                  const std::vector<std::string>& vocabulary,
                                  const Metadata& metadata) const {
   write_rwkv7_gguf(path, *this, type, vocabulary, metadata);
+}
+
+void Rwkv7Checkpoint::write_pth(const fs::path& path, StoredType type) const {
+  write_rwkv7_pth(path, {*this, type, validate().norms, sane_});
+}
+
+std::string Rwkv7Checkpoint::write_hugging_face(const fs::path& folder, StoredType type,
+                                                std::optional<int32_t> end_of_document) const {
+  const Rwkv7Shape shape = validate();
+  write_rwkv7_hugging_face(folder, {*this, type, shape.norms, sane_}, end_of_document);
+  std::string notes =
+      "With [flash-linear-attention](https://github.com/fla-org/flash-linear-attention), on a GPU:\n\n"
+      "```python\nimport fla\nfrom transformers import AutoModelForCausalLM\n\n"
+      "model = AutoModelForCausalLM.from_pretrained(\"PATH\")\n```\n";
+  if (shape.norms.group_eps != float(double(shape.head_size) * double(shape.norms.layer_eps)))
+    notes += cat("\nThat program normalizes heads with an epsilon of head_dim x norm_eps; this model was ",
+                 "trained with ", shape.norms.group_eps, ", so its results differ a little.\n");
+  return notes;
 }
 
 }  // namespace deltasane

@@ -34,6 +34,15 @@ class Trainable : public TrainableModel {
   std::unique_ptr<GradientPass> gradient_pass(const PassSettings& settings) const override {
     return make_gradient_pass(shape_, sane(), settings);
   }
+  PassMemory cpu_pass_memory(const PassSettings& settings) const override {
+    return gradient_pass_memory(shape_, sane(), settings);
+  }
+  PassMemory gpu_pass_memory(const PassSettings& settings) const override {
+    if constexpr (built_with_cuda)
+      return gpu_gradient_pass_memory(shape_, sane(), settings);
+    else
+      fail(Fault::device, "a build without CUDA names no GPU");
+  }
   void expect_gpu_support() const override { gpu::expect_trainable(shape_, sane()); }
   std::unique_ptr<GpuGradientPass<float>> gpu_gradient_pass_f32(const PassSettings& settings,
                                                                 const Gpu& gpu) const override {
@@ -82,15 +91,9 @@ Model open(const fs::path& path, const std::optional<SaneSettings>& sane) {
   const Rwkv7Checkpoint checkpoint(path);
   Rwkv7Shape shape = checkpoint.validate();
   expect_finite(checkpoint);
-  if (sane && !checkpoint.sane()) {
-    Parameters parameters = grafted(checkpoint, shape, *sane);
-    return std::make_unique<Trainable>(shape, std::move(parameters));
-  }
-  if (sane && *checkpoint.sane() != *sane)
-    fail(Fault::usage, "SANE: ", path.string(), " was trained with alpha ",
-         checkpoint.sane()->alpha, " and chunk ", checkpoint.sane()->chunk,
-         "; expected the same or none, found ", sane->alpha, " and ", sane->chunk);
-  return with_own_sane(checkpoint);
+  if (!wants_graft(checkpoint.sane(), sane, path.string())) return with_own_sane(checkpoint);
+  Parameters parameters = grafted(checkpoint, shape, *sane);
+  return std::make_unique<Trainable>(shape, std::move(parameters));
 }
 
 Model restore(const fs::path& path) { return with_own_sane(Rwkv7Checkpoint(path)); }
@@ -120,8 +123,15 @@ GraftReport graft(const GraftRequest& request) {
   return {type, shape.layers * shape.channels * (shape.heads + 1)};
 }
 
+int64_t parameters(const ModelSizes& sizes, const std::optional<SaneSettings>& sane) {
+  Rwkv7Shape shape = shape_for(sizes);
+  shape.sane = sane.has_value();
+  return parameter_layout(shape).parameters();
+}
+
 }  // namespace
 
-const TrainableFactory trainable{"rwkv7", initialise, open, restore, released, graft};
+const TrainableFactory trainable{"rwkv7",  initialise, open,      restore,
+                                 released, graft,      parameters};
 
 }  // namespace deltasane::rwkv7

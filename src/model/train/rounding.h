@@ -34,6 +34,11 @@ class Rounding {
   // Good until the next call for the same operand.
   View<const float> of(View<const float> rows, Operand operand, const kernel::Cpu& cpu);
 
+  uint64_t bytes() const {
+    return (parameters_.size() + operands_[first].size() + operands_[second].size()) *
+           sizeof(float);
+  }
+
  private:
   std::vector<float> parameters_, operands_[2];
 };

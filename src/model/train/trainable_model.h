@@ -38,6 +38,13 @@ struct PassSettings {
   Precision precision = Precision::fp32;  // on the CPU; on a GPU it is the pass's type
 };
 
+// What a pass allocates, in bytes.
+struct PassMemory {
+  uint64_t activations = 0;  // kept from forward for backward
+  uint64_t rest = 0;         // logits, gradients of activations, copies of operands
+  uint64_t total() const { return activations + rest; }
+};
+
 // On the CPU. Results do not depend on the number of threads.
 class GradientPass {
  public:
@@ -52,6 +59,7 @@ class GradientPass {
                       const LossSettings& settings, const kernel::Cpu& cpu) = 0;
   // Of the last call, the processors' time for what SANE has a part in: recurrence and tau.
   virtual double recurrence_seconds() const = 0;
+  virtual uint64_t bytes() const = 0;  // allocated by now, but for workspaces of operators
 };
 
 // Parameters on the GPU, in the layout.
@@ -103,6 +111,10 @@ class TrainableModel {
   virtual std::unique_ptr<TrainableModel> clone() const = 0;
 
   virtual std::unique_ptr<GradientPass> gradient_pass(const PassSettings& settings) const = 0;
+  // What it will allocate. On a GPU settings.precision is that of products and activations; needs
+  // no GPU, but a build that has them.
+  virtual PassMemory cpu_pass_memory(const PassSettings& settings) const = 0;
+  virtual PassMemory gpu_pass_memory(const PassSettings& settings) const = 0;
 
   // Fails with what to do instead where the operators on a GPU do not have what the model needs.
   // Needs no GPU.
@@ -180,9 +192,14 @@ struct TrainableFactory {
   Model (*released)(std::string_view size, BenchWeights weights, bool sane, const kernel::Cpu& cpu);
   // Adds SANE's parameters to a model file. Fails where it has them.
   GraftReport (*graft)(const GraftRequest& request);
+  // How many parameters a model from scratch has; nothing is allocated.
+  int64_t (*parameters)(const ModelSizes& sizes, const std::optional<SaneSettings>& sane);
 };
 
 // By an architecture's name; an empty one: the first there is. Another name fails.
 const TrainableFactory& trainable_factory(std::string_view architecture);
+// By the architecture of a model file, whose name `architecture` is, or empty. Another fails.
+const TrainableFactory& trainable_factory_of(const fs::path& file,
+                                             std::string_view architecture = "");
 
 }  // namespace deltasane

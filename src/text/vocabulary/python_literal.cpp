@@ -57,4 +57,29 @@ std::string read_python_literal(Cursor& cursor) {
   return out;
 }
 
+std::string python_literal_of(std::string_view bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  const bool text = valid_utf8(bytes);
+  std::string out = text ? "'" : "b'";
+  const auto escape = [&](unsigned char code) {
+    out += cat("\\x", digits[code >> 4], digits[code & 15]);
+  };
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const auto c = static_cast<unsigned char>(bytes[i]);
+    if (c == '\'' || c == '\\')
+      out += cat('\\', char(c));
+    else if (c == '\n' || c == '\r' || c == '\t')
+      out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
+    else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !text))
+      escape(c);
+    else if (c == 0xc2 && static_cast<unsigned char>(bytes[i + 1]) < 0xa0)
+      escape(static_cast<unsigned char>(bytes[++i]));  // U+0080 to U+009F, controls
+    else if (bytes.substr(i).starts_with("\xe2\x80\xa8") || bytes.substr(i).starts_with("\xe2\x80\xa9"))
+      out += bytes[i + 2] == '\xa8' ? "\\u2028" : "\\u2029", i += 2;  // end a line to some readers
+    else
+      out += char(c);
+  }
+  return out + "'";
+}
+
 }  // namespace deltasane

@@ -14,4 +14,7 @@ namespace deltasane {
 
 std::string read_python_literal(Cursor& cursor);  // its bytes; leaves the cursor behind the quote
 
+// As text where the bytes are UTF-8, and else as bytes. One line of printable characters.
+std::string python_literal_of(std::string_view bytes);
+
 }  // namespace deltasane

@@ -52,4 +52,13 @@ Vocabulary parse_world_file(std::string_view bytes, std::string_view name) {
   return Vocabulary(std::move(tokens), name, "line");
 }
 
+std::string world_file_of(const Tokenizer& tokenizer) {
+  std::string lines;
+  for (int32_t id = 1; id < tokenizer.vocabulary_size(); ++id) {
+    const std::string_view bytes = tokenizer.bytes_of(id);
+    lines += cat(id, " ", python_literal_of(bytes), " ", bytes.size(), "\n");
+  }
+  return lines;
+}
+
 }  // namespace deltasane

@@ -7,13 +7,18 @@
 // that of the literal, repeated and empty tokens.
 #pragma once
 
+#include <string>
 #include <string_view>
 
+#include "text/tokenizer.h"
 #include "text/vocabulary/vocabulary.h"
 
 namespace deltasane {
 
 // `name` is for messages; no file is opened.
 Vocabulary parse_world_file(std::string_view bytes, std::string_view name);
+
+// Such a file for the tokens of a tokenizer from id 1 on.
+std::string world_file_of(const Tokenizer& tokenizer);
 
 }  // namespace deltasane

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/vocabulary/fixture_vocabulary.h"
@@ -15,6 +17,18 @@ const auto next_id = int64_t(test::small_tokens().size());
 
 TEST(WorldFile, ReadsWhatWasWritten) {
   EXPECT_EQ(parse_world_file(whole, "v").tokens(), test::small_tokens());
+}
+
+TEST(WorldFile, IsWrittenFromATokenizer) {
+  std::vector<std::string> tokens = test::small_tokens();
+  for (const char* const odd : {"a'\\\"b", "\n\n\r\t", "\xC2\x80", "\xC2\xA0", "\xE2\x80\xA8x\xE2\x80\xA9",
+                                "\xE4\xBD\xA0", "\xE4\xBD", "\xC2", "x\x7F\x01y"})
+    if (std::ranges::find(tokens, odd) == tokens.end()) tokens.push_back(odd);
+  const std::string text = world_file_of(WorldTokenizer(Vocabulary(tokens, "v")));
+  EXPECT_EQ(parse_world_file(text, "v").tokens(), tokens);
+  EXPECT_NE(text.find(R"( 'a\'\\"b' 5)"), text.npos);
+  EXPECT_NE(text.find(R"( '\x80' 2)"), text.npos);
+  EXPECT_NE(text.find(R"( b'\xc2' 1)"), text.npos);
 }
 
 TEST(WorldFile, ReadsCopiesWithOtherLineEnds) {

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <type_traits>
 
+#include "base/timing.h"
 #include "comm/device_all_reduce.h"
 #include "comm/single_group.h"
 #include "kernel/rounded/cuda.h"
 #include "tensor/cuda/gpu_tensor.h"
+#include "train/bench/bench.h"
 #include "train/gpu/gpu_optimizer.h"
 #include "train/training_device.h"
 
@@ -27,6 +29,7 @@ class GpuTrainingDevice : public TrainingDevice {
         first_(gpu_, {elements()}, "the optimiser's means"),
         second_(gpu_, {elements()}, "the optimiser's means of squares"),
         optimizer_(host_->layout(), job.optimizer, gpu_),
+        settings_(job.pass),
         pass_(gpu_gradient_pass<Real>(*host_, job.pass, gpu_)),
         loss_(gpu_, {1}, "the loss"),
         found_(sizeof(double)),
@@ -79,6 +82,20 @@ class GpuTrainingDevice : public TrainingDevice {
     copy_to_host(found_.as<double>(), loss_.data(), sizeof(double), gpu_);
     gpu_.wait();
     return *found_.as<double>();
+  }
+
+  // Behind passes in which matrix products find their algorithms.
+  double trial_seconds() override {
+    const TrainingBatch batch = random_tokens(host_->description().vocabulary,
+                                              settings_.sequences, settings_.time);
+    double began = 0;
+    for (int i = 0; i < 4; ++i) {
+      gpu_.wait();
+      began = seconds_now();
+      pass_->add(on_gpu(), batch, {batch.weight_total(), 0}, gradient_.data(), loss_.data());
+    }
+    gpu_.wait();
+    return seconds_now() - began;
   }
 
   const TrainableModel& model() override {
@@ -140,6 +157,7 @@ class GpuTrainingDevice : public TrainingDevice {
   GpuTensor<float> parameters_, gradient_, first_, second_;
   GpuTensor<bf16> rounded_;
   GpuOptimizer optimizer_;
+  PassSettings settings_;
   std::unique_ptr<GpuGradientPass<Real>> pass_;
   GpuTensor<double> loss_;
   PinnedBuffer found_;  // the loss

@@ -137,6 +137,54 @@ TEST_P(GpuRun, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
   EXPECT_EQ(run.progress().step, 0);
 }
 
+// Rows of one problem each, filled up on either side.
+TEST_P(GpuRun, PaddedOnEitherSideItLearnsWhatTheCpuDoes) {
+  config.corpus.piece_per_row = true;
+  config.corpus.answers_only = false;
+  config.schedule.steps = 2;
+  for (const PaddingSide side : {PaddingSide::left, PaddingSide::right}) {
+    config.corpus.padding_side = side;
+    config.run.device = "cuda";
+    TrainingRun gpu = fresh();
+    config.run.device = "cpu";
+    TrainingRun cpu = fresh();
+    while (!cpu.finished()) {
+      const double there = gpu.step().loss, here = cpu.step().loss;
+      const double roundings = 24 * 2 + 4;  // to 8 bits, as in gpu_training_test.cpp
+      EXPECT_NEAR(there, here, std::sqrt(roundings) * here / 256);
+    }
+  }
+}
+
+// The rows of a step in one pass, or in several.
+TEST_P(GpuRun, AnyMicroBatchGivesTheSameLosses) {
+  config.rows = 4;
+  std::vector<double> losses[2];
+  for (const int micro_batch : {0, 1}) {
+    config.run.micro_batch = micro_batch;
+    TrainingRun run = fresh();
+    EXPECT_EQ(run.plan().split.micro_batch, micro_batch ? 1 : 4);
+    while (!run.finished()) losses[micro_batch].push_back(run.step().loss);
+  }
+  const double roundings = 24 * 2 + 4;
+  for (size_t i = 0; i < losses[0].size(); ++i)
+    EXPECT_NEAR(losses[0][i], losses[1][i], std::sqrt(roundings) * losses[0][i] / 256);
+}
+
+// What is announced is no less than what is used.
+TEST_P(GpuRun, UsesNoMoreMemoryThanItSaysBeforehand) {
+  config.context = 512, config.rows = 16, config.run.micro_batch = 16;
+  const Gpu gpu(0);
+  const uint64_t before = gpu.free_bytes();
+  TrainingRun run = fresh();
+  run.step();
+  EXPECT_GT(run.expected_step_seconds(), 0);
+  EXPECT_LE(before - gpu.free_bytes(), run.plan().need.total());
+  EXPECT_EQ(run.plan().device, "cuda:0");
+  config.context = int64_t{1} << 30;
+  EXPECT_FAULT(fresh(), Fault::device, "memory of cuda:0: expected at least ");
+}
+
 INSTANTIATE_TEST_SUITE_P(Precisions, GpuRun, testing::Values("fp32", "bf16"),
                          [](const auto& one) { return std::string(one.param); });
 

@@ -9,16 +9,13 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "train/training_device.h"
 
 namespace deltasane::train {
 
 // What the model's operators on a GPU do not support fails, as does a GPU that is not there.
-// Without an index, a process takes the GPU with its own number among the job's processes on its
-// machine.
-std::unique_ptr<TrainingDevice> gpu_training_device(TrainingJob job, std::optional<int> gpu_index,
+std::unique_ptr<TrainingDevice> gpu_training_device(TrainingJob job, int gpu_index,
                                                     std::shared_ptr<comm::Group> group);
 
 }  // namespace deltasane::train

@@ -5,7 +5,9 @@
 //           (embedding, head, the four projections, both of the channel mix), twice the rate for
 //           w0
 //   muon    SANE's recipe: Muon with decay for the projections and the channel mix; AdamW with the
-//           same rate and no decay for the embedding, the head and everything small
+//           same rate and no decay for the embedding, the head and everything small. The paper
+//           states neither beta2 nor epsilon of that AdamW: 0.999 and 1e-7 are the defaults of the
+//           library it names (keras.optimizers.Muon)
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,8 @@ namespace deltasane::train {
 enum class OptimizerKind { adamw, muon };
 OptimizerKind optimizer_named(std::string_view name);  // anything else fails
 std::string_view name_of(OptimizerKind kind);
+
+inline constexpr double muon_beta2 = 0.999, muon_epsilon = 1e-7;
 
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::adamw;

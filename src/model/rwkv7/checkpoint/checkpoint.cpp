@@ -1,11 +1,13 @@
 #include "model/rwkv7/checkpoint/checkpoint.h"
 
 #include <charconv>
+#include <cstring>
 
 #include "base/printable.h"
 #include "format/open.h"
 #include "model/rwkv7/checkpoint/norms.h"
 #include "model/rwkv7/checkpoint/unsupported.h"
+#include "model/rwkv7/publish/publish.h"
 
 namespace deltasane {
 namespace {
@@ -118,8 +120,28 @@ void Rwkv7Checkpoint::order_names() {
   require(names_.size() == parts_.size(), "every mapped tensor is in the list of RWKV-7's");
 }
 
+// From config.json's object, or from tensors of one element.
+void Rwkv7Checkpoint::derive_sane() {
+  for (const std::string_view name : {sane_alpha_tensor, sane_chunk_tensor}) {
+    if (const auto stated = metadata_.find(cat("config.", name)); stated != metadata_.end())
+      metadata_.try_emplace(std::string(name), stated->second);
+    const StoredTensor* const tensor = file_.find(name);
+    if (!tensor) continue;
+    if (tensor->shape.elements() != 1)
+      fail(Fault::file, file_.path(), ": tensor ", name, ": expected one number, found shape ",
+           tensor->shape);
+    double value = 0;
+    if (tensor->type == StoredType::f64)
+      std::memcpy(&value, tensor->bytes.data(), sizeof value);
+    else
+      value = double(file_.read(*tensor)[0]);
+    metadata_.try_emplace(std::string(name), cat(value));
+  }
+}
+
 void Rwkv7Checkpoint::derive_metadata() {
   derive_rwkv7_norms(metadata_);
+  derive_sane();
   if (text_of(metadata_, "config.norm_first") == "false" ||
       text_of(metadata_, "config.embedding_layer_norm_fused") == "true")
     embedding_norm_ = EmbeddingNorm::optional;

@@ -5,7 +5,8 @@
 // RWKV) are refused by name, and so is a tensor that RWKV-7 does not have. Left out: the v0, v1, v2
 // of block 0 and the ln0 of later blocks, which nobody uses.
 //
-// Metadata is that of the file, and what norms.h derives from it. validate() has the norms as
+// Metadata is that of the file, what norms.h derives from it, and SANE's settings where a file has
+// them elsewhere (publish/publish.h). validate() has the norms as
 // numbers.
 #pragma once
 
@@ -49,6 +50,9 @@ class Rwkv7Checkpoint : public ModelCheckpoint {
                          const Metadata& metadata) const override;
   void write_gguf(const fs::path& path, StoredType type, const std::vector<std::string>& vocabulary,
                   const Metadata& metadata) const override;
+  void write_pth(const fs::path& path, StoredType type) const override;
+  std::string write_hugging_face(const fs::path& folder, StoredType type,
+                                 std::optional<int32_t> end_of_document) const override;
 
  private:
   // Where an official tensor lies.
@@ -67,6 +71,7 @@ class Rwkv7Checkpoint : public ModelCheckpoint {
   bool factors_are_transposed() const;
   void order_names();
   void derive_metadata();
+  void derive_sane();
 
   TensorFile file_;
   Metadata metadata_;

@@ -3,6 +3,7 @@
 
 #include "base/printable.h"
 #include "model/rwkv7/checkpoint/checkpoint.h"
+#include "model/rwkv7/publish/publish.h"
 
 namespace deltasane {
 namespace {
@@ -56,6 +57,7 @@ bool Rwkv7Checkpoint::factors_are_transposed() const {
 void Rwkv7Checkpoint::map_tensors() {
   const bool turned = factors_are_transposed();
   for (const StoredTensor& tensor : file_.tensors()) {
+    if (tensor.name == sane_alpha_tensor || tensor.name == sane_chunk_tensor) continue;
     const auto meaning = rwkv7_meaning(tensor.name, file_.format());
     if (!meaning)
       fail(Fault::file, file_.path(), ": tensor ", printable(tensor.name), " at byte ",

@@ -183,4 +183,26 @@ std::string rwkv7_gguf_name(int64_t block, std::string_view suffix) {
   return {};
 }
 
+// FLA's own is the first in each table of names that mean the same.
+std::string rwkv7_fla_name(int64_t block, std::string_view suffix) {
+  if (block < 0) {
+    for (const auto& [foreign, official] : model_names)
+      if (suffix.starts_with(official))
+        return cat(foreign == "lm_head.weight" ? "" : "model.", foreign,
+                   suffix.substr(official.size()));
+  }
+  const std::string layer = cat("model.layers.", block, ".");
+  if (suffix.starts_with("ffn.")) return cat(layer, suffix);
+  for (const auto& [foreign, official] : attention_names)
+    if (suffix == official) return cat(layer, "attn.", foreign.substr(4));
+  // att.w1 -> attn.w_lora.lora.0.weight
+  if (suffix.size() == 6 && suffix.starts_with("att.") && suffix[5] >= '0' && suffix[5] <= '2')
+    return cat(layer, "attn.", suffix[4], "_lora.lora.",
+               suffix[5] == '1' ? "0.weight" : suffix[5] == '2' ? "2.weight" : "2.bias");
+  for (const auto& [foreign, official] : block_prefixes)
+    if (suffix.starts_with(official)) return cat(layer, foreign, suffix.substr(official.size()));
+  require(false, "every tensor of RWKV-7 has a name in FLA");
+  return {};
+}
+
 }  // namespace deltasane

@@ -40,5 +40,7 @@ std::optional<Rwkv7Meaning> rwkv7_meaning(std::string_view stored, std::string_v
 
 // The GGUF name for an official one, and back.
 std::string rwkv7_gguf_name(int64_t block, std::string_view suffix);
+// FLA's name for an official one.
+std::string rwkv7_fla_name(int64_t block, std::string_view suffix);
 
 }  // namespace deltasane

@@ -33,6 +33,8 @@ void derive_rwkv7_norms(Metadata& metadata) {
   for (const char* const key : {"config.norm_eps", "rwkv7.attention.layer_norm_epsilon"})
     if (const std::string_view eps = text_at(metadata, key); !eps.empty() && eps != "null")
       metadata["rwkv7.norm_eps"] = eps;
+  if (const auto group = metadata.find("config.group_norm_eps"); group != metadata.end())
+    metadata["rwkv7.group_norm_eps"] = group->second;
   if (metadata.contains("config.fuse_norm"))
     metadata["rwkv7.key_norm"] =
         text_at(metadata, "config.fuse_norm") == "true" ? rsqrt_norm : max_norm;

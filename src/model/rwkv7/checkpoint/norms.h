@@ -3,7 +3,7 @@
 //   rwkv7.norm_eps         of the layer norms, where a file states it (FLA's norm_eps, GGUF's
 //                          layer_norm_epsilon); 1e-5 where it does not
 //   rwkv7.group_norm_eps   of ln_x; where it is not stated 64e-5, whatever the heads' size, but FLA's
-//                          is head size times norm_eps
+//                          is head size times norm_eps, unless group_norm_eps is beside it
 //   rwkv7.key_norm         how the key direction was normalized in training: "max(norm, 1e-12)", or
 //                          "rsqrt(sum + 1e-6)" for FLA models with fuse_norm
 #pragma once

@@ -37,6 +37,24 @@ struct LayerActivations {
     }
     hidden = Tensor<float>({rows, s.feed_forward});
   }
+
+  int64_t elements() const {
+    int64_t sum = 0;
+    for (const Tensor<float>* t :
+         {&x,    &u,     &r,     &w,     &k,     &v,     &a,   &b,   &g,     &raw_w, &raw_a, &raw_k,
+          &raw_v, &gate, &read,  &y,     &low_w, &low_a, &low_v, &low_g, &x_tau, &z,   &tau,
+          &x_ffn, &u_ffn, &hidden})
+      sum += t->elements();
+    return sum;
+  }
+  // The same, before anything is allocated.
+  static int64_t elements(const Rwkv7Shape& s, int64_t sequences, int64_t chunks, int64_t rows,
+                          bool first) {
+    int64_t of_row = 17 * s.channels + s.rank_w + s.rank_a + s.rank_g + s.feed_forward;
+    if (!first) of_row += s.rank_v + s.channels;
+    const int64_t of_chunk = s.sane ? s.channels + 2 * s.heads : 0;
+    return rows * of_row + sequences * chunks * of_chunk;
+  }
 };
 
 // The mixes, and the gradients of a backward pass: shared by all layers.
@@ -55,6 +73,19 @@ struct PassScratch {
     for (Tensor<float>& t : mix) t = Tensor<float>({rows, s.channels});
     for (Tensor<float>* t : {&du, &dr, &dw, &dk, &dv, &da, &db, &dg, &dy, &dgate, &sr, &sk, &sv})
       *t = Tensor<float>({rows, s.channels});
+  }
+  int64_t elements() const {
+    int64_t sum = dhidden.elements() + dlow.elements() + dtau.elements() + dx_tau.elements();
+    for (const Tensor<float>& t : mix) sum += t.elements();
+    for (const Tensor<float>* t :
+         {&du, &dr, &dw, &dk, &dv, &da, &db, &dg, &dy, &dgate, &sr, &sk, &sv})
+      sum += t->elements();
+    return sum;
+  }
+  static int64_t elements(const Rwkv7Shape& s, int64_t sequences, int64_t chunks, int64_t rows) {
+    const int64_t rank = std::max({s.rank_w, s.rank_a, s.rank_v, s.rank_g});
+    return rows * (19 * s.channels + s.feed_forward + rank) +
+           sequences * chunks * (s.heads + s.channels);
   }
   View<float> low(int64_t rank) { return {dlow.data(), {dlow.shape()[0], rank}}; }
 };

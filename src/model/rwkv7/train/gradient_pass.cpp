@@ -7,6 +7,7 @@
 #include "kernel/embedding/embedding.h"
 #include "kernel/norm/norm.h"
 #include "model/rwkv7/train/cpu_training_block.h"
+#include "model/rwkv7/train/layout.h"
 
 namespace deltasane::rwkv7 {
 namespace {
@@ -34,6 +35,7 @@ class CpuGradientPass : public GradientPass {
     return head(c, batch, settings);
   }
   double recurrence_seconds() const override { return recurrence_seconds_; }
+  uint64_t bytes() const override;
 
  private:
   int64_t rows() const { return settings_.sequences * settings_.time; }
@@ -92,6 +94,17 @@ CpuGradientPass::CpuGradientPass(const Rwkv7Shape& shape, const std::optional<Sa
       inputs_.push_back(Tensor<float>({rows(), shape.channels}));
   losses_.resize(size_t(rows()));
   weights_.resize(size_t(rows()));
+}
+
+uint64_t CpuGradientPass::bytes() const {
+  int64_t floats = scratch_.elements() + int64_t(weights_.size());
+  for (const LayerActivations& layer : layers_) floats += layer.elements();
+  for (const Tensor<float>& input : inputs_) floats += input.elements();
+  for (const Tensor<float>* one :
+       {&embedded_, &x_, &last_, &dx_, &dlast_, &v_first_, &dv_first_, &logits_})
+    floats += one->elements();
+  return uint64_t(floats) * sizeof(float) + losses_.size() * sizeof(double) +
+         (rounding_ ? rounding_->bytes() : 0);
 }
 
 CpuPass CpuGradientPass::pass(std::span<const float> parameters, const TrainingBatch& batch,
@@ -195,6 +208,25 @@ void CpuGradientPass::embedding_backward(const CpuPass& c, const TrainingBatch& 
 }
 
 }  // namespace
+
+PassMemory gradient_pass_memory(const Rwkv7Shape& shape, const std::optional<SaneSettings>& sane,
+                                const PassSettings& settings) {
+  const int64_t rows = settings.sequences * settings.time, chunks = chunks_of(sane, settings);
+  const bool recomputes = settings.activations == Activations::recompute;
+  const int64_t sets = recomputes ? 1 : shape.layers;
+  int64_t kept = recomputes ? shape.layers * rows * shape.channels : 0;
+  for (int64_t i = 0; i < sets; ++i)
+    kept += LayerActivations::elements(shape, settings.sequences, chunks, rows,
+                                       i == 0 && shape.layers == 1);
+  const int64_t logits = std::min(rows, logit_rows) * shape.vocabulary;
+  const int64_t widest = rows * std::max(shape.feed_forward, shape.channels);
+  int64_t rest = PassScratch::elements(shape, settings.sequences, chunks, rows) +
+                 7 * rows * shape.channels + logits + rows;
+  if (settings.precision == Precision::bf16)  // the parameters and two operands, rounded
+    rest += parameter_layout(shape).elements() + widest + std::max(widest, logits);
+  return {uint64_t(kept) * sizeof(float),
+          uint64_t(rest) * sizeof(float) + uint64_t(rows) * sizeof(double)};
+}
 
 std::unique_ptr<GradientPass> make_gradient_pass(const Rwkv7Shape& shape,
                                                  const std::optional<SaneSettings>& sane,

@@ -15,4 +15,8 @@ std::unique_ptr<GradientPass> make_gradient_pass(const Rwkv7Shape& shape,
                                                  const std::optional<SaneSettings>& sane,
                                                  const PassSettings& settings);
 
+// What such a pass will have allocated after its first gradient.
+PassMemory gradient_pass_memory(const Rwkv7Shape& shape, const std::optional<SaneSettings>& sane,
+                                const PassSettings& settings);
+
 }  // namespace deltasane::rwkv7

@@ -57,6 +57,24 @@ std::string too_far(const TrainingCase& one, double error = 0) {
       });
 }
 
+// What is announced before a run is what it takes.
+TEST(GradientPass, AllocatesWhatItSaysBeforehand) {
+  ThreadPool threads(1);
+  for (const TrainingCase& one : training_cases)
+    for (const Activations kept : {Activations::keep, Activations::recompute})
+      for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+        const Rwkv7Shape shape = small_heads_shape(one.sane.has_value(), one.layers);
+        const Parameters model = random_parameters(shape, 1, one.sane);
+        const PassSettings settings{one.sequences, one.time, kept, precision};
+        const TrainingBatch batch = random_batch(shape, one.sequences, one.time);
+        const auto pass = make_gradient_pass(shape, one.sane, settings);
+        std::vector<float> gradient(model.all().size());
+        pass->gradient(model.all(), batch, {1, 0}, gradient, {threads});
+        EXPECT_EQ(pass->bytes(), gradient_pass_memory(shape, one.sane, settings).total())
+            << one.time;
+      }
+}
+
 TEST(GradientPass, LossAndGradientAreTheDefinition) {
   for (const TrainingCase& one : training_cases) EXPECT_EQ(too_far(one), "") << one.time;
 }

@@ -25,16 +25,14 @@ Parameters grafted(const TensorSource& source, Rwkv7Shape& shape, const SaneSett
   if (shape.sane)
     fail(Fault::argument, source.where(),
          ": expected a model without SANE, found one that has x_tau and w_tau already");
-  if (!(sane.alpha > 0)) fail(Fault::usage, "alpha: expected a number above 0, found ", sane.alpha);
-  if (sane.chunk < 1)
-    fail(Fault::usage, "chunk: expected a number of tokens above 0, found ", sane.chunk);
+  expect_valid(sane);
   shape.sane = true;
   return parameters_of(source, shape, sane);
 }
 
 Metadata metadata_of(const Rwkv7Norms& norms, const std::optional<SaneSettings>& sane) {
   Metadata metadata = rwkv7_norm_metadata(norms);
-  if (sane) metadata["sane.alpha"] = cat(sane->alpha), metadata["sane.chunk"] = cat(sane->chunk);
+  metadata.merge(sane_metadata(sane));
   return metadata;
 }
 

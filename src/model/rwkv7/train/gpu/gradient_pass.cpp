@@ -5,14 +5,13 @@
 
 #include "kernel/cross_entropy/cuda.h"
 #include "kernel/sums/cuda.h"
+#include "model/rwkv7/train/gpu/pass_buffers.h"
 #include "model/rwkv7/train/gpu/training_block.h"
 #include "model/rwkv7/train/gpu/unsupported.h"
 
 namespace deltasane::rwkv7 {
 namespace gpu {
 namespace {
-
-constexpr int64_t logit_rows = 4096;  // whose logits are held at a time: they are large
 
 // The gradient of a plain layer norm: of norm_shift with one mix that takes nothing of the row
 // before. `zero` and `unused`: (C), mu and what its gradient is added to.
@@ -48,12 +47,14 @@ void layer_norm_backward(const LayerNormGradient<Real>& g, const Gpu& gpu) {
 
 // A batch that is being copied to the GPU.
 struct PinnedBatch {
-  PinnedBuffer tokens, targets, weights;
+  PinnedBuffer tokens, targets, weights, present, whole;
   GpuEvent copied;
-  explicit PinnedBatch(int64_t rows)
+  PinnedBatch(int64_t rows, int64_t ends)
       : tokens(uint64_t(rows) * sizeof(int32_t)),
         targets(uint64_t(rows) * sizeof(int32_t)),
-        weights(uint64_t(rows) * sizeof(float)) {}
+        weights(uint64_t(rows) * sizeof(float)),
+        present(uint64_t(rows)),
+        whole(uint64_t(std::max<int64_t>(ends, 1))) {}
 };
 
 template <class Real>
@@ -63,30 +64,30 @@ class Pass : public GpuGradientPass<Real> {
        const PassSettings& settings, const Gpu& gpu)
       : shape_(shape),
         sane_(sane),
-        size_{settings.sequences, settings.time, sane ? settings.time / sane->chunk : 0},
+        size_(batch_size(sane, settings)),
         activations_(settings.activations),
         slots_(shape),
         buckets_(slots_.layout),
         gpu_(gpu),
-        products_(gpu, kernel::cuda::Products::autotune) {
+        products_(gpu, kernel::cuda::Products::autotune),
+        b_(shape, settings.activations) {
     if (sane) side_.emplace(gpu);
-    streams_.resize(size_t(shape.layers) + 1);
-    layers_.resize(recomputes() ? 1 : size_t(shape.layers));
     const std::string batch = cat(settings.sequences, " x ", settings.time, " tokens");
     activation_memory_ = planned(gpu, cat("the activations of ", shape.layers, " layers, ", batch),
-                                 [&](MemoryPlan& plan) { place_activations(plan); });
+                                 [&](MemoryPlan& plan) { b_.place_activations(plan, shape_, size_); });
     memory_ = planned(gpu, cat("logits and gradients of ", batch),
-                      [&](MemoryPlan& plan) { place_rest(plan); });
-    for (int i = 0; i < 2; ++i) pinned_.emplace_back(rows());
-    zero_on_gpu(zero_, uint64_t(shape.channels) * sizeof(float), gpu);
-    zero_on_gpu(unused_, uint64_t(shape.channels) * sizeof(float), gpu);
+                      [&](MemoryPlan& plan) { b_.place_rest(plan, shape_, size_); });
+    for (int i = 0; i < 2; ++i) pinned_.emplace_back(rows(), ends());
+    zero_on_gpu(b_.zero, uint64_t(shape.channels) * sizeof(float), gpu);
+    zero_on_gpu(b_.unused, uint64_t(shape.channels) * sizeof(float), gpu);
   }
 
   void add(const GpuParameters<Real>& model, const TrainingBatch& batch,
            const LossSettings& settings, float* gradient, double* loss,
            const GradientReady& ready) override {
     batch.expect(size_.sequences, size_.time, shape_.vocabulary);
-    expect_padding_last(batch);
+    expect_padding_at_the_ends(batch);
+    const bool padded = has_padding_in_front(batch);
     const GpuPass<Real> c{shape_,
                           slots_,
                           sane_,
@@ -98,11 +99,13 @@ class Pass : public GpuGradientPass<Real> {
                           recurrence_scratch_,
                           clock_,
                           gpu_,
-                          side_ ? &*side_ : nullptr};
+                          side_ ? &*side_ : nullptr,
+                          padded ? b_.present : nullptr,
+                          padded && size_.chunks ? b_.whole : nullptr};
     upload(batch, settings);
     forward(c);
     head(c, settings);
-    kernel::cuda::add_sum(losses_, rows(), loss, gpu_);
+    kernel::cuda::add_sum(b_.losses, rows(), loss, gpu_);
     if (gradient) backward(c, ready);
   }
   void neutralize(bool on) override {
@@ -115,21 +118,21 @@ class Pass : public GpuGradientPass<Real> {
  private:
   bool recomputes() const { return activations_ == Activations::recompute; }
   int64_t rows() const { return size_.rows(); }
+  int64_t ends() const { return size_.sequences * size_.chunks; }
   int64_t elements() const { return rows() * shape_.channels; }
   kernel::cuda::RowBlock row_block() const {
     return {size_.sequences, size_.time, shape_.channels};
   }
   const LayerBuffers<Real>& of(int64_t layer) const {
-    return layers_[recomputes() ? 0 : size_t(layer)];
+    return b_.layers[recomputes() ? 0 : size_t(layer)];
   }
   GpuTrainingBlock<Real> block(const GpuPass<Real>& c, int64_t layer) const {
-    return GpuTrainingBlock<Real>(c, layer, streams_[size_t(layer)], of(layer),
-                                  {v_first_, dv_first_, backward_buffers_});
+    return GpuTrainingBlock<Real>(c, layer, b_.streams[size_t(layer)], of(layer),
+                                  {b_.v_first, b_.dv_first, b_.backward});
   }
 
-  void place_activations(MemoryPlan& plan);
-  void place_rest(MemoryPlan& plan);
   void upload(const TrainingBatch& batch, const LossSettings& settings);
+  void upload_padding(const TrainingBatch& batch, PinnedBatch& host);
   void forward(const GpuPass<Real>& c);
   void head(const GpuPass<Real>& c, const LossSettings& settings);
   void backward(const GpuPass<Real>& c, const GradientReady& ready);
@@ -151,43 +154,9 @@ class Pass : public GpuGradientPass<Real> {
   std::vector<PinnedBatch> pinned_;
   size_t turn_ = 0;
 
-  // On the GPU; (rows, C) unless said otherwise.
-  std::vector<float*> streams_;             // the residual stream before each layer and at the end
-  std::vector<LayerBuffers<Real>> layers_;  // of every layer, or of the one that is computed
-  BackwardBuffers<Real> backward_buffers_;
-  float *embedded_, *dx_, *dv_first_;
-  Real *last_, *dlast_, *v_first_;
-  Real* logits_;                // (logit_rows, vocabulary)
-  int32_t *tokens_, *targets_;  // (rows)
-  float* weights_;              // (rows)
-  double* losses_;              // (rows)
-  float *zero_, *unused_;       // (C)
-  int32_t* order_;              // for the embedding's gradient
+  PassBuffers<Real> b_;
   GpuBuffer activation_memory_, memory_;
 };
-
-template <class Real>
-void Pass<Real>::place_activations(MemoryPlan& plan) {
-  for (float*& stream : streams_) plan.place(stream, elements());
-  // With one set of activations for all layers, the first layer has a gate that it never uses.
-  const bool shared = recomputes() && shape_.layers > 1;
-  for (LayerBuffers<Real>& layer : layers_)
-    layer.place(plan, shape_, size_,
-                &layer == layers_.data() && !shared ? LayerBuffers<Real>::Layer::first
-                                                    : LayerBuffers<Real>::Layer::later);
-}
-
-template <class Real>
-void Pass<Real>::place_rest(MemoryPlan& plan) {
-  backward_buffers_.place(plan, shape_, size_);
-  for (float** one : {&embedded_, &dx_, &dv_first_}) plan.place(*one, elements());
-  for (Real** one : {&last_, &dlast_, &v_first_}) plan.place(*one, elements());
-  plan.place(logits_, std::min(rows(), logit_rows) * shape_.vocabulary);
-  plan.place(tokens_, rows()), plan.place(targets_, rows());
-  plan.place(weights_, rows()), plan.place(losses_, rows());
-  plan.place(zero_, shape_.channels), plan.place(unused_, shape_.channels);
-  plan.place(order_, kernel::cuda::embed_scratch(row_block(), shape_.vocabulary));
-}
 
 template <class Real>
 void Pass<Real>::upload(const TrainingBatch& batch, const LossSettings& settings) {
@@ -198,23 +167,37 @@ void Pass<Real>::upload(const TrainingBatch& batch, const LossSettings& settings
   std::ranges::copy(batch.targets, host.targets.as<int32_t>());
   for (int64_t i = 0; i < rows(); ++i)
     host.weights.as<float>()[i] = float(batch.weights[size_t(i)] / settings.weight_total);
-  copy_to_gpu(tokens_, host.tokens.as<int32_t>(), host.tokens.size(), gpu_);
-  copy_to_gpu(targets_, host.targets.as<int32_t>(), host.targets.size(), gpu_);
-  copy_to_gpu(weights_, host.weights.as<float>(), host.weights.size(), gpu_);
+  copy_to_gpu(b_.tokens, host.tokens.as<int32_t>(), host.tokens.size(), gpu_);
+  copy_to_gpu(b_.targets, host.targets.as<int32_t>(), host.targets.size(), gpu_);
+  copy_to_gpu(b_.weights, host.weights.as<float>(), host.weights.size(), gpu_);
+  if (has_padding_in_front(batch)) upload_padding(batch, host);
   host.copied.record(gpu_);
 }
 
 template <class Real>
+void Pass<Real>::upload_padding(const TrainingBatch& batch, PinnedBatch& host) {
+  uint8_t *const present = host.present.as<uint8_t>(), *const whole = host.whole.as<uint8_t>();
+  std::ranges::copy(batch.present, present);
+  for (int64_t end = 0; end < ends(); ++end) {
+    const int64_t sequence = end / size_.chunks, chunk = end % size_.chunks;
+    const uint8_t* const begin = present + sequence * size_.time + chunk * sane_->chunk;
+    whole[end] = std::ranges::find(begin, begin + sane_->chunk, 0) == begin + sane_->chunk;
+  }
+  copy_to_gpu(b_.present, present, uint64_t(rows()), gpu_);
+  if (ends()) copy_to_gpu(b_.whole, whole, uint64_t(ends()), gpu_);
+}
+
+template <class Real>
 void Pass<Real>::forward(const GpuPass<Real>& c) {
-  float* const x = streams_.front();
+  float* const x = b_.streams.front();
   c.row_operation();
-  kernel::cuda::embed(row_block(), tokens_, c.w(slots_.embedding), nullptr, nullptr, 0,
-                      shape_.embedding_norm ? embedded_ : x, gpu_);
+  kernel::cuda::embed(row_block(), b_.tokens, c.w(slots_.embedding), nullptr, nullptr, 0,
+                      shape_.embedding_norm ? b_.embedded : x, gpu_);
   if (shape_.embedding_norm)
-    kernel::cuda::layer_norm(row_block(), embedded_, c.w(slots_.ln0.weight), c.w(slots_.ln0.bias),
+    kernel::cuda::layer_norm(row_block(), b_.embedded, c.w(slots_.ln0.weight), c.w(slots_.ln0.bias),
                              shape_.norms.layer_eps, x, gpu_);
   for (int64_t layer = 0; layer < shape_.layers; ++layer)
-    block(c, layer).forward(streams_[size_t(layer) + 1]);
+    block(c, layer).forward(b_.streams[size_t(layer) + 1]);
 }
 
 // The losses of all rows, and with a gradient wanted, dlast. Logits are made for some rows at a
@@ -224,25 +207,25 @@ void Pass<Real>::head(const GpuPass<Real>& c, const LossSettings& settings) {
   const int64_t channels = shape_.channels, vocabulary = shape_.vocabulary;
   const Real* const weight = c.matrix(slots_.head);
   c.clock.begin(Work::head, gpu_);
-  kernel::cuda::layer_norm(row_block(), streams_.back(), c.w(slots_.ln_out.weight),
-                           c.w(slots_.ln_out.bias), shape_.norms.layer_eps, last_, gpu_);
+  kernel::cuda::layer_norm(row_block(), b_.streams.back(), c.w(slots_.ln_out.weight),
+                           c.w(slots_.ln_out.bias), shape_.norms.layer_eps, b_.last, gpu_);
   for (int64_t from = 0; from < rows(); from += logit_rows) {
     const int64_t some = std::min(logit_rows, rows() - from);
-    const Real* const input = last_ + from * channels;
+    const Real* const input = b_.last + from * channels;
     products_.template multiply<Real, Real>({.form = Form::nt,
                                              .m = some,
                                              .n = vocabulary,
                                              .k = channels,
                                              .a = input,
                                              .b = weight,
-                                             .c = logits_});
+                                             .c = b_.logits});
     kernel::cuda::cross_entropy<Real>({.rows = some,
                                        .vocabulary = vocabulary,
-                                       .logits = logits_,
-                                       .target = targets_ + from,
-                                       .weight = weights_ + from,
+                                       .logits = b_.logits,
+                                       .target = b_.targets + from,
+                                       .weight = b_.weights + from,
                                        .wrap = float(settings.wrap),
-                                       .loss = losses_ + from,
+                                       .loss = b_.losses + from,
                                        .with_gradient = c.gradient != nullptr},
                                       gpu_);
     if (!c.gradient) continue;
@@ -250,7 +233,7 @@ void Pass<Real>::head(const GpuPass<Real>& c, const LossSettings& settings) {
                                               .m = vocabulary,
                                               .n = channels,
                                               .k = some,
-                                              .a = logits_,
+                                              .a = b_.logits,
                                               .b = input,
                                               .c = c.dw(slots_.head),
                                               .add = true});
@@ -258,9 +241,9 @@ void Pass<Real>::head(const GpuPass<Real>& c, const LossSettings& settings) {
                                              .m = some,
                                              .n = channels,
                                              .k = vocabulary,
-                                             .a = logits_,
+                                             .a = b_.logits,
                                              .b = weight,
-                                             .c = dlast_ + from * channels});
+                                             .c = b_.dlast + from * channels});
   }
 }
 
@@ -269,12 +252,12 @@ void Pass<Real>::backward(const GpuPass<Real>& c, const GradientReady& ready) {
   const auto complete = [&](int64_t bucket) { buckets_.report(bucket, c.gradient, ready); };
   const uint64_t stream_bytes = uint64_t(elements()) * sizeof(float);
   c.row_operation();
-  zero_on_gpu(dx_, stream_bytes, gpu_);
-  zero_on_gpu(dv_first_, stream_bytes, gpu_);
+  zero_on_gpu(b_.dx, stream_bytes, gpu_);
+  zero_on_gpu(b_.dv_first, stream_bytes, gpu_);
   layer_norm_backward<Real>(
-      {row_block(), shape_.norms.layer_eps, streams_.back(), c.w(slots_.ln_out.weight),
-       c.w(slots_.ln_out.bias), dlast_, dx_, c.dw(slots_.ln_out.weight), c.dw(slots_.ln_out.bias),
-       zero_, unused_, backward_buffers_.sums, rounded_copy(backward_buffers_.dresult)},
+      {row_block(), shape_.norms.layer_eps, b_.streams.back(), c.w(slots_.ln_out.weight),
+       c.w(slots_.ln_out.bias), b_.dlast, b_.dx, c.dw(slots_.ln_out.weight), c.dw(slots_.ln_out.bias),
+       b_.zero, b_.unused, b_.backward.sums, rounded_copy(b_.backward.dresult)},
       gpu_);
   complete(shape_.layers);
   // Where activations are kept, SANE's own parameters have their gradients for several layers at
@@ -284,7 +267,7 @@ void Pass<Real>::backward(const GpuPass<Real>& c, const GradientReady& ready) {
   int64_t completed_from = shape_.layers;
   for (int64_t layer = shape_.layers - 1; layer >= 0; --layer) {
     if (recomputes()) block(c, layer).forward(nullptr);
-    block(c, layer).backward(dx_);
+    block(c, layer).backward(b_.dx);
     if (const int64_t open = completed_from - layer; open == at_once || layer == 0) {
       if (c.size.chunks) tau_weights_backward<Real>(c, layer, {&of(layer), size_t(open)});
       for (; completed_from > layer; --completed_from)
@@ -298,19 +281,19 @@ void Pass<Real>::backward(const GpuPass<Real>& c, const GradientReady& ready) {
 template <class Real>
 void Pass<Real>::embedding_backward(const GpuPass<Real>& c) {
   c.row_operation();
-  const float* drows = dx_;
+  const float* drows = b_.dx;
   if (shape_.embedding_norm) {
-    float* const dembedded = dv_first_;  // free by now
+    float* const dembedded = b_.dv_first;  // free by now
     zero_on_gpu(dembedded, uint64_t(elements()) * sizeof(float), gpu_);
     layer_norm_backward<float>(
-        {row_block(), shape_.norms.layer_eps, embedded_, c.w(slots_.ln0.weight),
-         c.w(slots_.ln0.bias), dx_, dembedded, c.dw(slots_.ln0.weight), c.dw(slots_.ln0.bias),
-         zero_, unused_, backward_buffers_.sums},
+        {row_block(), shape_.norms.layer_eps, b_.embedded, c.w(slots_.ln0.weight),
+         c.w(slots_.ln0.bias), b_.dx, dembedded, c.dw(slots_.ln0.weight), c.dw(slots_.ln0.bias),
+         b_.zero, b_.unused, b_.backward.sums},
         gpu_);
     drows = dembedded;
   }
-  kernel::cuda::embed_backward(row_block(), tokens_, shape_.vocabulary, drows,
-                               c.dw(slots_.embedding), order_, gpu_);
+  kernel::cuda::embed_backward(row_block(), b_.tokens, shape_.vocabulary, drows,
+                               c.dw(slots_.embedding), b_.order, gpu_);
 }
 
 }  // namespace
@@ -324,6 +307,20 @@ std::unique_ptr<GpuGradientPass<Real>> make_gpu_gradient_pass(
   require(settings.sequences > 0 && settings.time > 0, "a batch has tokens");
   gpu::expect_trainable(shape, sane);
   return std::make_unique<gpu::Pass<Real>>(shape, sane, settings, device);
+}
+
+PassMemory gpu_gradient_pass_memory(const Rwkv7Shape& shape,
+                                    const std::optional<SaneSettings>& sane,
+                                    const PassSettings& settings) {
+  const auto counted = [&]<class Real>(Real) {
+    gpu::PassBuffers<Real> buffers(shape, settings.activations);
+    const gpu::BatchSize size = gpu::batch_size(sane, settings);
+    MemoryPlan activations, rest;
+    buffers.place_activations(activations, shape, size);
+    buffers.place_rest(rest, shape, size);
+    return PassMemory{activations.bytes(), rest.bytes()};
+  };
+  return settings.precision == Precision::bf16 ? counted(bf16()) : counted(float());
 }
 
 template std::unique_ptr<GpuGradientPass<float>> make_gpu_gradient_pass(

@@ -17,4 +17,9 @@ std::unique_ptr<GpuGradientPass<Real>> make_gpu_gradient_pass(
     const Rwkv7Shape& shape, const std::optional<SaneSettings>& sane, const PassSettings& settings,
     const Gpu& gpu);
 
+// What such a pass will allocate; needs no GPU. settings.precision: Real.
+PassMemory gpu_gradient_pass_memory(const Rwkv7Shape& shape,
+                                    const std::optional<SaneSettings>& sane,
+                                    const PassSettings& settings);
+
 }  // namespace deltasane::rwkv7

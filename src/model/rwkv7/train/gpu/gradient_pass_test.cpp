@@ -37,9 +37,6 @@ const TrainingCase training_cases[] = {{std::nullopt, 3, 2, 21},
                                        {SaneSettings{1.0, 16}, 2, 1, 5},
                                        {std::nullopt, 2, 2, 21, {0.1f, 0.3f, {2.0f, 0}}}};
 
-std::span<const float> part(const std::vector<float>& all, const ParameterSlot& slot) {
-  return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
-}
 std::span<const double> part(const std::vector<double>& all, const ParameterSlot& slot) {
   return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
 }
@@ -176,27 +173,93 @@ TEST_F(GpuGradientPassTest, GradientsOfEqualBatchesAddUp) {
   EXPECT_LT(error, 1e-5 * largest);  // the order of sums
 }
 
-TEST_F(GpuGradientPassTest, PaddingBehindTheLastWeightDoesNotShow) {
-  const SaneSettings sane{1.0, 16};
-  const Rwkv7Shape shape = gpu_shape(true);
-  const Parameters model = random_parameters(shape, 9, sane);
-  TrainingBatch batch = test::random_batch(shape, 2, 37);
-  batch.present.assign(74, 1);
-  for (size_t i = 20; i < 37; ++i) batch.present[i] = 0, batch.weights[i] = 0;
-  const LossSettings settings{batch.weight_total(), 0};
-  const GpuResult found = gradient_on_gpu<float>(shape, model, batch, settings, Activations::keep);
-  std::vector<float> plain(found.gradient.size());
-  std::vector<double> exact(model.all().begin(), model.all().end()), truth(plain.size());
-  reference::training_loss<float>(shape, sane, model.all(), batch, settings, plain);
-  reference::training_loss<double>(shape, sane, exact, batch, settings, truth);
-  for (const ParameterSlot& slot : model.layout().slots()) {
-    const Closeness result =
-        closeness(part(found.gradient, slot), part(plain, slot), part(truth, slot));
-    EXPECT_TRUE(result.close) << slot.name << " is " << result.explanation();
+// Padding in front of a row's tokens, whose last predicts the first of them; behind them; both; and
+// rows with none beside them.
+enum class PaddedAt { front, back, both };
+TrainingBatch padded_rows(const Rwkv7Shape& shape, PaddedAt where) {
+  TrainingBatch batch = test::random_batch(shape, 4, 53);
+  batch.present.assign(size_t(batch.rows()), 1);
+  const auto pad = [&](int64_t sequence, int64_t from, int64_t to) {
+    for (int64_t t = from; t < to; ++t) {
+      const size_t at = size_t(sequence * batch.time + t);
+      batch.present[at] = 0;
+      if (at > 0 && t > 0) batch.weights[at - 1] = 0;  // nobody learns it
+    }
+  };
+  if (where != PaddedAt::back) pad(0, 0, 5), pad(1, 0, 16), pad(2, 0, 39);
+  if (where != PaddedAt::front) {
+    for (const auto& [sequence, from] : {std::pair<int64_t, int64_t>{0, 20}, {2, 48}}) {
+      pad(sequence, from, batch.time);
+      batch.weights[size_t((sequence + 1) * batch.time - 1)] = 0;
+    }
   }
-  batch.weights[30] = 1;
-  EXPECT_FAULT(gradient_on_gpu<float>(shape, model, batch, settings, Activations::keep),
-               Fault::usage, "found token 20 of row 0 before it");
+  return batch;
+}
+
+TEST_F(GpuGradientPassTest, PaddingOnEitherSideIsTheDefinition) {
+  for (const auto& sane : {std::optional<SaneSettings>(), std::optional(SaneSettings{0.5, 16})})
+    for (const PaddedAt where : {PaddedAt::front, PaddedAt::back, PaddedAt::both}) {
+      const Rwkv7Shape shape = gpu_shape(sane.has_value());
+      const TrainingBatch batch = padded_rows(shape, where);
+      for (const Activations kept : {Activations::keep, Activations::recompute})
+        EXPECT_EQ(test::too_far_from_definition(
+                      shape, sane, batch, 0,
+                      [&](const Parameters& model, const LossSettings& settings,
+                          std::vector<float>& found) {
+                        const GpuResult result =
+                            gradient_on_gpu<float>(shape, model, batch, settings, kept);
+                        found = result.gradient;
+                        return result.loss;
+                      }),
+                  "")
+            << int(where);
+    }
+}
+
+// Whole chunks of padding in front do not show, as they do not in the definition.
+TEST_F(GpuGradientPassTest, WholeChunksOfPaddingInFrontDoNotShow) {
+  const SaneSettings sane{0.5, 16};
+  const Rwkv7Shape shape = gpu_shape(true);
+  const Parameters model = random_parameters(shape, 12, sane);
+  TrainingBatch plain = test::random_batch(shape, 1, 64), shifted = plain;
+  for (size_t i = 0; i < 64; ++i) {
+    const size_t from = i < 32 ? 0 : i - 32;
+    shifted.tokens[i] = plain.tokens[from], shifted.targets[i] = plain.targets[from];
+    shifted.weights[i] = i < 32 ? 0 : plain.weights[from];
+    shifted.present.push_back(i >= 32);
+    if (i >= 32) plain.weights[i] = 0;
+  }
+  const LossSettings settings{plain.weight_total(), 0};
+  const GpuResult one = gradient_on_gpu<float>(shape, model, plain, settings, Activations::keep);
+  const GpuResult other =
+      gradient_on_gpu<float>(shape, model, shifted, settings, Activations::keep);
+  EXPECT_NEAR(one.loss, other.loss, 1e-6 * one.loss);
+}
+
+// What is announced before a run is what it takes.
+TEST_F(GpuGradientPassTest, AllocatesWhatItSaysBeforehand) {
+  const Gpu gpu(0);
+  for (const bool with_sane : {false, true})
+    for (const Activations kept : {Activations::keep, Activations::recompute}) {
+      const Rwkv7Shape shape = gpu_shape(with_sane, 4);
+      const auto sane = with_sane ? std::optional(SaneSettings{1, 16}) : std::nullopt;
+      const PassSettings f32{3, 100, kept, Precision::fp32}, b16{3, 100, kept, Precision::bf16};
+      EXPECT_EQ(make_gpu_gradient_pass<float>(shape, sane, f32, gpu)->bytes(),
+                gpu_gradient_pass_memory(shape, sane, f32).total());
+      EXPECT_EQ(make_gpu_gradient_pass<bf16>(shape, sane, b16, gpu)->bytes(),
+                gpu_gradient_pass_memory(shape, sane, b16).total());
+    }
+}
+
+TEST(GpuTrainingMemory, IsCountedWithoutAGpu) {
+  const auto total = [](Activations kept, Precision precision) {
+    return gpu_gradient_pass_memory(gpu_shape(true, 12), SaneSettings{1, 16},
+                                    {8, 512, kept, precision})
+        .total();
+  };
+  using enum Activations;
+  EXPECT_LT(2 * total(recompute, Precision::bf16), total(keep, Precision::bf16));
+  EXPECT_LT(total(keep, Precision::bf16), total(keep, Precision::fp32));
 }
 
 TEST(GpuTrainingUnsupported, NeedNoGpu) {
@@ -209,15 +272,19 @@ TEST(GpuTrainingUnsupported, NeedNoGpu) {
   EXPECT_NO_THROW(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 16}));
 
   TrainingBatch batch = test::random_batch(gpu_shape(false), 2, 20);
-  EXPECT_NO_THROW(gpu::expect_padding_last(batch)) << "no padding at all";
+  EXPECT_NO_THROW(gpu::expect_padding_at_the_ends(batch)) << "no padding at all";
+  EXPECT_FALSE(gpu::has_padding_in_front(batch));
   batch.present.assign(40, 1);
   for (size_t i = 33; i < 40; ++i) batch.present[i] = 0, batch.weights[i] = 0;
-  EXPECT_NO_THROW(gpu::expect_padding_last(batch));
+  EXPECT_NO_THROW(gpu::expect_padding_at_the_ends(batch));
+  EXPECT_FALSE(gpu::has_padding_in_front(batch));
+  for (size_t i = 20; i < 23; ++i) batch.present[i] = 0;
+  EXPECT_NO_THROW(gpu::expect_padding_at_the_ends(batch));
+  EXPECT_TRUE(gpu::has_padding_in_front(batch));
   batch.present[25] = 0;  // inside the second row, with weights after it
   batch.weights[32] = 1;
-  EXPECT_FAULT(gpu::expect_padding_last(batch), Fault::usage,
-               "expected padding after a row's last token with a weight, found token 5 of row 1 "
-               "before it; use the device cpu");
+  EXPECT_FAULT(gpu::expect_padding_at_the_ends(batch), Fault::usage,
+               "found it at token 5 of row 1; use the device cpu");
 }
 
 TEST_F(GpuGradientPassTest, RefusesWhatItsOperatorsDoNotHave) {

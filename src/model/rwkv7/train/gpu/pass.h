@@ -42,6 +42,9 @@ struct GpuPass {
   WorkClock& clock;
   const Gpu& gpu;
   SideStream* side;  // null without SANE
+  // Where a row begins with padding: (rows), and (sequences, chunks) with 0 for chunks that hold
+  // some; null: nowhere.
+  const uint8_t *present = nullptr, *whole = nullptr;
 
   kernel::cuda::RowBlock rows() const { return {size.sequences, size.time, shape.channels}; }
   int64_t elements() const { return size.rows() * shape.channels; }  // of (rows, C)
@@ -64,7 +67,9 @@ struct GpuPass {
             recurrence_scratch,
             side->clock(),
             side->gpu(),
-            nullptr};
+            nullptr,
+            present,
+            whole};
   }
 
   // The next work is one of row operations.

@@ -61,6 +61,8 @@ void GpuTrainingBlock<Real>::tau() {
   factor<Real>(side, l_.w_tau, side.ends(), act_.x_tau, act_.z);
   kernel::cuda::tau_forward(act_.z, side.ends() * side.shape.heads, side.sane->alpha, act_.tau,
                            side.gpu);
+  if (side.whole)
+    kernel::cuda::unbound_tau(side.whole, side.ends(), side.shape.heads, act_.tau, side.gpu);
   c_.side->done();
 }
 

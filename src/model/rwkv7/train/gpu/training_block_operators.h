@@ -24,7 +24,8 @@ kernel::cuda::NormShift<Real> GpuTrainingBlock<Real>::time_mix_shift() const {
                                    .x = x_,
                                    .weight = c_.w(l_.ln1.weight),
                                    .bias = c_.w(l_.ln1.bias),
-                                   .eps = c_.shape.norms.layer_eps};
+                                   .eps = c_.shape.norms.layer_eps,
+                                   .present = c_.present};
   for (const Slot mu : l_.mu)
     op.mu[op.mixes] = c_.w(mu), op.out[op.mixes] = mix(Mix(op.mixes)), ++op.mixes;
   if (c_.size.chunks) {
@@ -42,6 +43,7 @@ kernel::cuda::NormShift<Real> GpuTrainingBlock<Real>::channel_mix_shift() const 
           .weight = c_.w(l_.ln2.weight),
           .bias = c_.w(l_.ln2.bias),
           .eps = c_.shape.norms.layer_eps,
+          .present = c_.present,
           .mixes = 1,
           .mu = {c_.w(l_.ffn_mu)},
           .out = {act_.mix_ffn}};
