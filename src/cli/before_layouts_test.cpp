@@ -108,7 +108,7 @@ TEST_F(BeforeLayouts, ATextIsWrittenOnFromItsStateAndSampler) {
 }
 
 TEST_F(BeforeLayouts, AStreamIsResumed) {
-  const std::string said = stream("stream", "2048", {"--resume"});
+  const std::string said = stream("stream", "2048", {"--resume", "--resume-unverified"});
   EXPECT_NE(said.find("resumed at           1024\n"), said.npos) << said;
   stream("whole", "2048", {});
   for (const char* name : {"segments.rec", "heads.rec", "probes.rec"}) {

@@ -1,8 +1,15 @@
+#include <unistd.h>
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
 #include <iostream>
 #include <new>
 
 #include "base/error.h"
+#include "base/io/mapped_ranges.h"
 #include "cli/command.h"
 #include "cli/version.h"
 
@@ -40,18 +47,59 @@ int run(int argc, char** argv) {
   return misused;
 }
 
+void put_error(const char* text) {
+  const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
+  static_cast<void>(ignored);
+}
+
+// The last resort for an error that no catch can reach: before main, in a destructor, in a thread
+// while memory is short.
+[[noreturn]] void end_with_message() {
+  put_error("deltasane: ");
+  try {
+    if (std::current_exception()) throw;
+    put_error("an error that was not expected");
+  } catch (const std::bad_alloc&) {
+    put_error("out of memory");
+  } catch (const std::exception& error) {
+    put_error(error.what());
+  } catch (...) {
+    put_error("an error without a message");
+  }
+  put_error("\n");
+  ::_exit(failed);
+}
+
+[[gnu::constructor(101)]] void never_abort() { std::set_terminate(end_with_message); }
+
+// What was printed may be lost when the stream is flushed at last: a full device, a closed pipe.
+void expect_output_written() {
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
+    fail(Fault::file, "standard output: cannot write: ", std::strerror(errno));
+}
+
 }  // namespace
 }  // namespace deltasane::cli
 
 int main(int argc, char** argv) {
+  // A write that fails is an error like others: a file past the limit, a reader that went away.
+  for (const int number : {SIGXFSZ, SIGPIPE}) std::signal(number, SIG_IGN);
+  deltasane::end_with_message_on_vanished_bytes();
   try {
-    return deltasane::cli::run(argc, argv);
+    const int code = deltasane::cli::run(argc, argv);
+    deltasane::cli::expect_output_written();
+    return code;
   } catch (const deltasane::Error& error) {
     std::cerr << "deltasane: " << error.what() << '\n';
     return error.fault() == deltasane::Fault::usage ? deltasane::cli::misused
                                                     : deltasane::cli::failed;
   } catch (const std::bad_alloc&) {
     std::cerr << "deltasane: out of memory\n";
-    return deltasane::cli::failed;
+  } catch (const std::exception& error) {
+    std::cerr << "deltasane: " << error.what() << '\n';
+  } catch (...) {
+    std::cerr << "deltasane: an error without a message\n";
   }
+  return deltasane::cli::failed;
 }

@@ -8,8 +8,9 @@
 #include "base/error.h"
 #include "comm/local_rank.h"
 #include "comm/mpi_group.h"
+#include "comm/socket/secret.h"
 #include "comm/single_group.h"
-#include "comm/socket_group.h"
+#include "comm/socket/socket_group.h"
 
 namespace deltasane::comm {
 namespace {
@@ -32,6 +33,7 @@ std::optional<SocketGroupSettings> settings_from_environment() {
   settings.size = integer_from("DELTASANE_SIZE", 1, 1024);
   settings.rank = integer_from("DELTASANE_RANK", 0, settings.size - 1);
   if (const char* address = std::getenv("DELTASANE_ADDRESS")) settings.address = address;
+  settings.secret = secret_from_environment();
   return settings;
 }
 

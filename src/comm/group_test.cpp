@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/cat.h"
-#include "comm/socket_group.h"
+#include "comm/socket/socket_group.h"
 #include "support/errors.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -113,7 +113,7 @@ TEST(SocketGroup, TimesOut) {
   EXPECT_FAULT(socket_group({1, 2, address, 0.05}), Fault::device,
                "rank 0 of 2: expected it at " + address + " within 0.05 s, found no process");
   EXPECT_FAULT(socket_group({1, 2, "nowhere", 0.05}), Fault::usage,
-               "expected HOST:PORT or a path that begins with '/', found 'nowhere'");
+               "or a path that begins with '/', found 'nowhere'");
 }
 
 TEST(SocketGroup, ConnectsOverTcp) {

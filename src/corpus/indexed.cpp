@@ -76,6 +76,7 @@ class Indexed final : public Source {
 
   std::optional<uint64_t> pieces() const override { return pieces_; }
   std::string description() const override { return description_; }
+  std::vector<fs::path> files() const override { return files_.files(); }
 
  private:
   IndexedTokens::Item token_range(uint64_t index) const {

@@ -1,8 +1,11 @@
 #include "corpus/source.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <iterator>
 
+#include "base/io/file_digest.h"
 #include "corpus/description.h"
 #include "corpus/indexed.h"
 #include "corpus/rows/jsonl.h"
@@ -44,6 +47,16 @@ std::unique_ptr<Source> open_source(std::string_view description, const OpeningP
   std::vector<std::string_view> known;
   for (const Kind& each : kinds) known.push_back(each.name);
   fail_unknown("corpus", name, known);
+}
+
+uint64_t content_digest(const Source& source) {
+  uint64_t digest = 0;
+  for (const Source* const part : source.parts())
+    for (const fs::path& file : part->files()) {
+      const uint64_t one = file_digest(file);
+      digest = XXH3_64bits_withSeed(&one, sizeof one, digest);
+    }
+  return digest;
 }
 
 }  // namespace deltasane::corpus

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/io/file.h"
 #include "text/tokenizer.h"
 
 namespace deltasane::corpus {
@@ -49,6 +50,7 @@ class Source {
   // The leaves of a mixture; this source itself if it is not a mixture.
   virtual std::vector<const Source*> parts() const { return {this}; }
   virtual std::string description() const = 0;  // with every default spelled out
+  virtual std::vector<fs::path> files() const { return {}; }  // that its text is in
 };
 
 // Called now and then while a file is read as a whole: its name, what is done and all there is.
@@ -56,6 +58,9 @@ using OpeningProgress = std::function<void(const std::string& file, uint64_t don
 
 std::unique_ptr<Source> open_source(std::string_view description,
                                     const OpeningProgress& progress = {});
+
+// Changes with the content of a source's files (base/io/file_digest.h); 0: it has none.
+uint64_t content_digest(const Source& source);
 
 // The position of a token stream: `token` tokens of piece `piece` have been read.
 struct Cursor {

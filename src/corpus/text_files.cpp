@@ -61,6 +61,11 @@ class TextFiles final : public Source {
 
   std::optional<uint64_t> pieces() const override { return pieces_; }
   std::string description() const override { return description_; }
+  std::vector<fs::path> files() const override {
+    std::vector<fs::path> all;
+    for (const TextFile& file : files_) all.push_back(file.map.path());
+    return all;
+  }
 
  private:
   Order order_;

@@ -77,6 +77,7 @@ class TokenArray final : public Source {
 
   std::optional<uint64_t> pieces() const override { return pieces_; }
   std::string description() const override { return description_; }
+  std::vector<fs::path> files() const override { return {array_.path}; }
 
  private:
   NpyArray array_;

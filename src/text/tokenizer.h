@@ -28,6 +28,7 @@ class Tokenizer {
 
   std::vector<int32_t> encode(std::string_view text) const;
   std::string decode(std::span<const int32_t> ids) const;
+  uint64_t digest() const;  // changes with the name and every token's bytes
 };
 
 }  // namespace deltasane

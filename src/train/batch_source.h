@@ -38,6 +38,7 @@ class BatchSource {
   // `what` says what they are, and which key named the corpus.
   void expect_rows(int64_t rows, int64_t time, const std::string& what) const;
   corpus::Cursor cursor() const { return stream_->cursor(); }
+  const corpus::Source& source() const { return *source_; }
 
  private:
   struct Filled {

@@ -3,9 +3,13 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/hexadecimal.h"
 #include "base/io/folder.h"
+#include "base/io/temporary_file.h"
 #include "format/safetensors/safetensors.h"
 
 namespace deltasane::train {
@@ -19,10 +23,7 @@ constexpr std::string_view prefix = "step_", unfinished = AtomicFolder::unfinish
 
 std::string fingerprint(const fs::path& path) {
   const MappedFile file(path);
-  const uint64_t hash = XXH3_64bits(file.bytes().data(), file.bytes().size());
-  std::string digits(16, '0');
-  for (int i = 0; i < 16; ++i) digits[size_t(i)] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
-  return digits;
+  return hexadecimal(XXH3_64bits(file.bytes().data(), file.bytes().size()));
 }
 
 void write_optimizer(const fs::path& path, const Optimizer& optimizer) {
@@ -56,10 +57,40 @@ std::string fault_of(const fs::path& checkpoint) {
   return {};
 }
 
+// A folder under a name that nobody takes for a checkpoint, and then its files: a kill in between
+// leaves no checkpoint without some of them.
+void remove_checkpoint(const fs::path& checkpoint) {
+  const fs::path leaving = checkpoint.string() + cat(unfinished, "removed");
+  fs::remove_all(leaving);
+  fs::rename(checkpoint, leaving);
+  fs::remove_all(leaving);
+}
+
+// The number in a checkpoint's name; none for other names.
+std::optional<uint64_t> step_named(const std::string& name) {
+  uint64_t step = 0;
+  const char* const end = name.data() + name.size();
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const auto read = std::from_chars(name.data() + prefix.size(), end, step);
+  return read.ec == std::errc() && read.ptr == end ? std::optional(step) : std::nullopt;
+}
+
+void expect_same_content(const fs::path& checkpoint, const TrainingRun& run) {
+  const Json saved = Json::parse(read_file(checkpoint / "config.json"));
+  const Json before = saved.value("content", Json::object());
+  for (const auto& [key, digest] : run.content())
+    if (before.contains(key) && before[key] != Json(digest))  // absent: an older version saved it
+      fail(Fault::usage, key, ": ", checkpoint, " was made with content of the digest ",
+           before[key].dump(), "; expected the same files to resume, found ", digest,
+           "; give the files it began with, or allow changed files");
+}
+
 void expect_same_config(const fs::path& checkpoint, const TrainConfig& config) {
   const Json saved = Json::parse(read_file(checkpoint / "config.json"));
   for (const auto& [key, value] : config.identity()) {
-    const std::string before = saved.value(key, std::string());
+    const std::string before = saved.contains(key) && saved[key].is_string()
+                                   ? saved[key].get<std::string>()
+                                   : std::string();
     if (before != value)
       fail(Fault::usage, key, ": ", checkpoint, " was made with '", before,
            "'; expected the same to resume, found '", value, "'");
@@ -82,16 +113,28 @@ uint64_t checkpoint_bytes(int64_t parameters) {
 }
 
 std::vector<fs::path> checkpoints_in(const fs::path& folder) {
-  std::vector<fs::path> found;
-  if (!fs::is_directory(folder)) return found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (entry.is_directory() && name.starts_with(prefix) &&
-        name.find(unfinished) == std::string::npos)
-      found.push_back(entry.path());
-  }
+  std::vector<std::pair<uint64_t, fs::path>> found;
+  std::error_code problem, ignored;
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
+       entry.increment(problem))
+    if (const auto step = step_named(entry->path().filename().string());
+        step && entry->is_directory(ignored))
+      found.emplace_back(*step, entry->path());
+  if (problem && problem != std::errc::no_such_file_or_directory)
+    fail(Fault::file, folder, ": cannot list the checkpoints: ", problem.message());
   std::ranges::sort(found);
-  return found;
+  std::vector<fs::path> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+void remove_unfinished(const fs::path& folder) {
+  std::error_code problem, ignored;
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
+       entry.increment(problem))
+    if (entry->path().filename().string().find(unfinished) != std::string::npos)
+      fs::remove_all(entry->path(), ignored);
+  remove_abandoned(folder);
 }
 
 fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t keep) {
@@ -100,9 +143,7 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
   const fs::path place = folder / cat(prefix, number);
   try {
     fs::create_directories(folder);
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-      if (entry.path().filename().string().find(unfinished) != std::string::npos)
-        fs::remove_all(entry.path());  // of a run that was killed
+    remove_unfinished(folder);
     AtomicFolder part(place);
     run.model().save(part.path() / payload[0]);
     write_optimizer(part.path() / payload[1], run.optimizer());
@@ -112,16 +153,19 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
                                               {"piece", p.cursor.piece},
                                               {"token", p.cursor.token}}
                                              .dump(2));
-    replace_file(part.path() / payload[3], Json(run.config().identity()).dump(2));
+    Json config(run.config().identity());
+    config["content"] = run.content();
+    replace_file(part.path() / payload[3], config.dump(2));
     Json manifest{{"version", 1}, {"files", Json::object()}};
     for (const char* name : payload)
       manifest["files"][name] = {{"bytes", fs::file_size(part.path() / name)},
                                  {"xxh3", fingerprint(part.path() / name)}};
     replace_file(part.path() / "manifest.json", manifest.dump(2));
-    part.commit();  // also over one of an earlier run to the same step
+    if (fs::exists(place)) remove_checkpoint(place);  // a damaged one of the same step
+    part.commit();
     const std::vector<fs::path> all = checkpoints_in(folder);
     for (size_t i = 0; i + size_t(keep) < all.size(); ++i)
-      if (all[i] != place) fs::remove_all(all[i]);
+      if (all[i] != place) remove_checkpoint(all[i]);
   } catch (const fs::filesystem_error& error) {
     fail(Fault::file, place, ": expected to save a checkpoint, found: ", error.code().message());
   }
@@ -145,7 +189,7 @@ void take_settings_of_newest(const fs::path& folder, TrainConfig& config) {
 }
 
 fs::path resume_newest(const fs::path& folder, TrainingRun& run,
-                       std::vector<std::string>& passed_over) {
+                       std::vector<std::string>& passed_over, ChangedFiles changed) {
   const std::vector<fs::path> all = checkpoints_in(folder);
   for (auto place = all.rbegin(); place != all.rend(); ++place) {
     if (std::string fault = fault_of(*place); !fault.empty()) {
@@ -153,6 +197,7 @@ fs::path resume_newest(const fs::path& folder, TrainingRun& run,
       continue;
     }
     expect_same_config(*place, run.config());
+    if (changed == ChangedFiles::refuse) expect_same_content(*place, run);
     const TensorFile state = open_safetensors(*place / payload[1]);
     const Json p = Json::parse(read_file(*place / payload[2]));
     const int64_t elements = run.layout().elements();

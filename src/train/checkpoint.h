@@ -3,7 +3,8 @@
 //   model.safetensors      the parameters, as `convert` writes them; any command reads it
 //   optimizer.safetensors  first, second: in the layout of the parameters
 //   progress.json          steps and tokens done, and where the corpus stands
-//   config.json            the configuration ([model], [corpus], [optimizer])
+//   config.json            the configuration ([model], [corpus], [optimizer]) and digests of the
+//                          corpus and the vocabulary
 //   manifest.json          size and xxh3 of each of the others
 //
 // A checkpoint is written beside its place, flushed to the disk, and renamed: it is there as a
@@ -13,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/io/file.h"
+#include "base/io/file_digest.h"
 #include "train/run.h"
 
 namespace deltasane::train {
@@ -23,16 +24,21 @@ namespace deltasane::train {
 fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t keep);
 
 // Brings the run to the newest checkpoint that is whole; returns it. Fails where there is none, or
-// where it was made under another configuration: the first key that differs is named. What was
-// passed over is appended to `passed_over`.
+// where it was made under another configuration, or with other content of the corpus or the
+// vocabulary: the first key that differs is named. What was passed over is appended to
+// `passed_over`.
 fs::path resume_newest(const fs::path& folder, TrainingRun& run,
-                       std::vector<std::string>& passed_over);
+                       std::vector<std::string>& passed_over,
+                       ChangedFiles changed = ChangedFiles::refuse);
+
+// Removes what runs that were killed left behind. For the one who holds the folder.
+void remove_unfinished(const fs::path& folder);
 
 // Before a run is resumed: what its configuration leaves to defaults is as its newest checkpoint
 // has it, so that a run that an older version began goes on.
 void take_settings_of_newest(const fs::path& folder, TrainConfig& config);
 
-std::vector<fs::path> checkpoints_in(const fs::path& folder);  // oldest first
+std::vector<fs::path> checkpoints_in(const fs::path& folder);  // by step
 
 // What one checkpoint of so many parameters takes on disk: the model and two numbers of the
 // optimizer for each.

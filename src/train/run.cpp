@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/hexadecimal.h"
 #include "comm/single_group.h"
 
 namespace deltasane::train {
@@ -72,6 +73,8 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Tokenizer& tokenizer,
       layout_(device_->model().layout()),
       vocabulary_(device_->model().description().vocabulary),
       batches_(open_batches(config, config.corpus.source, tokenizer, vocabulary_)) {
+  content_ = {{"corpus.source", hexadecimal(content_digest(batches_->source()))},
+              {"corpus.tokenizer", hexadecimal(tokenizer.digest())}};
   batches_->expect_rows(config.rows_of_step(), config.context, "corpus.source: one step");
   if (config.evaluation.every > 0 && !config.evaluation.source.empty())
     open_batches(config, config.evaluation.source, tokenizer, vocabulary_)
@@ -140,8 +143,10 @@ StepReport TrainingRun::step() {
     fail(Fault::overflow, where, "loss: expected a finite number, found ", report.loss,
          "; nothing was updated");
   report.gradient_length = device_->clip(where);
+  updating_ = true;
   device_->update(report.rate);
   progress_ = {report.step, progress_.tokens + uint64_t(report.tokens), now.ended};
+  updating_ = false;
   return report;
 }
 

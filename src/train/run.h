@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -68,6 +69,10 @@ class TrainingRun {
   const Optimizer& optimizer() const { return device_->optimizer(); }
   std::string sums_by() const { return device_->sums_by(); }
   const Progress& progress() const { return progress_; }
+  // Digests of the files that it learns from, by the key that names them.
+  const std::map<std::string, std::string>& content() const { return content_; }
+  // False after an error in the middle of an update: then there is nothing worth saving.
+  bool is_whole() const { return !updating_; }
   const TrainingPlan& plan() const { return plan_; }
 
   // Continues from what a checkpoint held.
@@ -97,6 +102,8 @@ class TrainingRun {
   ParameterLayout layout_;
   int64_t vocabulary_;
   Progress progress_;
+  bool updating_ = false;
+  std::map<std::string, std::string> content_;
   std::unique_ptr<BatchSource> batches_;
   std::optional<StepBatches> next_;  // read while a device worked
 };

@@ -1,6 +1,8 @@
 #include "answers/algebra/judge.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 
 #include "answers/algebra.h"
 #include "answers/words.h"
@@ -16,9 +18,28 @@ struct ConstantCache {
   ~ConstantCache() { mpfr_free_cache(); }
 };
 
+// GMP and MPFR end the process where no memory is left; with these they throw, as `new` does. What
+// they were computing is lost and leaks, and all that is said about it is that memory ran out.
+void* allocate_or_throw(size_t size) {
+  if (void* const memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void* reallocate_or_throw(void* old, size_t, size_t size) {
+  if (void* const memory = std::realloc(old, size)) return memory;
+  throw std::bad_alloc();
+}
+void deallocate(void* memory, size_t) { std::free(memory); }
+
+bool throw_on_failed_allocation() {
+  mp_set_memory_functions(allocate_or_throw, reallocate_or_throw, deallocate);
+  return true;
+}
+
 }  // namespace
 
 Verdict compare_trees(const Tree& gold, const Tree& prediction, const CheckOptions& options) {
+  static const bool throws = throw_on_failed_allocation();
+  static_cast<void>(throws);
   thread_local ConstantCache cache;
   return Judge(options).same(gold, prediction, true) ? Verdict::same : Verdict::different;
 }

@@ -8,9 +8,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/io/folder_lock.h"
+#include "base/io/mapped_ranges.h"
+#include "base/io/temporary_file.h"
 
 namespace deltasane {
 namespace {
@@ -43,6 +47,36 @@ size_t regular_file_size(int descriptor, const fs::path& path) {
   return size_t(status.st_size);
 }
 
+std::string_view kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+// What a path leads to through symbolic links; the last may lead to nothing yet.
+fs::path without_links(fs::path path) {
+  constexpr int longest_chain = 40;  // as the kernel has it
+  for (int i = 0; i < longest_chain; ++i) {
+    std::error_code problem;
+    if (!fs::is_symlink(fs::symlink_status(path, problem))) return path;
+    const fs::path next = fs::read_symlink(path, problem);
+    if (problem) fail(Fault::file, path, ": cannot follow the link: ", problem.message());
+    path = next.is_absolute() ? next : path.parent_path() / next;
+  }
+  fail(Fault::file, path, ": expected at most ", longest_chain, " links, found more");
+}
+
+// The permissions of the file that will be replaced; none where there is none.
+std::optional<mode_t> permissions_of(const fs::path& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  if (!S_ISREG(status.st_mode))
+    fail(Fault::file, path, ": expected a regular file or a new name to write to, found ",
+         kind_of(status.st_mode));
+  return status.st_mode & 0777;
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
@@ -53,9 +87,11 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   void* const data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (data == MAP_FAILED) fail_errno(path, "map");
   data_ = static_cast<const std::byte*>(data);
+  remembered_ = remember_mapping(data, size_, path);
 }
 
 void MappedFile::release() {
+  forget_mapping(std::exchange(remembered_, -1));
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
   data_ = nullptr;
   size_ = 0;
@@ -71,7 +107,8 @@ MappedFile::~MappedFile() { release(); }
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      remembered_(std::exchange(other.remembered_, -1)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   if (this != &other) {
@@ -79,6 +116,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     path_ = std::move(other.path_);
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
+    remembered_ = std::exchange(other.remembered_, -1);
   }
   return *this;
 }
@@ -88,20 +126,29 @@ std::string read_file(const fs::path& path) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-AtomicFile::AtomicFile(const fs::path& path)
-    : path_(path), temporary_(path.string() + cat(".tmp-", ::getpid())) {
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail_errno(temporary_, "create");
+AtomicFile::AtomicFile(const fs::path& path) {
+  const std::optional<mode_t> replaced = permissions_of(path);
+  path_ = without_links(path);
+  remove_abandoned(path_.parent_path(), path_.filename().string());
+  TemporaryFile made = create_temporary(path_, replaced ? 0600 : 0666);
+  temporary_ = std::move(made.path);
+  descriptor_ = made.descriptor;
+  if (!replaced || ::fchmod(descriptor_, *replaced) == 0) return;
+  const int reason = errno;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+  errno = reason;
+  fail_errno(path_, "set the permissions");
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
-  ::close(descriptor_);
   ::unlink(temporary_.c_str());
+  ::close(descriptor_);  // and with it the lock
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  write_all(descriptor_, bytes, temporary_);
+  write_all(descriptor_, bytes, path_);
   size_ += bytes.size();
 }
 
@@ -110,19 +157,17 @@ void AtomicFile::overwrite(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), off_t(offset));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_errno(temporary_, "write");
+    if (written < 0) fail_errno(path_, "write");
     bytes = bytes.subspan(size_t(written));
     offset += uint64_t(written);
   }
 }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) fail_errno(temporary_, "flush");
+  if (::fsync(descriptor_) != 0) fail_errno(path_, "flush");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno(path_, "replace");
   ::close(std::exchange(descriptor_, -1));
-  const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
-  const Descriptor directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (directory.number < 0 || ::fsync(directory.number) != 0) fail_errno(folder, "flush");
+  flush_folder(path_.parent_path());
 }
 
 void replace_file(const fs::path& path, std::string_view text) {

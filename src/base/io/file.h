@@ -32,12 +32,18 @@ class MappedFile {
   fs::path path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  int remembered_ = -1;  // see mapped_ranges.h
 };
 
 std::string read_file(const fs::path& path);
 
-// Writes a temporary file beside `path`. commit() makes it durable and atomically replaces `path`:
-// flush to disk, rename, flush the directory. Without commit() the temporary file is removed.
+// Writes a temporary file beside `path` (temporary_file.h). commit() makes it durable and atomically
+// replaces `path`: flush to disk, rename, flush the directory. Without commit() the temporary file
+// is removed. Those of writers that were killed are removed by the next one that writes `path`.
+//
+// - A file that is there passes its permissions on; a new one has those of the umask.
+// - A symbolic link is followed: what it leads to is replaced, and the link stays.
+// - A device, a pipe, a socket or a folder is refused.
 class AtomicFile {
  public:
   explicit AtomicFile(const fs::path& path);
@@ -53,7 +59,7 @@ class AtomicFile {
   void commit();
 
  private:
-  fs::path path_, temporary_;
+  fs::path path_, temporary_;  // path_: without links
   int descriptor_ = -1;
   uint64_t size_ = 0;
 };

@@ -1,24 +1,12 @@
 #include "base/io/folder.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-
 #include "base/error.h"
+#include "base/io/folder_lock.h"
 
 namespace deltasane {
 namespace {
-
-void flush_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool flushed = descriptor >= 0 && ::fsync(descriptor) == 0;
-  const int fault = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (!flushed)
-    fail(Fault::file, folder, ": expected to flush it to disk, found: ", std::strerror(fault));
-}
 
 [[noreturn]] void refuse(const fs::path& place, const fs::filesystem_error& error) {
   fail(Fault::file, place, ": expected to write this folder, found: ", error.code().message());
@@ -51,7 +39,7 @@ void AtomicFolder::commit() {
     fs::remove_all(place_);
     fs::rename(path_, place_);
     path_.clear();
-    flush_folder(place_.has_parent_path() ? place_.parent_path() : fs::path("."));
+    flush_folder(place_.parent_path());
   } catch (const fs::filesystem_error& error) {
     refuse(place_, error);
   }

@@ -20,6 +20,7 @@ struct EvalOptions {
   std::string suite, folder, out, mode = "plain", shard;
   std::vector<std::string> merge, stops;
   int64_t samples = 8, tokens = 1024, batch = 32, limit = 0;
+  bool unverified = false;
 };
 
 eval::Shard shard_of(const EvalOptions& options) {
@@ -97,6 +98,7 @@ int evaluate_model(const EvalOptions& options) {
   settings.samples = options.samples;
   settings.mode = reply_mode_named(options.mode);
   settings.shard = shard_of(options);
+  settings.changed = options.unverified ? ChangedFiles::allow : ChangedFiles::refuse;
   const std::vector<eval::Benchmark> suite =
       eval::open_suite(options.suite, {.folder = options.folder, .limit = options.limit});
   print_notes(suite);
@@ -127,6 +129,9 @@ const Command eval_suite{
                      "all, names of benchmarks with commas, math-chat, or a .toml file");
       app.add_option("--data", options->folder, "folder with NAME/test.jsonl for each benchmark");
       app.add_option("--out", options->out, "folder of the run; one that is there is gone on with");
+      app.add_flag("--resume-unverified", options->unverified,
+                   "go on with a run also where the model, the vocabulary or the problems have "
+                   "changed, or it is of a version without checksums");
       app.add_option("--samples", options->samples, "answers to each problem, which vote")
           ->capture_default_str();
       app.add_option("--limit", options->limit, "the first problems of each benchmark; 0: all")

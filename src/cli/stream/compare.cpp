@@ -28,6 +28,9 @@ eval::ScoreTable read_table(const CompareOptions& options) {
     if (folder.ends_with(".csv"))
       fail(Fault::usage, folder, ": expected a table of scores to be the only one, found others");
     runs.push_back(eval::read_run(folder));
+    if (!runs.back().sealed)
+      fmt::print(stderr, "note: {}: of a version without checksums; damage cannot be seen\n",
+                 folder);
   }
   if (!options.baseline.empty()) {
     const auto at = std::ranges::find(runs, options.baseline, &eval::Run::name);

@@ -23,7 +23,7 @@ struct StreamOptions {
   std::string corpus, out, probe_corpus;
   std::vector<int64_t> snapshots;
   int64_t probe_tokens = longest_probe;
-  bool resume = false, json = false;
+  bool resume = false, unverified = false, json = false;
 };
 
 // One line that is written over on a terminal; elsewhere a line now and then.
@@ -116,16 +116,18 @@ int stream_tokens(StreamOptions& options) {
       open.cpu(), ProblemProbe{open.model, *tokenizer, open.cpu(), problems, options.probe_tokens}};
   StreamDisplay display;
   int64_t first = -1, last = 0;
-  const StreamOutcome outcome = run_stream(parts, options.settings, options.out,
-                                           options.resume ? OnExisting::resume : OnExisting::refuse,
-                                           [&](const StreamProgress& now) {
-                                             if (first < 0) {
-                                               first = now.began_at;
-                                               print_record_size(options.settings, open.model);
-                                             }
-                                             last = now.position;
-                                             display.show(now);
-                                           });
+  const OnExisting existing = !options.resume       ? OnExisting::refuse
+                              : options.unverified ? OnExisting::resume_unverified
+                                                   : OnExisting::resume;
+  const StreamOutcome outcome =
+      run_stream(parts, options.settings, options.out, existing, [&](const StreamProgress& now) {
+        if (first < 0) {
+          first = now.began_at;
+          print_record_size(options.settings, open.model);
+        }
+        last = now.position;
+        display.show(now);
+      });
   display.end();
   const int64_t tokens_now = (last - std::max<int64_t>(first, 0)) * options.settings.streams;
   if (options.json) {
@@ -186,6 +188,9 @@ const Command stream{
                      "tokens between two checkpoints")
           ->capture_default_str();
       app.add_flag("--resume", options->resume, "go on from the last checkpoint in the folder");
+      app.add_flag("--resume-unverified", options->unverified,
+                   "with --resume: also where the corpus or the vocabulary has changed, or the "
+                   "checkpoint is of a version without checksums");
       app.add_flag("--json", options->json, "print JSON");
       app.footer(
           "Examples:\n"

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/io/folder_lock.h"
 #include "base/timing.h"
 #include "cli/command.h"
 #include "cli/duration.h"
@@ -25,7 +26,7 @@ using MetricsRow = nlohmann::ordered_json;
 struct TrainOptions {
   std::string config, device;
   std::vector<std::string> set;
-  bool resume = false, check = false;
+  bool resume = false, unverified = false, check = false;
 };
 
 // Set by SIGTERM and SIGINT: the step that runs is finished and saved.
@@ -106,6 +107,7 @@ class TrainLoop {
   bool save_here() {
     try {
       const fs::path place = train::save_checkpoint(folder_, run_, run_.config().run.keep);
+      saved_ = run_.progress().step;
       fmt::print("saved {}\n", place.string());
       return true;
     } catch (const Error& error) {
@@ -115,12 +117,25 @@ class TrainLoop {
     }
   }
 
+  // An error between two updates costs no work: what was learned is saved, by the first process alone
+  // and without the others, who may be gone.
   int run() {
+    const int64_t first = run_.progress().step;
+    try {
+      return run_all_steps(first);
+    } catch (...) {
+      const int64_t step = run_.progress().step;
+      if (speaks() && run_.is_whole() && step > first && step > saved_) save_here();
+      throw;
+    }
+  }
+
+ private:
+  int run_all_steps(int64_t first) {
     const train::TrainConfig& config = run_.config();
     const bool evaluates = config.evaluation.every > 0;
     if (evaluates && run_.progress().step == 0) evaluate();
     const double began = seconds_now();
-    const int64_t first = run_.progress().step;
     double shown = began;
     bool saved = false;
     bool stop = false;
@@ -154,14 +169,27 @@ class TrainLoop {
     return saved || run_.progress().step == first ? 0 : 1;
   }
 
- private:
   bool speaks() const { return group_.rank() == 0; }
 
   train::TrainingRun& run_;
   fs::path folder_;
   comm::Group& group_;
   std::optional<Metrics> metrics_;
+  int64_t saved_ = -1;  // the step of the last checkpoint of this process
 };
+
+// The first process holds the folder for all.
+std::unique_ptr<FolderLock> take_folder(const fs::path& folder, const TrainOptions& options,
+                                        const comm::Group& group) {
+  if (group.rank() != 0) return nullptr;
+  auto lock = std::make_unique<FolderLock>(folder);
+  train::remove_unfinished(folder);
+  if (!options.resume && !train::checkpoints_in(folder).empty())
+    fail(Fault::usage, folder,
+         ": expected no checkpoints at the start of a run, found some; go on from them with "
+         "--resume, or name another run.folder");
+  return lock;
+}
 
 void introduce(const train::TrainingRun& run, const train::TrainConfig& config, int processes,
                int threads) {
@@ -190,10 +218,6 @@ int train_model(const TrainOptions& options) {
   train::TrainConfig config = train::read_config(text, options.config, options.set);
   if (!options.device.empty()) config.run.device = options.device;
   const fs::path folder = config.run.folder;
-  if (!options.resume && !train::checkpoints_in(folder).empty())
-    fail(Fault::usage, folder,
-         ": expected no checkpoints at the start of a run, found some; go on from them with "
-         "--resume, or name another run.folder");
   if (options.resume) train::take_settings_of_newest(folder, config);
   const std::unique_ptr<Tokenizer> tokenizer = open_vocabulary(config.corpus.tokenizer);
   const std::shared_ptr<comm::Group> group = comm::join();
@@ -206,6 +230,8 @@ int train_model(const TrainOptions& options) {
   std::string settings = text;
   for (const std::string& one : options.set) settings += '\n' + one;
   group->expect_same("configuration", XXH3_64bits(settings.data(), settings.size()));
+  const std::unique_ptr<FolderLock> lock =
+      options.check ? nullptr : take_folder(folder, options, *group);
   ThreadPool threads(int(config.run.threads));
   train::TrainingRun run(config, *tokenizer, {threads}, group,
                          [&](const LanguageModel& model, const train::TrainConfig::Evaluation& e) {
@@ -214,7 +240,9 @@ int train_model(const TrainOptions& options) {
                          });
   if (options.resume) {
     std::vector<std::string> passed_over;
-    const fs::path from = train::resume_newest(folder, run, passed_over);
+    const fs::path from = train::resume_newest(
+        folder, run, passed_over,
+        options.unverified ? ChangedFiles::allow : ChangedFiles::refuse);
     run.expect_agreement();
     for (const std::string& fault : passed_over)
       fmt::print(stderr, "deltasane: passed over a damaged checkpoint: {}\n", fault);
@@ -230,7 +258,6 @@ int train_model(const TrainOptions& options) {
     std::fflush(stdout);
   }
   if (options.check) return 0;
-  fs::create_directories(folder);
   std::signal(SIGTERM, ask_to_stop);
   std::signal(SIGINT, ask_to_stop);
   return TrainLoop(run, folder, *group).run();
@@ -243,6 +270,8 @@ const Command train{
       auto options = std::make_shared<TrainOptions>();
       app.add_option("CONFIG", options->config, "a TOML file; see examples/")->required();
       app.add_flag("--resume", options->resume, "go on from the newest checkpoint in run.folder");
+      app.add_flag("--resume-unverified", options->unverified,
+                   "with --resume: also where the corpus or the vocabulary has changed");
       app.add_option("--device", options->device, "cpu or cuda[:n], instead of run.device");
       app.add_option("--set", options->set,
                      "SECTION.KEY=VALUE, instead of what the file has; may be given again")

@@ -125,6 +125,11 @@ class RowSource final : public Source {
   std::optional<uint64_t> pieces() const override { return kept_.size(); }
   std::optional<RowCounts> row_counts() const override { return counts_; }
   std::string description() const override { return description_; }
+  std::vector<fs::path> files() const override {
+    std::vector<fs::path> all;
+    for (const auto& file : files_) all.push_back(file->path());
+    return all;
+  }
 
  private:
   struct Kept {

@@ -6,17 +6,14 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/hexadecimal.h"
+#include "base/io/folder_lock.h"
+#include "base/io/seal.h"
+#include "base/io/temporary_file.h"
 #include "eval/run/journal.h"
 
 namespace deltasane::eval {
 namespace {
-
-std::string hexadecimal(uint64_t value) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += digits[value >> shift & 15];
-  return text;
-}
 
 // Changes with every question, gold answer and instruction.
 std::string digest_of(const Benchmark& benchmark) {
@@ -48,15 +45,25 @@ struct OpenProblem {
   bool complete() const { return std::ranges::find(written, false) == written.end(); }
 };
 
+// The folder, held by this process, with the settings in it.
+struct OwnedFolder {
+  OwnedFolder(const fs::path& folder, const std::string& settings, ChangedFiles changed)
+      : lock(folder) {
+    remove_abandoned(folder);
+    claim_folder(folder, settings, changed);
+  }
+  FolderLock lock;
+};
+
 class RunInProgress {
  public:
   RunInProgress(const std::vector<Benchmark>& suite, const EvaluationSettings& settings,
                 const std::string& settings_text, const fs::path& folder,
                 const std::function<void(const EvaluationProgress&)>& progress)
-      : samples_file_(folder / "samples.jsonl"),
+      : folder_(folder, settings_text, settings.changed),
+        samples_file_(folder / "samples.jsonl"),
         problems_file_(folder / "problems.jsonl"),
         progress_(progress) {
-    claim_folder(folder, settings_text);  // now that nobody else writes there
     int64_t number = 0;
     for (const Benchmark& benchmark : suite)
       for (const Problem& problem : benchmark.problems) {
@@ -148,6 +155,7 @@ class RunInProgress {
     counts.correct += correct;
   }
 
+  OwnedFolder folder_;
   Journal samples_file_, problems_file_;
   const std::function<void(const EvaluationProgress&)>& progress_;
   std::vector<OpenProblem> open_;
@@ -179,6 +187,7 @@ std::string settings_json(const EvaluatedModel& model, const Prefix& prefix,
       {"weights", model.model.weight_type()},
       {"sane", {{"kind", name_of(sane.kind)}, {"alpha", sane.alpha}, {"chunk", sane.chunk}}},
       {"tokenizer", model.tokenizer.name()},
+      {"tokenizer_digest", hexadecimal(model.tokenizer.digest())},
       {"prefix", prefix.description},
       {"prefix_digest", prefix.description.empty() ? "" : digest_of(prefix.state)},
       {"samples", settings.samples},
@@ -200,7 +209,7 @@ std::string settings_json(const EvaluatedModel& model, const Prefix& prefix,
                                   {"title", benchmark.title},
                                   {"problems", benchmark.problems.size()},
                                   {"digest", digest_of(benchmark)}});
-  return json.dump(2) + "\n";
+  return sealed(json.dump(2) + "\n");
 }
 
 Run evaluate(const EvaluatedModel& model, const Prefix& prefix, const std::vector<Benchmark>& suite,

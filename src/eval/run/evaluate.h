@@ -35,6 +35,7 @@ struct EvaluationSettings {
   int64_t samples = 8;
   ReplyMode mode = ReplyMode::plain;
   Shard shard;
+  ChangedFiles changed = ChangedFiles::refuse;
 };
 
 struct EvaluatedModel {

@@ -9,6 +9,8 @@
 #include <csignal>
 #include <set>
 
+#include "base/io/folder_lock.h"
+#include "base/io/seal.h"
 #include "eval/run/journal.h"
 #include "model/fixture_forward.h"
 #include "model/rwkv7/checkpoint/write.h"
@@ -191,14 +193,14 @@ TEST_F(EvaluateTest, RefusesOtherSettingsInTheSameFolder) {
 
 TEST_F(EvaluateTest, OneWriterAtATime) {
   run("run", settings);
-  const Journal busy(scratch.path() / "run/samples.jsonl");
-  EXPECT_FAULT(run("run", settings), Fault::file, "found another process");
+  const FolderLock busy(scratch.path() / "run");
+  EXPECT_FAULT(run("run", settings), Fault::file, "another process writes to this folder");
 }
 
 TEST_F(EvaluateTest, NamesALogLineThatIsNotARow) {
   run("run", settings);
   const fs::path samples = scratch.path() / "run/samples.jsonl";
-  replace_file(samples, "{}\n" + read_file(samples));
+  replace_file(samples, sealed("{\"a\":1}") + "\n" + read_file(samples));
   EXPECT_FAULT(run("run", settings), Fault::file, "samples.jsonl:1: expected a row");
 }
 

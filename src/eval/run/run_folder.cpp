@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/io/folder_lock.h"
+#include "base/io/seal.h"
 #include "eval/run/journal.h"
 
 namespace deltasane::eval {
@@ -13,11 +15,16 @@ namespace {
 using SettingsJson = nlohmann::ordered_json;
 
 SettingsJson parsed_settings(const fs::path& file) {
-  SettingsJson json = SettingsJson::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  const std::string text = read_file(file);
+  if (has_seal(text)) static_cast<void>(unsealed(text, file.string()));
+  SettingsJson json = SettingsJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("benchmarks") || !json.contains("sane"))
     fail(Fault::file, file.string(), ": expected the settings of a run, found other text");
   return json;
 }
+
+// Processes that end at one time put the same shards together, one after the other.
+constexpr double merge_patience = 10;
 
 // The folder itself, where it holds a run, and its shards; in order.
 std::vector<fs::path> parts_of(const fs::path& folder) {
@@ -42,10 +49,23 @@ std::string differing(const std::string& here, const std::string& there) {
   std::string names;
   if (a.is_object() && b.is_object())
     for (const auto& [name, value] : a.items())
-      if (!b.contains(name) || b[name] != value)
+      if (name != "xxh3" && (!b.contains(name) || b[name] != value))
         names += cat(names.empty() ? "" : "; ", name, ": ", value.dump(), " here, ",
                      b.contains(name) ? b[name].dump() : "nothing", " there");
   return names.empty() ? "other text" : names;
+}
+
+Seals seals_of(const Run& run) { return run.sealed ? Seals::required : Seals::absent; }
+
+// Without what follows from the content of files.
+SettingsJson without_digests(const std::string& settings) {
+  SettingsJson json = SettingsJson::parse(settings, nullptr, false);
+  for (const char* name : {"model_identity", "tokenizer_digest", "prefix_digest", "xxh3"})
+    if (json.is_object()) json.erase(name);
+  if (json.is_object() && json.contains("benchmarks"))
+    for (auto& benchmark : json["benchmarks"])
+      if (benchmark.is_object()) benchmark.erase("digest");
+  return json;
 }
 
 Run described_by(const fs::path& part, const std::string& name) {
@@ -53,6 +73,7 @@ Run described_by(const fs::path& part, const std::string& name) {
   Run run;
   run.name = name;
   run.settings = read_file(part / "run.json");
+  run.sealed = has_seal(run.settings);
   try {
     run.sane = json["sane"].at("kind").get<std::string>();
     run.alpha = json["sane"].at("alpha").get<double>();
@@ -77,7 +98,7 @@ void add_part(Run& run, const fs::path& part) {
   const fs::path file = part / "problems.jsonl";
   if (!fs::exists(file)) return;
   size_t number = 0;
-  for (const std::string& line : read_journal(file)) {
+  for (const std::string& line : read_journal(file, seals_of(run))) {
     const std::string where = cat(file.string(), ":", ++number);
     const ProblemRow row = problem_from_json(line, where);
     const auto at = std::ranges::find(run.benchmarks, row.problem.first, &RunBenchmark::name);
@@ -94,7 +115,7 @@ std::string ordered_lines(const Run& run, std::span<const fs::path> parts, const
   for (const fs::path& part : parts) {
     if (!fs::exists(part / name)) continue;
     size_t number = 0;
-    for (const std::string& line : read_journal(part / name)) {
+    for (const std::string& line : read_journal(part / name, seals_of(run))) {
       const std::string where = cat((part / name).string(), ":", ++number);
       const auto sample = samples ? sample_from_json(line, where) : SampleRow{};
       const ProblemKey key = samples ? sample.problem : problem_from_json(line, where).problem;
@@ -103,7 +124,7 @@ std::string ordered_lines(const Run& run, std::span<const fs::path> parts, const
     }
   }
   std::string text;
-  for (const auto& [key, line] : lines) text += line + "\n";
+  for (const auto& [key, line] : lines) text += cat(run.sealed ? sealed(line) : line, "\n");
   return text;
 }
 
@@ -156,20 +177,24 @@ fs::path shard_folder(const fs::path& run, const Shard& shard) {
   return shard.count == 1 ? run : run / cat("shard-", shard.index, "-of-", shard.count);
 }
 
-void claim_folder(const fs::path& folder, const std::string& settings) {
-  std::error_code problem;
-  fs::create_directories(folder, problem);
-  if (!fs::is_directory(folder))
-    fail(Fault::file, folder.string(),
-         ": expected to make this folder, found: ", problem.message());
+void claim_folder(const fs::path& folder, const std::string& settings, ChangedFiles changed) {
   const fs::path file = folder / "run.json", samples = folder / "samples.jsonl";
   const bool begun = fs::exists(samples) && fs::file_size(samples) > 0;
   if (!fs::exists(file) || !begun) return replace_file(file, settings);
   const std::string found = read_file(file);
-  if (found != settings)
+  if (found == settings) return;
+  if (changed == ChangedFiles::allow && without_digests(found) == without_digests(settings)) {
+    if (has_seal(found)) return;
+    for (const char* journal : {"samples.jsonl", "problems.jsonl"}) seal_journal(folder / journal);
+    return replace_file(file, settings);
+  }
+  if (!has_seal(found) && without_digests(found) == without_digests(settings))
     fail(Fault::file, folder.string(),
-         ": expected a run with the same settings, found another; give another output folder (",
-         differing(settings, found), ")");
+         ": expected a run with checksums, found one of a version without, in which damage cannot "
+         "be seen; give another output folder, or allow an unverified resume");
+  fail(Fault::file, folder.string(),
+       ": expected a run with the same settings, found another; give another output folder (",
+       differing(settings, found), ")");
 }
 
 Run read_run(const fs::path& folder) {
@@ -190,6 +215,7 @@ Run merge_runs(std::span<const fs::path> folders, const fs::path& out) {
   if (!run.complete())
     fail(Fault::file, out.string(), ": expected all shards of the run, found ", run.missing(),
          " missing");
+  const FolderLock lock(out, merge_patience);
   const std::string samples = ordered_lines(run, parts, "samples.jsonl", true);
   const std::string problems = ordered_lines(run, parts, "problems.jsonl", false);
   claim_folder(out, run.settings);

@@ -1,9 +1,13 @@
 // A run on disk: its settings, every sample, and the vote on every problem.
 //
-//   run.json        the settings; a run goes on only with the same ones
+//   run.json        the settings; a run goes on only with the same ones, and the same content of
+//                   model, vocabulary, prefix and problems, of which it has digests
 //   samples.jsonl   {benchmark, row, sample, text, tokens, ended}
 //   problems.jsonl  {benchmark, row, gold, answers, groups, verdicts, winner, votes, correct}
 //   scores.json     written when the run is complete
+//
+// run.json and every line of the journals end with a checksum. Runs of versions that had none are
+// read; they are gone on with only where the user allows it, and have checksums from then on.
 //
 // A shard of a run is a folder shard-I-of-N inside it with the first three files.
 #pragma once
@@ -16,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/io/file.h"
+#include "base/io/file_digest.h"
 #include "eval/run/vote.h"
 #include "eval/suite/suite.h"
 
@@ -61,6 +65,7 @@ struct Run {
   double alpha = 0;      // 0: without SANE
   std::vector<RunBenchmark> benchmarks;
   std::string prefix = {};  // what the model had read before it was asked; empty: nothing
+  bool sealed = true;    // with checksums
 
   bool complete() const;
   std::string missing() const;  // "3 of 10 problems of gsm8k"; empty when complete
@@ -81,6 +86,8 @@ Run merge_runs(std::span<const fs::path> folders, const fs::path& out);
 void write_scores(const Run& run, const fs::path& folder);
 
 // Makes the folder and run.json, or fails where samples of a run with other settings are there.
-void claim_folder(const fs::path& folder, const std::string& settings);
+// `allow`: digests may differ, and an older run need not have any.
+void claim_folder(const fs::path& folder, const std::string& settings,
+                  ChangedFiles changed = ChangedFiles::refuse);
 
 }  // namespace deltasane::eval

@@ -1,14 +1,14 @@
 #include "eval/stream/stream_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/hexadecimal.h"
+#include "base/io/seal.h"
+#include "base/io/temporary_file.h"
 #include "base/printable.h"
 #include "eval/stream/record_columns.h"
 #include "infer/state_file.h"
@@ -20,8 +20,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* checkpoint_file = "checkpoint.json";
 constexpr const char* states_folder = "checkpoint";
-// Version 1 belongs to runs from before losses.rec.
-constexpr int checkpoint_version = 2, version_without_losses = 1;
+// Version 1 belongs to runs from before losses.rec, 1 and 2 to those from before the checksum.
+constexpr int checkpoint_version = 3, last_without_seal = 2, version_without_losses = 1;
 
 constexpr const char* head_rate_setting = "heads_every";  // of heads.rec; not in older runs
 
@@ -35,6 +35,16 @@ void expect_same(const fs::path& path, const probe::Settings& found,
            "; the folder belongs to another run: give the same settings, or another output folder");
   fail(Fault::file, path, ": expected ", expected.size(), " settings, found ", found.size(),
        "; the folder belongs to another run: give another output folder");
+}
+
+// The size of a record file at a checkpoint is one at which a group of rows ends.
+void expect_group_end(const fs::path& path, uint64_t bytes) {
+  const MappedFile file(path);
+  if (bytes > file.bytes().size()) return;  // said with more detail by the caller
+  const probe::RecordTable cut = probe::read_records(file.bytes().first(bytes), path.string());
+  if (cut.intact_bytes != bytes && cut.damage.find("checksum") == std::string::npos)
+    fail(Fault::file, path, ": expected rows that end at byte ", bytes,
+         ", as the checkpoint says, found ", cut.damage);
 }
 
 Json json_of(const StreamPlace& place) {
@@ -51,6 +61,27 @@ Json json_of(const StreamPlace& place) {
                         {"largest", place.overflow->largest}};
   if (!place.alphas.empty())
     json["adaptive"] = {{"references", place.adaptive.references}, {"alphas", place.alphas}};
+  return json;
+}
+
+// The file without its checksum. One of a version that had none is read where the user says so.
+Json parsed_checkpoint(const fs::path& path, OnExisting existing) {
+  const std::string text = read_file(path);
+  const Json unchecked = Json::parse(text, nullptr, false);
+  const Json version = unchecked.is_object() ? unchecked.value("version", Json()) : Json();
+  const bool without_seal = !has_seal(text) && version.is_number_integer() &&
+                            version >= Json(version_without_losses) &&
+                            version <= Json(last_without_seal);
+  if (without_seal && existing == OnExisting::resume_unverified) return unchecked;
+  if (without_seal)
+    fail(Fault::file, path, ": expected a checkpoint with a checksum (version ",
+         checkpoint_version, "), found one of version ", version.dump(),
+         ", in which damage cannot be seen; begin again with another output folder, or allow an "
+         "unverified resume");
+  const Json json = Json::parse(unsealed(text, path.string()));
+  if (json.at("version") != Json(checkpoint_version))
+    fail(Fault::file, path, ": expected version ", checkpoint_version, ", found ",
+         json.at("version").dump());
   return json;
 }
 
@@ -75,28 +106,19 @@ StreamPlace place_of(const Json& json) {
 
 }  // namespace
 
-FolderLock::FolderLock(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!fs::is_directory(folder))
-    fail(Fault::file, folder, ": cannot create the folder: ", error.message());
-  descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-  ::close(descriptor_);
-  fail(Fault::file, folder, ": another process writes to this folder: wait for it to end");
-}
-
-FolderLock::~FolderLock() { ::close(descriptor_); }
-
 StreamFolder::StreamFolder(const fs::path& folder, const probe::Settings& settings,
-                           HeadRate head_rate, const LanguageModel& model,
-                           const std::string& model_name, OnExisting existing)
+                           HeadRate head_rate, const StreamParts& parts, int64_t streams,
+                           OnExisting existing)
     : folder_(folder),
       settings_(settings),
       head_rate_(head_rate),
-      model_(model),
-      model_name_(model_name),
-      identity_(model.identity()),
+      model_(parts.model),
+      model_name_(parts.model_name),
+      streams_(streams),
+      existing_(existing),
+      files_{{"corpus", hexadecimal(content_digest(parts.source))},
+             {"tokenizer", hexadecimal(parts.tokenizer.digest())}},
+      identity_(parts.model.identity()),
       lock_(folder) {
   const fs::path records = folder / segments_file;
   if (fs::exists(records)) {
@@ -107,7 +129,7 @@ StreamFolder::StreamFolder(const fs::path& folder, const probe::Settings& settin
     expect_same(records, probe::read_records(records).header.settings, settings);
   } else if (!fs::exists(folder / checkpoint_file)) {
     for (const auto& entry : fs::directory_iterator(folder))
-      if (entry.path().filename().string().find(".tmp-") == std::string::npos &&
+      if (!is_temporary_name(entry.path().filename().string()) &&
           entry.path().filename() != states_folder && entry.path().filename() != snapshots_folder)
         fail(Fault::file, folder, ": expected an empty folder or a run, found ",
              entry.path().filename(), "; give another output folder");
@@ -135,27 +157,85 @@ std::optional<Checkpoint> StreamFolder::read_checkpoint() {
   if (!fs::exists(path)) return std::nullopt;
   Checkpoint checkpoint;
   try {
-    const Json json = Json::parse(read_file(path));
-    const Json& version = json.at("version");
-    if (version != checkpoint_version && version != version_without_losses)
-      fail(Fault::file, path, ": expected version ", version_without_losses, " or ",
-           checkpoint_version, ", found ", version.dump());
-    has_losses_ = version == checkpoint_version;
+    const Json json = parsed_checkpoint(path, existing_);
+    has_losses_ = json.at("record_bytes").size() > 3;
     checkpoint.position = json.at("position").get<int64_t>();
     bytes_ = json.at("record_bytes").get<std::vector<uint64_t>>();
     for (const Json& place : json.at("streams")) checkpoint.places.push_back(place_of(place));
-    if (bytes_.size() != files().size() || checkpoint.places.empty())
-      fail(Fault::file, path, ": expected the sizes of ", files().size(),
-           " files and a stream, found ", bytes_.size(), " and ", checkpoint.places.size());
+    if (existing_ != OnExisting::resume_unverified)
+      expect_same_files(json.at("files").get<std::map<std::string, std::string>>());
   } catch (const nlohmann::json::exception& error) {
     fail(Fault::file, path, ": expected a checkpoint, found: ", error.what());
   }
+  if (bytes_.size() != files().size() || int64_t(checkpoint.places.size()) != streams_)
+    fail(Fault::file, path, ": expected the sizes of ", files().size(), " files and ", streams_,
+         " streams, found ", bytes_.size(), " and ", checkpoint.places.size());
   for (size_t i = 0; i < checkpoint.places.size(); ++i)
     checkpoint.states.push_back(
         load_state(state_path(checkpoint.position, int64_t(i)),
                    {identity_, model_name_, model_.state_layout(), model_.sane()})
             .state);
+  check(checkpoint);
   return checkpoint;
+}
+
+void StreamFolder::expect_same_files(const std::map<std::string, std::string>& before) const {
+  for (const auto& [name, digest] : files_) {
+    const auto at = before.find(name);
+    if (at == before.end() || at->second != digest)
+      fail(Fault::file, folder_, ": ", name, ": expected the content it began with (digest ",
+           at == before.end() ? "unknown" : at->second, "), found other content (", digest,
+           "); give the same files, or allow an unverified resume");
+  }
+}
+
+// Everything that a run trusts: a checksum protects from accidents only.
+void StreamFolder::check(const Checkpoint& checkpoint) const {
+  for (size_t i = 0; i < checkpoint.places.size(); ++i)
+    check(checkpoint.places[i], checkpoint.states[i], checkpoint.position);
+}
+
+void StreamFolder::check(const StreamPlace& place, const SequenceState& state,
+                         int64_t position) const {
+  const auto expect = [&](bool holds, std::string_view what, const auto& wanted,
+                          const auto& found) {
+    if (!holds)
+      fail(Fault::file, folder_ / checkpoint_file, ": ", what, ": expected ", wanted, ", found ",
+           found);
+  };
+  const auto heads = int64_t(model_.state_layout()->heads().size());
+  const int64_t end = place.overflow ? place.overflow->position : position;
+  expect(position >= 0 && end >= 0 && end <= position, "position", cat("0 to ", position), end);
+  expect(state.position == end, "position", cat("that of the state, ", state.position), end);
+  expect(place.tokens == end, "tokens", end, place.tokens);
+  expect(std::isfinite(place.loss) && place.loss >= 0, "loss", "a finite number from 0",
+         place.loss);
+  expect(place.pending >= 0 && place.pending < model_.vocabulary(), "pending",
+         cat("a token below ", model_.vocabulary()), place.pending);
+  if (place.overflow) {
+    const StreamOverflow& o = *place.overflow;
+    expect(o.stream >= 0 && o.stream < streams_, "overflow.stream", cat("0 to ", streams_ - 1),
+           o.stream);
+    const bool known = std::ranges::any_of(model_.state_layout()->heads(), [&](const auto& head) {
+      return head.layer == o.layer && head.head == o.head;
+    });
+    expect(known, "overflow", "a head of the model", cat("layer ", o.layer, ", head ", o.head));
+  }
+  const std::vector<float>& alphas = place.alphas;
+  const std::vector<double>& references = place.adaptive.references;
+  const bool adaptive = std::ranges::any_of(
+      settings_, [](const auto& setting) { return setting.first == "sane_adaptive"; });
+  const int64_t wanted = adaptive && (end >= AdaptiveSane::every || !alphas.empty()) ? heads : 0;
+  expect(int64_t(alphas.size()) == wanted, "adaptive.alphas", cat(wanted, " numbers"),
+         alphas.size());
+  expect(references.size() == alphas.size(), "adaptive.references", cat(alphas.size(), " numbers"),
+         references.size());
+  for (const float alpha : alphas)
+    expect(std::isfinite(alpha) && alpha > 0 && double(alpha) <= double(float(model_.sane().alpha)),
+           "adaptive.alphas", cat("numbers above 0, up to ", model_.sane().alpha), alpha);
+  for (const double reference : references)
+    expect(std::isfinite(reference) && reference >= 0, "adaptive.references",
+           "finite numbers from 0", reference);
 }
 
 std::vector<StreamFolder::File> StreamFolder::files() {
@@ -183,6 +263,7 @@ std::optional<Checkpoint> StreamFolder::begin() {
         all[i].name == std::string(heads_file) && !table.has_setting(head_rate_setting);
     expect_same(path, table.header.settings, is_older ? settings_ : all[i].header.settings);
     if (is_older) continue_every_segment(path);
+    expect_group_end(path, bytes_[i]);
     if (table.intact_bytes < bytes_[i])
       fail(Fault::file, path, ": expected ", bytes_[i], " intact bytes at the checkpoint, found ",
            table.intact_bytes, table.damage.empty() ? "" : " (", table.damage,
@@ -213,13 +294,12 @@ void StreamFolder::remove_leftovers() const {
   const int64_t position =
       current.empty() ? -1 : Json::parse(current).at("position").get<int64_t>();
   for (const fs::path& place : {folder_, folder_ / states_folder, folder_ / snapshots_folder})
-    for (const auto& entry : fs::directory_iterator(place)) {
-      const std::string name = entry.path().filename().string();
-      const auto state = snapshot_named(entry.path());
-      const bool replaced =
-          place.filename() == states_folder && state && state->position != position;
-      if (replaced || name.find(".tmp-") != std::string::npos) fs::remove(entry.path());
-    }
+    remove_abandoned(place);
+  std::error_code problem, ignored;  // what stays is removed the next time
+  for (fs::directory_iterator entry(folder_ / states_folder, problem), end;
+       !problem && entry != end; entry.increment(problem))
+    if (const auto state = snapshot_named(entry->path()); state && state->position != position)
+      fs::remove(entry->path(), ignored);
 }
 
 void StreamFolder::save(const Checkpoint& checkpoint) {
@@ -231,11 +311,12 @@ void StreamFolder::save(const Checkpoint& checkpoint) {
   for (size_t i = 0; i < checkpoint.states.size(); ++i)
     save_state(state_path(checkpoint.position, int64_t(i)), checkpoint.states[i],
                stamp(checkpoint.places[i].pending));
-  Json json{{"version", has_losses_ ? checkpoint_version : version_without_losses},
+  Json json{{"version", checkpoint_version},
             {"position", checkpoint.position},
+            {"files", files_},
             {"record_bytes", bytes}};
   for (const StreamPlace& place : checkpoint.places) json["streams"].push_back(json_of(place));
-  replace_file(folder_ / checkpoint_file, json.dump(2) + "\n");
+  replace_file(folder_ / checkpoint_file, sealed(json.dump(2) + "\n"));
   remove_leftovers();
 }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/io/folder_lock.h"
 #include "eval/stream/record_rate.h"
 #include "eval/stream/stream_run.h"
 #include "infer/state_file.h"
@@ -38,24 +40,12 @@ struct Checkpoint {
   std::vector<SequenceState> states;
 };
 
-// Holds a folder for this process, as long as that lives.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder);  // makes the folder; fails where another holds it
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
-
 class StreamFolder {
  public:
   // Takes the folder for this process. Fails where it holds another run's files, or any run's and
   // `existing` is refuse.
   StreamFolder(const fs::path& folder, const probe::Settings& settings, HeadRate head_rate,
-               const LanguageModel& model, const std::string& model_name, OnExisting existing);
+               const StreamParts& parts, int64_t streams, OnExisting existing);
 
   std::optional<Checkpoint> begin();  // opens the records: new, or cut back to the checkpoint
   void save(const Checkpoint& checkpoint);
@@ -75,6 +65,9 @@ class StreamFolder {
   };
   std::vector<File> files();  // in the order of their sizes in a checkpoint
   std::optional<Checkpoint> read_checkpoint();
+  void expect_same_files(const std::map<std::string, std::string>& before) const;
+  void check(const Checkpoint& checkpoint) const;
+  void check(const StreamPlace& place, const SequenceState& state, int64_t position) const;
   void continue_every_segment(const fs::path& path);
   void remove_leftovers() const;
   StateStamp stamp(int32_t pending) const;
@@ -86,6 +79,9 @@ class StreamFolder {
   bool has_losses_ = true;
   const LanguageModel& model_;
   std::string model_name_;
+  int64_t streams_;
+  OnExisting existing_;
+  std::map<std::string, std::string> files_;  // digests of corpus and vocabulary
   uint64_t identity_;
   FolderLock lock_;
   std::unique_ptr<probe::RecordWriter> segments_, heads_, probes_, losses_;

@@ -54,8 +54,8 @@ class StreamRunner {
              OnExisting existing)
       : parts_(parts),
         settings_(settings),
-        folder_(folder, settings_of(parts, settings), {settings.heads_every}, parts.model,
-                parts.model_name, existing),
+        folder_(folder, settings_of(parts, settings), {settings.heads_every}, parts,
+                settings.streams, existing),
         path_(folder),
         snapshots_(settings.snapshots.value_or(default_snapshots(settings.tokens))) {
     std::ranges::sort(snapshots_);
@@ -89,9 +89,6 @@ class StreamRunner {
  private:
   void begin() {
     std::optional<Checkpoint> checkpoint = folder_.begin();
-    if (checkpoint && int64_t(checkpoint->places.size()) != settings_.streams)
-      fail(Fault::file, path_, ": the checkpoint: expected ", settings_.streams, " streams, found ",
-           checkpoint->places.size());
     readers_.reserve(size_t(settings_.streams));
     const auto strength =
         settings_.adaptive ? StreamReader::Strength::adaptive : StreamReader::Strength::fixed;

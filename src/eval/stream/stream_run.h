@@ -76,7 +76,9 @@ struct StreamOutcome {
   std::vector<StreamOverflow> overflows;
 };
 
-enum class OnExisting { refuse, resume };
+// resume_unverified: also with another content of the corpus or the vocabulary than it began with,
+// or from a checkpoint of a version that had no checksum.
+enum class OnExisting { refuse, resume, resume_unverified };
 
 // What the records of a run say about it; two runs may share a folder when these are equal.
 probe::Settings settings_of(const StreamParts& parts, const StreamSettings& settings);

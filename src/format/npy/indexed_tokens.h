@@ -27,6 +27,7 @@ class IndexedTokens {
   int64_t items() const { return items_; }
   Item item(int64_t number) const;
   const NpyArray& tokens() const { return tokens_; }  // all of them, in one dimension
+  std::vector<fs::path> files() const { return {index_file_->path(), tokens_.file->path()}; }
 
  private:
   std::span<const std::byte> sizes_, begins_;

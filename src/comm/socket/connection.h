@@ -1,9 +1,13 @@
 // Reliable byte streams between the processes of a job.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace deltasane::comm {
 
@@ -24,6 +28,11 @@ class Connection {
   void receive(std::span<std::byte> bytes);
   void check_open() const;  // does not block
 
+  // For peers that are not known yet, without waiting: receives what is there, up to this much;
+  // nothing where the peer has closed. Sends all at once, or says that it could not.
+  std::optional<size_t> receive_some(std::span<std::byte> bytes);
+  bool try_send(std::span<const std::byte> bytes);
+
   // 0: receive blocks until bytes arrive or the peer exits.
   void set_receive_timeout(double seconds);
 
@@ -40,7 +49,10 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-// HOST:PORT, or a path that begins with '/'.
+// Whether only processes of this machine can connect: a loopback address, or a local socket.
+bool stays_on_this_machine(const std::string& address);
+
+// HOST:PORT, or a path that begins with '/', where nothing is but a socket that an earlier job left.
 class Listener {
  public:
   explicit Listener(const std::string& address);
@@ -49,10 +61,12 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
 
   Connection accept(double seconds);  // empty on timeout
+  int socket() const { return socket_.socket(); }
 
  private:
   Connection socket_;
-  std::string path_;  // of a local socket; removed at the end
+  std::string path_;  // of a local socket; removed at the end, if it is still the same
+  std::pair<dev_t, ino_t> file_;
 };
 
 // Retries until a process listens there; empty on timeout.

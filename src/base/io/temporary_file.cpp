@@ -1,0 +1,81 @@
+#include "base/io/temporary_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hexadecimal.h"
+
+namespace deltasane {
+namespace {
+
+constexpr std::string_view mark = ".tmp-";
+
+std::string random_digits() {
+  uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != ssize_t(sizeof number))
+    number = uint64_t(std::chrono::steady_clock::now().time_since_epoch().count()) ^
+             uint64_t(::getpid()) << 40;  // a name that is taken is tried again
+  return hexadecimal(number);
+}
+
+// Whether the name still leads to the file of this descriptor.
+bool leads_to(const fs::path& path, int descriptor) {
+  struct stat named, open;
+  return ::lstat(path.c_str(), &named) == 0 && ::fstat(descriptor, &open) == 0 &&
+         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
+void remove_if_abandoned(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && leads_to(path, descriptor))
+    ::unlink(path.c_str());
+  ::close(descriptor);
+}
+
+}  // namespace
+
+TemporaryFile create_temporary(const fs::path& beside, unsigned mode) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    TemporaryFile made{beside.string() + cat(mark, random_digits()), -1};
+    made.descriptor = ::open(made.path.c_str(),
+                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_t(mode));
+    if (made.descriptor < 0 && errno == EEXIST) continue;
+    if (made.descriptor < 0) fail(Fault::file, beside, ": cannot create: ", std::strerror(errno));
+    // Between the two calls somebody may have taken it for abandoned. Where a file system has no
+    // locks, nobody removes anything.
+    const bool locked = ::flock(made.descriptor, LOCK_EX) == 0;
+    if (!locked || leads_to(made.path, made.descriptor)) return made;
+    ::close(made.descriptor);
+  }
+  fail(Fault::file, beside, ": expected a free name for a temporary file, found 100 taken");
+}
+
+bool is_temporary_name(std::string_view name) {
+  const size_t at = name.rfind(mark);
+  if (at == name.npos) return false;
+  const std::string_view digits = name.substr(at + mark.size());
+  return !digits.empty() && digits.size() <= 16 &&
+         digits.find_first_not_of("0123456789abcdef") == digits.npos;
+}
+
+void remove_abandoned(const fs::path& folder, std::string_view of) {
+  std::error_code problem;  // what cannot be listed stays
+  for (fs::directory_iterator entry(folder.empty() ? "." : folder, problem), end;
+       !problem && entry != end; entry.increment(problem)) {
+    const std::string name = entry->path().filename().string();
+    const bool wanted = of.empty() || (name.starts_with(of) && name.rfind(mark) == of.size());
+    if (wanted && is_temporary_name(name)) remove_if_abandoned(entry->path());
+  }
+}
+
+}  // namespace deltasane

@@ -1,0 +1,126 @@
+// Fails one system call or allocation after the other. After each fault old files are as they were or
+// new ones are whole, the exit code says that something went wrong unless all was done, and the next
+// start ends as if nothing had happened, with nothing left behind.
+//
+// Every test run takes some calls of each kind; DELTASANE_FAULTS=N takes N of each, once and from
+// there on, and DELTASANE_FAULTS=all takes all, which takes hours.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/cat.h"
+#include "base/io/file.h"
+#include "base/random.h"
+#include "faults/scenario.h"
+
+namespace deltasane::test {
+namespace {
+
+struct Fault {
+  std::string call;
+  int reason;
+};
+const Fault faults[] = {{"open", EMFILE},  {"write", ENOSPC}, {"fsync", EIO},
+                        {"rename", EIO},   {"mkdir", ENOSPC}, {"unlink", EROFS},
+                        {"truncate", EIO}, {"map", ENOMEM},   {"allocate", ENOMEM}};
+
+// How many calls of each kind are tried; 0: those of every test run.
+int64_t wanted_calls() {
+  const char* const asked = std::getenv("DELTASANE_FAULTS");
+  if (!asked) return 0;
+  return std::string_view(asked) == "all" ? INT64_MAX : std::atoll(asked);
+}
+
+// 1 to `count`, or some of them: the first, the last and a few between.
+std::vector<int64_t> some_of(int64_t count, uint64_t seed) {
+  std::vector<int64_t> all;
+  const int64_t wanted = std::min(count, wanted_calls() ? wanted_calls() : 4);
+  Random random(seed);
+  for (int64_t i = 0; i < wanted; ++i)
+    all.push_back(wanted == count
+                      ? i + 1
+                      : 1 + count * i / wanted + int64_t(random.below(uint64_t(count / wanted))));
+  if (count > 0) all.back() = count;
+  return all;
+}
+
+std::map<std::string, int64_t> counts_in(const fs::path& file) {
+  std::map<std::string, int64_t> counts;
+  std::istringstream lines(read_file(file));
+  std::string name;
+  for (int64_t count = 0; lines >> name >> count;) counts[name] = count;
+  return counts;
+}
+
+class Faults : public testing::TestWithParam<const char*> {
+ protected:
+  Scenario scenario(const fs::path& folder) const {
+    const std::vector<Scenario> all = bench_.scenarios(folder);
+    return *std::ranges::find(all, std::string(GetParam()), &Scenario::name);
+  }
+
+  void expect_survived(const Fault& fault, int64_t at, bool onwards,
+                       const std::map<std::string, std::string>& before,
+                       const std::map<std::string, std::string>& whole) {
+    const fs::path folder = bench_.folder("run");
+    bench_.prepare(GetParam(), folder);
+    const Scenario now = scenario(folder);
+    const Outcome hit = run_with_shim(now.first, {cat("DELTASANE_FAULT=", fault.call, ":", at, ":",
+                                                      fault.reason, onwards ? ":on" : "")});
+    const std::string what =
+        cat(GetParam(), " with ", fault.call, " ", at, onwards ? " onwards" : "", ": exit code ",
+            hit.exit_code, ": ", hit.output);
+    EXPECT_LT(hit.exit_code, 124) << what;
+    if (hit.exit_code != 0) {
+      EXPECT_FALSE(hit.output.empty()) << what;
+    }
+    const auto after = files_below(folder);
+    if (hit.exit_code == 0) {
+      for (const auto& [name, bytes] : whole)
+        EXPECT_TRUE(after.contains(name) && after.at(name) == bytes) << name << "; " << what;
+    }
+    for (const auto& [name, bytes] : before)
+      EXPECT_TRUE(
+          after.contains(name) &&
+          (after.at(name) == bytes || (whole.contains(name) && after.at(name) == whole.at(name))))
+          << name << "; " << what;
+    Outcome next = run(now.again);
+    if (next.exit_code != 0) next = run(now.first);  // there was nothing to go on from
+    EXPECT_EQ(next.exit_code, 0) << what << "\nthen: " << next.output;
+    const auto end = files_below(folder);
+    for (const auto& [name, bytes] : whole)
+      EXPECT_TRUE(end.contains(name) && end.at(name) == bytes) << name << "; " << what;
+    EXPECT_EQ(litter_below(folder), std::vector<std::string>()) << what;
+  }
+
+  FaultBench bench_;
+};
+
+TEST_P(Faults, LeaveOldFilesOrWholeNewOnes) {
+  const fs::path folder = bench_.folder("run"), counted = bench_.folder("counts");
+  bench_.prepare(GetParam(), folder);
+  const auto before = files_below(folder);
+  const Outcome good =
+      run_with_shim(scenario(folder).first, {cat("DELTASANE_FAULT_COUNTS=", counted.string())});
+  ASSERT_EQ(good.exit_code, 0) << good.output;
+  const auto whole = files_below(folder);
+  std::map<std::string, int64_t> counts = counts_in(counted);
+  EXPECT_GT(counts["allocate"], 0);
+  for (const Fault& fault : faults)
+    for (const int64_t at : some_of(counts[fault.call], counts[fault.call])) {
+      expect_survived(fault, at, false, before, whole);
+      if (wanted_calls()) expect_survived(fault, at, true, before, whole);
+      if (HasFailure()) return;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Commands, Faults,
+                         testing::Values("convert", "generate", "train", "stream", "eval",
+                                         "answers"),
+                         [](const auto& one) { return std::string(one.param); });
+
+}  // namespace
+}  // namespace deltasane::test
