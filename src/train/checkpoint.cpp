@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/io/folder.h"
+#include "base/json/json_text.h"
 #include "format/safetensors/safetensors.h"
 
 namespace deltasane::train {
@@ -39,7 +40,7 @@ void write_optimizer(const fs::path& path, const Optimizer& optimizer) {
 std::string fault_of(const fs::path& checkpoint) {
   const fs::path path = checkpoint / "manifest.json";
   if (!fs::exists(path)) return cat(path, ": expected a manifest, found no file");
-  const Json manifest = Json::parse(read_file(path), nullptr, false);
+  const Json manifest = parse_json<Json>(read_file(path));
   if (!manifest.is_object() || manifest.value(Json::json_pointer("/version"), Json()) != Json(1))
     return cat(path, ": expected a manifest of version 1, found something else");
   for (const char* name : payload) {
@@ -57,7 +58,7 @@ std::string fault_of(const fs::path& checkpoint) {
 }
 
 void expect_same_config(const fs::path& checkpoint, const TrainConfig& config) {
-  const Json saved = Json::parse(read_file(checkpoint / "config.json"));
+  const Json saved = parse_json<Json>(read_file(checkpoint / "config.json"), (checkpoint / "config.json").string());
   for (const auto& [key, value] : config.identity()) {
     const std::string before = saved.value(key, std::string());
     if (before != value)
@@ -90,7 +91,11 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
         name.find(unfinished) == std::string::npos)
       found.push_back(entry.path());
   }
-  std::ranges::sort(found);
+  // By the step: 100000000 comes after 99999999.
+  std::ranges::sort(found, {}, [](const fs::path& path) {
+    const std::string name = path.filename().string();
+    return std::pair(name.size(), name);
+  });
   return found;
 }
 
@@ -131,7 +136,7 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
 void take_settings_of_newest(const fs::path& folder, TrainConfig& config) {
   const std::vector<fs::path> all = checkpoints_in(folder);
   if (all.empty() || !fs::exists(all.back() / payload[3])) return;
-  const Json saved = Json::parse(read_file(all.back() / payload[3]), nullptr, false);
+  const Json saved = parse_json<Json>(read_file(all.back() / payload[3]));
   if (!saved.is_object()) return;  // resume_newest says what is wrong with it
   const auto take = [&](const char* key, double& value) {
     if (config.unstated.contains(key) && saved.contains(key))
@@ -154,7 +159,7 @@ fs::path resume_newest(const fs::path& folder, TrainingRun& run,
     }
     expect_same_config(*place, run.config());
     const TensorFile state = open_safetensors(*place / payload[1]);
-    const Json p = Json::parse(read_file(*place / payload[2]));
+    const Json p = parse_json<Json>(read_file(*place / payload[2]), (*place / payload[2]).string());
     const int64_t elements = run.layout().elements();
     run.restore(run.factory().restore(*place / payload[0]), state_named(state, "first", elements),
                 state_named(state, "second", elements),

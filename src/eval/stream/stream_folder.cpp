@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json/json_text.h"
 #include "base/printable.h"
 #include "eval/stream/record_columns.h"
 #include "infer/state_file.h"
@@ -135,7 +136,7 @@ std::optional<Checkpoint> StreamFolder::read_checkpoint() {
   if (!fs::exists(path)) return std::nullopt;
   Checkpoint checkpoint;
   try {
-    const Json json = Json::parse(read_file(path));
+    const Json json = parse_json<Json>(read_file(path), path.string());
     const Json& version = json.at("version");
     if (version != checkpoint_version && version != version_without_losses)
       fail(Fault::file, path, ": expected version ", version_without_losses, " or ",
@@ -211,7 +212,7 @@ void StreamFolder::remove_leftovers() const {
   std::string current;
   if (fs::exists(folder_ / checkpoint_file)) current = read_file(folder_ / checkpoint_file);
   const int64_t position =
-      current.empty() ? -1 : Json::parse(current).at("position").get<int64_t>();
+      current.empty() ? -1 : parse_json<Json>(current, checkpoint_file).at("position").get<int64_t>();
   for (const fs::path& place : {folder_, folder_ / states_folder, folder_ / snapshots_folder})
     for (const auto& entry : fs::directory_iterator(place)) {
       const std::string name = entry.path().filename().string();
