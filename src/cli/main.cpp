@@ -1,9 +1,12 @@
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <new>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "cli/version.h"
 
 namespace deltasane::cli {
@@ -45,6 +48,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    deltasane::cli::guard_terminals();
     return deltasane::cli::run(argc, argv);
   } catch (const deltasane::Error& error) {
     std::cerr << "deltasane: " << error.what() << '\n';
@@ -52,6 +56,14 @@ int main(int argc, char** argv) {
                                                     : deltasane::cli::failed;
   } catch (const std::bad_alloc&) {
     std::cerr << "deltasane: out of memory\n";
-    return deltasane::cli::failed;
+  } catch (const std::length_error&) {  // of a size that no memory has
+    std::cerr << "deltasane: out of memory\n";
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::cerr << "deltasane: " << error.path1().string() << ": " << error.code().message() << '\n';
+  } catch (const std::exception& error) {
+    std::cerr << "deltasane: " << error.what() << '\n';
+  } catch (...) {
+    std::cerr << "deltasane: an unknown error\n";
   }
+  return deltasane::cli::failed;
 }

@@ -32,7 +32,7 @@ const TrainableFactory& trainable_factory(std::string_view architecture) {
 
 const TrainableFactory& trainable_factory_of(const fs::path& file,
                                              std::string_view architecture) {
-  const std::string_view found = architecture_of(open_tensor_file(file)).name;
+  const std::string_view found = architecture_of(open_tensor_file(file, NonFiniteWeights::allow)).name;
   if (!architecture.empty() && architecture != found)
     fail(Fault::usage, "architecture: expected ", found, ", which ", file, " is of, found '",
          architecture, "'");
