@@ -62,7 +62,7 @@ int show_model(const InspectOptions& options) {
     all["sane"] = nullptr;
     if (checkpoint.sane())
       all["sane"] = {{"alpha", checkpoint.sane()->alpha}, {"chunk", checkpoint.sane()->chunk}};
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", json_text(all));
     return 0;
   }
   fmt::print("{}: {}, {}\n", options.model, found.title, checkpoint.file().format());

@@ -23,6 +23,12 @@ class TerminalText {
 
 std::string terminal_text(std::string_view bytes);  // of one whole text
 
+// Of a value that holds text from a file: bytes that are no UTF-8 become U+FFFD.
+template <class Json>
+std::string json_text(const Json& value) {
+  return value.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
 // From here on, stdout, stderr, std::cout and std::cerr go through TerminalText where they are a
 // terminal. Called once, first in main.
 void guard_terminals();

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "answers/answers.h"
+#include "base/error.h"
 #include "base/json/json_text.h"
 #include "format/finite/finite.h"
 #include "format/gguf/gguf.h"
@@ -30,7 +31,10 @@ Meaning understood(const TensorFile& file) {
   for (const StoredTensor& tensor : file.tensors())
     if (tensor.type != StoredType::foreign) file.read(tensor);
   find_non_finite(file);
-  if (file.vocabulary()) parse_gguf_tokens(*file.vocabulary());
+  try {
+    if (file.vocabulary()) parse_gguf_tokens(*file.vocabulary());
+  } catch (const Error&) {  // a whole file, with the tokens of something else
+  }
   return file.identity();
 }
 

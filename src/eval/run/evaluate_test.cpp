@@ -1,12 +1,14 @@
 #include "eval/run/evaluate.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <limits>
 #include <set>
 
 #include "eval/run/journal.h"
@@ -219,7 +221,7 @@ TEST_F(EvaluateTest, APrefixChangesTheAnswers) {
 TEST_F(EvaluateTest, OverflowEndsASample) {
   const test::OverflowingRwkv7 source(small, 1e38f, test::OverflowingRwkv7::Decay::random);
   write_rwkv7_safetensors(file, source, StoredType::f32, {});
-  const Run found = run("run", settings);
+  const auto found = run("run", settings);
   EXPECT_TRUE(found.complete());
   const std::vector<std::string> samples = sorted("run/samples.jsonl");
   ASSERT_EQ(samples.size(), 30u);
