@@ -8,7 +8,7 @@ NVCC := $(or $(CUDACXX),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/
 
 PREFIX ?= /usr/local
 
-.PHONY: help build install test bench demo sanitize cuda bare clean packages program
+.PHONY: help build install test bench demo sanitize fuzz cuda bare clean packages program
 .NOTPARALLEL:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make bench     build and measure the kernels'
 	@echo 'make demo      build and run the demonstration'
 	@echo 'make sanitize  all tests with address, undefined-behaviour and thread checking'
+	@echo 'make fuzz      a minute of fuzzing for each parser (FUZZ_SECONDS=60), with clang++-16'
 	@echo 'make cuda      build with the CUDA backends, where nvcc is installed'
 	@echo 'make bare      build and test with a compiler and a folder of headers only'
 	@echo 'make clean     remove everything that was made'
@@ -56,6 +57,11 @@ sanitize: packages
 	@$(call test_preset,asan)
 	@$(call make_preset,tsan)
 	@$(call test_preset,tsan)
+
+FUZZ_SECONDS ?= 60
+fuzz: packages
+	@$(call make_preset,fuzz)
+	@tools/run_fuzzers $(FUZZ_SECONDS)
 
 cuda: packages
 ifeq ($(NVCC),)

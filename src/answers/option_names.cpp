@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json/json_text.h"
 
 namespace deltasane::answers {
 namespace {
@@ -41,7 +42,7 @@ CheckOptions read(const Json& json) {
 
 CheckOptions options_from_json(std::string_view json) {
   try {
-    return read(Json::parse(json));
+    return read(parse_json<Json>(json, "options"));
   } catch (const Json::exception& error) {
     fail(Fault::argument, "options: ", error.what());
   }

@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 #include "base/choose.h"
-#include "base/crc32.h"
+#include "base/crc32/crc32.h"
 #include "support/errors.h"
 
 namespace deltasane {

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -129,13 +130,24 @@ struct ThreadPool::Shared {
 };
 
 ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
-  if (threads < 0) fail(Fault::usage, "threads: expected 0 (all) or more, found ", threads);
+  constexpr int most = 1024;
+  if (threads < 0 || threads > most)
+    fail(Fault::usage, "threads: expected 0 (all) to ", most, ", found ", threads);
   if (threads == 0) threads = usable_processors();
   shared_->spins = threads <= usable_processors();
-  for (int i = 1; i < threads; ++i) shared_->workers.emplace_back([this] { shared_->serve(); });
+  shared_->workers.reserve(size_t(threads));
+  try {
+    for (int i = 1; i < threads; ++i) shared_->workers.emplace_back([this] { shared_->serve(); });
+  } catch (const std::system_error& error) {
+    stop();  // those that have begun
+    fail(Fault::device, "threads: expected to start ", threads, ", found that only ", size(),
+         " can be had: ", error.code().message(), "; ask for fewer");
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->ending = true;

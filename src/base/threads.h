@@ -56,6 +56,7 @@ class ThreadPool {
 
  private:
   struct Shared;
+  void stop();
   std::unique_ptr<Shared> shared_;
 };
 

@@ -102,8 +102,9 @@ TEST(Team, BarrierThrowsAfterAnotherThreadFailed) {
   }
 }
 
-TEST(ThreadPool, RejectsANegativeSize) {
-  EXPECT_FAULT(ThreadPool(-1), Fault::usage, "expected 0 (all) or more, found -1");
+TEST(ThreadPool, RejectsSizesThatNoMachineHas) {
+  EXPECT_FAULT(ThreadPool(-1), Fault::usage, "expected 0 (all) to 1024, found -1");
+  EXPECT_FAULT(ThreadPool(100'000), Fault::usage, "expected 0 (all) to 1024, found 100000");
 }
 
 }  // namespace

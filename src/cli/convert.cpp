@@ -10,6 +10,7 @@ namespace {
 
 struct ConvertOptions {
   std::string from, to, type, tokenizer;
+  bool allow_nonfinite = false;
 };
 
 // The strings GGUF keeps: id 0, the tokens' bytes escaped, and padding up to the model's rows.
@@ -29,7 +30,7 @@ std::vector<std::string> gguf_vocabulary(const ModelCheckpoint& checkpoint,
 }
 
 int convert_model(const ConvertOptions& options) {
-  const auto opened = open_checkpoint(options.from);
+  const auto opened = open_checkpoint(options.from, options.allow_nonfinite);
   const ModelCheckpoint& checkpoint = *opened;
   checkpoint.describe();
   const StoredType type = written_type(checkpoint, options.type);
@@ -60,6 +61,7 @@ const Command convert{
       app.add_option("--type", options->type,
                      "f32, f16 or bf16; q8_0 for .gguf; as in the file if not given");
       app.add_option("--tokenizer", options->tokenizer, "a World vocabulary file, for .gguf");
+      describe_allow_nonfinite(app, options->allow_nonfinite);
       app.footer("Example:\n  deltasane convert model.pth model.gguf --type q8_0");
       return [options] { return convert_model(*options); };
     }};

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "model/registry.h"
 
 namespace deltasane::cli {
@@ -22,7 +23,8 @@ nlohmann::ordered_json json_of(const ModelDescription::Size& size) {
 }
 
 int show_model(const InspectOptions& options) {
-  const auto opened = open_checkpoint(options.model);
+  // It says what is not finite, where every other command refuses it.
+  const auto opened = open_checkpoint(options.model, NonFiniteWeights::allow);
   const ModelCheckpoint& checkpoint = *opened;
   const ModelDescription found = checkpoint.describe();
   const StateLayout layout = checkpoint.state_layout();
@@ -33,6 +35,7 @@ int show_model(const InspectOptions& options) {
     parameters += elements;
     types[std::string(name_of(checkpoint.type(name)))] += elements;
   }
+  const std::optional<NonFinite> non_finite = find_non_finite(checkpoint.file());
   const int64_t state_bytes = 4 * layout.floats();
   int64_t cache_bytes = 0;  // of a token
   for (int64_t i = 0; i < layout.caches(); ++i) cache_bytes += 4 * layout.cache(i).floats();
@@ -49,11 +52,17 @@ int show_model(const InspectOptions& options) {
     all["state_bytes"] = state_bytes;
     if (cache_bytes) all["cache_bytes_per_token"] = cache_bytes;
     all["identity"] = fmt::format("{:016x}", checkpoint.identity());
+    all["non_finite"] = nullptr;
+    if (non_finite)
+      all["non_finite"] = {{"tensor", non_finite->tensor},
+                           {"element", non_finite->index},
+                           {"count", non_finite->count},
+                           {"tensors", non_finite->tensors}};
     all["metadata"] = checkpoint.metadata();
     all["sane"] = nullptr;
     if (checkpoint.sane())
       all["sane"] = {{"alpha", checkpoint.sane()->alpha}, {"chunk", checkpoint.sane()->chunk}};
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", json_text(all));
     return 0;
   }
   fmt::print("{}: {}, {}\n", options.model, found.title, checkpoint.file().format());
@@ -71,12 +80,14 @@ int show_model(const InspectOptions& options) {
                checkpoint.sane()->chunk);
   else
     fmt::print("  SANE           none (a baseline; --sane-alpha applies it at run time)\n");
+  if (non_finite)
+    fmt::print("  NOT FINITE     {}; other commands refuse this file\n", to_string(*non_finite));
   fmt::print("  identity       {:016x}\n", checkpoint.identity());
   for (const auto& [key, value] : checkpoint.metadata())
-    if (value.size() < 100) fmt::print("  {}: {}\n", key, value);
+    if (value.size() < 100) fmt::print("  {}: {}\n", terminal_text(key), terminal_text(value));
   if (options.tensors)
     for (const std::string& name : checkpoint.names())
-      fmt::print("  {:<36} {:<6} {}\n", name, name_of(checkpoint.type(name)),
+      fmt::print("  {:<36} {:<6} {}\n", terminal_text(name), name_of(checkpoint.type(name)),
                  to_string(checkpoint.shape(name)));
   return 0;
 }

@@ -5,12 +5,15 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/io/mapped_ranges.h"
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "cli/version.h"
 
 namespace deltasane::cli {
@@ -87,6 +90,7 @@ int main(int argc, char** argv) {
   for (const int number : {SIGXFSZ, SIGPIPE}) std::signal(number, SIG_IGN);
   deltasane::end_with_message_on_vanished_bytes();
   try {
+    deltasane::cli::guard_terminals();
     const int code = deltasane::cli::run(argc, argv);
     deltasane::cli::expect_output_written();
     return code;
@@ -96,10 +100,14 @@ int main(int argc, char** argv) {
                                                     : deltasane::cli::failed;
   } catch (const std::bad_alloc&) {
     std::cerr << "deltasane: out of memory\n";
+  } catch (const std::length_error&) {  // of a size that no memory has
+    std::cerr << "deltasane: out of memory\n";
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::cerr << "deltasane: " << error.path1().string() << ": " << error.code().message() << '\n';
   } catch (const std::exception& error) {
     std::cerr << "deltasane: " << error.what() << '\n';
   } catch (...) {
-    std::cerr << "deltasane: an error without a message\n";
+    std::cerr << "deltasane: an unknown error\n";
   }
   return deltasane::cli::failed;
 }

@@ -15,6 +15,10 @@ std::optional<kernel::WeightType> weight_type_named(const std::string& name) {
   fail(Fault::usage, "--weights: expected f32, f16, bf16 or q8, found '", name, "'");
 }
 
+NonFiniteWeights weights_wanted(bool allow) {
+  return allow ? NonFiniteWeights::allow : NonFiniteWeights::refuse;
+}
+
 OpenOptions options_of(const ModelFlags& flags) {
   OpenOptions options;
   options.device = device_named(flags.device);
@@ -23,7 +27,14 @@ OpenOptions options_of(const ModelFlags& flags) {
     fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
   if (flags.sane_alpha != 0) options.sane.alpha = flags.sane_alpha;
   options.sane.none = flags.no_sane;
+  options.non_finite = weights_wanted(flags.allow_nonfinite);
   return options;
+}
+
+std::unique_ptr<LanguageModel> open(const ModelFlags& flags) {
+  std::unique_ptr<LanguageModel> opened;
+  explain_nonfinite([&] { opened = open_model(flags.path, options_of(flags)); });
+  return opened;
 }
 
 }  // namespace
@@ -40,11 +51,31 @@ void ModelFlags::describe(CLI::App& app) {
   app.add_option("--sane-alpha", sane_alpha,
                  "apply SANE to a model that was not trained with it: tau = alpha ln 2 + 1");
   app.add_flag("--no-sane", no_sane, "run without SANE");
+  describe_allow_nonfinite(app, allow_nonfinite);
+}
+
+void describe_allow_nonfinite(CLI::App& app, bool& flag) {
+  app.add_flag("--allow-nonfinite", flag, "accept weights that are infinite or NaN, to study them");
+}
+
+void explain_nonfinite(const std::function<void()>& open) {
+  try {
+    open();
+  } catch (const NonFiniteError& error) {
+    fail(Fault::overflow, error.what(), ". To study them: --allow-nonfinite");
+  }
+}
+
+std::unique_ptr<ModelCheckpoint> open_checkpoint(const std::string& path, bool allow_nonfinite) {
+  std::unique_ptr<ModelCheckpoint> opened;
+  explain_nonfinite(
+      [&] { opened = deltasane::open_checkpoint(path, weights_wanted(allow_nonfinite)); });
+  return opened;
 }
 
 OpenModel::OpenModel(const ModelFlags& flags)
     : threads(flags.threads),
-      owned(open_model(flags.path, options_of(flags))),
+      owned(open(flags)),
       model(*owned),
       name(fs::path(flags.path).filename().string()) {}
 

@@ -1,6 +1,7 @@
 // The flags every command that runs a model has, and the model they open.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,10 +19,16 @@ struct ModelFlags {
   std::string path, tokenizer, weights, device = "cpu";
   int threads = 0;
   double sane_alpha = 0;  // 0: not given
-  bool no_sane = false;
+  bool no_sane = false, allow_nonfinite = false;
 
   void describe(CLI::App& app);
 };
+
+// Of every command that reads a model file.
+void describe_allow_nonfinite(CLI::App& app, bool& flag);
+std::unique_ptr<ModelCheckpoint> open_checkpoint(const std::string& path, bool allow_nonfinite);
+// Calls `open`; a refusal of weights that are not finite says what flag accepts them.
+void explain_nonfinite(const std::function<void()>& open);
 
 struct OpenModel {
   explicit OpenModel(const ModelFlags& flags);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/timing.h"
+#include "cli/terminal.h"
 
 namespace deltasane::cli {
 
@@ -20,7 +21,8 @@ bool ProgressLine::due() {
 }
 
 void ProgressLine::show(const std::string& text) {
-  fmt::print(stderr, "{}{}{}", terminal_ ? "\r\033[K" : "", text, terminal_ ? "" : "\n");
+  if (terminal_) clear_line(stderr);
+  fmt::print(stderr, "{}{}", text, terminal_ ? "" : "\n");
   std::fflush(stderr);
   begun_ = true;
 }

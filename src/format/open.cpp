@@ -69,9 +69,7 @@ TensorFile (*reader_of(std::string_view start))(const fs::path&) {
   return nullptr;
 }
 
-}  // namespace
-
-TensorFile open_tensor_file(const fs::path& path) {
+TensorFile open_any(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return open_folder(path);
   const std::string start = first_bytes(path);
@@ -83,6 +81,14 @@ TensorFile open_tensor_file(const fs::path& path) {
          "load and save it again with PyTorch");
   fail(Fault::file, path, ": expected safetensors, .pth, GGUF or rwkv.cpp's .bin, found a file ",
        "that begins with ", printable(start));
+}
+
+}  // namespace
+
+TensorFile open_tensor_file(const fs::path& path, NonFiniteWeights non_finite) {
+  TensorFile file = open_any(path);
+  if (non_finite == NonFiniteWeights::refuse) expect_finite(file);
+  return file;
 }
 
 bool looks_like_tensor_file(const fs::path& path) {

@@ -5,11 +5,12 @@
 // the shards of model.safetensors.index.json.
 #pragma once
 
-#include "format/tensor_file.h"
+#include "format/finite/finite.h"
 
 namespace deltasane {
 
-TensorFile open_tensor_file(const fs::path& path);
+TensorFile open_tensor_file(const fs::path& path,
+                            NonFiniteWeights non_finite = NonFiniteWeights::refuse);
 
 // Whether the file begins as one of these formats, or is a folder.
 bool looks_like_tensor_file(const fs::path& path);

@@ -32,20 +32,21 @@ const TrainableFactory& trainable_factory(std::string_view architecture) {
 
 const TrainableFactory& trainable_factory_of(const fs::path& file,
                                              std::string_view architecture) {
-  const std::string_view found = architecture_of(open_tensor_file(file)).name;
+  const std::string_view found = architecture_of(open_tensor_file(file, NonFiniteWeights::allow)).name;
   if (!architecture.empty() && architecture != found)
     fail(Fault::usage, "architecture: expected ", found, ", which ", file, " is of, found '",
          architecture, "'");
   return trainable_factory(found);
 }
 
-std::unique_ptr<ModelCheckpoint> open_checkpoint(const fs::path& path) {
-  TensorFile file = open_tensor_file(path);
+std::unique_ptr<ModelCheckpoint> open_checkpoint(const fs::path& path,
+                                                 NonFiniteWeights non_finite) {
+  TensorFile file = open_tensor_file(path, non_finite);
   return architecture_of(file).open_checkpoint(std::move(file));
 }
 
 std::unique_ptr<LanguageModel> open_model(const fs::path& path, const OpenOptions& options) {
-  TensorFile file = open_tensor_file(path);
+  TensorFile file = open_tensor_file(path, options.non_finite);
   const Architecture& found = architecture_of(file);
   return found.open(found.open_checkpoint(std::move(file)), options);
 }

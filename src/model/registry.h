@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/io/file.h"
+#include "format/finite/finite.h"
 #include "model/language_model.h"
 #include "model/train/trainable_model.h"
 
@@ -18,6 +19,7 @@ struct OpenOptions {
   Device device = {};
   std::optional<kernel::WeightType> weights{};  // none: as the file has them. On a GPU: f32 or bf16
   SaneChoice sane{};
+  NonFiniteWeights non_finite = NonFiniteWeights::refuse;
 };
 
 // A model of random weights, for benchmarks.
@@ -49,7 +51,8 @@ std::span<const Architecture> architectures();  // the first one is the default
 const Architecture& architecture_of(const TensorFile& file);
 const Architecture& architecture_named(std::string_view name);  // fails for one that is not there
 
-std::unique_ptr<ModelCheckpoint> open_checkpoint(const fs::path& path);
+std::unique_ptr<ModelCheckpoint> open_checkpoint(
+    const fs::path& path, NonFiniteWeights non_finite = NonFiniteWeights::refuse);
 std::unique_ptr<LanguageModel> open_model(const fs::path& path, const OpenOptions& options);
 
 }  // namespace deltasane

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,14 +19,5 @@ class TensorSource {
   virtual Tensor<float> read(std::string_view name) const = 0;  // of that shape
   virtual std::string where() const { return "model"; }         // for messages
 };
-
-// The first number that is not finite, in the order of names().
-struct NonFinite {
-  std::string tensor;
-  int64_t index;  // in the tensor, row-major
-  float value;
-};
-std::optional<NonFinite> find_non_finite(const TensorSource& source);
-void expect_finite(const TensorSource& source);  // fails where find_non_finite finds one
 
 }  // namespace deltasane

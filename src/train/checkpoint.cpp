@@ -10,6 +10,7 @@
 #include "base/hexadecimal.h"
 #include "base/io/folder.h"
 #include "base/io/temporary_file.h"
+#include "base/json/json_text.h"
 #include "format/safetensors/safetensors.h"
 
 namespace deltasane::train {
@@ -40,7 +41,7 @@ void write_optimizer(const fs::path& path, const Optimizer& optimizer) {
 std::string fault_of(const fs::path& checkpoint) {
   const fs::path path = checkpoint / "manifest.json";
   if (!fs::exists(path)) return cat(path, ": expected a manifest, found no file");
-  const Json manifest = Json::parse(read_file(path), nullptr, false);
+  const Json manifest = parse_json<Json>(read_file(path));
   if (!manifest.is_object() || manifest.value(Json::json_pointer("/version"), Json()) != Json(1))
     return cat(path, ": expected a manifest of version 1, found something else");
   for (const char* name : payload) {
@@ -86,7 +87,7 @@ void expect_same_content(const fs::path& checkpoint, const TrainingRun& run) {
 }
 
 void expect_same_config(const fs::path& checkpoint, const TrainConfig& config) {
-  const Json saved = Json::parse(read_file(checkpoint / "config.json"));
+  const Json saved = parse_json<Json>(read_file(checkpoint / "config.json"), (checkpoint / "config.json").string());
   for (const auto& [key, value] : config.identity()) {
     const std::string before = saved.contains(key) && saved[key].is_string()
                                    ? saved[key].get<std::string>()
@@ -175,7 +176,7 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
 void take_settings_of_newest(const fs::path& folder, TrainConfig& config) {
   const std::vector<fs::path> all = checkpoints_in(folder);
   if (all.empty() || !fs::exists(all.back() / payload[3])) return;
-  const Json saved = Json::parse(read_file(all.back() / payload[3]), nullptr, false);
+  const Json saved = parse_json<Json>(read_file(all.back() / payload[3]));
   if (!saved.is_object()) return;  // resume_newest says what is wrong with it
   const auto take = [&](const char* key, double& value) {
     if (config.unstated.contains(key) && saved.contains(key))
@@ -199,7 +200,7 @@ fs::path resume_newest(const fs::path& folder, TrainingRun& run,
     expect_same_config(*place, run.config());
     if (changed == ChangedFiles::refuse) expect_same_content(*place, run);
     const TensorFile state = open_safetensors(*place / payload[1]);
-    const Json p = Json::parse(read_file(*place / payload[2]));
+    const Json p = parse_json<Json>(read_file(*place / payload[2]), (*place / payload[2]).string());
     const int64_t elements = run.layout().elements();
     run.restore(run.factory().restore(*place / payload[0]), state_named(state, "first", elements),
                 state_named(state, "second", elements),

@@ -45,6 +45,10 @@ class Section {
   void at_least(const char* key, int64_t value, int64_t least) const {
     if (value < least) wrong(key, cat("expected at least ", least, ", found ", value));
   }
+  void between(const char* key, int64_t value, int64_t least, int64_t most) const {
+    if (value < least || value > most)
+      wrong(key, cat("expected ", least, " to ", most, ", found ", value));
+  }
   void at_least(const char* key, double value, double least) const {
     if (!(value >= least)) wrong(key, cat("expected at least ", least, ", found ", value));
   }
@@ -94,7 +98,12 @@ void read_model(Section section, TrainConfig& config) {
   section.read("sane_chunk", m.sane_chunk);
   section.done();
   section.at_least("sane_alpha", m.sane_alpha, 0.0);
-  section.at_least("sane_chunk", m.sane_chunk, int64_t{1});
+  // Far above any model that can be trained; sizes computed from these fit into 64 bits.
+  section.between("sane_chunk", m.sane_chunk, 1, int64_t{1} << 30);
+  section.between("layers", m.layers, 0, 4096);
+  section.between("channels", m.channels, 0, 1 << 16);
+  section.between("head_size", m.head_size, 1, 1 << 16);
+  section.between("vocabulary", m.vocabulary, 0, 1 << 24);
   if (m.from.empty() && (m.layers == 0 || m.channels == 0))
     section.wrong("from", "expected a model file, or layers and channels, found neither");
   if (!m.from.empty() && (m.layers != 0 || m.channels != 0))
@@ -129,14 +138,14 @@ void read_optimizer(Section section, TrainConfig& config) {
   section.read("clip", config.clip);
   section.read("wrap", config.wrap);
   section.done();
-  if (section.has("rows")) section.at_least("rows", config.rows, int64_t{1});
+  if (section.has("rows")) section.between("rows", config.rows, 1, 1 << 30);
   if (section.has("rows") && (section.has("sequences") || section.has("accumulate")))
     section.wrong("rows", "expected the rows of a step, or sequences and accumulate, found both");
-  section.at_least("steps", s.steps, int64_t{1});
-  section.at_least("sequences", config.sequences, int64_t{1});
-  section.at_least("context", config.context, int64_t{1});
-  section.at_least("accumulate", config.accumulate, int64_t{1});
-  section.at_least("warmup", s.warmup, int64_t{0});
+  section.between("steps", s.steps, 1, int64_t{1} << 40);
+  section.between("sequences", config.sequences, 1, 1 << 20);
+  section.between("context", config.context, 1, 1 << 24);
+  section.between("accumulate", config.accumulate, 1, 1 << 20);
+  section.between("warmup", s.warmup, 0, int64_t{1} << 40);
   for (const auto& [key, value] : {std::pair{"rate", s.peak},
                                    {"first_rate", s.first},
                                    {"last_rate", s.last},
@@ -157,9 +166,9 @@ void read_evaluation(Section section, TrainConfig& config) {
   section.read("longest_answer", e.longest_answer);
   section.done();
   section.at_least("every", e.every, int64_t{0});
-  section.at_least("batches", e.batches, int64_t{1});
-  section.at_least("problems", e.problems, int64_t{0});
-  section.at_least("longest_answer", e.longest_answer, int64_t{1});
+  section.between("batches", e.batches, 1, 1 << 30);
+  section.between("problems", e.problems, 0, 1 << 30);
+  section.between("longest_answer", e.longest_answer, 1, 1 << 30);
   if (e.problems > 0 && !e.answers.starts_with("math-chat:"))
     section.wrong("answers", cat("expected \"math-chat:...\", found '", e.answers, "'"));
 }
@@ -252,7 +261,7 @@ TrainConfig read_config(std::string_view text, const std::string& name,
     run.wrong("micro_batch", "expected it with optimizer.rows, found sequences and accumulate");
   run.at_least("save_every", config.run.save_every, int64_t{0});
   run.at_least("keep", config.run.keep, int64_t{1});
-  run.at_least("threads", config.run.threads, int64_t{0});
+  run.between("threads", config.run.threads, 0, 1024);
   run.at_least("metrics_every", config.run.metrics_every, int64_t{1});
   return config;
 }

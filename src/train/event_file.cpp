@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "base/crc32.h"
+#include "base/crc32/crc32.h"
 #include "base/error.h"
 
 namespace deltasane::train {

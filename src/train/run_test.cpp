@@ -134,6 +134,16 @@ TEST(Run, CheckpointsAreModelsAndOnlyTheNewestStay) {
   EXPECT_TRUE(std::ranges::equal(model->parameters().all(), run.parameters().all()));
 }
 
+TEST(Run, CheckpointsAreInTheOrderOfTheirSteps) {
+  const deltasane::test::Scratch scratch;
+  for (const char* name : {"step_100000000", "step_99999999", "step_00000010", "step_1000000000"})
+    fs::create_directory(scratch.path() / name);
+  std::vector<std::string> names;
+  for (const fs::path& path : checkpoints_in(scratch.path())) names.push_back(path.filename());
+  EXPECT_EQ(names, (std::vector<std::string>{"step_00000010", "step_99999999", "step_100000000",
+                                             "step_1000000000"}));
+}
+
 TEST(Run, ADamagedCheckpointIsPassedOver) {
   Fixture f;
   TrainingRun run = f.fresh();

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/random.h"
+#include "support/mutate.h"
 
 namespace deltasane::test {
 
@@ -94,37 +94,14 @@ void expect_every_flip_survived(std::string_view good, size_t count, Read&& read
     }
 }
 
-// Random corruption: bytes changed, set to boundary values, removed, repeated, truncated.
+// Random corruption of files (support/mutate.h).
 template <class Read>
 void expect_mutations_survived(std::string_view good, uint64_t seed, int rounds, Read&& read) {
   Random random(seed);
   int accepted_files = 0;
   for (int round = 0; round < rounds; ++round) {
     std::string bytes(good);
-    for (uint64_t change = 0, changes = 1 + random.below(4); change < changes; ++change) {
-      if (bytes.empty()) break;
-      const size_t at = random.below(bytes.size());
-      const size_t length = 1 + random.below(std::min<size_t>(16, bytes.size() - at));
-      constexpr std::string_view boundary("\x00\x01\x7f\x80\xff\x28\x29\x7d\x52", 9);
-      switch (random.below(5)) {
-        case 0:
-          bytes[at] = char(random.word());
-          break;
-        case 1:
-          for (size_t i = 0; i < length; ++i)
-            bytes[at + i] = boundary[random.below(boundary.size())];
-          break;
-        case 2:
-          bytes.erase(at, length);
-          break;
-        case 3:
-          bytes.insert(random.below(bytes.size()), bytes.substr(at, length));
-          break;
-        case 4:
-          bytes.resize(at);
-          break;
-      }
-    }
+    mutate(bytes, random);
     accepted_files += accepted(bytes, read);
   }
   ::testing::Test::RecordProperty("accepted", accepted_files);

@@ -1,9 +1,15 @@
 #include "support/process.h"
 
+#include <fcntl.h>
+#include <pty.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "base/error.h"
 #include "support/scratch.h"
@@ -51,6 +57,30 @@ Outcome run(const std::vector<std::string>& words) {
   for (size_t got; (got = std::fread(block.data(), 1, block.size(), pipe)) > 0;)
     outcome.output.append(block.data(), got);
   const int status = ::pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+Outcome run_on_terminal(const std::vector<std::string>& words) {
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child < 0) fail(Fault::device, "forkpty: ", std::strerror(errno));
+  if (child == 0) {
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    ::dup2(nothing, STDIN_FILENO);
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    ::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  Outcome outcome{};
+  std::array<char, 4096> block;
+  for (ssize_t got; (got = ::read(terminal, block.data(), block.size())) > 0 || (got < 0 && errno == EINTR);)
+    outcome.output.append(block.data(), size_t(std::max<ssize_t>(got, 0)));
+  ::close(terminal);
+  int status = 0;
+  ::waitpid(child, &status, 0);
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return outcome;
 }

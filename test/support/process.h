@@ -13,6 +13,9 @@ struct Outcome {
 
 Outcome run(const std::vector<std::string>& words);
 
+// The same, with a terminal as its output and its errors.
+Outcome run_on_terminal(const std::vector<std::string>& words);
+
 // Runs `count` processes of one job, on any number of processors. `launcher` is mpirun, or empty:
 // then a shell starts them, and they connect over a local socket. The exit code is 0 or that of one
 // process that failed.

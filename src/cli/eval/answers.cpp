@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/io/file.h"
+#include "base/json/json_text.h"
 #include "cli/command.h"
 #include "answers/option_names.h"
 
@@ -52,7 +53,7 @@ struct BatchRow {
 BatchRow read_row(const std::string& line) {
   BatchRow row;
   try {
-    row.json = Json::parse(line);
+    row.json = parse_json<Json>(line, "row");
     row.pair = {row.json.at("gold").get<std::string>(), row.json.at("pred").get<std::string>(),
                 row.json.contains("options")
                     ? answers::options_from_json(row.json["options"].dump())

@@ -54,15 +54,19 @@ void print_run_scores(const eval::Run& run, const std::string& out) {
   fmt::print("{:<18}{:>10}{:>12}{:>12}{:>14}\n", "benchmark", "problems", "majority", "pass@1",
              "no answer");
   double average = 0;
-  int64_t refused = 0;
+  int64_t refused = 0, samples = 0, overflowed = 0;
   for (const eval::RunBenchmark& benchmark : run.benchmarks) {
     const eval::RunScore score = score_of(benchmark);
     average += score.accuracy / double(run.benchmarks.size());
     refused += score.refused;
+    samples += score.samples;
+    overflowed += score.overflowed;
     fmt::print("{:<18}{:>10}{:>10.2f} %{:>10.2f} %{:>12.2f} %\n", benchmark.title, score.problems,
                score.accuracy, score.pass_at_1, score.unparsed);
   }
   fmt::print("{:<18}{:>10}{:>10.2f} %\n", "average", "", average);
+  fmt::print("overflowed        {:>10} of {} samples{}\n", overflowed, samples,
+             overflowed ? ": the state or the logits were not finite, and the answer ends there" : "");
   if (refused)
     fmt::print(stderr,
                "note: {} answers need algebra, which this build lacks; they count as wrong\n",

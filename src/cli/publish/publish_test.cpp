@@ -5,7 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/crc32.h"
+#include "base/crc32/crc32.h"
 #include "format/open.h"
 #include "text/chat/chat_template.h"
 #include "model/rwkv7/checkpoint/checkpoint.h"

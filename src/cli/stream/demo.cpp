@@ -5,6 +5,7 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "cli/own_commands.h"
 #include "corpus/math/chat.h"
 #include "eval/stream/problem_probe.h"
@@ -79,7 +80,8 @@ class Line {  // that is written over on a terminal
  public:
   void show(const std::string& text, bool last = false) {
     if (!terminal_ && !last) return;
-    fmt::print("{}{}{}", terminal_ ? "\r\x1b[K" : "", text, last ? "\n" : "");
+    if (terminal_) clear_line(stdout);
+    fmt::print("{}{}", text, last ? "\n" : "");
     std::fflush(stdout);
   }
 
@@ -191,10 +193,11 @@ void stream_both(Contestant& baseline, Contestant& sane, int64_t tokens) {
   for (int64_t position = std::min(slice, tokens);; position = std::min(position + slice, tokens)) {
     baseline.read_to(position, slice);
     sane.read_to(position, slice);
-    if (terminal && position > slice) fmt::print("\x1b[2A");
-    const char* clear = terminal ? "\x1b[K" : "";
-    fmt::print("{}{:>7}  {}\n{}         {}\n", clear, position, baseline.line(), clear,
-               sane.line());
+    if (terminal && position > slice) move_up(stdout, 2);
+    if (terminal) clear_line(stdout);
+    fmt::print("{:>7}  {}\n", position, baseline.line());
+    if (terminal) clear_line(stdout);
+    fmt::print("         {}\n", sane.line());
     std::fflush(stdout);
     if (position == tokens) return;
   }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "eval/stream/stream_folder.h"
 #include "infer/state_file.h"
 #include "probe/diagnosis.h"
@@ -127,11 +128,12 @@ int diagnose_path(const DiagnoseOptions& options) {
   const Patient patient =
       fs::is_directory(options.path) ? from_folder(options.path) : from_state(options.path);
   if (options.json) {
-    fmt::print("{}\n", json_of(patient).dump(2));
+    fmt::print("{}\n", json_text(json_of(patient)));
     return 0;
   }
   const probe::Diagnosis& found = patient.diagnosis;
-  fmt::print("model                {}, {}\n", patient.model, patient.sane);
+  fmt::print("model                {}, {}\n", terminal_text(patient.model),
+             terminal_text(patient.sane));
   fmt::print("position             {} ({} records of each head)\n", found.position, found.records);
   for (const probe::StreamBreak& b : found.breaks)
     fmt::print("overflow             stream {} after {} tokens, from layer {}, head {}\n", b.stream,

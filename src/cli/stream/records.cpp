@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "eval/stream/stream_folder.h"
 #include "probe/loss_codes.h"
 #include "probe/record_file.h"
@@ -46,7 +47,8 @@ int show_records(const RecordsOptions& options) {
     const probe::RecordTable table = probe::read_records(folder / name);
     warn_of_damage(table);
     if (!described)
-      for (const auto& [key, value] : table.header.settings) fmt::print("{:<20} {}\n", key, value);
+      for (const auto& [key, value] : table.header.settings)
+        fmt::print("{:<20} {}\n", terminal_text(key), terminal_text(value));
     described = true;
     std::string columns;
     for (const probe::Column& column : table.header.columns) columns += " " + column.name;

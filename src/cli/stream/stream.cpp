@@ -5,6 +5,7 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "cli/duration.h"
 #include "cli/open_model.h"
 #include "corpus/math/chat.h"
@@ -39,10 +40,11 @@ class StreamDisplay {
     const double share = double(now.position) / double(now.tokens);
     const auto filled = size_t(20 * share);
     const std::string bar = "[" + std::string(filled, '#') + std::string(20 - filled, '.') + "] ";
+    if (terminal_) clear_line(stderr);
     fmt::print(stderr,
                "{}{:>5.1f} %  {:>12} tokens  loss {:.4f}  all {:.4f}  norm {:.3g}  max {:.3g}  "
                "{:.0f} tokens/s  {} left{}",
-               terminal_ ? "\r\x1b[K" + bar : std::string(), 100 * share, now.position, now.loss,
+               terminal_ ? bar : std::string(), 100 * share, now.position, now.loss,
                now.cumulative_loss, now.norm, now.largest, rate * double(now.streams),
                duration_text(left), terminal_ && !is_last ? "" : "\n");
     open_line_ = terminal_ && !is_last;

@@ -178,7 +178,7 @@ TEST_F(StreamCommands, RefuseWhatCannotBe) {
   expect_refusal(
       "stream " + model + " --corpus text:" + file("empty.txt") + " --tokens 9 --out " + run, 1,
       "empty");
-  expect_refusal(stream("--tokens 0"), 2, "tokens: expected 1 or more, found 0");
+  expect_refusal(stream("--tokens 0"), 2, "tokens: expected 1 to 2^53, found 0");
   expect_refusal("stream " + model + " --corpus math-chat: --tokens 9 --segment 100 --out " + run,
                  2, "segment: expected a positive multiple");
   expect_refusal(stream("--tokens 9 --snapshots 0"), 2, "snapshots: expected positions above 0");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json/json_text.h"
 #include "base/error.h"
 #include "cli/own_commands.h"
 #include "cli/sweep/sweep_run.h"
@@ -209,7 +210,7 @@ void claim_sweep_folder(const SweepOptions& options) {
   fs::create_directories(options.out);
   const auto settings = options.settings();
   if (fs::exists(path)) {
-    const Json before = Json::parse(read_file(path), nullptr, false);
+    const Json before = parse_json<Json>(read_file(path));
     if (!before.is_object()) fail(Fault::file, path, ": expected settings as JSON, found something else");
     for (const auto& [flag, value] : settings) {
       const std::string was = before.value(flag, std::string());

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json/json_text.h"
 #include "cli/own_commands.h"
 #include "cli/sweep/sweep_run.h"
 #include "cli/version.h"
@@ -42,7 +43,7 @@ std::string training_table(const std::vector<SweepRun>& runs) {
     if (fs::exists(path)) {
       std::istringstream lines(read_file(path));
       for (std::string line; std::getline(lines, line);)
-        if (const auto row = nlohmann::json::parse(line, nullptr, false); row.is_object())
+        if (const auto row = parse_json<nlohmann::json>(line); row.is_object())
           last.update(row);
     }
     const auto cell = [&](const char* key, double factor = 1) {

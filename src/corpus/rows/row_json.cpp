@@ -1,6 +1,7 @@
 #include "corpus/rows/row_json.h"
 
 #include "base/cat.h"
+#include "base/json/json_text.h"
 #include "base/printable.h"
 #include "text/utf8.h"
 
@@ -22,7 +23,7 @@ nlohmann::json parse_row(std::string_view row, RenderedRow& out) {
                   cat("expected at most ", max_row_bytes, " bytes, found ", row.size()));
     return nullptr;
   }
-  nlohmann::json values = nlohmann::json::parse(row, nullptr, false);
+  nlohmann::json values = parse_json<nlohmann::json>(row);
   if (values.is_object()) return values;
   out = valid_utf8(row)
             ? dropped(Drop::not_an_object, cat("expected a JSON object, found ", printable(row)))

@@ -215,8 +215,8 @@ std::string settings_json(const EvaluatedModel& model, const Prefix& prefix,
 Run evaluate(const EvaluatedModel& model, const Prefix& prefix, const std::vector<Benchmark>& suite,
              const EvaluationSettings& settings, const fs::path& out,
              const std::function<void(const EvaluationProgress&)>& progress) {
-  if (settings.samples < 1)
-    fail(Fault::usage, "samples: expected at least 1, found ", settings.samples);
+  if (settings.samples < 1 || settings.samples > max_samples)
+    fail(Fault::usage, "samples: expected 1 to ", max_samples, ", found ", settings.samples);
   if (model.tokenizer.vocabulary_size() > model.model.vocabulary())
     fail(Fault::file, model.name, ": expected a tokenizer of at most ",
          model.model.vocabulary(), " tokens, found ", model.tokenizer.name(), " with ",

@@ -30,6 +30,8 @@ struct BatchSettings {
   int64_t tokens = 1024;  // of a text, at most
 };
 
+inline constexpr int64_t max_samples = 100'000;  // of one problem
+
 struct EvaluationSettings {
   BatchSettings batch;
   int64_t samples = 8;

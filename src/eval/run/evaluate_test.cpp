@@ -1,12 +1,14 @@
 #include "eval/run/evaluate.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <limits>
 #include <set>
 
 #include "base/io/folder_lock.h"
@@ -221,9 +223,28 @@ TEST_F(EvaluateTest, APrefixChangesTheAnswers) {
 TEST_F(EvaluateTest, OverflowEndsASample) {
   const test::OverflowingRwkv7 source(small, 1e38f, test::OverflowingRwkv7::Decay::random);
   write_rwkv7_safetensors(file, source, StoredType::f32, {});
-  EXPECT_TRUE(run("run", settings).complete());
-  EXPECT_EQ(sorted("run/samples.jsonl").size(), 30u);
-  EXPECT_NE(sorted("run/samples.jsonl")[0].find("\"ended\":\"overflow\""), std::string::npos);
+  const auto found = run("run", settings);
+  EXPECT_TRUE(found.complete());
+  const std::vector<std::string> samples = sorted("run/samples.jsonl");
+  ASSERT_EQ(samples.size(), 30u);
+  int64_t ended = 0, counted = 0, all = 0;
+  for (const std::string& line : samples)
+    ended += line.find("\"ended\":\"overflow\"") != std::string::npos;
+  EXPECT_GT(ended, 0);
+  for (const RunBenchmark& benchmark : found.benchmarks) {
+    counted += score_of(benchmark).overflowed;
+    all += score_of(benchmark).samples;
+  }
+  EXPECT_EQ(counted, ended);
+  EXPECT_EQ(all, 30);
+  EXPECT_NE(read_file(scratch.path() / "run/scores.json").find("\"overflowed_samples\": "),
+            std::string::npos);
+}
+
+TEST_F(EvaluateTest, RefusesMoreSamplesThanMemoryHolds) {
+  EvaluationSettings many = settings;
+  many.samples = std::numeric_limits<int64_t>::max();
+  EXPECT_FAULT(run("run", many), Fault::usage, "samples: expected 1 to 100000");
 }
 
 TEST(Shards, AreWrittenAsTheyAreRead) {

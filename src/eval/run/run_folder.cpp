@@ -7,7 +7,10 @@
 #include "base/error.h"
 #include "base/io/folder_lock.h"
 #include "base/io/seal.h"
+#include "base/json/json_text.h"
+#include "base/printable.h"
 #include "eval/run/journal.h"
+#include "infer/engine/text_writer.h"
 
 namespace deltasane::eval {
 namespace {
@@ -17,7 +20,7 @@ using SettingsJson = nlohmann::ordered_json;
 SettingsJson parsed_settings(const fs::path& file) {
   const std::string text = read_file(file);
   if (has_seal(text)) static_cast<void>(unsealed(text, file.string()));
-  SettingsJson json = SettingsJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  SettingsJson json = parse_json<SettingsJson>(text);
   if (!json.is_object() || !json.contains("benchmarks") || !json.contains("sane"))
     fail(Fault::file, file.string(), ": expected the settings of a run, found other text");
   return json;
@@ -44,8 +47,8 @@ std::vector<fs::path> parts_of(const fs::path& folder) {
 
 // The names of the settings that differ, for a message.
 std::string differing(const std::string& here, const std::string& there) {
-  const auto a = SettingsJson::parse(here, nullptr, false);
-  const auto b = SettingsJson::parse(there, nullptr, false);
+  const auto a = parse_json<SettingsJson>(here);
+  const auto b = parse_json<SettingsJson>(there);
   std::string names;
   if (a.is_object() && b.is_object())
     for (const auto& [name, value] : a.items())
@@ -95,16 +98,27 @@ void add_part(Run& run, const fs::path& part) {
   if (settings != run.settings)
     fail(Fault::file, part.string(), ": expected the settings of the other shards, found ",
          differing(settings, run.settings));
+  const auto benchmark_of = [&](const std::string& name, const std::string& where) -> RunBenchmark& {
+    const auto at = std::ranges::find(run.benchmarks, name, &RunBenchmark::name);
+    if (at == run.benchmarks.end())
+      fail(Fault::file, where, ": expected a benchmark of run.json, found ", printable(name));
+    return *at;
+  };
+  size_t number = 0;
+  if (const fs::path samples = part / "samples.jsonl"; fs::exists(samples))
+    for (const std::string& line : read_journal(samples, seals_of(run))) {
+      const std::string where = cat(samples.string(), ":", ++number);
+      const SampleRow row = sample_from_json(line, where);
+      benchmark_of(row.problem.first, where).overflowed[{row.problem.second, row.sample}] =
+          row.ended == name_of(Ended::overflow);
+    }
   const fs::path file = part / "problems.jsonl";
   if (!fs::exists(file)) return;
-  size_t number = 0;
+  number = 0;
   for (const std::string& line : read_journal(file, seals_of(run))) {
     const std::string where = cat(file.string(), ":", ++number);
     const ProblemRow row = problem_from_json(line, where);
-    const auto at = std::ranges::find(run.benchmarks, row.problem.first, &RunBenchmark::name);
-    if (at == run.benchmarks.end())
-      fail(Fault::file, where, ": expected a benchmark of run.json, found ", row.problem.first);
-    at->done[row.problem.second] = row;
+    benchmark_of(row.problem.first, where).done[row.problem.second] = row;
   }
 }
 
@@ -141,6 +155,8 @@ RunScore score_of(const RunBenchmark& benchmark) {
     unparsed += problem.unparsed;
     score.refused += problem.refused;
   }
+  score.samples = int64_t(benchmark.overflowed.size());
+  for (const auto& [sample, overflowed] : benchmark.overflowed) score.overflowed += overflowed;
   const auto percent = [](int64_t part, int64_t whole) {
     return whole ? 100.0 * double(part) / double(whole) : 0.0;
   };
@@ -238,7 +254,9 @@ void write_scores(const Run& run, const fs::path& folder) {
                                   {"accuracy", score.accuracy},
                                   {"pass_at_1", score.pass_at_1},
                                   {"unparsed", score.unparsed},
-                                  {"refused_samples", score.refused}});
+                                  {"refused_samples", score.refused},
+                                  {"samples", score.samples},
+                                  {"overflowed_samples", score.overflowed}});
   }
   json["average_accuracy"] = accuracy;
   json["average_pass_at_1"] = pass;

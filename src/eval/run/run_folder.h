@@ -50,10 +50,12 @@ struct RunBenchmark {
   std::string name, title;
   int64_t problems = 0;  // how many the run has when it is complete
   std::map<int64_t, ProblemRow> done;
+  std::map<std::pair<int64_t, int64_t>, bool> overflowed{};  // (row, sample): ended by an overflow
 };
 
 struct RunScore {
   int64_t problems = 0, correct = 0, refused = 0;
+  int64_t samples = 0, overflowed = 0;  // written so far; of these, ended by an overflow
   double accuracy = 0, pass_at_1 = 0, unparsed = 0;  // percent
 };
 RunScore score_of(const RunBenchmark& benchmark);

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json/json_text.h"
 #include "eval/run/run_folder.h"
 
 namespace deltasane::eval {
@@ -9,7 +10,7 @@ namespace {
 using LogJson = nlohmann::ordered_json;
 
 LogJson parsed_row(const std::string& line, const std::string& where) {
-  LogJson row = LogJson::parse(line, nullptr, /*allow_exceptions=*/false);
+  LogJson row = parse_json<LogJson>(line);
   if (!row.is_object())
     fail(Fault::file, where, ": expected a row of a run, found other text; was the file edited?");
   return row;

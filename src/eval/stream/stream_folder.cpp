@@ -9,6 +9,7 @@
 #include "base/hexadecimal.h"
 #include "base/io/seal.h"
 #include "base/io/temporary_file.h"
+#include "base/json/json_text.h"
 #include "base/printable.h"
 #include "eval/stream/record_columns.h"
 #include "infer/state_file.h"
@@ -292,7 +293,7 @@ void StreamFolder::remove_leftovers() const {
   std::string current;
   if (fs::exists(folder_ / checkpoint_file)) current = read_file(folder_ / checkpoint_file);
   const int64_t position =
-      current.empty() ? -1 : Json::parse(current).at("position").get<int64_t>();
+      current.empty() ? -1 : parse_json<Json>(current, checkpoint_file).at("position").get<int64_t>();
   for (const fs::path& place : {folder_, folder_ / states_folder, folder_ / snapshots_folder})
     remove_abandoned(place);
   std::error_code problem, ignored;  // what stays is removed the next time

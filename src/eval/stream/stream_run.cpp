@@ -22,15 +22,18 @@ void check_settings(const StreamSettings& s, int64_t tile) {
   const auto expect = [](bool holds, const char* setting, const std::string& what, int64_t found) {
     if (!holds) fail(Fault::usage, setting, ": expected ", what, ", found ", found);
   };
-  expect(s.tokens > 0, "tokens", "1 or more", s.tokens);
-  expect(s.segment > 0 && s.segment % tile == 0, "segment", cat("a positive multiple of ", tile),
-         s.segment);
+  constexpr int64_t most = int64_t{1} << 53;  // sums and products of these fit into 64 bits
+  expect(s.tokens > 0 && s.tokens <= most, "tokens", "1 to 2^53", s.tokens);
+  expect(s.segment > 0 && s.segment <= 1 << 30 && s.segment % tile == 0, "segment",
+         cat("a positive multiple of ", tile, " up to 2^30"), s.segment);
   expect(s.heads_every >= 0 && s.heads_every % s.segment == 0, "heads-every",
          cat("a multiple of the segment, ", s.segment), s.heads_every);
   expect(s.streams > 0 && s.streams <= 4096, "streams", "1 to 4096", s.streams);
-  expect(s.checkpoint_every > 0, "checkpoint-every", "1 or more", s.checkpoint_every);
-  expect(s.probe_every >= 0, "probe-every", "0 or more", s.probe_every);
-  expect(!s.probes() || s.probe_problems > 0, "probe-problems", "1 or more", s.probe_problems);
+  expect(s.checkpoint_every > 0 && s.checkpoint_every <= most, "checkpoint-every", "1 to 2^53",
+         s.checkpoint_every);
+  expect(s.probe_every >= 0 && s.probe_every <= most, "probe-every", "0 to 2^53", s.probe_every);
+  expect(!s.probes() || (s.probe_problems > 0 && s.probe_problems <= 1 << 20), "probe-problems",
+         "1 to 2^20", s.probe_problems);
   for (const int64_t position : s.probe_at)
     expect(position >= 0, "probe-at", "positions from 0", position);
   if (s.snapshots)

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json/json_text.h"
 #include "text/utf8.h"
 
 namespace deltasane::eval {
@@ -55,9 +56,9 @@ class RowReading {
       wrong("expected UTF-8 text, found other bytes");
       return;
     }
-    row_ = RowJson::parse(line, nullptr, /*allow_exceptions=*/false);
+    row_ = parse_json<RowJson>(line);
     if (row_.is_discarded())
-      wrong("expected a JSON object, found text that is not JSON");
+      wrong("expected a JSON object, found text that is not JSON, or nested too deep");
     else if (!row_.is_object())
       wrong("expected a JSON object, found ", row_.type_name());
   }

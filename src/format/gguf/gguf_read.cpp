@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "base/checked.h"
 #include "base/printable.h"
@@ -160,33 +161,75 @@ class Reader {
     return tensor;
   }
 
-  // Offsets count from the first aligned byte after the records.
+  // In bytes; none for a type that nobody here knows.
+  static std::optional<uint64_t> size_of(const StoredTensor& tensor, const std::string& what) {
+    const auto elements = uint64_t(tensor.shape.elements());
+    if (tensor.type != StoredType::foreign) return stored_bytes(tensor.type, elements, what);
+    for (const GgmlType& known : ggml_types) {
+      if (known.type != StoredType::foreign || known.name != tensor.foreign_type) continue;
+      if (elements % known.block != 0)
+        fail(Fault::file, what, ": expected whole blocks of ", known.block, ", found shape ",
+             tensor.shape);
+      return checked_multiply(elements / known.block, known.bytes, what);
+    }
+    return std::nullopt;
+  }
+
+  uint64_t aligned(uint64_t offset) const {
+    return checked_add(offset, alignment_ - 1, name_) / alignment_ * alignment_;
+  }
+
+  // Zeros up to `end`, which is where the next thing begins.
+  void check_padding(uint64_t begin, uint64_t end) const {
+    const auto padding = bytes_.subspan(begin, end - begin);
+    const auto found = std::ranges::find_if(padding, [](std::byte b) { return b != std::byte{0}; });
+    if (found != padding.end())
+      fail(Fault::file, name_, ": at byte ", begin + uint64_t(found - padding.begin()),
+           ": expected a zero up to the next multiple of ", alignment_, ", found ", int(*found));
+  }
+
+  // Offsets count from the first aligned byte after the records. In their order the tensors cover
+  // all that follows, but for the zeros that align each.
   void place(std::vector<StoredTensor>& tensors) {
-    const uint64_t start = (in_.offset() + alignment_ - 1) / alignment_ * alignment_;
-    std::vector<const StoredTensor*> order;
+    const uint64_t start = aligned(in_.offset());
+    std::vector<StoredTensor*> order;
     for (StoredTensor& tensor : tensors) {
       const std::string what = cat(name_, ": tensor ", printable(tensor.name));
       if (tensor.offset % alignment_ != 0)
         fail(Fault::file, what, ": expected an offset that is a multiple of ", alignment_,
              ", found ", tensor.offset);
       tensor.offset = checked_add(start, tensor.offset, what);
-      const uint64_t size =
-          tensor.type == StoredType::foreign
-              ? 0
-              : stored_bytes(tensor.type, uint64_t(tensor.shape.elements()), what);
-      if (checked_add(tensor.offset, size, what) > bytes_.size())
-        fail(Fault::file, what, " at byte ", tensor.offset, ": expected ", size, " bytes, found ",
-             tensor.offset > bytes_.size() ? 0 : bytes_.size() - tensor.offset);
-      tensor.bytes = bytes_.subspan(tensor.offset, size);
-      if (size > 0) order.push_back(&tensor);
+      order.push_back(&tensor);
     }
-    std::sort(order.begin(), order.end(),
-              [](const StoredTensor* a, const StoredTensor* b) { return a->offset < b->offset; });
-    for (size_t i = 1; i < order.size(); ++i)
-      if (order[i]->offset < order[i - 1]->offset + order[i - 1]->bytes.size())
-        fail(Fault::file, name_, ": tensor ", printable(order[i]->name), " at byte ",
-             order[i]->offset, ": expected disjoint tensors, found an overlap with ",
-             printable(order[i - 1]->name));
+    std::ranges::stable_sort(order, {}, [](const StoredTensor* tensor) {
+      return std::pair(tensor->offset, tensor->shape.elements());
+    });
+    uint64_t end = in_.offset();  // of what was placed so far
+    for (size_t i = 0; i < order.size(); ++i) {
+      StoredTensor& tensor = *order[i];
+      const std::string what = cat(name_, ": tensor ", printable(tensor.name));
+      if (tensor.offset != aligned(end))
+        fail(Fault::file, what, ": expected it at byte ", aligned(end), ", where ",
+             i == 0 ? "the records end" : cat("tensor ", printable(order[i - 1]->name), " ends"),
+             ", found byte ", tensor.offset);
+      const uint64_t left = bytes_.size() - std::min(tensor.offset, bytes_.size());
+      const std::optional<uint64_t> known = size_of(tensor, what);
+      // A type that nobody here knows reaches up to the next tensor.
+      const uint64_t next = i + 1 < order.size() ? order[i + 1]->offset : bytes_.size();
+      const uint64_t size = known ? *known : next - std::min(tensor.offset, next);
+      if (tensor.offset > bytes_.size() || size > left)
+        fail(Fault::file, what, " at byte ", tensor.offset, ": expected ", size, " bytes, found ",
+             left);
+      check_padding(end, tensor.offset);
+      tensor.bytes = bytes_.subspan(tensor.offset, known ? size : 0);
+      end = tensor.offset + size;
+    }
+    if (end < bytes_.size()) {
+      if (aligned(end) < bytes_.size())
+        fail(Fault::file, name_, ": at byte ", end, ": expected the end of the file, found ",
+             bytes_.size() - end, " bytes more");
+      check_padding(end, bytes_.size());
+    }
     for (StoredTensor& tensor : tensors) file_.add(std::move(tensor));
   }
 

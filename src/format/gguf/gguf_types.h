@@ -33,7 +33,8 @@ enum class GgufKind : uint32_t {
 struct GgmlType {
   uint32_t number;
   std::string_view name;
-  StoredType type = StoredType::foreign;
+  StoredType type;
+  uint64_t block = 0, bytes = 0;  // of a foreign type: elements of a block, and its size
 };
 inline constexpr std::array<GgmlType, 32> ggml_types{{
     {0, "F32", StoredType::f32},
@@ -49,25 +50,25 @@ inline constexpr std::array<GgmlType, 32> ggml_types{{
     {27, "I64", StoredType::i64},
     {28, "F64", StoredType::f64},
     {30, "BF16", StoredType::bf16},
-    {9, "Q8_1"},
-    {10, "Q2_K"},
-    {11, "Q3_K"},
-    {12, "Q4_K"},
-    {13, "Q5_K"},
-    {14, "Q6_K"},
-    {15, "Q8_K"},
-    {16, "IQ2_XXS"},
-    {17, "IQ2_XS"},
-    {18, "IQ3_XXS"},
-    {19, "IQ1_S"},
-    {20, "IQ4_NL"},
-    {21, "IQ3_S"},
-    {22, "IQ2_S"},
-    {23, "IQ4_XS"},
-    {29, "IQ1_M"},
-    {34, "TQ1_0"},
-    {35, "TQ2_0"},
-    {39, "MXFP4"},
+    {9, "Q8_1", StoredType::foreign, 32, 36},
+    {10, "Q2_K", StoredType::foreign, 256, 84},
+    {11, "Q3_K", StoredType::foreign, 256, 110},
+    {12, "Q4_K", StoredType::foreign, 256, 144},
+    {13, "Q5_K", StoredType::foreign, 256, 176},
+    {14, "Q6_K", StoredType::foreign, 256, 210},
+    {15, "Q8_K", StoredType::foreign, 256, 292},
+    {16, "IQ2_XXS", StoredType::foreign, 256, 66},
+    {17, "IQ2_XS", StoredType::foreign, 256, 74},
+    {18, "IQ3_XXS", StoredType::foreign, 256, 98},
+    {19, "IQ1_S", StoredType::foreign, 256, 50},
+    {20, "IQ4_NL", StoredType::foreign, 32, 18},
+    {21, "IQ3_S", StoredType::foreign, 256, 110},
+    {22, "IQ2_S", StoredType::foreign, 256, 82},
+    {23, "IQ4_XS", StoredType::foreign, 256, 136},
+    {29, "IQ1_M", StoredType::foreign, 256, 56},
+    {34, "TQ1_0", StoredType::foreign, 256, 54},
+    {35, "TQ2_0", StoredType::foreign, 256, 66},
+    {39, "MXFP4", StoredType::foreign, 32, 17},
 }};
 
 }  // namespace deltasane

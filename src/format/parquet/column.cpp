@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "base/crc32.h"
+#include "base/crc32/crc32.h"
 
 namespace deltasane::parquet {
 ColumnReader::ColumnReader(std::span<const std::byte> file, const ColumnChunk& chunk,

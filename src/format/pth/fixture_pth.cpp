@@ -1,5 +1,7 @@
 #include "format/pth/fixture_pth.h"
 
+#include "base/crc32/crc32.h"
+
 namespace deltasane::test {
 
 std::string zip_of(const std::vector<ZipPiece>& pieces, Zip64 zip64) {
@@ -9,7 +11,9 @@ std::string zip_of(const std::vector<ZipPiece>& pieces, Zip64 zip64) {
     const uint64_t offset = out.size();
     const std::string& local_name = piece.local_name.empty() ? piece.name : piece.local_name;
     out.number(uint32_t{0x04034b50}).number(uint16_t{0}).number(piece.flags).number(piece.method);
-    out.number(uint32_t{0}).number(uint32_t{0});
+    const uint32_t checksum =
+        piece.checksum.value_or(crc32(std::as_bytes(std::span(piece.bytes))));
+    out.number(uint32_t{0}).number(piece.local_checksum.value_or(0));
     out.number(uint32_t(piece.local_size)).number(uint32_t(piece.local_size));
     out.number(uint16_t(local_name.size()));
     const size_t start = out.size() + 2 + local_name.size() + 4;
@@ -17,13 +21,14 @@ std::string zip_of(const std::vector<ZipPiece>& pieces, Zip64 zip64) {
     out.number(uint16_t(padding + 4)).text(local_name);
     out.number(uint16_t{0x4246}).number(padding).text(std::string(padding, 'Z'));
     out.text(piece.bytes);
-    out.text("PK\x07\x08").number(uint32_t{0}).number(uint32_t(piece.bytes.size()));
-    out.number(uint32_t(piece.bytes.size()));
-
     const auto size =
         uint32_t(piece.stated_size < 0 ? int64_t(piece.bytes.size()) : piece.stated_size);
+    if (piece.flags & 0x0008)
+      out.text("PK\x07\x08").number(checksum).number(size).number(
+          piece.descriptor_size.value_or(size));
+
     directory.number(uint32_t{0x02014b50}).number(uint32_t{0}).number(piece.flags);
-    directory.number(piece.method).number(uint32_t{0}).number(uint32_t{0});
+    directory.number(piece.method).number(uint32_t{0}).number(checksum);
     directory.number(size).number(size).number(uint16_t(piece.name.size()));
     directory.number(uint16_t{0}).number(uint16_t{0}).number(uint16_t{0}).number(uint16_t{0});
     directory.number(uint32_t{0});

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "support/fixture_bytes.h"
 
@@ -15,6 +16,9 @@ struct ZipPiece {
   int64_t local_size = 0;       // in the local header; 0 with a descriptor
   int64_t local_offset = -1;    // in the directory; -1: the true one
   std::string local_name = {};  // empty: the same
+  std::optional<uint32_t> checksum = std::nullopt;        // in the directory; none: the true one
+  std::optional<uint32_t> local_checksum = std::nullopt;  // in the local header; none: 0
+  std::optional<uint32_t> descriptor_size = std::nullopt;  // none: the true one
 };
 
 enum class Zip64 { no, yes };

@@ -17,6 +17,7 @@ class Archive {
   Archive(std::span<const std::byte> bytes, const std::string& name) : name_(name) {
     entries_ = read_zip(bytes, name);
     if (entries_.empty()) fail(Fault::file, name, ": expected entries in the archive, found none");
+    verify_checksums(entries_, name);
     for (const ZipEntry& entry : entries_) index_.emplace(entry.name, &entry);
     const std::string& first = entries_.front().name;
     folder_ = first.substr(0, first.find('/') + 1);

@@ -98,6 +98,19 @@ TEST(Pth, ReadsEveryStorageType) {
   EXPECT_EQ(one("BoolStorage", "\x01"), 1.0f);
 }
 
+TEST(Pth, RejectsEveryFlippedBitOfAnEntry) {
+  const std::string good = with_tensor(6, 0, {2, 3}, {3, 1});
+  for (const std::string& body : {six_floats, std::string("little"), std::string("OrderedDict")}) {
+    const size_t at = good.find(body);
+    for (size_t i = at; i < at + body.size(); ++i)
+      for (int bit = 0; bit < 8; ++bit) {
+        std::string bytes = good;
+        bytes[i] = char(bytes[i] ^ (1 << bit));
+        EXPECT_FAULT(pth_from(bytes), Fault::file, "checksum");
+      }
+  }
+}
+
 TEST(Pth, RejectsTensorsOutsideTheirStorage) {
   const auto rejected = [](std::string bytes, std::string_view why) {
     EXPECT_FAULT(pth_from(bytes), Fault::file, why);

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/crc32.h"
+#include "base/crc32/crc32.h"
 #include "base/io/byte_reader.h"
 #include "format/pth/pth.h"
 #include "format/pth/zip.h"

@@ -4,8 +4,10 @@
 #include <unordered_set>
 
 #include "base/checked.h"
-#include "base/printable.h"
+#include "base/crc32/crc32.h"
 #include "base/io/byte_reader.h"
+#include "base/printable.h"
+#include "format/parallel_read.h"
 #include "format/pth/zip_format.h"
 
 namespace deltasane {
@@ -102,11 +104,14 @@ void check_name(std::string_view entry, const ByteReader& reader) {
   if (bad) reader.reject("expected a plain relative entry name, found ", printable(entry));
 }
 
+// The sizes and, in the directory, the offset of an entry.
+struct Extent {
+  uint64_t size, packed, local;
+};
+
 // Replaces the 32-bit fields that are full by those of the 64-bit extra field.
-void widen(Row& row, uint32_t size, uint32_t packed, uint32_t local, ByteReader extra) {
-  row.size = size;
-  row.local = local;
-  uint64_t packed_size = packed;
+Extent widened(uint32_t size, uint32_t packed, uint32_t local, ByteReader extra) {
+  Extent out{size, packed, local};
   while (extra.remaining() >= 4) {
     const auto id = extra.number<uint16_t>("extra field");
     const auto length = extra.number<uint16_t>("extra field");
@@ -114,14 +119,12 @@ void widen(Row& row, uint32_t size, uint32_t packed, uint32_t local, ByteReader 
       extra.take(length, "extra field");
       continue;
     }
-    if (size == full32) row.size = extra.number<uint64_t>("64-bit size");
-    if (packed == full32) packed_size = extra.number<uint64_t>("64-bit size");
-    if (local == full32) row.local = extra.number<uint64_t>("64-bit offset");
+    if (size == full32) out.size = extra.number<uint64_t>("64-bit size");
+    if (packed == full32) out.packed = extra.number<uint64_t>("64-bit size");
+    if (local == full32) out.local = extra.number<uint64_t>("64-bit offset");
     break;
   }
-  if (packed_size != row.size)
-    extra.reject("entry ", printable(row.name), ": expected equal sizes, found ", packed_size,
-                 " stored and ", row.size, " original");
+  return out;
 }
 
 Row read_row(ByteReader& reader) {
@@ -151,13 +154,42 @@ Row read_row(ByteReader& reader) {
                   ": expected it stored (method 0), found compression ", "method ", method,
                   "; save it again without compression");
   if (disk != 0 && disk != full16) reader.reject("expected one disk, found number ", disk);
-  widen(row, size, packed, local,
-        ByteReader(reader.take(extra_length, "extra fields"), reader.name()));
+  const Extent extent = widened(
+      size, packed, local, ByteReader(reader.take(extra_length, "extra fields"), reader.name()));
+  if (extent.packed != extent.size)
+    reader.reject("entry ", printable(row.name), ": expected equal sizes, found ", extent.packed,
+                  " stored and ", extent.size, " original");
+  row.size = extent.size;
+  row.local = extent.local;
   reader.take(comment_length, "entry comment");
   return row;
 }
 
-ZipEntry locate(const Row& row, std::span<const std::byte> before, const std::string& name) {
+// After the bytes of an entry whose local header left them out: its checksum and sizes. The sizes
+// have 64 bits where the entry is that large and, as PyTorch writes it, where it lies that far.
+void check_descriptor(ByteReader& reader, const Row& row) {
+  expect_signature(reader, descriptor_signature, "descriptor");
+  const auto agrees = [&](auto size) {
+    ByteReader there = reader;
+    using Size = decltype(size);
+    const auto checksum = there.number<uint32_t>("checksum");
+    const Size packed = there.number<Size>("size"), original = there.number<Size>("size");
+    if (checksum != row.checksum || packed != row.size || original != row.size) return false;
+    reader = there;
+    return true;
+  };
+  const bool far = row.size >= full32 || row.local >= full32;
+  if (!(far && agrees(uint64_t{})) && !agrees(uint32_t{}))
+    reader.reject("entry ", printable(row.name), ": expected a descriptor that repeats the ",
+                  "directory, found another");
+}
+
+struct Located {
+  ZipEntry entry;
+  uint64_t end;  // of all that belongs to it
+};
+
+Located locate(const Row& row, std::span<const std::byte> before, const std::string& name) {
   ByteReader reader(before, name, row.local);
   expect_signature(reader, local_signature, "local header");
   reader.number<uint16_t>("version");
@@ -172,18 +204,23 @@ ZipEntry locate(const Row& row, std::span<const std::byte> before, const std::st
   if (flags != row.flags || method != 0 || local_name != row.name)
     reader.reject("entry ", printable(row.name), ": expected a local header that repeats the ",
                   "directory, found another");
-  // With a descriptor the sizes follow the bytes and are zero here.
-  const bool later = (flags & descriptor_flag) && checksum == 0;
-  const auto agrees = [&](uint32_t here) {
-    return here == row.size || here == full32 || (later && here == 0);
+  const Extent here = widened(
+      size, packed, 0, ByteReader(reader.take(extra_length, "extra fields"), reader.name()));
+  // With a descriptor the header may have zeros.
+  const bool later = flags & descriptor_flag;
+  const auto agrees = [&](uint64_t found, uint64_t expected) {
+    return found == expected || (later && found == 0);
   };
-  if (!agrees(size) || !agrees(packed) || (!later && checksum != row.checksum))
+  if (!agrees(here.size, row.size) || !agrees(here.packed, row.size))
     reader.reject("entry ", printable(row.name), ": expected the directory's size ", row.size,
-                  " in the local header, found ", size);
-  reader.take(extra_length, "extra fields");
-  ZipEntry entry{row.name, {}, reader.offset()};
+                  " in the local header, found ", here.size);
+  if (!agrees(checksum, row.checksum))
+    reader.reject("entry ", printable(row.name), ": expected the directory's checksum ",
+                  row.checksum, " in the local header, found ", checksum);
+  ZipEntry entry{row.name, {}, reader.offset(), row.checksum};
   entry.bytes = reader.take(row.size, cat("entry ", printable(row.name)));
-  return entry;
+  if (later) check_descriptor(reader, row);
+  return {entry, reader.offset()};
 }
 
 void check_overlap(std::vector<std::pair<uint64_t, uint64_t>> spans, const std::string& name) {
@@ -206,13 +243,29 @@ std::vector<ZipEntry> read_zip(std::span<const std::byte> bytes, const std::stri
     const Row row = read_row(reader);
     if (!names.insert(row.name).second)
       reader.reject("entry ", printable(row.name), ": expected one of this name, found two");
-    entries.push_back(locate(row, bytes.first(directory.offset), name));
-    spans.emplace_back(row.local, entries.back().offset + row.size);
+    Located located = locate(row, bytes.first(directory.offset), name);
+    spans.emplace_back(row.local, located.end);
+    entries.push_back(std::move(located.entry));
   }
   if (reader.remaining() != 0)
     reader.reject("expected the end of the directory, found ", reader.remaining(), " bytes more");
   check_overlap(std::move(spans), name);
   return entries;
+}
+
+void verify_checksums(const std::vector<ZipEntry>& entries, const std::string& name) {
+  if (std::ranges::all_of(entries, [](const ZipEntry& entry) { return entry.checksum == 0; }))
+    return;
+  std::vector<uint32_t> found(entries.size());
+  uint64_t total = 0;
+  for (const ZipEntry& entry : entries) total += entry.bytes.size();
+  read_in_parallel(total, int64_t(entries.size()),
+                   [&](int64_t i) { found[size_t(i)] = crc32(entries[size_t(i)].bytes); });
+  for (size_t i = 0; i < entries.size(); ++i)
+    if (found[i] != entries[i].checksum)
+      fail(Fault::file, name, ": at byte ", entries[i].offset, ": entry ",
+           printable(entries[i].name), ": expected the checksum ", entries[i].checksum, ", found ",
+           found[i], "; the file is damaged");
 }
 
 }  // namespace deltasane

@@ -51,7 +51,9 @@ TEST(Zip, RejectsOverlap) {
   second.name = "b";
   second.stated_size = 1;
   test::ZipPiece first{"a", std::string(200, 'x')};
-  first.stated_size = 250;  // reaches into the next entry
+  first.stated_size = first.local_size = 250;  // reaches into the next entry
+  first.flags = 0;
+  first.checksum = first.local_checksum = 7;
   EXPECT_FAULT(zip_from(zip_of({first, {"b", std::string(200, 'y')}})), Fault::file, "overlap");
 }
 
@@ -72,6 +74,40 @@ TEST(Zip, RejectsWrongSizes) {
   EXPECT_FAULT(zip_from(zip_of({piece})), Fault::file, "inside the file");
   piece.stated_size = 0xffffffff;  // asks for a 64-bit size that is not there
   EXPECT_FAULT(zip_from(zip_of({piece})), Fault::file, "file: ");
+}
+
+TEST(Zip, RejectsHeadersThatContradictTheDirectory) {
+  test::ZipPiece piece{"a", "hello"};
+  piece.local_checksum = 7;
+  EXPECT_FAULT(zip_from(zip_of({piece})), Fault::file, "directory's checksum");
+  piece = {"a", "hello"};
+  piece.descriptor_size = 6;
+  EXPECT_FAULT(zip_from(zip_of({piece})), Fault::file, "descriptor that repeats the directory");
+  piece = {"a", "hello"};
+  piece.flags = 0;  // no descriptor: nothing may be left out of the local header
+  EXPECT_FAULT(zip_from(zip_of({piece})), Fault::file, "directory's size 5");
+  piece.local_size = 5;
+  EXPECT_FAULT(zip_from(zip_of({piece})), Fault::file, "directory's checksum");
+  piece.local_checksum = 0x3610a686;  // of "hello"
+  EXPECT_EQ(zip_from(zip_of({piece})).size(), 1u);
+  piece.local_size = 0xffffffff;  // no 64-bit size says what it is
+  EXPECT_FAULT(zip_from(zip_of({piece})), Fault::file, "directory's size 5");
+}
+
+TEST(Zip, VerifiesChecksums) {
+  const auto verify = [](const std::string& bytes) { verify_checksums(zip_from(bytes), "file"); };
+  verify(zip_of({{"a", "hello"}, {"b", ""}}));
+  test::ZipPiece wrong{"a", "hello"};
+  wrong.checksum = 0x3610a687;
+  EXPECT_FAULT(verify(zip_of({wrong})), Fault::file, "entry 'a': expected the checksum 907060871");
+  wrong.checksum = 0;
+  EXPECT_FAULT(verify(zip_of({{"b", "x"}, wrong})), Fault::file, "expected the checksum 0");
+  verify(zip_of({wrong}));  // an archive that states no checksum at all
+  std::string large(size_t{9} << 20, 'x');
+  std::string bytes = zip_of({{"a", "hello"}, {"b", large}});
+  verify(bytes);
+  bytes[bytes.find("xxx") + 1000] ^= 1;
+  EXPECT_FAULT(verify(bytes), Fault::file, "entry 'b'");
 }
 
 TEST(Zip, RejectsBytesAroundTheArchive) {

@@ -1,6 +1,6 @@
 #include "format/pth/zip_write.h"
 
-#include "base/crc32.h"
+#include "base/crc32/crc32.h"
 #include "base/error.h"
 #include "base/io/byte_writer.h"
 #include "format/pth/zip_format.h"

@@ -1,5 +1,6 @@
 #include "model/rwkv7/trainable.h"
 
+#include "format/open.h"
 #include "model/rwkv7/checkpoint/checkpoint.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/model.h"
@@ -90,7 +91,6 @@ Model with_own_sane(const Rwkv7Checkpoint& checkpoint) {
 Model open(const fs::path& path, const std::optional<SaneSettings>& sane) {
   const Rwkv7Checkpoint checkpoint(path);
   Rwkv7Shape shape = checkpoint.validate();
-  expect_finite(checkpoint);
   if (!wants_graft(checkpoint.sane(), sane, path.string())) return with_own_sane(checkpoint);
   Parameters parameters = grafted(checkpoint, shape, *sane);
   return std::make_unique<Trainable>(shape, std::move(parameters));
@@ -109,7 +109,7 @@ Model released(std::string_view size, BenchWeights weights, bool sane, const ker
 }
 
 GraftReport graft(const GraftRequest& request) {
-  const Rwkv7Checkpoint checkpoint(request.from);
+  const Rwkv7Checkpoint checkpoint(open_tensor_file(request.from, request.non_finite));
   Rwkv7Shape shape = checkpoint.validate();
   const Parameters model = grafted(checkpoint, shape, request.sane);
   StoredType type = checkpoint.type("head.weight");

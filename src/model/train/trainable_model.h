@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "base/io/file.h"
+#include "format/finite/finite.h"
 #include "format/stored_type.h"
 #include "kernel/cpu_device.h"
 #include "model/gpu/work_clock.h"
@@ -170,6 +171,7 @@ struct GraftRequest {
   fs::path from, to;  // to: safetensors
   SaneSettings sane;
   std::optional<StoredType> type;  // none: that of the file
+  NonFiniteWeights non_finite = NonFiniteWeights::refuse;
 };
 struct GraftReport {
   StoredType type;

@@ -196,7 +196,7 @@ TEST(SharedFiles, TinyRwkv7IsReadFromEveryType) {
     double weighted = 0;
     for (int64_t i = 0; i < w1.elements(); ++i) weighted += double(i + 1) * w1[i];
     EXPECT_NEAR(weighted, tiny.w1, 1e-9);
-    EXPECT_FALSE(find_non_finite(checkpoint));
+    EXPECT_FALSE(find_non_finite(checkpoint.file()));
   }
 }
 

@@ -1,0 +1,40 @@
+// What reaches a terminal. Names, metadata and generated text come from files and models, and a
+// terminal obeys control characters: they are shown as \xHH. A pipe or a file gets all bytes as they
+// are.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "text/utf8_stream.h"
+
+namespace deltasane::cli {
+
+// Bytes in, text for a terminal out: whole characters (U+FFFD for what is none), and \xHH for each
+// byte of a control character (U+0000 to U+001F but newline and tab, U+007F to U+009F).
+class TerminalText {
+ public:
+  std::string feed(std::string_view bytes);
+
+ private:
+  Utf8Stream characters_;
+};
+
+std::string terminal_text(std::string_view bytes);  // of one whole text
+
+// Of a value that holds text from a file: bytes that are no UTF-8 become U+FFFD.
+template <class Json>
+std::string json_text(const Json& value) {
+  return value.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+// From here on, stdout, stderr, std::cout and std::cerr go through TerminalText where they are a
+// terminal. Called once, first in main.
+void guard_terminals();
+
+// The program's own control sequences, past the guard: to the beginning of a cleared line, or up.
+void clear_line(FILE* to);
+void move_up(FILE* to, int lines);
+
+}  // namespace deltasane::cli

@@ -1,0 +1,41 @@
+#include "format/toml_text.h"
+
+#include <gtest/gtest.h>
+
+#include "support/errors.h"
+
+namespace deltasane {
+namespace {
+
+std::string repeated(std::string_view part, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) text += part;
+  return text;
+}
+
+TEST(TomlText, RefusesWhatIsNestedTooDeep) {
+  for (const int times : {40, 100'000})
+    for (const std::string& text :
+         {"a = " + repeated("[", times), "a = " + repeated("{a=", times),
+          repeated("a.", times) + "a = 1", "[" + repeated("a . ", times) + "a]",
+          repeated("\"a\".", times) + "a = 1", "s = 'x' # [\n" + repeated("a.", times) + "a = 1"})
+      EXPECT_FAULT(parse_toml(text, "file"), Fault::file, "nested at most 32 deep");
+}
+
+TEST(TomlText, BracketsAndDotsInStringsAndCommentsAreText) {
+  const std::string many = repeated("[.{", 100);
+  const toml::table table =
+      parse_toml("# " + many + "\na = \"" + many + "\\\"" + many + "\"\nb = '" + many +
+                     "'\nc = \"\"\"\n" + many + "\n\"\"\"\nd = [" + repeated("0.5, ", 200) + "]",
+                 "file");
+  EXPECT_EQ(table["b"].value<std::string>(), many);
+  EXPECT_EQ(table["d"].as_array()->size(), 200u);
+}
+
+TEST(TomlText, RefusesZeroCharacters) {
+  EXPECT_FAULT(parse_toml("a = \"ru\\u0000n\"", "file"), Fault::file, "zero characters");
+  EXPECT_FAULT(parse_toml("a = \"ru\\U00000000n\"", "file"), Fault::file, "zero characters");
+}
+
+}  // namespace
+}  // namespace deltasane

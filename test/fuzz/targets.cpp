@@ -1,0 +1,38 @@
+#include "fuzz/targets.h"
+
+#include "base/error.h"
+
+namespace deltasane::fuzz {
+namespace {
+
+constexpr Target all[] = {
+    {"safetensors", safetensors},
+    {"gguf", gguf},
+    {"pth", pth, true},
+    {"pickle", pickle},
+    {"rwkvcpp", rwkvcpp},
+    {"npy", npy},
+    {"indexed_tokens", indexed_tokens},
+    {"json_walk", json_walk},
+    {"json_text", json_text},
+    {"vocabulary", vocabulary},
+    {"answers", answers},
+    {"model", model},
+    {"state", state, true},
+    {"records", records},  // cut where rows end, it is a shorter table
+    {"config", config},
+};
+
+}  // namespace
+
+std::span<const Target> targets() { return all; }
+
+Meaning parse(const Target& target, Bytes bytes) {
+  try {
+    return target.parser(bytes);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace deltasane::fuzz
