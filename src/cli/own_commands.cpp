@@ -53,7 +53,7 @@ void run_own(const std::vector<std::string>& words, const fs::path& log) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
     if (!log.empty()) {
-      const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+      const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
       if (file < 0 || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0) _exit(126);
     }
     execve("/proc/self/exe", arguments.data(), environment.data());

@@ -77,7 +77,7 @@ std::optional<uint64_t> step_named(const std::string& name) {
 }
 
 void expect_same_content(const fs::path& checkpoint, const TrainingRun& run) {
-  const Json saved = Json::parse(read_file(checkpoint / "config.json"));
+  const Json saved = parse_json<Json>(read_file(checkpoint / "config.json"), (checkpoint / "config.json").string());
   const Json before = saved.value("content", Json::object());
   for (const auto& [key, digest] : run.content())
     if (before.contains(key) && before[key] != Json(digest))  // absent: an older version saved it

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/random.h"
-#include "comm/socket_group.h"
+#include "comm/socket/socket_group.h"
 #include "format/npy/npy.h"
 #include "support/errors.h"
 #include "support/scratch.h"

@@ -190,7 +190,7 @@ void check_sweep(SweepOptions& o) {
     corpus::open_source(config->corpus.source);
   }
   const std::string from = base_model(o, config);
-  const auto base = from.empty() ? nullptr : open_checkpoint(from);
+  const auto base = from.empty() ? nullptr : open_checkpoint(from, false);
   if (base) base->describe();  // fails where it is not whole
   if (base && base->sane() && std::ranges::max(o.alphas) > 0)
     fail(Fault::usage, from, ": expected a model without SANE, to add it with each alpha, found one "

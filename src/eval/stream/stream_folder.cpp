@@ -68,7 +68,7 @@ Json json_of(const StreamPlace& place) {
 // The file without its checksum. One of a version that had none is read where the user says so.
 Json parsed_checkpoint(const fs::path& path, OnExisting existing) {
   const std::string text = read_file(path);
-  const Json unchecked = Json::parse(text, nullptr, false);
+  const Json unchecked = parse_json<Json>(text);
   const Json version = unchecked.is_object() ? unchecked.value("version", Json()) : Json();
   const bool without_seal = !has_seal(text) && version.is_number_integer() &&
                             version >= Json(version_without_losses) &&
@@ -79,7 +79,7 @@ Json parsed_checkpoint(const fs::path& path, OnExisting existing) {
          checkpoint_version, "), found one of version ", version.dump(),
          ", in which damage cannot be seen; begin again with another output folder, or allow an "
          "unverified resume");
-  const Json json = Json::parse(unsealed(text, path.string()));
+  const Json json = parse_json<Json>(unsealed(text, path.string()), path.string());
   if (json.at("version") != Json(checkpoint_version))
     fail(Fault::file, path, ": expected version ", checkpoint_version, ", found ",
          json.at("version").dump());
