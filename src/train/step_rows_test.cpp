@@ -137,7 +137,7 @@ TEST_F(StepRows, IsAskedForInOneWay) {
   EXPECT_FAULT(config("rows = 16\nsequences = 4"), Fault::usage,
                "optimizer.rows: expected the rows of a step, or sequences and accumulate, found "
                "both");
-  EXPECT_FAULT(config("rows = 0"), Fault::usage, "optimizer.rows: expected at least 1, found 0");
+  EXPECT_FAULT(config("rows = 0"), Fault::usage, "optimizer.rows: expected 1 to 1073741824, found 0");
   EXPECT_FAULT(config("sequences = 4", "micro_batch = 2"), Fault::usage,
                "run.micro_batch: expected it with optimizer.rows");
 }

@@ -230,14 +230,15 @@ int train_model(const TrainOptions& options) {
   std::string settings = text;
   for (const std::string& one : options.set) settings += '\n' + one;
   group->expect_same("configuration", XXH3_64bits(settings.data(), settings.size()));
-  const std::unique_ptr<FolderLock> lock =
-      options.check ? nullptr : take_folder(folder, options, *group);
   ThreadPool threads(int(config.run.threads));
   train::TrainingRun run(config, *tokenizer, {threads}, group,
                          [&](const LanguageModel& model, const train::TrainConfig::Evaluation& e) {
                            return eval::answer_accuracy(model, *tokenizer, e.answers, e.problems,
                                                         e.longest_answer, {threads});
                          });
+  // A run that cannot be leaves no folder.
+  const std::unique_ptr<FolderLock> lock =
+      options.check ? nullptr : take_folder(folder, options, *group);
   if (options.resume) {
     std::vector<std::string> passed_over;
     const fs::path from = train::resume_newest(

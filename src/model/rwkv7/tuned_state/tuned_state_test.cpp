@@ -48,7 +48,7 @@ TEST(TunedState, RefusesTheStateOfAnotherModel) {
   EXPECT_FAULT(read(tuned_file(3)), Fault::file, "found 3 tensors");
   EXPECT_FAULT(read(tuned_file(2, 4)), Fault::file, "expected shape (2, 3, 3), found (4, 3, 3)");
   EXPECT_FAULT(read(tuned_file(2, 2, std::numeric_limits<float>::infinity())), Fault::overflow,
-               "tensor blocks.0.att.time_state: element 0: expected a finite number, found inf");
+               "tensor 'blocks.0.att.time_state': inf at element 0");
 }
 
 }  // namespace
