@@ -26,6 +26,11 @@ OpenOptions options_of(const ModelFlags& flags) {
   return options;
 }
 
+// A folder's path may end in '/'.
+std::string name_of_path(const fs::path& path) {
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
 }  // namespace
 
 void ModelFlags::describe(CLI::App& app) {
@@ -46,7 +51,7 @@ OpenModel::OpenModel(const ModelFlags& flags)
     : threads(flags.threads),
       owned(open_model(flags.path, options_of(flags))),
       model(*owned),
-      name(fs::path(flags.path).filename().string()) {}
+      name(name_of_path(flags.path)) {}
 
 StoredType written_type(const ModelCheckpoint& checkpoint, const std::string& name) {
   if (!name.empty()) return stored_type_named(name);
