@@ -23,6 +23,9 @@ OpenOptions options_of(const ModelFlags& flags) {
     fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
   if (flags.sane_alpha != 0) options.sane.alpha = flags.sane_alpha;
   options.sane.none = flags.no_sane;
+  if (flags.attention_window && *flags.attention_window < 1)
+    fail(Fault::usage, "--attention-window: expected at least 1, found ", *flags.attention_window);
+  options.attention_window = flags.attention_window;
   return options;
 }
 
@@ -45,6 +48,9 @@ void ModelFlags::describe(CLI::App& app) {
   app.add_option("--sane-alpha", sane_alpha,
                  "apply SANE to a model that was not trained with it: tau = alpha ln 2 + 1");
   app.add_flag("--no-sane", no_sane, "run without SANE");
+  app.add_option("--attention-window", attention_window,
+                 "attention sees the last N tokens and the first few, in constant memory; all tokens "
+                 "if not given");
 }
 
 OpenModel::OpenModel(const ModelFlags& flags)

@@ -28,7 +28,9 @@ void attention(const Attention& op, const Cpu& cpu) {
   if (groups < 1 || heads % groups != 0 || rows < time)
     fail(Fault::argument, "k: expected at least ", time, " rows of heads that divide ", heads,
          ", found ", op.k.shape);
-  if (op.window < 0) fail(Fault::argument, "window: expected 0 or more, found ", op.window);
+  if (op.window < 0 || op.kept < 0)
+    fail(Fault::argument, "window and kept: expected 0 or more, found ", op.window, " and ",
+         op.kept);
   if (time == 0) return;
   const int64_t together = heads / groups, queries = time * together;  // of one group
   constexpr int64_t block = cpu::attention_queries;
@@ -47,7 +49,7 @@ void attention(const Attention& op, const Cpu& cpu) {
       }
       Tensor<float> scratch({cpu::attention_scratch(values)});
       cpu::attend<isa>({query, count, op.k.at(0, g), op.k.stride[0], op.v.at(0, g), op.v.stride[0],
-                        keys, values, op.scale, scratch.data()});
+                        keys, values, op.scale, op.window ? op.kept : 0, scratch.data()});
     });
   });
 }

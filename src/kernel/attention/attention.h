@@ -2,8 +2,8 @@
 //
 //     y(t, h) = sum over rows s of softmax(scale q(t, h) . k(s, g)) v(s, g)      g = floor(h / (H / G))
 //
-// Token t sees the rows s <= before + t, and with a window of n only the last n of them. The rows of
-// the tokens themselves are in the cache already.
+// Token t sees the rows s <= before + t, and with a window of n only the last n of them and the first
+// few. The rows of the tokens themselves are in the cache already.
 //
 // q   (time, H, D)       k   (before + time, G, D)
 // y   (time, H, E)       v   (before + time, G, E), may share memory with k
@@ -22,6 +22,7 @@ struct Attention {
   View<const float> q, k, v;
   float scale;
   int64_t window = 0;  // 0: all rows
+  int64_t kept = 0;    // of the first rows, beside a window
   View<float> y;
 };
 void attention(const Attention& op, const Cpu& cpu);

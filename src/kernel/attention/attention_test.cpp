@@ -10,7 +10,7 @@ namespace {
 using namespace row_test;
 
 struct AttentionSizes {
-  int64_t before, time, heads, groups, keys, values, window;
+  int64_t before, time, heads, groups, keys, values, window, kept = 0;
 };
 
 // Keys and values of a token lie beside each other, as in a cache.
@@ -31,7 +31,8 @@ struct AttentionCase {
       for (int64_t h = 0; h < n.heads; ++h) {
         const int64_t g = h / (n.heads / n.groups), end = n.before + t + 1;
         Vector<Real> k, v;
-        for (int64_t s = n.window ? std::max<int64_t>(0, end - n.window) : 0; s < end; ++s) {
+        for (int64_t s = 0; s < end; ++s) {
+          if (n.window && s < end - n.window && s >= n.kept) continue;
           const Real* const at = cache.data() + s * row();
           k.insert(k.end(), at + g * n.keys, at + (g + 1) * n.keys);
           const Real* const values = at + n.groups * n.keys + g * n.values;
@@ -58,6 +59,7 @@ class AttentionOf : public RowTest {
                 {one.row(), n.values, 1}},
                0.25f,
                n.window,
+               n.kept,
                {y.data() + from * n.heads * n.values, {count, n.heads, n.values}}},
               cpu());
   }
@@ -66,7 +68,8 @@ class AttentionOf : public RowTest {
 constexpr AttentionSizes attention_shapes[] = {{0, 1, 1, 1, 4, 4, 0},    {0, 40, 4, 2, 16, 16, 0},
                             {37, 5, 6, 3, 19, 7, 0},  {100, 1, 8, 1, 33, 50, 0},
                             {64, 70, 2, 2, 8, 20, 0}, {50, 33, 4, 1, 16, 16, 9},
-                            {3, 40, 2, 1, 16, 16, 1}};
+                            {3, 40, 2, 1, 16, 16, 1}, {150, 20, 4, 2, 16, 16, 40, 3},
+                            {0, 90, 2, 1, 8, 8, 10, 40}};
 
 TEST_P(AttentionOf, GroupedHeadsIsTheDefinition) {
   for (const AttentionSizes& n : attention_shapes) {
@@ -107,9 +110,9 @@ TEST_P(AttentionOf, LargeScoresDoNotOverflow) {
 TEST_P(AttentionOf, WrongShapesAreNamed) {
   Vector<float> x(100);
   const View<float> two{x.data(), {2, 3, 4}}, one{x.data(), {2, 2, 4}};
-  EXPECT_FAULT(attention({two, one, one, 1, 0, two}, cpu()), Fault::argument,
+  EXPECT_FAULT(attention({two, one, one, 1, 0, 0, two}, cpu()), Fault::argument,
                "rows of heads that divide 3");
-  EXPECT_FAULT(attention({two, {x.data(), {1, 1, 4}}, {x.data(), {1, 1, 4}}, 1, 0, two}, cpu()),
+  EXPECT_FAULT(attention({two, {x.data(), {1, 1, 4}}, {x.data(), {1, 1, 4}}, 1, 0, 0, two}, cpu()),
                Fault::argument, "k: expected at least 2 rows");
 }
 

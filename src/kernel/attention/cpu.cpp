@@ -52,20 +52,23 @@ struct Attend {
   float weigh(int64_t query, int64_t i, int64_t row) {
     const AttentionQuery& one = task.queries[query];
     float* const w = weight[i];
-    const int64_t begin = one.begin > row ? one.begin - row : 0;
-    const int64_t end = one.end - row < R ? one.end - row : R;
-    if (begin >= end) {
+    const auto sees = [&](int64_t s) {
+      return row + s < one.end && (row + s >= one.begin || row + s < task.kept);
+    };
+    float most = largest[query];
+    bool any = false;
+    for (int64_t s = 0; s < R; ++s)
+      if (sees(s)) any = true, most = w[s] > most ? w[s] : most;
+    if (!any) {
       for (int64_t s = 0; s < R; ++s) w[s] = 0;
       return 1;
     }
-    float most = largest[query];
-    for (int64_t s = begin; s < end; ++s) most = w[s] > most ? w[s] : most;
     const float before = sum[query] > 0 ? exp_of(largest[query] - most) : 0;
     Vec total = {};
     for (int64_t s = 0; s < R; s += lanes) {
       Vec e = V::exp_of_negative(V::load(w + s) - most);
       for (int lane = 0; lane < lanes; ++lane)
-        if (s + lane < begin || s + lane >= end) e[lane] = 0;
+        if (!sees(s + lane)) e[lane] = 0;
       V::store(w + s, e);
       total += e;
     }
@@ -101,7 +104,8 @@ struct Attend {
       first = task.queries[i].begin < first ? task.queries[i].begin : first;
       last = task.queries[i].end > last ? task.queries[i].end : last;
     }
-    for (int64_t row = first / R * R; row < last; row += R) {
+    for (int64_t row = 0; row < last; row += R) {
+      if (row >= task.kept && row + R <= first) continue;
       const int64_t rows = last - row < R ? last - row : R;
       for (int64_t query = 0; query < task.count; query += Q) {
         const int count = int(task.count - query < Q ? task.count - query : Q);

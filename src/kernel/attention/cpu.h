@@ -14,7 +14,7 @@ inline constexpr int64_t attention_rows = 32;
 struct AttentionQuery {
   const float* q;
   float* y;
-  int64_t begin, end;  // the rows it sees
+  int64_t begin, end;  // the rows it sees, beside the first `kept`
 };
 
 struct AttentionTask {
@@ -26,6 +26,7 @@ struct AttentionTask {
   int64_t v_step;
   int64_t keys, values;
   float scale;
+  int64_t kept;
   float* scratch;  // attention_scratch(values), zeros
 };
 

@@ -132,8 +132,8 @@ void expect_consistent(const Config& c, std::string_view where) {
     expect(c.rotary >= 0 && c.rotary <= c.head_size && c.rotary % 2 == 0,
            "rotary channels: expected an even number up to ", c.head_size, ", found ", c.rotary);
     expect(c.rotary == 0 || c.theta > 0, "rope_theta: expected a number above 0, found ", c.theta);
-    expect(c.window >= 0, "window: expected at least 1, found ", c.window);
   }
+  expect(c.window >= 0 && c.kept >= 0, "window: expected at least 1, found ", c.window);
   if (c.has(Mixer::latent)) {
     size("heads", c.heads, 1 << 16), size("latent size", c.latent_size);
     size("latent key size", c.latent_key_size), size("latent value size", c.latent_value_size);

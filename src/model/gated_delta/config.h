@@ -48,6 +48,7 @@ struct Config {
   QkNorm qk_norm = QkNorm::none;
   bool norms_after = false;  // attention layers have norms after their halves, and none before
   int64_t window = 0;        // tokens that one sees; 0: all
+  int64_t kept = 0;          // of the first tokens, beside a window
 
   // Latent attention.
   int64_t latent_size = 0, shared_key_size = 0;  // of a cached row
@@ -90,6 +91,7 @@ void each_setting(SomeConfig& c, const Visit& visit) {
   visit("heads", c.heads), visit("kv_heads", c.kv_heads), visit("head_size", c.head_size);
   visit("rotary", c.rotary), visit("theta", c.theta), visit("attention_gate", c.attention_gate);
   visit("qk_norm", c.qk_norm), visit("norms_after", c.norms_after), visit("window", c.window);
+  visit("kept", c.kept);
   visit("latent_size", c.latent_size), visit("shared_key_size", c.shared_key_size);
   visit("latent_key_size", c.latent_key_size), visit("latent_value_size", c.latent_value_size);
   visit("latent_norm_eps", c.latent_norm_eps), visit("feed_forward", c.feed_forward);

@@ -23,6 +23,14 @@ using kernel::Store;
 
 namespace {
 
+constexpr int64_t tile_rows = 32;  // that attention takes at a time
+
+// Rows of a cache that no later token sees, at a position: whole tiles after the first, which has the
+// tokens that a window keeps. So tiles stay what they were, and bits with them.
+int64_t dropped_rows(int64_t position, int64_t window) {
+  return tile_rows * std::max<int64_t>(0, (position + 1 - window) / tile_rows - 1);
+}
+
 constexpr float l2_eps = 1e-6f;  // of q and k in every model of the family
 
 // (rows, heads * size) as (rows, head, size)
@@ -278,6 +286,7 @@ void Model::Block::attend() {
                        {cache.data() + width, shape, stride},
                        float(1 / std::sqrt(double(c.head_size))),
                        c.window,
+                       c.kept,
                        by_head(of(i, s.attended), c.head_size)},
                       cpu);
   });
@@ -324,7 +333,8 @@ void Model::Block::attend_latent() {
                        {cache.data(), {rows, 1, row}},
                        {cache.data(), {rows, 1, c.latent_size}, {row, row, 1}},
                        float(scale),
-                       0,
+                       c.window,
+                       c.kept,
                        by_head(of(i, s.latent_read), c.latent_size)},
                       cpu);
   });
@@ -382,6 +392,7 @@ void Model::Block::add_experts() {
 void Model::run_pass(const ForwardPass& pass, const Cpu& cpu) const {
   const auto rows = int64_t(pass.tokens.size());
   if (rows == 0) return;
+  for (const SequenceState* const state : pass.states) expect_caches(*state);
   Scratch s(config(), rows);
   embedding_.read(pass.tokens, s.x);
   // random rows of a long input bring in most of the file
@@ -390,12 +401,38 @@ void Model::run_pass(const ForwardPass& pass, const Cpu& cpu) const {
     Block block(*this, pass, s, cpu, layer);
     block_forward(block);
   }
-  for (SequenceState* const state : pass.states) state->position += pass.time;
+  for (SequenceState* const state : pass.states) {
+    state->position += pass.time;
+    drop_rows(*state, state->position - pass.time);
+  }
   if (pass.wanted == Logits::none) return;
   const int64_t count = pass.wanted == Logits::last ? 1 : rows;
   const View<float> last = s.x.slice(0, rows - count, count), normal = s.h.slice(0, 0, count);
   kernel::rms_norm({last, config().channels, norm_.data(), float(config().norm_eps), normal}, cpu);
   kernel::matmul(*head_, normal, pass.logits, cpu);
+}
+
+// A state that was made with another window lacks rows, or has some too many.
+void Model::expect_caches(const SequenceState& state) const {
+  const int64_t dropped = drops_rows_ ? dropped_rows(state.position, config_.window) : 0;
+  for (int64_t i = 0; i < state.layout().caches(); ++i) {
+    const int64_t found = int64_t(state.cache(i).size()) / state.layout().cache(i).floats();
+    if (found != state.position - dropped)
+      fail(Fault::argument, "state: expected ", state.position - dropped,
+           " cached rows at position ", state.position, ", found ", found,
+           ": it was made with another attention window; give that one");
+  }
+}
+
+void Model::drop_rows(SequenceState& state, int64_t before) const {
+  if (!drops_rows_) return;
+  const int64_t more =
+      dropped_rows(state.position, config_.window) - dropped_rows(before, config_.window);
+  for (int64_t i = 0; more > 0 && i < state.layout().caches(); ++i) {
+    std::vector<float>& cache = state.mutable_cache(i);
+    const int64_t row = state.layout().cache(i).floats();
+    cache.erase(cache.begin() + tile_rows * row, cache.begin() + (tile_rows + more) * row);
+  }
 }
 
 void Model::run(std::span<const SequenceInput> batch, const Cpu& cpu) const {

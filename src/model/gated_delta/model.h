@@ -75,10 +75,14 @@ class Model : public LanguageModel {
  private:
   class Loader;
   class Block;
-  const Config& config() const { return checkpoint_.config(); }
+  const Config& config() const { return config_; }
+  void expect_caches(const SequenceState& state) const;
+  void drop_rows(SequenceState& state, int64_t before) const;
   void run_pass(const ForwardPass& pass, const kernel::Cpu& cpu) const;
 
   Checkpoint checkpoint_;
+  Config config_;                                 // the checkpoint's, with the window in use
+  bool drops_rows_ = false;                       // of caches that the window has left
   std::unique_ptr<kernel::WeightMemory> memory_;  // of the matrices
   std::string weight_type_;
   uint64_t held_bytes_ = 0;  // of all matrices

@@ -156,6 +156,38 @@ TEST_P(Family, ConvertedModelIsTheSame) {
                "expected .safetensors");
 }
 
+// Caches of constant size give what the definition gives with a window.
+TEST_P(Family, WindowOfAttentionIsTheDefinition) {
+  SmallModel small(config);
+  if (small.model->state_layout()->caches() == 0) {
+    EXPECT_FAULT(open_model(small.path, {.attention_window = 40}), Fault::usage,
+                 "expected a model with attention");
+    return;
+  }
+  small.model = open_model(small.path, {.weights = kernel::WeightType::f32, .attention_window = 9});
+  small.config.window = small.config.window ? std::min<int64_t>(9, small.config.window) : 9;
+  small.config.kept = 4;
+  const std::vector<int32_t> tokens = random_tokens(150, config.vocabulary);
+  const auto truth = reference::forward<double>(small.config, small.source, {}, tokens);
+  const auto plain = reference::forward<float>(small.config, small.source, {}, tokens);
+  std::vector<std::vector<float>> caches;
+  for (const std::vector<int64_t>& calls :
+       {std::vector<int64_t>{}, {70}, {1, 40, 3, 60}, std::vector<int64_t>(150, 1)}) {
+    SequenceState state = small.model->fresh_state();
+    expect_close("logits", small.logits(tokens, state, calls), plain.logits, truth.logits);
+    const int64_t row = state.layout().cache(0).floats();
+    EXPECT_LE(int64_t(state.cache(0).size()) / row, 32 + 9 + 32);
+    caches.emplace_back(state.cache(0).begin(), state.cache(0).end());
+    EXPECT_EQ(caches.back().size(), caches.front().size());
+    SequenceState other = state.clone();
+    const auto whole = open_model(small.path, {});
+    EXPECT_FAULT(whole->forward({.tokens = std::span(tokens).first(1), .state = &other}, small.cpu),
+                 Fault::argument, "made with another attention window");
+  }
+  EXPECT_FAULT(open_model(small.path, {.attention_window = 0}), Fault::usage,
+               "attention window: expected at least 1 token, found 0");
+}
+
 INSTANTIATE_TEST_SUITE_P(Configs, Family, testing::Range<size_t>(0, small_configs().size()));
 
 TEST(FamilyFiles, AMissingOrMisshapenTensorIsNamed) {

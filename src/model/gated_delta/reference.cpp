@@ -193,9 +193,11 @@ class Forward {
   template <class Key, class Value>
   std::vector<Real> attend(size_t t, const std::vector<Real>& q, Real scale, size_t width,
                            const Key& key, const Value& value) const {
-    const size_t from = c.window && t + 1 > size_t(c.window) ? t + 1 - size_t(c.window) : 0;
+    std::vector<size_t> seen;
+    for (size_t s = 0; s <= t; ++s)
+      if (c.window == 0 || t - s < size_t(c.window) || s < size_t(c.kept)) seen.push_back(s);
     std::vector<Real> weight, y(width);
-    for (size_t s = from; s <= t; ++s) {
+    for (const size_t s : seen) {
       Real sum = 0;
       for (size_t i = 0; i < q.size(); ++i) sum += scale * q[i] * key(s, i);
       weight.push_back(sum);
@@ -203,8 +205,8 @@ class Forward {
     const Real largest = *std::ranges::max_element(weight);
     Real total = 0;
     for (Real& one : weight) total += one = std::exp(one - largest);
-    for (size_t s = from; s <= t; ++s)
-      for (size_t i = 0; i < width; ++i) y[i] += weight[s - from] / total * value(s, i);
+    for (size_t n = 0; n < seen.size(); ++n)
+      for (size_t i = 0; i < width; ++i) y[i] += weight[n] / total * value(seen[n], i);
     return y;
   }
 

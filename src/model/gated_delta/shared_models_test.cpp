@@ -97,8 +97,9 @@ TEST_P(SharedModels, LogitsWithSaneAreThePeers) {
   }
 }
 
-TEST_P(SharedModels, StatesAreThePeers) {
-  if (!fs::exists(folder / "states.npz")) return;  // of GGUF: the folder beside it has them
+class SharedFolders : public SharedModels {};
+
+TEST_P(SharedFolders, StatesAreThePeers) {
   const auto model = open();
   SequenceState state = model->fresh_state();
   logits(*model, state, {int64_t(tokens.size())});
@@ -148,13 +149,15 @@ TEST_P(SharedModels, StatesAreThePeers) {
 }
 
 // The same matrices, in another order, with other names.
-TEST_P(SharedModels, GgufIsTheFolderBesideItBitForBit) {
+class SharedGgufs : public SharedModels {};
+
+TEST_P(SharedGgufs, AreTheFoldersBesideThemBitForBit) {
   static const std::map<std::string, std::string> beside{{"gguf_qwen35", "qwen3_5"},
                                                          {"gguf_qwen35moe", "qwen3_5_moe"},
                                                          {"gguf_qwen3next", "qwen3_next"},
                                                          {"gguf_kimi_linear", "kimi_linear"}};
   const auto found = beside.find(GetParam());
-  if (found == beside.end()) return;
+  ASSERT_NE(found, beside.end());
   const auto gguf = open_checkpoint(path());
   const auto other = open_checkpoint(folder.parent_path() / found->second);
   ASSERT_EQ(gguf->names(), other->names());
@@ -178,12 +181,17 @@ TEST_P(SharedModels, ConvertedToOneFileIsTheSame) {
   EXPECT_EQ(logits(*model, one, {50}), logits(*again, other, {50}));
 }
 
-constexpr const char* all_models[] = {
-    "delta_net",   "gated_deltanet", "kda",         "qwen3_5",        "qwen3_5_vl",
-    "olmo_hybrid", "olmo_hybrid_rope", "qwen3_5_moe", "qwen3_next",   "kimi_linear",
-    "gguf_qwen35", "gguf_qwen35moe", "gguf_qwen3next", "gguf_kimi_linear"};
-INSTANTIATE_TEST_SUITE_P(Models, SharedModels, testing::ValuesIn(all_models),
-                         [](const auto& one) { return std::string(one.param); });
+constexpr const char* folders[] = {"delta_net",   "gated_deltanet",   "kda",
+                                   "qwen3_5",     "qwen3_5_vl",       "qwen3_5_moe",
+                                   "qwen3_next",  "olmo_hybrid",      "olmo_hybrid_rope",
+                                   "kimi_linear"};
+constexpr const char* ggufs[] = {"gguf_qwen35", "gguf_qwen35moe", "gguf_qwen3next",
+                                 "gguf_kimi_linear"};
+const auto name_of_test = [](const auto& one) { return std::string(one.param); };
+INSTANTIATE_TEST_SUITE_P(Folders, SharedModels, testing::ValuesIn(folders), name_of_test);
+INSTANTIATE_TEST_SUITE_P(Ggufs, SharedModels, testing::ValuesIn(ggufs), name_of_test);
+INSTANTIATE_TEST_SUITE_P(Models, SharedFolders, testing::ValuesIn(folders), name_of_test);
+INSTANTIATE_TEST_SUITE_P(Models, SharedGgufs, testing::ValuesIn(ggufs), name_of_test);
 
 // A folder with changed settings.
 struct SharedConfigs : testing::Test {

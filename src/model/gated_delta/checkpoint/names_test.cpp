@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t C = 3, K = 4, V = 4, key_heads = 2, value_heads = 6, ratio = 3, taps = 2;
 constexpr int64_t D = key_heads * K, mixed = 2 * D + value_heads * V, F = 5;
-constexpr int64_t heads = 4, kv_heads = 2, size = 4, vocabulary = 7;
+constexpr int64_t heads = 4, kv_heads = 2, head_size = 4, vocabulary = 7;
 
 // Two layers, a recurrence and attention, of one of the file formats.
 class MadeFile {
@@ -92,11 +92,11 @@ MadeFile hugging_face(const std::string& type) {
   for (const char* const name : {"A_log", "dt_bias"}) made.add(linear + name, {value_heads});
   made.add(linear + "norm.weight", {V});
   made.add(linear + "out_proj.weight", {C, value_heads * V});
-  made.add(full + "q_proj.weight", {2 * heads * size, C});
+  made.add(full + "q_proj.weight", {2 * heads * head_size, C});
   for (const char* const name : {"k_proj.weight", "v_proj.weight"})
-    made.add(full + name, {kv_heads * size, C});
-  made.add(full + "o_proj.weight", {C, heads * size});
-  for (const char* const name : {"q_norm.weight", "k_norm.weight"}) made.add(full + name, {size});
+    made.add(full + name, {kv_heads * head_size, C});
+  made.add(full + "o_proj.weight", {C, heads * head_size});
+  for (const char* const name : {"q_norm.weight", "k_norm.weight"}) made.add(full + name, {head_size});
   return made;
 }
 
@@ -116,9 +116,9 @@ TEST(NamesOfHuggingFace, NormsGetTheirOneAndQueriesTheirGates) {
               "model.layers.0.linear_attn.norm.weight", 1, same);  // the one that is plain
   const std::string q = "model.layers.1.self_attn.q_proj.weight";
   expect_rows(found, made, "layers.1.mixer.q.weight", q, C,
-              [](int64_t row) { return row / size * 2 * size + row % size; });
+              [](int64_t row) { return row / head_size * 2 * head_size + row % head_size; });
   expect_rows(found, made, "layers.1.mixer.gate.weight", q, C,
-              [](int64_t row) { return row / size * 2 * size + size + row % size; });
+              [](int64_t row) { return row / head_size * 2 * head_size + head_size + row % head_size; });
   expect_rows(found, made, "layers.0.mixer.qkv.weight",
               "model.layers.0.linear_attn.in_proj_qkv.weight", C, same);
   const Tensor<float> rate = found.read("layers.0.mixer.decay_rate");
@@ -178,11 +178,11 @@ MadeFile gguf() {
   made.add("blk.0.ssm_alpha.weight", {value_heads, C});
   made.add("blk.0.ssm_a", {value_heads}), made.add("blk.0.ssm_dt.bias", {value_heads});
   made.add("blk.0.ssm_norm.weight", {V}), made.add("blk.0.ssm_out.weight", {C, value_heads * V});
-  made.add("blk.1.attn_q.weight", {2 * heads * size, C});
-  made.add("blk.1.attn_k.weight", {kv_heads * size, C});
-  made.add("blk.1.attn_v.weight", {kv_heads * size, C});
-  made.add("blk.1.attn_output.weight", {C, heads * size});
-  made.add("blk.1.attn_q_norm.weight", {size}), made.add("blk.1.attn_k_norm.weight", {size});
+  made.add("blk.1.attn_q.weight", {2 * heads * head_size, C});
+  made.add("blk.1.attn_k.weight", {kv_heads * head_size, C});
+  made.add("blk.1.attn_v.weight", {kv_heads * head_size, C});
+  made.add("blk.1.attn_output.weight", {C, heads * head_size});
+  made.add("blk.1.attn_q_norm.weight", {head_size}), made.add("blk.1.attn_k_norm.weight", {head_size});
   return made;
 }
 
