@@ -1,15 +1,15 @@
 # Standing mutations: faults that the tests must find.
 #
-# deltasane_mutations(TESTS objects LAYER layer ISA_SOURCES sources...) builds, for every
-# test/mutations/*.mutation, the given tests (an OBJECT library) against the layer with that one
+# deltasane_mutations(FOLDER folder TESTS objects LAYER layer ISA_SOURCES sources...) builds, for every
+# folder/*.mutation, the given tests (an OBJECT library) against the layer with that one
 # fault planted, and adds a test that passes only if they fail. Faults of the definition
 # (reference_*) must be found without the kernels' help. A .mutation file names a source, the text to find, which
 # must stand there exactly once, and the text to put in its place. Sources compiled per instruction
 # set are planted in the portable one. A fault in a header is built into the ISA_SOURCES.
 
 function(deltasane_mutations)
-  cmake_parse_arguments(arg "" "LAYER;TESTS" "ISA_SOURCES" ${ARGN})
-  file(GLOB mutations CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/test/mutations/*.mutation)
+  cmake_parse_arguments(arg "" "FOLDER;LAYER;TESTS" "ISA_SOURCES" ${ARGN})
+  file(GLOB mutations CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${arg_FOLDER}/*.mutation)
   foreach(mutation IN LISTS mutations)
     get_filename_component(name ${mutation} NAME_WE)
     set(folder ${PROJECT_BINARY_DIR}/mutants/${name})

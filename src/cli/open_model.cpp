@@ -28,6 +28,9 @@ OpenOptions options_of(const ModelFlags& flags) {
   if (flags.sane_alpha != 0) options.sane.alpha = flags.sane_alpha;
   options.sane.none = flags.no_sane;
   options.non_finite = weights_wanted(flags.allow_nonfinite);
+  if (flags.attention_window && *flags.attention_window < 1)
+    fail(Fault::usage, "--attention-window: expected at least 1, found ", *flags.attention_window);
+  options.attention_window = flags.attention_window;
   return options;
 }
 
@@ -35,6 +38,11 @@ std::unique_ptr<LanguageModel> open(const ModelFlags& flags) {
   std::unique_ptr<LanguageModel> opened;
   explain_nonfinite([&] { opened = open_model(flags.path, options_of(flags)); });
   return opened;
+}
+
+// A folder's path may end in '/'.
+std::string name_of_path(const fs::path& path) {
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 }  // namespace
@@ -51,6 +59,9 @@ void ModelFlags::describe(CLI::App& app) {
   app.add_option("--sane-alpha", sane_alpha,
                  "apply SANE to a model that was not trained with it: tau = alpha ln 2 + 1");
   app.add_flag("--no-sane", no_sane, "run without SANE");
+  app.add_option("--attention-window", attention_window,
+                 "attention sees the last N tokens and the first few, in constant memory; all tokens "
+                 "if not given");
   describe_allow_nonfinite(app, allow_nonfinite);
 }
 
@@ -77,7 +88,7 @@ OpenModel::OpenModel(const ModelFlags& flags)
     : threads(flags.threads),
       owned(open(flags)),
       model(*owned),
-      name(fs::path(flags.path).filename().string()) {}
+      name(name_of_path(flags.path)) {}
 
 StoredType written_type(const ModelCheckpoint& checkpoint, const std::string& name) {
   if (!name.empty()) return stored_type_named(name);

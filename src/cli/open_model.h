@@ -20,6 +20,7 @@ struct ModelFlags {
   int threads = 0;
   double sane_alpha = 0;  // 0: not given
   bool no_sane = false, allow_nonfinite = false;
+  std::optional<int64_t> attention_window;
 
   void describe(CLI::App& app);
 };

@@ -28,16 +28,20 @@ std::string as_text(const JsonValue& value) {
   }
 }
 
-// Scalars only; of an array, the first element.
-void read_config(const fs::path& path, Metadata& metadata) {
+// Scalars are metadata, and so is the first element of an array; arrays of scalars are lists.
+void read_config(const fs::path& path, TensorFile& file) {
   walk_json_file(path, {}, [&](const std::vector<std::string>& at, const JsonValue& value) {
     using Kind = JsonValue::Kind;
-    if (at.empty() || value.kind == Kind::object || value.kind == Kind::array ||
-        value.kind == Kind::end)
-      return;
+    if (at.empty() || value.kind == Kind::object || value.kind == Kind::end) return;
     std::string key = "config";
     for (const std::string& part : at) key += "." + part;
-    metadata.emplace(std::move(key), as_text(value));
+    if (value.kind == Kind::array) {
+      file.lists()[key] = {};
+      return;
+    }
+    if (const auto list = file.lists().find(key); list != file.lists().end())
+      list->second.push_back(as_text(value));
+    file.metadata().emplace(std::move(key), as_text(value));
   });
 }
 
@@ -50,7 +54,7 @@ TensorFile open_folder(const fs::path& path) {
       fs::exists(index) ? open_safetensors_index(index) : open_safetensors(single);
   TensorFile file("hugging face folder", path.string());
   file.merge(weights);
-  if (fs::exists(path / "config.json")) read_config(path / "config.json", file.metadata());
+  if (fs::exists(path / "config.json")) read_config(path / "config.json", file);
   return file;
 }
 

@@ -27,6 +27,7 @@ inline constexpr size_t max_tensors = 100'000;  // in one file; large models hav
 inline constexpr size_t max_tensor_name = 512;  // bytes
 
 using Metadata = std::map<std::string, std::string>;
+using MetadataLists = std::map<std::string, std::vector<std::string>>;
 
 struct StoredTensor {
   std::string name;
@@ -50,6 +51,9 @@ class TensorFile {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in file order
   const StoredTensor* find(std::string_view name) const;                 // null when absent
   const Metadata& metadata() const { return metadata_; }
+  // Lists of a folder's config.json, whole; metadata has the first element of each. Not part of the
+  // identity.
+  const MetadataLists& lists() const { return lists_; }
   const std::optional<std::vector<std::string>>& vocabulary() const { return vocabulary_; }
 
   // The tensor as contiguous floats in its stored shape. Fails, naming the type, if it is foreign.
@@ -69,6 +73,7 @@ class TensorFile {
   void keep(std::shared_ptr<const MappedFile> file) { files_.push_back(std::move(file)); }
   void merge(const TensorFile& shard);  // adds its tensors and metadata, shares its mappings
   Metadata& metadata() { return metadata_; }
+  MetadataLists& lists() { return lists_; }
   void set_vocabulary(std::vector<std::string> tokens) { vocabulary_ = std::move(tokens); }
 
  private:
@@ -76,6 +81,7 @@ class TensorFile {
   std::vector<StoredTensor> tensors_;
   std::unordered_map<std::string, size_t> index_;
   Metadata metadata_;
+  MetadataLists lists_;
   std::optional<std::vector<std::string>> vocabulary_;
   std::vector<std::shared_ptr<const MappedFile>> files_;
 };

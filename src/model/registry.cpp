@@ -48,7 +48,14 @@ std::unique_ptr<ModelCheckpoint> open_checkpoint(const fs::path& path,
 std::unique_ptr<LanguageModel> open_model(const fs::path& path, const OpenOptions& options) {
   TensorFile file = open_tensor_file(path, options.non_finite);
   const Architecture& found = architecture_of(file);
-  return found.open(found.open_checkpoint(std::move(file)), options);
+  if (options.attention_window && *options.attention_window < 1)
+    fail(Fault::usage, "attention window: expected at least 1 token, found ",
+         *options.attention_window);
+  auto model = found.open(found.open_checkpoint(std::move(file)), options);
+  if (options.attention_window && model->state_layout()->caches() == 0)
+    fail(Fault::usage, path, ": expected a model with attention for an attention window, found ",
+         model->description().title, " without any");
+  return model;
 }
 
 }  // namespace deltasane

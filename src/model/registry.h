@@ -20,6 +20,9 @@ struct OpenOptions {
   std::optional<kernel::WeightType> weights{};  // none: as the file has them. On a GPU: f32 or bf16
   SaneChoice sane{};
   NonFiniteWeights non_finite = NonFiniteWeights::refuse;
+  // Attention sees the last so many tokens and the first few, and caches hold no more: a stream of
+  // any length in constant memory. None: all tokens.
+  std::optional<int64_t> attention_window{};
 };
 
 // A model of random weights, for benchmarks.

@@ -13,7 +13,8 @@ namespace {
 using Patterns = std::span<const std::string_view>;
 
 constexpr std::string_view softplus_scope[] = {"src/*"};
-constexpr std::string_view softplus_home[] = {"src/kernel/sane/*"};
+// Of tau, and of the decays of gated rules.
+constexpr std::string_view softplus_home[] = {"src/kernel/sane/*", "src/kernel/decay/*"};
 constexpr std::string_view softplus_patterns[] = {
     "*softplus*",      "*log1p(exp(*",      "*log1pf(expf(*", "*log1pf(__expf(*",
     "*log(1+exp(*",    "*log(1.0+exp(*",    "*logf(1+expf(*", "*logf(1.0f+expf(*",

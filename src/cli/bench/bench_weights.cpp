@@ -32,7 +32,8 @@ void describe_bench_weights(CLI::App& parent, const Chosen& chosen) {
   auto options = std::make_shared<BenchWeightsOptions>();
   CLI::App* app = parent.add_subcommand(
       "weights", "write a model of random weights, to measure this program and others with");
-  app->add_option("SIZE", options->model.size, "0.1B, 0.4B, 1.5B or 2.9B")->required();
+  app->add_option("SIZE", options->model.size, "of a released model, such as 0.4B; another name lists them")
+      ->required();
   app->add_option("OUT", options->to, "a name that ends in .safetensors or .gguf")->required();
   app->add_option("--type", options->type, "f32, f16 or bf16; q8_0 for .gguf")
       ->capture_default_str();

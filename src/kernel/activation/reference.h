@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernel/activation/activation.h"
+#include "kernel/activation/gated.h"
 
 namespace deltasane::kernel::reference {
 
@@ -24,6 +25,11 @@ Real activate(Activation activation, Real x) {
       return std::max(x, Real(0)) * std::max(x, Real(0));
   }
   return x;
+}
+
+template <class Real>
+Real gate_of(GateActivation activation, Real x) {
+  return activation == GateActivation::silu ? x * sigmoid(x) : sigmoid(x);
 }
 
 // dy/dx from y = activate(x)

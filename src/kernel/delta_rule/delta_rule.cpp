@@ -22,6 +22,13 @@ void choose_kernel(const DeltaRule<float>& op, const Cpu& cpu, Body&& body) {
   });
 }
 
+// The key channels that a kernel has for `keys` of them.
+int64_t kernel_keys(int64_t keys) {
+  for (const int64_t size : {16, 32, 64, 128, 256})
+    if (keys <= size) return size;
+  fail(Fault::argument, "k: key channels per head: expected at most 256, found ", keys);
+}
+
 // The kernels need a head's channels to be contiguous.
 void expect_packed_channels(
     std::initializer_list<std::pair<std::string_view, View<const float>>> views) {
@@ -62,9 +69,10 @@ cpu::StridedRows<T> head_vectors(const View<T>& view, int64_t b, int64_t h) {
 }
 
 cpu::Head head_of(const DeltaRule<float>& op, const Runs& runs, int64_t b, int64_t h) {
-  return {head_vectors(op.r, b, h),
+  const int64_t key_head = h / (op.v.shape[2] / op.k.shape[2]);
+  return {head_vectors(op.r, b, key_head),
           head_vectors(op.w, b, h),
-          head_vectors(op.k, b, h),
+          head_vectors(op.k, b, key_head),
           head_vectors(op.v, b, h),
           head_vectors(op.a, b, h),
           head_vectors(op.b, b, h),
@@ -112,7 +120,7 @@ bool all_single(const Runs& runs) {
 }
 
 void forward(const DeltaRule<float>& op, const Cpu& cpu) {
-  const int64_t batch = op.k.shape[0], heads = op.k.shape[2], keys = op.k.shape[3];
+  const int64_t batch = op.k.shape[0], heads = op.v.shape[2], keys = op.k.shape[3];
   const int64_t values = op.v.shape[3];
   // A head's rows are split over threads only where there are too few heads. In multiples of 16
   // rows the kernels' row groups, and so all results, stay the same bit for bit.
@@ -271,10 +279,10 @@ const char* name_of(Rule rule) {
 void delta_rule(const DeltaRule<float>& op, const Cpu& cpu) {
   validate(op);
   expect_packed_channels(op);
-  if (op.rule == Rule::generalized)
-    forward(op, cpu);
-  else
-    forward(lower(op).op, cpu);
+  if (op.rule == Rule::generalized) return forward(op, cpu);
+  const Lowered lowered = lower(op, kernel_keys(op.k.shape[3]), cpu);
+  forward(lowered.op, cpu);
+  store_final_state(lowered, op);
 }
 
 void delta_rule_backward(const DeltaRule<float>& op, const DeltaRuleGradient<float>& gradient,
@@ -283,7 +291,7 @@ void delta_rule_backward(const DeltaRule<float>& op, const DeltaRuleGradient<flo
   expect_packed_channels(op);
   expect_packed_channels(gradient);
   if (op.rule == Rule::generalized) return backward(op, gradient, cpu);
-  const Lowered lowered = lower(op);
+  const Lowered lowered = lower(op, op.k.shape[3], cpu);
   const LoweredGradient lowered_gradient = lower_gradient(op, gradient);
   backward(lowered.op, lowered_gradient.gradient, cpu);
   raise_gradient(op, lowered_gradient, gradient);

@@ -19,6 +19,9 @@
 // its chunk; where a chunk is split over two calls, the caller does so with neutralize.
 //
 // w is the decay itself, in (0, 1]. Scales and normalisations of r and k are the caller's.
+//
+// All but `generalized` may have fewer key heads than heads: r and k are (batch, time, key head,
+// key), and head h uses the key head floor(h / (heads / key heads)). Gradients need as many of both.
 // reference.cpp is the definition; everything else in this folder computes the same faster.
 #pragma once
 
@@ -38,9 +41,9 @@ const char* name_of(Rule rule);
 template <class Real>
 struct DeltaRule {
   Rule rule = Rule::generalized;
-  View<const Real> r;     // (batch, time, head, key)
+  View<const Real> r;     // (batch, time, key head, key)
   View<const Real> w;     // (batch, time, head, key); gated_deltanet: (batch, time, head)
-  View<const Real> k;     // (batch, time, head, key)
+  View<const Real> k;     // (batch, time, key head, key)
   View<const Real> v;     // (batch, time, head, value)
   View<const Real> a, b;  // (batch, time, head, key); generalized only
   View<const Real> beta;  // (batch, time, head); all but generalized

@@ -1,5 +1,7 @@
 #include "kernel/delta_rule/lower.h"
 
+#include <algorithm>
+
 namespace deltasane::kernel {
 namespace {
 
@@ -15,22 +17,53 @@ float decay_of(const DeltaRule<float>& op, int64_t b, int64_t t, int64_t h, int6
   return op.rule == Rule::kda ? op.w(b, t, h, j) : op.w(b, t, h);
 }
 
+// Rows of `keys` numbers with zeros up to `wanted`.
+Tensor<float> widened(const View<const float>& from, int64_t wanted) {
+  const Shape& shape = from.shape;
+  Tensor<float> to({shape[0], shape[1], shape[2], wanted});
+  for (int64_t i = 0; i < shape[0]; ++i)
+    for (int64_t j = 0; j < shape[1]; ++j)
+      for (int64_t h = 0; h < shape[2]; ++h)
+        std::copy_n(from.at(i, j, h), shape[3], to.view().at(i, j, h));
+  return to;
+}
+
 }  // namespace
 
-Lowered lower(const DeltaRule<float>& op) {
-  Lowered low{Tensor<float>(op.k.shape), Tensor<float>(op.k.shape), Tensor<float>(op.k.shape),
-              Tensor<float>(op.v.shape), op};
+Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
+  const int64_t batch = op.v.shape[0], time = op.v.shape[1], heads = op.v.shape[2];
+  const int64_t values = op.v.shape[3], own_keys = op.k.shape[3];
+  const int64_t heads_per_key_head = heads / op.k.shape[2];
+  const Shape vectors{batch, time, heads, keys};
+  Lowered low{Tensor<float>(vectors), Tensor<float>(vectors), Tensor<float>(vectors),
+              Tensor<float>(op.v.shape), {}, {}, {}, op};
   const View<float> w = low.w.view(), a = low.a.view(), b_ = low.b.view(), v = low.v.view();
-  each_head(op, [&](int64_t b, int64_t t, int64_t h) {
-    const float beta = op.beta(b, t, h);
-    for (int64_t j = 0; j < op.k.shape[3]; ++j) {
-      const float k = op.k(b, t, h, j), decay = decay_of(op, b, t, h, j);
-      const bool kda = op.rule == Rule::kda;
-      w(b, t, h, j) = decay;
-      a(b, t, h, j) = kda ? decay * k : k;
-      b_(b, t, h, j) = kda ? -beta * k : -decay * beta * k;
+  const bool kda = op.rule == Rule::kda;
+  const auto lower_token = [&](int64_t row) {
+    const int64_t b = row / time, t = row % time;
+    for (int64_t h = 0; h < heads; ++h) {
+      const float beta = op.beta(b, t, h);
+      const float* const k = op.k.at(b, t, h / heads_per_key_head);
+      float *const to_w = w.at(b, t, h), *const to_a = a.at(b, t, h), *const to_b = b_.at(b, t, h);
+      if (kda) {
+        const float* const decay = op.w.at(b, t, h);
+        for (int64_t j = 0; j < own_keys; ++j)
+          to_w[j] = decay[j], to_a[j] = decay[j] * k[j], to_b[j] = -beta * k[j];
+      } else {
+        const float decay = decay_of(op, b, t, h, 0);
+        for (int64_t j = 0; j < own_keys; ++j)
+          to_w[j] = decay, to_a[j] = k[j], to_b[j] = -decay * beta * k[j];
+      }
+      for (int64_t j = own_keys; j < keys; ++j) to_w[j] = 1;
+      const float* const from_v = op.v.at(b, t, h);
+      float* const to_v = v.at(b, t, h);
+      for (int64_t i = 0; i < values; ++i) to_v[i] = beta * from_v[i];
     }
-    for (int64_t i = 0; i < op.v.shape[3]; ++i) v(b, t, h, i) = beta * op.v(b, t, h, i);
+  };
+  constexpr int64_t together = 16;
+  cpu.threads.parallel((batch * time + together - 1) / together, [&](int64_t piece) {
+    const int64_t end = std::min(batch * time, (piece + 1) * together);
+    for (int64_t row = piece * together; row < end; ++row) lower_token(row);
   });
   low.op.rule = Rule::generalized;
   low.op.w = low.w.view();
@@ -38,7 +71,22 @@ Lowered lower(const DeltaRule<float>& op) {
   low.op.b = low.b.view();
   low.op.v = low.v.view();
   low.op.beta = {};
+  if (keys == own_keys) return low;
+  low.r = widened(op.r, keys), low.k = widened(op.k, keys);
+  low.op.r = low.r.view(), low.op.k = low.k.view();
+  low.state = op.initial ? widened(op.initial, keys) : Tensor<float>({batch, heads, values, keys});
+  low.op.initial = low.state.view();
+  low.op.final_state = low.state.view();
   return low;
+}
+
+void store_final_state(const Lowered& low, const DeltaRule<float>& op) {
+  if (low.state.elements() == 0 || !op.final_state) return;
+  const Shape& shape = op.final_state.shape;
+  for (int64_t b = 0; b < shape[0]; ++b)
+    for (int64_t h = 0; h < shape[1]; ++h)
+      for (int64_t i = 0; i < shape[2]; ++i)
+        std::copy_n(low.state.view().at(b, h, i), shape[3], op.final_state.at(b, h, i));
 }
 
 LoweredGradient lower_gradient(const DeltaRule<float>& op,

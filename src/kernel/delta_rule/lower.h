@@ -4,8 +4,10 @@
 //     gated_deltanet   w for all keys    a = k       b = -w beta k      v = beta v
 //     kda              w                 a = w k     b = -beta k        v = beta v
 //
-// Lowered owns the tensors of that form; its op is the one to run. raise_gradient() converts the
-// gradients of the generalized form into those of the rule.
+// Lowered owns the tensors of that form; its op is the one to run. It reads r and k where they are,
+// unless the kernels need more keys than there are: then they and the states are copied, filled up
+// with zeros, which change nothing. raise_gradient() converts the gradients of the generalized form
+// into those of the rule.
 #pragma once
 
 #include "kernel/delta_rule/delta_rule.h"
@@ -15,9 +17,13 @@ namespace deltasane::kernel {
 
 struct Lowered {
   Tensor<float> w, a, b, v;
-  DeltaRule<float> op;
+  Tensor<float> r, k, state;  // with more keys
+  DeltaRule<float> op;        // key heads may be fewer than heads
 };
-Lowered lower(const DeltaRule<float>& op);
+// keys: of the lowered op, at least op's.
+Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu);
+// Where keys were added: the final state, back into op's.
+void store_final_state(const Lowered& lowered, const DeltaRule<float>& op);
 
 struct LoweredGradient {
   Tensor<float> dw, dk, dv, da, db;

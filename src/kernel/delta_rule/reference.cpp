@@ -21,12 +21,13 @@ struct Matrix {
 template <class Real>
 struct Head {
   const DeltaRule<Real>& op;
-  int64_t batch, head, time, values, keys;
+  int64_t batch, head, key_head, time, values, keys;
 
   Head(const DeltaRule<Real>& operation, int64_t b, int64_t h)
       : op(operation),
         batch(b),
         head(h),
+        key_head(h / (op.v.shape[2] / op.k.shape[2])),
         time(op.k.shape[1]),
         values(op.v.shape[3]),
         keys(op.k.shape[3]) {}
@@ -74,7 +75,7 @@ struct Head {
   }
 
   void step(int64_t t, Matrix<Real>& S) const {
-    const auto k = [&](int64_t j) { return op.k(batch, t, head, j); };
+    const auto k = [&](int64_t j) { return op.k(batch, t, key_head, j); };
     if (op.rule == Rule::generalized) {
       for (int64_t i = 0; i < values; ++i) {
         const Real sa = row_times(S, i, [&](int64_t j) { return op.a(batch, t, head, j); });
@@ -95,7 +96,8 @@ struct Head {
 
   void read_out(int64_t t, const Matrix<Real>& S) const {
     for (int64_t i = 0; i < values; ++i)
-      op.y(batch, t, head, i) = row_times(S, i, [&](int64_t j) { return op.r(batch, t, head, j); });
+      op.y(batch, t, head, i) =
+          row_times(S, i, [&](int64_t j) { return op.r(batch, t, key_head, j); });
   }
 
   void forward() const {
@@ -272,14 +274,14 @@ template <class Real>
 void delta_rule(const DeltaRule<Real>& op) {
   validate(op);
   for (int64_t b = 0; b < op.k.shape[0]; ++b)
-    for (int64_t h = 0; h < op.k.shape[2]; ++h) Head<Real>(op, b, h).forward();
+    for (int64_t h = 0; h < op.v.shape[2]; ++h) Head<Real>(op, b, h).forward();
 }
 
 template <class Real>
 void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real>& gradient) {
   validate(op, gradient);
   for (int64_t b = 0; b < op.k.shape[0]; ++b)
-    for (int64_t h = 0; h < op.k.shape[2]; ++h) HeadBackward<Real>(op, gradient, b, h).backward();
+    for (int64_t h = 0; h < op.v.shape[2]; ++h) HeadBackward<Real>(op, gradient, b, h).backward();
 }
 
 template void delta_rule(const DeltaRule<float>&);

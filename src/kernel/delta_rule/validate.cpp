@@ -8,17 +8,21 @@ namespace {
 
 template <class Real>
 struct Sizes {
-  int64_t batch, time, heads, keys, values;
+  int64_t batch, time, heads, key_heads, keys, values;
 
   explicit Sizes(const DeltaRule<Real>& op) {
     expect_rank("k", op.k);
     expect_rank("v", op.v);
-    batch = op.k.shape[0], time = op.k.shape[1], heads = op.k.shape[2], keys = op.k.shape[3];
-    values = op.v.shape[3];
-    for (const int64_t size : {batch, time, heads, keys, values})
+    batch = op.k.shape[0], time = op.k.shape[1], key_heads = op.k.shape[2], keys = op.k.shape[3];
+    heads = op.v.shape[2], values = op.v.shape[3];
+    for (const int64_t size : {batch, time, heads, key_heads, keys, values})
       if (size < 1)
         fail(Fault::argument, "k: expected (batch, time, head, key) of at least 1 each, found ",
              op.k.shape, " and v ", op.v.shape);
+    if (heads != key_heads && (op.rule == Rule::generalized || heads % key_heads != 0))
+      fail(Fault::argument, "v: expected ",
+           op.rule == Rule::generalized ? cat(key_heads) : cat("a multiple of ", key_heads),
+           " heads, found ", heads);
   }
 
   static void expect_rank(std::string_view name, const View<const Real>& view) {
@@ -26,12 +30,12 @@ struct Sizes {
       fail(Fault::argument, name, ": expected (batch, time, head, channel), found ", view.shape);
   }
 
-  Shape key_vectors() const { return {batch, time, heads, keys}; }
+  Shape key_vectors() const { return {batch, time, key_heads, keys}; }
   Shape value_vectors() const { return {batch, time, heads, values}; }
   Shape per_head() const { return {batch, time, heads}; }
   Shape states() const { return {batch, heads, values, keys}; }
   Shape decays(Rule rule) const {
-    return rule == Rule::gated_deltanet ? per_head() : key_vectors();
+    return rule == Rule::gated_deltanet ? per_head() : Shape{batch, time, heads, keys};
   }
 };
 
@@ -118,6 +122,8 @@ template <class Real>
 void validate(const DeltaRule<Real>& op, const DeltaRuleGradient<Real>& gradient) {
   const Sizes<Real> n(op);
   validate_inputs(op, n);
+  if (n.heads != n.key_heads)
+    fail(Fault::argument, "k: expected ", n.heads, " heads for gradients, found ", n.key_heads);
   expect_shape("dy", gradient.dy, n.value_vectors());
   expect_if_given("dfinal", gradient.dfinal, n.states());
   expect_if_given("dinitial", gradient.dinitial, n.states());

@@ -1,5 +1,5 @@
-#include "format/dequantize.h"
 #include "kernel/norm/norm.h"
+#include "model/cpu/load_weights.h"
 #include "model/rwkv7/model.h"
 #include "model/rwkv7/gpu/model.h"
 #include "tensor/cuda/gpu.h"
@@ -17,28 +17,6 @@ Tensor<float> transposed(const Tensor<float>& from) {
   for (int64_t i = 0; i < from.shape()[0]; ++i)
     for (int64_t j = 0; j < from.shape()[1]; ++j) target(j, i) = source(i, j);
   return to;
-}
-
-std::optional<WeightType> direct_type(StoredType type) {
-  switch (type) {
-    case StoredType::f32:
-      return WeightType::f32;
-    case StoredType::f16:
-      return WeightType::f16;
-    case StoredType::bf16:
-      return WeightType::bf16;
-    case StoredType::q8_0:
-      return WeightType::q8;
-    default:
-      return std::nullopt;
-  }
-}
-
-// The type of matrices that are not stored as they are used: factors, and foreign quantisations.
-WeightType nearest_type(StoredType type) {
-  if (type == StoredType::bf16) return WeightType::bf16;
-  if (type == StoredType::f16) return WeightType::f16;
-  return WeightType::f32;
 }
 
 }  // namespace
@@ -67,11 +45,8 @@ void Rwkv7::load_on_gpu() {
 
 void Rwkv7::load_on_cpu() {
   memory_ = std::make_unique<kernel::WeightMemory>(uint64_t{256} << 20);  // few ends of blocks
-  if (auto rows = checkpoint_.in_place("emb.weight");
-      rows && shape_.channels % layout_of(rows->type).block == 0)
-    embedding_rows_ = rows;
-  else
-    embedding_ = checkpoint_.read("emb.weight");
+  embedding_ = EmbeddingTable(checkpoint_.in_place("emb.weight"), shape_.vocabulary, shape_.channels,
+                              [&] { return checkpoint_.read("emb.weight"); });
   if (shape_.embedding_norm) ln0_ = load_norm("blocks.0.ln0");
   for (int64_t i = 0; i < shape_.layers; ++i) {
     layers_.push_back(load_layer(i));
@@ -87,21 +62,10 @@ Rwkv7::Norm Rwkv7::load_norm(const std::string& name) const {
   return {checkpoint_.read(name + ".weight"), checkpoint_.read(name + ".bias")};
 }
 
-// In the file's type, unless another is wanted. The file's own pages are small ones, so that
-// numbers that could be used where they lie are copied too.
 Weights Rwkv7::load_matrix(const std::string& name) const {
-  const Shape sizes = checkpoint_.shape(name);
-  const auto stored = checkpoint_.in_place(name);
-  const auto direct = stored ? direct_type(stored->type) : std::nullopt;
-  if (direct == WeightType::q8 && wanted_.value_or(WeightType::q8) == WeightType::q8)
-    return Weights::from_q8_0(stored->bytes, sizes[0], sizes[1], memory_.get());
-  if (direct && direct != WeightType::q8) {
-    const Weights there = Weights::view(*direct, stored->bytes.data(), sizes[0], sizes[1]);
-    if (wanted_.value_or(*direct) == *direct) return Weights::copied(there, memory_.get());
-    if (wanted_ == WeightType::q8) return Weights::quantized(there, memory_.get());
-  }
-  const WeightType type = wanted_.value_or(nearest_type(checkpoint_.type(name)));
-  return Weights::copied(type, checkpoint_.read(name).span(), sizes[0], sizes[1], memory_.get());
+  return load_weights({checkpoint_.in_place(name), checkpoint_.type(name), checkpoint_.shape(name),
+                       [&] { return checkpoint_.read(name); }},
+                      wanted_, memory_.get());
 }
 
 // Low-rank factors are stored (in, out) and used (out, in). They are small and sensitive: 8 bits
@@ -159,8 +123,7 @@ uint64_t Rwkv7::gpu_resident_bytes() const { return gpu_ ? gpu_->resident_bytes(
 
 uint64_t Rwkv7::weight_bytes() const {
   if (gpu_) return gpu_->weight_bytes();
-  return read_bytes() + (embedding_rows_ ? embedding_rows_->bytes.size()
-                                         : uint64_t(embedding_.elements()) * sizeof(float));
+  return read_bytes() + embedding_.bytes();
 }
 
 uint64_t Rwkv7::read_bytes() const {
@@ -177,18 +140,7 @@ uint64_t Rwkv7::read_bytes() const {
 }
 
 void Rwkv7::embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const {
-  const int64_t channels = shape_.channels;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    float* const row = x.at(int64_t(i));
-    if (embedding_rows_) {
-      const size_t bytes = embedding_rows_->bytes.size() / size_t(shape_.vocabulary);
-      dequantize_to_float(embedding_rows_->type,
-                          embedding_rows_->bytes.subspan(size_t(tokens[i]) * bytes, bytes),
-                          {row, size_t(channels)});
-    } else {
-      std::copy_n(embedding_.data() + int64_t(tokens[i]) * channels, channels, row);
-    }
-  }
+  embedding_.read(tokens, x);
   // nothing else is used where it lies, and random rows of a long input bring in most of the file
   if (int64_t(tokens.size()) > kernel::matmul_few_tokens) checkpoint_.file().drop_pages();
   if (ln0_) kernel::layer_norm(x, ln0_->weight.data(), ln0_->bias.data(), shape_.norms.layer_eps, x, cpu);

@@ -12,6 +12,8 @@
 #include <string>
 
 #include "kernel/matmul/matmul.h"
+#include "model/cpu/embedding_table.h"
+#include "model/cpu/forward_passes.h"
 #include "model/registry.h"
 #include "model/rwkv7/checkpoint/checkpoint.h"
 
@@ -66,15 +68,6 @@ class Rwkv7 : public LanguageModel {
   kernel::Weights load_matrix(const std::string& name) const;
   LowRankWeights load_low_rank(const std::string& down, const std::string& up) const;
   Norm load_norm(const std::string& name) const;
-  // Which tokens' logits are wanted.
-  enum class Logits { none, last, all };
-  void read(const SequenceInput& sequence, const kernel::Cpu& cpu) const;
-  void read(std::span<const int32_t> tokens, SequenceState& state, Logits wanted,
-            View<float> logits, TauRecord* taus, const kernel::Cpu& cpu) const;
-  // With the logits of some tokens at a time: take(from, logits).
-  template <class Take>
-  void read_in_slices(const SequenceInput& sequence, const kernel::Cpu& cpu, const Take& take) const;
-  void step(std::span<const SequenceInput* const> singles, const kernel::Cpu& cpu) const;
   void embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const;
   void run_layers(Pass& pass, Logits wanted, View<float> logits) const;
   void run_rows(const Rows& rows, std::span<const int32_t> tokens, Logits wanted,
@@ -85,8 +78,7 @@ class Rwkv7 : public LanguageModel {
   std::optional<kernel::WeightType> wanted_;
   std::string weight_type_;
   std::unique_ptr<kernel::WeightMemory> memory_;  // of the matrices
-  std::optional<StoredTensor> embedding_rows_;    // in place in the file
-  Tensor<float> embedding_;                       // or converted
+  EmbeddingTable embedding_;
   std::optional<Norm> ln0_;
   std::vector<Layer> layers_;
   Norm ln_out_;

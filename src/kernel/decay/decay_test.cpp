@@ -1,0 +1,60 @@
+#include "kernel/decay/decay.h"
+
+#include "kernel/decay/reference.h"
+#include "kernel/rows/row_test_case.h"
+#include "support/errors.h"
+
+namespace deltasane::kernel {
+namespace {
+
+using namespace row_test;
+
+struct Decays : testing::Test {
+  ThreadPool threads{2};
+  Cpu cpu{threads};
+};
+
+TEST_F(Decays, AreTheDefinitionWithAndWithoutBound) {
+  for (const int64_t size : {1, 8}) {
+    const int64_t rows = 13, heads = 3, channels = heads * size;
+    const Vector<double> zd = normal_numbers(rows * channels, 8, 1),
+                         bd = normal_numbers(channels, 1, 2);
+    const Vector<double> rate_d{0.01, 1, 16};
+    const Vector<float> z = as<float>(zd), bias = as<float>(bd), rate = as<float>(rate_d);
+    for (const bool bounded : {false, true}) {
+      Vector<float> found = z, plain(z.size());
+      Vector<double> truth(z.size());
+      Decay op{{found.data(), {rows, channels}}, heads, rate.data(), bias.data()};
+      if (bounded) op.bound = -5.0f;
+      decay(op, cpu);
+      for (size_t i = 0; i < z.size(); ++i) {
+        const size_t c = i % size_t(channels), h = c / size_t(size);
+        plain[i] = reference::decay<float>(z[i] + bias[c], rate[h],
+                                           bounded ? std::optional(-5.0f) : std::nullopt);
+        truth[i] = reference::decay<double>(zd[i] + bd[c], double(rate[h]),
+                                            bounded ? std::optional(-5.0) : std::nullopt);
+        EXPECT_GE(found[i], bounded ? std::exp(-5.01f) : 0.0f);
+        EXPECT_LE(found[i], 1.0f);
+      }
+      expect_close("decay", found, plain, truth);
+    }
+  }
+}
+
+// By formulas that need no care: log1p is exact where exp neither overflows nor vanishes.
+TEST_F(Decays, DefinitionIsTheFormula) {
+  for (const double x : {-30.0, -3.0, 0.0, 0.5, 3.0, 30.0})
+    EXPECT_NEAR(reference::decay<double>(x, 0.5, std::nullopt), 1 / std::sqrt(1 + std::exp(x)),
+                1e-15);
+  EXPECT_NEAR(reference::decay<double>(0.0, 2.0, -5.0), std::exp(-2.5), 1e-15);
+  EXPECT_EQ(reference::decay<float>(200.0f, 16.0f, std::nullopt), 0.0f);
+}
+
+TEST_F(Decays, WrongHeadsAreNamed) {
+  Vector<float> z(10);
+  EXPECT_FAULT(decay({{z.data(), {2, 5}}, 2, z.data(), z.data()}, cpu), Fault::argument,
+               "heads: expected a divisor of 5 channels, found 2");
+}
+
+}  // namespace
+}  // namespace deltasane::kernel

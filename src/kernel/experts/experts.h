@@ -1,0 +1,47 @@
+// A mixture of experts on the CPU: which experts a token uses, and their products.
+//
+//     softmax   s = softmax(logits)              chosen: the `used` largest s
+//     sigmoid   s = sigmoid(logits)              chosen: the `used` largest s + bias
+//     weight_e = s_e, divided by the sum of the chosen ones where `renormalize`, times scale
+//
+//     y += sum over chosen e of weight_e down_e( silu(gate_e x) * up_e x )
+//
+// Of equal scores the expert of the lower number is chosen. reference.h is the definition.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernel/cpu_device.h"
+#include "kernel/matmul/matmul.h"
+
+namespace deltasane::kernel {
+
+enum class RouterScore { softmax, sigmoid };
+
+struct Router {
+  RouterScore score = RouterScore::softmax;
+  int64_t used = 1;
+  bool renormalize = true;
+  float scale = 1;
+  const float* bias = nullptr;  // (experts); null: 0
+};
+
+struct Choice {
+  int32_t expert = 0;
+  float weight = 0;
+};
+
+// logits: (rows, experts); chosen: (rows, used), the best first.
+void route(const Router& router, View<const float> logits, std::span<Choice> chosen,
+           const Cpu& cpu);
+
+struct Experts {
+  View<const float> x;                        // (rows, C)
+  std::span<const Choice> chosen;             // (rows, used)
+  std::span<const Weights> gate, up, down;    // of each expert: (I, C), (I, C), (C, I)
+  View<float> y;                              // (rows, C), added to
+};
+void add_experts(const Experts& op, const Cpu& cpu);
+
+}  // namespace deltasane::kernel
