@@ -51,6 +51,9 @@ class TensorFile {
   const StoredTensor* find(std::string_view name) const;                 // null when absent
   const Metadata& metadata() const { return metadata_; }
   const std::optional<std::vector<std::string>>& vocabulary() const { return vocabulary_; }
+  // Arrays of the metadata, by key; null when absent or of another type.
+  const std::vector<std::string>* texts(const std::string& key) const;
+  const std::vector<int64_t>* integers(const std::string& key) const;
 
   // The tensor as contiguous floats in its stored shape. Fails, naming the type, if it is foreign.
   Tensor<float> read(const StoredTensor& tensor) const;
@@ -70,6 +73,12 @@ class TensorFile {
   void merge(const TensorFile& shard);  // adds its tensors and metadata, shares its mappings
   Metadata& metadata() { return metadata_; }
   void set_vocabulary(std::vector<std::string> tokens) { vocabulary_ = std::move(tokens); }
+  void set_texts(const std::string& key, std::vector<std::string> texts) {
+    texts_[key] = std::move(texts);
+  }
+  void set_integers(const std::string& key, std::vector<int64_t> integers) {
+    integers_[key] = std::move(integers);
+  }
 
  private:
   std::string format_, path_;
@@ -77,6 +86,8 @@ class TensorFile {
   std::unordered_map<std::string, size_t> index_;
   Metadata metadata_;
   std::optional<std::vector<std::string>> vocabulary_;
+  std::map<std::string, std::vector<std::string>> texts_;
+  std::map<std::string, std::vector<int64_t>> integers_;
   std::vector<std::shared_ptr<const MappedFile>> files_;
 };
 

@@ -14,7 +14,7 @@
 #include "corpus/source.h"
 #include "format/npy/indexed_tokens.h"
 #include "format/npy/npy.h"
-#include "text/find_tokenizer.h"
+#include "format/tokenizer/find_tokenizer.h"
 
 namespace deltasane::cli {
 namespace {

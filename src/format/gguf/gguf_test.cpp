@@ -35,7 +35,9 @@ Bytes& record(Bytes& bytes, std::string_view name, const std::vector<uint64_t>& 
 }
 
 std::string good_gguf_file() {
-  Bytes bytes = header(3, 4);
+  Bytes bytes = header(3, 6);
+  entry(bytes, "types", 9).number(uint32_t{5}).number(uint64_t{2}).number(1).number(-3);
+  entry(bytes, "merges", 9).number(uint32_t{8}).number(uint64_t{1}).sized("a b");
   entry(bytes, "general.alignment", 4).number(uint32_t{64});
   entry(bytes, "f", 6).number(0.1f);
   entry(bytes, "tokenizer.ggml.tokens", 9).number(uint32_t{8}).number(uint64_t{2});
@@ -56,6 +58,10 @@ TEST(Gguf, ReadsEntriesVocabularyAndTensors) {
   EXPECT_EQ(file.metadata().at("text"), "hello");
   EXPECT_EQ(file.metadata().at("tokenizer.ggml.tokens"), "[string x 2]");
   EXPECT_EQ(*file.vocabulary(), (std::vector<std::string>{"<s>", "\\n"}));
+  EXPECT_EQ(*file.integers("types"), (std::vector<int64_t>{1, -3}));
+  EXPECT_EQ(*file.texts("merges"), std::vector<std::string>{"a b"});
+  EXPECT_EQ(file.texts("types"), nullptr);
+  EXPECT_EQ(file.integers("gone"), nullptr);
   EXPECT_EQ(file.find("a")->shape, (Shape{2, 3}));
   EXPECT_EQ(file.read(*file.find("a"))[5], 6.0f);
   EXPECT_EQ(file.read(*file.find("q"))[31], 1.0f);
