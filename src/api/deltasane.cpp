@@ -323,7 +323,8 @@ Generated Model::generate(std::string_view prompt, State& state, const SamplingS
   loaded_->alone([&] {
     const SamplerSettings how = sampler_settings(settings);
     const bool continues = held.sampler && held.sampler->seed == settings.seed;
-    const Tokens tokens = tokenizer.encode(prompt);
+    const bool fresh = held.sequence.state().position == 0 && !held.pending;
+    const Tokens tokens = fresh ? tokenizer.encode_document(prompt) : tokenizer.encode(prompt);
     made.prompt_tokens = std::int64_t(tokens.size());
     // A copy of the state: an error leaves the caller's as it was.
     TextRequest request{0, held.sequence.state().clone(), held.with_pending(tokens), {}};

@@ -213,7 +213,7 @@ void describe_corpus_prepare(CLI::App& corpus,
                  "files .jsonl, .jsonl.zst, .jsonl.gz or .parquet, or folders of them; columns: "
                  "see docs/corpus.md")
       ->required();
-  app.add_option("--tokenizer", options->tokenizer, "a World vocabulary file, or 'byte'")
+  app.add_option("--tokenizer", options->tokenizer, tokenizer_help)
       ->required();
   app.add_option("--out", options->out,
                  "FILE.npy: rows filled up with 0; or FILE.bin, with FILE.idx: rows behind one "
