@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "cli/open_model.h"
 #include "cli/progress_line.h"
 #include "corpus/description.h"
 #include "corpus/source.h"
