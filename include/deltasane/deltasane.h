@@ -57,7 +57,8 @@ class [[gnu::visibility("default")]] Error : public std::runtime_error {
 // vocabulary.
 class [[gnu::visibility("default")]] Tokenizer {
  public:
-  static Tokenizer open(const std::string& vocabulary);  // an RWKV World vocabulary file, or "byte"
+  // "byte", an RWKV World vocabulary file, a tokenizer.json, a folder with one, or a GGUF file.
+  static Tokenizer open(const std::string& vocabulary);
 
   Tokens encode(std::string_view text) const;
   std::string decode(const Tokens& tokens) const;
@@ -78,7 +79,7 @@ struct ModelOptions {
   std::optional<double>
       sane_alpha;             // SANE for a model that was trained without: tau = alpha ln 2 + 1
   bool without_sane = false;  // no SANE, also for a model that was trained with it
-  std::string tokenizer;      // a World vocabulary file or "byte"; empty: the model's own
+  std::string tokenizer;      // as for Tokenizer::open; empty: the model's own
 };
 
 struct ModelDescription {

@@ -2,9 +2,9 @@
 #include <new>
 
 #include "base/version.h"
+#include "format/tokenizer/find_tokenizer.h"
 #include "infer/engine/engine.h"
 #include "model/registry.h"
-#include "text/find_tokenizer.h"
 
 // Lower layers have classes of these names, too. The public ones are in deltasane::v0 and are found
 // first there; included after all others, they change the meaning of no other header.
@@ -157,11 +157,10 @@ struct Model::Loaded {
     if (!vocabulary_name.empty())
       held.tokenizer = open_vocabulary(vocabulary_name);
     else
-      held.tokenizer =
-          find_tokenizer(model.checkpoint().vocabulary(), description.vocabulary, path);
+      held.tokenizer = find_tokenizer(model.checkpoint().file(), description.vocabulary);
     if (!held.tokenizer)
-      fail(below::Fault::file, path, ": expected a vocabulary inside it or ",
-           vocabulary_beside(path), ", found neither; name one in ModelOptions::tokenizer");
+      fail(below::Fault::file, path, ": expected a tokenizer inside it, or ",
+           tokenizers_beside(path), ", found none; name one in ModelOptions::tokenizer");
     opened = std::make_shared<const Tokenizer::Held>(std::move(held));
     return opened;
   }
@@ -324,7 +323,8 @@ Generated Model::generate(std::string_view prompt, State& state, const SamplingS
   loaded_->alone([&] {
     const SamplerSettings how = sampler_settings(settings);
     const bool continues = held.sampler && held.sampler->seed == settings.seed;
-    const Tokens tokens = tokenizer.encode(prompt);
+    const bool fresh = held.sequence.state().position == 0 && !held.pending;
+    const Tokens tokens = fresh ? tokenizer.encode_document(prompt) : tokenizer.encode(prompt);
     made.prompt_tokens = std::int64_t(tokens.size());
     // A copy of the state: an error leaves the caller's as it was.
     TextRequest request{0, held.sequence.state().clone(), held.with_pending(tokens), {}};

@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "text/find_tokenizer.h"
+#include "format/tokenizer/find_tokenizer.h"
 
 namespace deltasane::cli {
 namespace {
@@ -50,7 +50,7 @@ std::string name_of_path(const fs::path& path) {
 void ModelFlags::describe(CLI::App& app) {
   app.add_option("MODEL", path, ".pth, .safetensors, .gguf, rwkv.cpp .bin, or a model folder")
       ->required();
-  app.add_option("--tokenizer", tokenizer, "a World vocabulary file, or 'byte'");
+  app.add_option("--tokenizer", tokenizer, tokenizer_help);
   app.add_option("--threads", threads, "threads; 0: all processors")->capture_default_str();
   app.add_option("--weights", weights,
                  "compute with f32, f16, bf16 or q8; as in the file if not given. On a GPU: f32, "
@@ -100,11 +100,10 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& flag,
                                           const ModelCheckpoint& checkpoint,
                                           const std::string& model_path) {
   if (!flag.empty()) return open_vocabulary(flag);
-  if (auto found =
-          find_tokenizer(checkpoint.vocabulary(), checkpoint.describe().vocabulary, model_path))
+  if (auto found = find_tokenizer(checkpoint.file(), checkpoint.describe().vocabulary))
     return found;
-  fail(Fault::file, model_path, ": expected a vocabulary inside it or ",
-       vocabulary_beside(model_path), ", found neither; give one with --tokenizer FILE");
+  fail(Fault::file, model_path, ": expected a tokenizer inside it, or ",
+       tokenizers_beside(model_path), ", found none; give one with --tokenizer FILE");
 }
 
 }  // namespace deltasane::cli

@@ -44,8 +44,12 @@ struct OpenModel {
 // The type to write a model in: the named one, or that of its large matrices, if it is plain.
 StoredType written_type(const ModelCheckpoint& checkpoint, const std::string& name);
 
-// From --tokenizer (a vocabulary file, or "byte"), from inside the checkpoint, from the file
-// rwkv_vocab_v20230424.txt beside it, or bytes for a vocabulary of 256; anything else fails.
+// What names a tokenizer, for help texts.
+inline constexpr const char* tokenizer_help =
+    "tokenizer.json, a folder or .gguf with a tokenizer, a World vocabulary file, or 'byte'";
+
+// From --tokenizer, from inside the checkpoint, from a file beside it, or bytes for a vocabulary of
+// 256 (format/tokenizer/find_tokenizer.h); anything else fails.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& flag,
                                           const ModelCheckpoint& checkpoint,
                                           const std::string& model_path);

@@ -19,19 +19,22 @@ void check_ids(const std::vector<int32_t>& ids, const Tokenizer& tokenizer, cons
 void mark_learned(const Piece& piece, const std::vector<int32_t>& ids, const Tokenizer& tokenizer,
                   std::vector<uint8_t>& learned) {
   learned.assign(ids.size(), 0);
-  const bool one_byte_each = piece.text.empty() || ids.size() == piece.text.size();
+  const std::string_view in_front = piece.text.empty() ? "" : tokenizer.added_in_front();
+  const bool one_byte_each =
+      piece.text.empty() || (ids.size() == piece.text.size() && in_front.empty());
   if (one_byte_each) {
     for (const Span& span : piece.learned)
       std::fill(learned.begin() + ptrdiff_t(span.begin), learned.begin() + ptrdiff_t(span.end),
                 uint8_t{1});
     return;
   }
-  size_t byte = 0;
+  size_t next = 0;  // in the text with what encoding put in front of it
   auto span = piece.learned.begin();
   for (size_t i = 0; i < ids.size(); ++i) {
+    const size_t byte = next - std::min(next, in_front.size());
     while (span != piece.learned.end() && span->end <= byte) ++span;
     learned[i] = span != piece.learned.end() && span->begin <= byte;
-    byte += tokenizer.bytes_of(ids[i]).size();
+    next += tokenizer.bytes_of(ids[i]).size();
   }
 }
 

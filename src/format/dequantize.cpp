@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "format/k_quants/k_quants.h"
+
 namespace deltasane {
 namespace {
 
@@ -106,6 +108,14 @@ void dequantize_to_float(StoredType type, std::span<const std::byte> bytes, std:
       return blocks_of_nibbles<true, true>(from, out);
     case StoredType::q8_0:
       return blocks_of_bytes(from, out);
+    case StoredType::q2_k:
+    case StoredType::q3_k:
+    case StoredType::q4_k:
+    case StoredType::q5_k:
+    case StoredType::q6_k:
+    case StoredType::iq4_nl:
+    case StoredType::iq4_xs:
+      return dequantize_k_quant(type, from, out);
     case StoredType::foreign:
       break;
   }

@@ -1,11 +1,13 @@
-// Element types as files store them: numbers, and blocks of 32 quantised numbers as ggml lays them
-// out. A row of a block type holds whole blocks.
+// Element types as files store them: numbers, and blocks of 32 or 256 quantised numbers as ggml lays
+// them out. A row of a block type holds whole blocks.
 //
 //   q4_0  f16 d, 16 bytes of 4-bit q          x = d (q - 8)
 //   q4_1  f16 d, f16 m, 16 bytes              x = d q + m
 //   q5_0  f16 d, 4 bytes of fifth bits, 16    x = d (q - 16)
 //   q5_1  f16 d, f16 m, 4 bytes, 16 bytes     x = d q + m
 //   q8_0  f16 d, 32 signed bytes              x = d q
+//
+// The larger blocks, q2_k to q6_k, iq4_nl and iq4_xs, are in k_quants/k_quants.h.
 //
 // `foreign` is every unsupported type of a container; such a tensor may be in a file, and only
 // reading it fails.
@@ -38,6 +40,13 @@ enum class StoredType : uint8_t {
   q5_0,
   q5_1,
   q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  iq4_nl,
+  iq4_xs,
   foreign,
 };
 

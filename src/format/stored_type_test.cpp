@@ -31,7 +31,7 @@ std::string bytes_of(StoredType type, const std::vector<float>& values) {
 TEST(StoredType, HasOneNamePerType) {
   for (int i = 0; i < int(StoredType::foreign); ++i)
     EXPECT_EQ(stored_type_named(name_of(StoredType(i))), StoredType(i));
-  EXPECT_FAULT(stored_type_named("q4_k"), Fault::usage, "found 'q4_k'");
+  EXPECT_FAULT(stored_type_named("q4_x"), Fault::usage, "found 'q4_x'");
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     EXPECT_EQ(dtype_of(stored_type_of(type)), type);
     EXPECT_EQ(layout_of(stored_type_of(type)).bytes, element_size(type));

@@ -52,6 +52,16 @@ const StoredTensor* TensorFile::find(std::string_view name) const {
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
+const std::vector<std::string>* TensorFile::texts(const std::string& key) const {
+  const auto found = texts_.find(key);
+  return found == texts_.end() ? nullptr : &found->second;
+}
+
+const std::vector<int64_t>* TensorFile::integers(const std::string& key) const {
+  const auto found = integers_.find(key);
+  return found == integers_.end() ? nullptr : &found->second;
+}
+
 void TensorFile::add(StoredTensor tensor) {
   if (tensor.name.empty() || tensor.name.size() > max_tensor_name)
     fail(Fault::file, path_, ": tensor ", printable(tensor.name), ": expected a name of 1 to ",

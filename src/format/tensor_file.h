@@ -55,6 +55,9 @@ class TensorFile {
   // identity.
   const MetadataLists& lists() const { return lists_; }
   const std::optional<std::vector<std::string>>& vocabulary() const { return vocabulary_; }
+  // Arrays of the metadata, by key; null when absent or of another type.
+  const std::vector<std::string>* texts(const std::string& key) const;
+  const std::vector<int64_t>* integers(const std::string& key) const;
 
   // The tensor as contiguous floats in its stored shape. Fails, naming the type, if it is foreign.
   Tensor<float> read(const StoredTensor& tensor) const;
@@ -75,6 +78,12 @@ class TensorFile {
   Metadata& metadata() { return metadata_; }
   MetadataLists& lists() { return lists_; }
   void set_vocabulary(std::vector<std::string> tokens) { vocabulary_ = std::move(tokens); }
+  void set_texts(const std::string& key, std::vector<std::string> texts) {
+    texts_[key] = std::move(texts);
+  }
+  void set_integers(const std::string& key, std::vector<int64_t> integers) {
+    integers_[key] = std::move(integers);
+  }
 
  private:
   std::string format_, path_;
@@ -83,6 +92,8 @@ class TensorFile {
   Metadata metadata_;
   MetadataLists lists_;
   std::optional<std::vector<std::string>> vocabulary_;
+  std::map<std::string, std::vector<std::string>> texts_;
+  std::map<std::string, std::vector<int64_t>> integers_;
   std::vector<std::shared_ptr<const MappedFile>> files_;
 };
 

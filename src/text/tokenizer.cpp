@@ -6,15 +6,31 @@
 
 namespace deltasane {
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
   std::vector<int32_t> ids;
-  append_encoded(text, ids);
+  if (special == SpecialTokens::recognized)
+    append_with_special(text, ids);
+  else
+    append_encoded(text, ids);
   return ids;
 }
 
-std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+std::vector<int32_t> Tokenizer::encode_document(std::string_view text,
+                                                SpecialTokens special) const {
+  const std::span<const int32_t> start = document_start();
+  std::vector<int32_t> ids(start.begin(), start.end());
+  const std::vector<int32_t> rest = encode(text, special);
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens special) const {
   std::string text;
-  for (const int32_t id : ids) text += bytes_of(id);
+  for (const int32_t id : ids) {
+    text += bytes_of(id);
+    if (special == SpecialTokens::recognized) text += special_name(id);
+  }
+  if (text.starts_with(added_in_front())) text.erase(0, added_in_front().size());
   return text;
 }
 

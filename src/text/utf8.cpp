@@ -71,4 +71,12 @@ void append_utf8(std::string& text, char32_t scalar) {
   }
 }
 
+char32_t decode_utf8(std::string_view character) {
+  const auto lead = uint8_t(character[0]);
+  if (character.size() == 1) return lead;
+  char32_t scalar = lead & (0x7Fu >> character.size());
+  for (const char byte : character.substr(1)) scalar = scalar << 6 | (uint8_t(byte) & 0x3Fu);
+  return scalar;
+}
+
 }  // namespace deltasane

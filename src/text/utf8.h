@@ -21,5 +21,6 @@ Utf8Step utf8_step(std::string_view text);  // of a text that is not empty
 bool valid_utf8(std::string_view text);
 bool unicode_scalar(char32_t code_point);  // in range and not a surrogate
 void append_utf8(std::string& text, char32_t scalar);
+char32_t decode_utf8(std::string_view character);  // the bytes of one complete character
 
 }  // namespace deltasane

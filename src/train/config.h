@@ -5,7 +5,7 @@
 //                 seed (1), decay_bias_shift (0), rate_bias_shift (0);
 //                 architecture (that of the file, or the first there is);
 //                 sane_alpha (0: no SANE), sane_chunk (16)
-//   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte" or a World vocabulary;
+//   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte", tokenizer.json, ...;
 //                 learn = "all" or "answers"; rows = "packed", or "pieces": one in each row, filled
 //                 up with padding; padding_side = "left" or "right": where it is filled up;
 //                 padding (-1: none): an id that is padding wherever it stands

@@ -5,6 +5,7 @@
 #include "cli/eval/eval_prefix.h"
 #include "cli/open_model.h"
 #include "cli/progress_line.h"
+#include "cli/text/chat_flags.h"
 #include "cli/text/sampling_flags.h"
 #include "comm/local_rank.h"
 #include "eval/run/evaluate.h"
@@ -17,8 +18,9 @@ struct EvalOptions {
   ModelFlags model;
   SamplingFlags sampling;
   PrefixFlags prefix;
-  std::string suite, folder, out, mode = "plain", shard;
+  std::string suite, folder, out, shard;
   std::vector<std::string> merge, stops;
+  ChatFlags chat;
   int64_t samples = 8, tokens = 1024, batch = 32, limit = 0;
   bool unverified = false;
 };
@@ -98,9 +100,9 @@ int evaluate_model(const EvalOptions& options) {
   for (const auto& [value, name] : needed)
     if (value.empty()) fail(Fault::usage, "eval: expected ", name, ", found none; see --help");
   eval::EvaluationSettings settings;
-  settings.batch = {options.sampling.settings, options.stops, options.batch, options.tokens};
+  settings.batch = {options.sampling.settings, {}, options.batch, options.tokens};
   settings.samples = options.samples;
-  settings.mode = reply_mode_named(options.mode);
+  settings.mode = options.chat.reply_mode();
   settings.shard = shard_of(options);
   settings.changed = options.unverified ? ChangedFiles::allow : ChangedFiles::refuse;
   const std::vector<eval::Benchmark> suite =
@@ -110,11 +112,13 @@ int evaluate_model(const EvalOptions& options) {
   OpenModel open(own_model(options));
   const auto tokenizer =
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
+  const auto chat = options.chat.open(*tokenizer);
+  settings.batch.stops = options.stops.empty() ? chat->stops() : options.stops;
   const eval::Prefix prefix =
       options.prefix.open(open, *tokenizer, options.out, options.sampling.on_overflow());
   ProgressLine line(ProgressLine::First::at_once);
   const eval::Run run = eval::evaluate(
-      {open.model, open.name, *tokenizer, open.cpu()}, prefix, suite, settings, options.out,
+      {open.model, open.name, *tokenizer, open.cpu(), *chat}, prefix, suite, settings, options.out,
       [&](const eval::EvaluationProgress& progress) { show(line, progress); });
   line.end();
   print_run_scores(run, options.out);
@@ -126,7 +130,6 @@ int evaluate_model(const EvalOptions& options) {
 const Command eval_suite{
     "eval", "score a model on benchmarks, by majority vote", [](CLI::App& app) {
       auto options = std::make_shared<EvalOptions>();
-      options->stops = StopRules{}.texts;
       options->model.describe(app);
       app.get_option("MODEL")->required(false);  // --merge needs none
       app.add_option("--suite", options->suite,
@@ -145,7 +148,7 @@ const Command eval_suite{
           ->capture_default_str();
       app.add_option("--batch", options->batch, "answers written at a time; does not change them")
           ->capture_default_str();
-      app.add_option("--mode", options->mode, "plain, think or fast-think")->capture_default_str();
+      options->chat.describe(app);
       app.add_option("--stop", options->stops,
                      "an answer ends before this text; before the user's next turn if not given");
       app.add_option("--shard", options->shard,

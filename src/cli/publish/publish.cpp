@@ -86,7 +86,7 @@ const Command publish{
           ->check(CLI::IsMember({"hf", "pth"}))
           ->capture_default_str();
       app.add_option("--type", options->type, "f32, f16 or bf16; as in the file if not given");
-      app.add_option("--tokenizer", options->tokenizer, "a World vocabulary file, or byte");
+      app.add_option("--tokenizer", options->tokenizer, tokenizer_help);
       app.add_option("--name", options->card.name, "of the model; that of the folder if not given");
       app.add_option("--license", options->card.license, "for the card, such as apache-2.0");
       app.add_option("--base-model", options->card.base_model, "what the model was made from");

@@ -7,7 +7,7 @@
 
 #include "base/crc32/crc32.h"
 #include "format/open.h"
-#include "text/chat/chat_template.h"
+#include "text/chat/world_chat.h"
 #include "model/rwkv7/checkpoint/checkpoint.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/random.h"

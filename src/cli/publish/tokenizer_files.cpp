@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cat.h"
-#include "text/find_tokenizer.h"
+#include "format/tokenizer/find_tokenizer.h"
 #include "text/vocabulary/world_file.h"
 
 namespace deltasane::cli {
@@ -126,6 +126,8 @@ void write_vocabulary_file(const fs::path& folder, const Tokenizer& tokenizer) {
 }
 
 std::string write_tokenizer_files(const fs::path& folder, const Tokenizer& tokenizer) {
+  if (tokenizer.name() != "world" && tokenizer.name() != "byte")
+    return "Its tokenizer is that of the model it was made from; copy tokenizer.json from there.";
   if (tokenizer.name() != "world")
     return "Its tokens are the bytes of the text, 0 to 255; there are no tokenizer files.";
   write_vocabulary_file(folder, tokenizer);

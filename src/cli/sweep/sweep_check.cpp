@@ -17,7 +17,7 @@
 #include "model/device.h"
 #include "model/registry.h"
 #include "tensor/cuda/gpu.h"
-#include "text/find_tokenizer.h"
+#include "format/tokenizer/find_tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/training_memory.h"
 
@@ -67,11 +67,11 @@ std::string base_model(const SweepOptions& o, const std::optional<train::TrainCo
 void check_tokenizer(SweepOptions& o, const std::optional<train::TrainConfig>& config,
                      const ModelCheckpoint* base) {
   if (o.tokenizer.empty() && config) o.tokenizer = config->corpus.tokenizer;
-  if (o.tokenizer.empty() && !find_tokenizer(base->vocabulary(), base->describe().vocabulary, o.model))
-    fail(Fault::file, o.model, ": expected a vocabulary inside it or ", vocabulary_beside(o.model),
-         ", found neither; give one with --tokenizer FILE");
-  if (o.tokenizer.empty() && fs::exists(vocabulary_beside(o.model)))
-    o.tokenizer = vocabulary_beside(o.model).string();
+  if (o.tokenizer.empty() && !find_tokenizer(base->file(), base->describe().vocabulary))
+    fail(Fault::file, o.model, ": expected a tokenizer inside it, or ", tokenizers_beside(o.model),
+         ", found none; give one with --tokenizer FILE");
+  if (const auto beside = tokenizer_file_beside(o.model); o.tokenizer.empty() && beside)
+    o.tokenizer = beside->string();
   if (o.tokenizer.empty() && base->vocabulary())
     fail(Fault::usage, o.model, ": expected --tokenizer FILE, found a vocabulary inside the file, "
          "which models with SANE's parameters added do not get");

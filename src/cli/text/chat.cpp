@@ -5,9 +5,10 @@
 
 #include "cli/command.h"
 #include "cli/open_model.h"
+#include "cli/text/chat_flags.h"
 #include "cli/text/sampling_flags.h"
 #include "cli/version.h"
-#include "text/chat/chat_template.h"
+#include "text/chat/world_chat.h"
 #include "infer/engine/engine.h"
 #include "text/utf8.h"
 
@@ -17,7 +18,8 @@ namespace {
 struct ChatOptions {
   ModelFlags model;
   SamplingFlags sampling;
-  std::string system, mode = "plain", state_in;
+  ChatFlags chat;
+  std::string system, state_in;
   int64_t tokens = 1024;
 };
 
@@ -28,9 +30,10 @@ class Conversation {
         open_(options.model),
         tokenizer_(
             open_tokenizer(options.model.tokenizer, open_.model.checkpoint(), options.model.path)),
+        template_(options.chat.open(*tokenizer_)),
         state_(open_.model.fresh_state()),
         sampler_(options.sampling.settings),
-        mode_(reply_mode_named(options.mode)) {
+        mode_(options.chat.reply_mode()) {
     if (!options.state_in.empty()) load(options.state_in);
   }
 
@@ -76,22 +79,20 @@ class Conversation {
 
   void answer(const std::string& line) {
     if (!valid_utf8(line)) fail(Fault::usage, "chat: expected UTF-8 text, found other bytes");
-    std::string prompt;
+    TextRequest request{0, state_.clone(), {}, {sampler_}};
+    if (unread_) request.prompt.push_back(*unread_);
     if (begun_) {
-      prompt = next_turn(line, mode_);
+      template_->append_next_turn(line, mode_, *tokenizer_, request.prompt);
     } else {
       std::vector<Message> messages;
       if (!options_.system.empty()) messages.push_back({Role::system, options_.system});
       messages.push_back({Role::user, line});
-      prompt = chat_prompt(messages, mode_);
+      template_->append_prompt(messages, mode_, *tokenizer_, request.prompt);
     }
     begun_ = true;
-    TextRequest request{0, state_.clone(), {}, {sampler_}};
-    if (unread_) request.prompt.push_back(*unread_);
-    tokenizer_->append_encoded(prompt, request.prompt);
-    std::cout << reply_beginning(mode_);
+    std::cout << template_->reply_beginning(mode_);
     Engine engine(open_.model, *tokenizer_, open_.cpu(),
-                  {.stops = StopRules().texts,
+                  {.stops = template_->stops(),
                    .tokens = options_.tokens,
                    .on_overflow = options_.sampling.on_overflow()});
     engine.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
@@ -114,6 +115,7 @@ class Conversation {
   const ChatOptions& options_;
   OpenModel open_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChatTemplate> template_;
   SequenceState state_;
   std::optional<int32_t> unread_;  // sampled, and to be read first
   Sampler sampler_;
@@ -145,7 +147,7 @@ const Command chat{
       auto options = std::make_shared<ChatOptions>();
       options->model.describe(app);
       app.add_option("--system", options->system, "what the model is told first");
-      app.add_option("--mode", options->mode, "plain, think or fast-think")->capture_default_str();
+      options->chat.describe(app);
       app.add_option("--tokens", options->tokens, "tokens of one answer at most")
           ->capture_default_str();
       app.add_option("--state-in", options->state_in,

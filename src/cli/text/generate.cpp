@@ -6,6 +6,7 @@
 #include "base/timing.h"
 #include "cli/command.h"
 #include "cli/open_model.h"
+#include "cli/text/chat_flags.h"
 #include "cli/text/sampling_flags.h"
 #include "cli/version.h"
 #include "infer/engine/engine.h"
@@ -20,7 +21,8 @@ struct GenerateOptions {
   std::string prompt, prompt_file, state_in, state_out;
   std::vector<std::string> stops;
   int64_t tokens = 256;
-  bool json = false, other_sane = false;
+  bool json = false, other_sane = false, special = false, as_chat = false;
+  ChatFlags chat;
 };
 
 std::string prompt_of(const GenerateOptions& options) {
@@ -32,6 +34,28 @@ std::string prompt_of(const GenerateOptions& options) {
   if (text.empty() && options.state_in.empty())
     fail(Fault::usage, "generate: expected --prompt, --prompt-file or --state-in, found none");
   return text;
+}
+
+// The prompt's tokens. A state that it goes on from was read before: then no document begins.
+void append_prompt(const GenerateOptions& options, const std::string& prompt,
+                   const Tokenizer& tokenizer, std::vector<int32_t>& ids,
+                   std::vector<std::string>& stops) {
+  if (options.as_chat) {
+    const auto chat = options.chat.open(tokenizer);
+    const Message message{Role::user, prompt};
+    if (options.state_in.empty())
+      chat->append_prompt({&message, 1}, options.chat.reply_mode(), tokenizer, ids);
+    else
+      chat->append_next_turn(prompt, options.chat.reply_mode(), tokenizer, ids);
+    const std::vector<std::string> own = chat->stops();
+    stops.insert(stops.end(), own.begin(), own.end());
+    return;
+  }
+  const auto special = options.special ? SpecialTokens::recognized : SpecialTokens::as_text;
+  const std::vector<int32_t> tokens = options.state_in.empty()
+                                          ? tokenizer.encode_document(prompt, special)
+                                          : tokenizer.encode(prompt, special);
+  ids.insert(ids.end(), tokens.begin(), tokens.end());
 }
 
 int generate_text(const GenerateOptions& options) {
@@ -51,13 +75,14 @@ int generate_text(const GenerateOptions& options) {
       sampler = Sampler(options.sampling.settings, SamplerState::load(saved.stamp.sampler));
   }
   request.samplers.push_back(sampler);
-  tokenizer->append_encoded(prompt, request.prompt);
+  std::vector<std::string> stops = options.stops;
+  append_prompt(options, prompt, *tokenizer, request.prompt, stops);
   const size_t prompt_tokens = request.prompt.size();
   if (prompt_tokens == 0)
     fail(Fault::file, options.state_in, ": expected a state with a pending token, or a --prompt");
 
   Engine engine(open.model, *tokenizer, open.cpu(),
-                {.stops = options.stops,
+                {.stops = stops,
                  .tokens = options.tokens,
                  .on_overflow = options.sampling.on_overflow()});
   const double begin = seconds_now();
@@ -112,6 +137,11 @@ const Command generate{
           ->check(CLI::NonNegativeNumber)
           ->capture_default_str();
       app.add_option("--stop", options->stops, "end before this text (may be given several times)");
+      app.add_flag("--special", options->special,
+                   "recognize special tokens such as <|im_start|> in the prompt");
+      app.add_flag("--chat", options->as_chat,
+                   "the prompt is a user's message; the answer is written by the chat template");
+      options->chat.describe(app);
       app.add_option("--state-in", options->state_in,
                      "begin with this state: one that was saved, or a tuned one (.pth)");
       app.add_option("--state-out", options->state_out, "keep the state, to go on later");

@@ -53,7 +53,7 @@ int score_text(const ScoreOptions& options) {
   if (options.ids.empty()) {
     tokenizer =
         open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
-    ids = tokenizer->encode(read_file(options.text));
+    ids = tokenizer->encode_document(read_file(options.text));
   } else {
     ids = read_ids(options.ids);
   }

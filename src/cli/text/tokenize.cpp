@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "base/io/file.h"
 #include "cli/command.h"
-#include "text/byte_tokenizer.h"
+#include "cli/open_model.h"
+#include "format/tokenizer/find_tokenizer.h"
 #include "text/tokenizer_bench.h"
-#include "text/world_tokenizer.h"
 
 namespace deltasane::cli {
 namespace {
@@ -15,17 +15,14 @@ namespace {
 struct TokenizeOptions {
   std::string tokenizer, text, file;
   std::vector<int32_t> decode;
-  bool json = false, bench = false;
+  bool plain = false, document = false, json = false, bench = false;
 };
 
 int tokenize_text(const TokenizeOptions& options) {
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (options.tokenizer == "byte")
-    tokenizer = std::make_unique<ByteTokenizer>();
-  else
-    tokenizer = std::make_unique<WorldTokenizer>(world_from_file(options.tokenizer));
+  const auto tokenizer = open_vocabulary(options.tokenizer);
+  const auto special = options.plain ? SpecialTokens::as_text : SpecialTokens::recognized;
   if (!options.decode.empty()) {
-    fmt::print("{}\n", tokenizer->decode(options.decode));
+    fmt::print("{}\n", tokenizer->decode(options.decode, special));
     return 0;
   }
   if (options.text.empty() == options.file.empty())
@@ -37,7 +34,8 @@ int tokenize_text(const TokenizeOptions& options) {
                rate.bytes_per_token);
     return 0;
   }
-  const std::vector<int32_t> ids = tokenizer->encode(text);
+  const std::vector<int32_t> ids = options.document ? tokenizer->encode_document(text, special)
+                                                    : tokenizer->encode(text, special);
   if (options.json)
     fmt::print("{}\n", nlohmann::json{{"ids", ids}, {"count", ids.size()}}.dump());
   else
@@ -50,14 +48,20 @@ int tokenize_text(const TokenizeOptions& options) {
 const Command tokenize{
     "tokenize", "text to token ids, and back", [](CLI::App& app) {
       auto options = std::make_shared<TokenizeOptions>();
-      app.add_option("TOKENIZER", options->tokenizer, "a World vocabulary file, or 'byte'")
-          ->required();
+      app.add_option("TOKENIZER", options->tokenizer, tokenizer_help)->required();
       app.add_option("--text", options->text, "the text");
       app.add_option("--file", options->file, "a file with the text");
       app.add_option("--decode", options->decode, "ids to turn into text");
+      app.add_flag("--plain", options->plain,
+                   "special tokens such as <|im_end|> are text, as in what a user types; decoded, "
+                   "they are left out");
+      app.add_flag("--document", options->document,
+                   "with the tokens that the model expects at the beginning of a document");
       app.add_flag("--bench", options->bench, "measure the encoding instead");
       app.add_flag("--json", options->json, "print JSON");
-      app.footer("Example:\n  deltasane tokenize rwkv_vocab_v20230424.txt --text 'Hello world'");
+      app.footer(
+          "Examples:\n  deltasane tokenize rwkv_vocab_v20230424.txt --text 'Hello world'\n"
+          "  deltasane tokenize tokenizer.json --file prompt.txt --json");
       return [options] { return tokenize_text(*options); };
     }};
 

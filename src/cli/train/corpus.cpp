@@ -10,11 +10,12 @@
 #include "base/error.h"
 #include "base/io/file.h"
 #include "cli/command.h"
+#include "cli/open_model.h"
 #include "cli/progress_line.h"
 #include "cli/train/corpus_prepare.h"
 #include "corpus/math/chat.h"
 #include "format/npy/npy.h"
-#include "text/find_tokenizer.h"
+#include "format/tokenizer/find_tokenizer.h"
 #include "text/utf8.h"
 
 namespace deltasane::cli {
@@ -214,7 +215,7 @@ const Command corpus_text{
       app.add_option("--problems", options->problems, "so many problems of math-chat, as JSON rows")
           ->check(CLI::PositiveNumber);
       app.add_option("--skip", options->skip, "begin behind so many pieces");
-      app.add_option("--tokenizer", options->tokenizer, "a World vocabulary file, or 'byte'");
+      app.add_option("--tokenizer", options->tokenizer, tokenizer_help);
       app.add_option("--out", options->out, "a file, replaced when it is whole");
       app.add_option("--format", options->format,
                      "text, jsonl (text and learned stretches; problems by default) or npy (with "

@@ -9,12 +9,13 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "cli/open_model.h"
 #include "cli/progress_line.h"
 #include "corpus/description.h"
 #include "corpus/source.h"
 #include "format/npy/indexed_tokens.h"
 #include "format/npy/npy.h"
-#include "text/find_tokenizer.h"
+#include "format/tokenizer/find_tokenizer.h"
 
 namespace deltasane::cli {
 namespace {
@@ -213,7 +214,7 @@ void describe_corpus_prepare(CLI::App& corpus,
                  "files .jsonl, .jsonl.zst, .jsonl.gz or .parquet, or folders of them; columns: "
                  "see docs/corpus.md")
       ->required();
-  app.add_option("--tokenizer", options->tokenizer, "a World vocabulary file, or 'byte'")
+  app.add_option("--tokenizer", options->tokenizer, tokenizer_help)
       ->required();
   app.add_option("--out", options->out,
                  "FILE.npy: rows filled up with 0; or FILE.bin, with FILE.idx: rows behind one "

@@ -14,7 +14,7 @@
 #include "cli/progress_line.h"
 #include "comm/group.h"
 #include "eval/answer_accuracy.h"
-#include "text/find_tokenizer.h"
+#include "format/tokenizer/find_tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/event_file.h"
 

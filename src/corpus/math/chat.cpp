@@ -10,7 +10,7 @@
 #include "corpus/description.h"
 #include "corpus/math/draw.h"
 #include "corpus/math/write.h"
-#include "text/chat/chat_template.h"
+#include "text/chat/world_chat.h"
 
 namespace deltasane::corpus {
 namespace {

@@ -4,7 +4,7 @@
 #include "base/cat.h"
 #include "base/printable.h"
 #include "corpus/rows/row_json.h"
-#include "text/chat/chat_template.h"
+#include "text/chat/world_chat.h"
 
 namespace deltasane::corpus {
 namespace {

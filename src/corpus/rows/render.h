@@ -6,7 +6,7 @@
 //                  instruction and output, with input
 //                  question and solution, or answer
 //                  text, as it is
-//                A conversation is written by text/chat/chat_template.h; its answers are learned.
+//                A conversation is written by text/chat/world_chat.h; its answers are learned.
 //   template     "User: {question}\n\nAssistant: {answer}\n\n": corpus/rows/jsonl.h
 #pragma once
 

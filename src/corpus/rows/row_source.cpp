@@ -9,7 +9,7 @@
 #include "corpus/files_below.h"
 #include "corpus/rows/row_file.h"
 #include "corpus/shuffle.h"
-#include "text/find_tokenizer.h"
+#include "format/tokenizer/find_tokenizer.h"
 
 namespace deltasane::corpus {
 namespace {

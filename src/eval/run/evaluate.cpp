@@ -204,6 +204,8 @@ std::string settings_json(const EvaluatedModel& model, const Prefix& prefix,
       {"rules", answers::rule_set},
       {"algebra", answers::has_algebra()},
       {"benchmarks", nlohmann::ordered_json::array()}};
+  // Runs that are older than other templates have no such line.
+  if (model.chat.name() != world_template().name()) json["template"] = model.chat.name();
   for (const Benchmark& benchmark : suite)
     json["benchmarks"].push_back({{"name", benchmark.name},
                                   {"title", benchmark.title},
@@ -233,10 +235,10 @@ Run evaluate(const EvaluatedModel& model, const Prefix& prefix, const std::vecto
       const std::string text = asked(*open.benchmark, *open.problem);
       const Message message{Role::user, text};
       std::vector<int32_t> tokens = prefix.pending;
-      model.tokenizer.append_encoded(prefix.description.empty()
-                                         ? chat_prompt({&message, 1}, settings.mode)
-                                         : next_turn(text, settings.mode),
-                                     tokens);
+      if (prefix.description.empty())
+        model.chat.append_prompt({&message, 1}, settings.mode, model.tokenizer, tokens);
+      else
+        model.chat.append_next_turn(text, settings.mode, model.tokenizer, tokens);
       return tokens;
     };
     Engine engine(model.model, model.tokenizer, model.cpu,

@@ -45,6 +45,7 @@ struct EvaluatedModel {
   std::string name;
   const Tokenizer& tokenizer;
   kernel::Cpu cpu;
+  const ChatTemplate& chat = world_template();
 };
 
 struct EvaluationProgress {

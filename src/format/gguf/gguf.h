@@ -1,9 +1,9 @@
 // GGUF versions 2 and 3, little-endian: magic, version, counts, key-value pairs, tensor records,
 // padding, tensors. ggml lists dimensions fastest first; shapes here are row-major.
 //
-// Metadata keeps every scalar as text, floats with the fewest digits that read back the same; an
-// array is kept as "[type x count]", except `tokenizer.ggml.tokens`, which becomes the vocabulary.
-// Tensors of unsupported types (the K and I quants) are listed as foreign.
+// Metadata keeps every scalar as text, floats with the fewest digits that read back the same; of an
+// array it has "[type x count]". Arrays of texts and of integers are kept beside it;
+// `tokenizer.ggml.tokens` becomes the vocabulary. Tensors of unsupported types are listed as foreign.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@ namespace deltasane {
 namespace {
 
 constexpr uint64_t max_entries = 100'000, max_key = 65'535, max_text = uint64_t{16} << 20,
-                   max_tokens = uint64_t{1} << 20, max_alignment = uint64_t{1} << 20;
+                   max_tokens = uint64_t{1} << 20, max_integers = uint64_t{1} << 22,
+                   max_alignment = uint64_t{1} << 20;
 constexpr uint32_t max_dimensions = 4;
 
 constexpr std::array<std::string_view, 13> kind_names{
@@ -89,6 +90,31 @@ class Reader {
     in_.reject(what, ": expected no array inside an array");
   }
 
+  static bool is_integer(GgufKind kind) {
+    return kind != GgufKind::f32 && kind != GgufKind::f64 && kind != GgufKind::u64 &&
+           kind != GgufKind::text && kind != GgufKind::array;
+  }
+
+  int64_t integer(GgufKind kind, std::string_view what) {
+    switch (kind) {
+      case GgufKind::u8:
+      case GgufKind::boolean:
+        return in_.number<uint8_t>(what);
+      case GgufKind::i8:
+        return in_.number<int8_t>(what);
+      case GgufKind::u16:
+        return in_.number<uint16_t>(what);
+      case GgufKind::i16:
+        return in_.number<int16_t>(what);
+      case GgufKind::u32:
+        return in_.number<uint32_t>(what);
+      case GgufKind::i32:
+        return in_.number<int32_t>(what);
+      default:
+        return in_.number<int64_t>(what);
+    }
+  }
+
   static uint64_t least_size(GgufKind kind) {
     constexpr std::array<uint64_t, 13> sizes{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
     return sizes[size_t(kind)];
@@ -101,16 +127,22 @@ class Reader {
     if (count > in_.remaining() / least_size(element))
       in_.reject(printable(key), ": expected ", count, " elements, found ", in_.remaining(),
                  " bytes");
-    if (element != GgufKind::text) {
-      in_.take(count * least_size(element), key);
-    } else if (key == gguf_tokens_key) {
-      if (count > max_tokens)
+    if (element == GgufKind::text) {
+      const bool tokens = key == gguf_tokens_key;
+      if (tokens && count > max_tokens)
         in_.reject(key, ": expected at most ", max_tokens, " tokens, found ", count);
-      std::vector<std::string> tokens;
-      for (uint64_t i = 0; i < count; ++i) tokens.emplace_back(text(max_text, key));
-      file_.set_vocabulary(std::move(tokens));
+      std::vector<std::string> texts;
+      for (uint64_t i = 0; i < count; ++i) texts.emplace_back(text(max_text, key));
+      if (tokens)
+        file_.set_vocabulary(std::move(texts));
+      else
+        file_.set_texts(std::string(key), std::move(texts));
+    } else if (is_integer(element) && count <= max_integers) {
+      std::vector<int64_t> integers(count);
+      for (int64_t& value : integers) value = integer(element, key);
+      file_.set_integers(std::string(key), std::move(integers));
     } else {
-      for (uint64_t i = 0; i < count; ++i) text(max_text, key);
+      in_.take(count * least_size(element), key);
     }
     return cat("[", kind_names[size_t(element)], " x ", count, "]");
   }

@@ -35,7 +35,9 @@ Bytes& record(Bytes& bytes, std::string_view name, const std::vector<uint64_t>& 
 }
 
 std::string good_gguf_file() {
-  Bytes bytes = header(3, 4);
+  Bytes bytes = header(3, 6);
+  entry(bytes, "types", 9).number(uint32_t{5}).number(uint64_t{2}).number(1).number(-3);
+  entry(bytes, "merges", 9).number(uint32_t{8}).number(uint64_t{1}).sized("a b");
   entry(bytes, "general.alignment", 4).number(uint32_t{64});
   entry(bytes, "f", 6).number(0.1f);
   entry(bytes, "tokenizer.ggml.tokens", 9).number(uint32_t{8}).number(uint64_t{2});
@@ -43,7 +45,7 @@ std::string good_gguf_file() {
   entry(bytes, "text", 8).sized("hello");
   record(bytes, "a", {3, 2}, 0, 0);
   record(bytes, "q", {32}, 8, 64);
-  record(bytes, "k", {256}, 12, 128);
+  record(bytes, "k", {256}, 21, 128);
   bytes.pad(64).floats({1, 2, 3, 4, 5, 6}).pad(64);
   bytes.number(f16(0.5f).bits).text(std::string(32, '\2')).pad(64).text(std::string(144, 'x'));
   return bytes.string();
@@ -56,11 +58,15 @@ TEST(Gguf, ReadsEntriesVocabularyAndTensors) {
   EXPECT_EQ(file.metadata().at("text"), "hello");
   EXPECT_EQ(file.metadata().at("tokenizer.ggml.tokens"), "[string x 2]");
   EXPECT_EQ(*file.vocabulary(), (std::vector<std::string>{"<s>", "\\n"}));
+  EXPECT_EQ(*file.integers("types"), (std::vector<int64_t>{1, -3}));
+  EXPECT_EQ(*file.texts("merges"), std::vector<std::string>{"a b"});
+  EXPECT_EQ(file.texts("types"), nullptr);
+  EXPECT_EQ(file.integers("gone"), nullptr);
   EXPECT_EQ(file.find("a")->shape, (Shape{2, 3}));
   EXPECT_EQ(file.read(*file.find("a"))[5], 6.0f);
   EXPECT_EQ(file.read(*file.find("q"))[31], 1.0f);
   EXPECT_EQ(file.find("k")->type, StoredType::foreign);
-  EXPECT_FAULT(file.read(*file.find("k")), Fault::file, "found Q4_K");
+  EXPECT_FAULT(file.read(*file.find("k")), Fault::file, "found IQ3_S");
 }
 
 TEST(Gguf, ReadsEveryKindOfEntry) {
@@ -132,9 +138,9 @@ TEST(Gguf, RejectsTensorsThatDoNotFit) {
   rejected({15}, 0, 0, "expected a zero");        // padding that is none
   rejected({16}, 0, 3, "multiple of 32");
   rejected({16}, 0, huge - 31, "does not fit in 64 bits");
-  rejected({16}, 12, 1 << 20, "found byte");
-  rejected({16}, 12, 0, "whole blocks of 256");
+  rejected({16}, 12, 1 << 20, "whole blocks of 256");
   rejected({256}, 12, 0, "expected 144 bytes, found 64");
+  rejected({256}, 21, 0, "expected 110 bytes, found 64");
   rejected({huge}, 0, 0, "fewer than 2^60");
   rejected({1u << 30, 1u << 30, 1u << 30, 4}, 0, 0, "fewer than 2^60");
   rejected({0, huge >> 1, huge >> 1}, 0, 0, "fewer than 2^60");

@@ -10,7 +10,7 @@ std::string_view name_of(Ended ended) {
 
 std::string TextWriter::take(int32_t token) {
   ++tokens_;
-  if (token == tokenizer_->end_of_document()) return end(Ended::end_of_document);
+  if (tokenizer_->ends_text(token)) return end(Ended::end_of_document);
   std::string text = stop_.feed(characters_.feed(tokenizer_->bytes_of(token)));
   if (stop_.stopped())
     ended_ = Ended::stop_text;

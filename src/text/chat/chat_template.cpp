@@ -1,40 +1,26 @@
 #include "text/chat/chat_template.h"
 
 #include "base/error.h"
+#include "text/chat/chatml.h"
+#include "text/chat/world_chat.h"
 
 namespace deltasane {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view space = " \t\r\n\v\f";
-  const size_t first = text.find_first_not_of(space);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(space) - first + 1);
-}
-
-std::string with_plain_newlines(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i)
-    if (!text.substr(i).starts_with("\r\n")) out += text[i];
-  return out;
-}
-
-std::string_view heading(Role role) {
-  switch (role) {
-    case Role::system:
-      return "System";
-    case Role::user:
-      return "User";
-    case Role::assistant:
-      return "Assistant";
+void append_pieces(const ChatPrompt& prompt, std::string_view name, const Tokenizer& tokenizer,
+                   std::vector<int32_t>& ids) {
+  for (const PromptPiece& piece : prompt) {
+    if (!piece.special) {
+      tokenizer.append_encoded(piece.text, ids);
+      continue;
+    }
+    const auto id = tokenizer.special_token(piece.text);
+    if (!id)
+      fail(Fault::usage, "chat template ", name, ": expected a tokenizer with the special token ",
+           piece.text, ", found ", tokenizer.name(), " without it; choose another template of ",
+           chat_template_names);
+    ids.push_back(*id);
   }
-  require(false, "heading knows every role");
-  __builtin_unreachable();
-}
-
-std::string clean(const Message& message) {
-  return message.role == Role::assistant ? clean_answer(message.text) : clean_text(message.text);
 }
 
 }  // namespace
@@ -49,57 +35,29 @@ ReplyMode reply_mode_named(std::string_view name) {
   fail(Fault::usage, "reply mode: expected plain, think or fast-think, found '", name, "'");
 }
 
-std::string_view reply_beginning(ReplyMode mode) {
-  return mode == ReplyMode::plain ? "" : mode == ReplyMode::think ? " <think" : " <think>\n</think";
+void ChatTemplate::append_prompt(std::span<const Message> messages, ReplyMode mode,
+                                 const Tokenizer& tokenizer, std::vector<int32_t>& ids) const {
+  const std::span<const int32_t> start = tokenizer.document_start();
+  ids.insert(ids.end(), start.begin(), start.end());
+  append_pieces(prompt(messages, mode), name(), tokenizer, ids);
 }
 
-std::string clean_text(std::string_view text) {
-  std::string out;
-  for (const char c : with_plain_newlines(text))
-    if (c != '\n' || !out.ends_with('\n')) out += c;
-  return std::string(trimmed(out));
+void ChatTemplate::append_next_turn(std::string_view user, ReplyMode mode,
+                                    const Tokenizer& tokenizer, std::vector<int32_t>& ids) const {
+  append_pieces(next_turn(user, mode), name(), tokenizer, ids);
 }
 
-std::string clean_answer(std::string_view text) {
-  constexpr std::string_view end_of_thoughts = "</think>";
-  std::string out = with_plain_newlines(text);
-  const size_t thoughts = out.rfind(end_of_thoughts);
-  if (thoughts != out.npos) out.erase(0, thoughts + end_of_thoughts.size());
-  return std::string(trimmed(out));
+std::unique_ptr<ChatTemplate> chat_template_named(std::string_view name) {
+  if (name == "world") return std::make_unique<WorldTemplate>();
+  if (name == "chatml") return std::make_unique<ChatMl>(ChatMl::Thoughts::none, false);
+  if (name == "chatml-think") return std::make_unique<ChatMl>(ChatMl::Thoughts::open, true);
+  fail(Fault::usage, "chat template: expected ", chat_template_names, ", found '", name, "'");
 }
 
-std::string chat_prompt(std::span<const Message> messages, ReplyMode mode) {
-  if (messages.empty() || messages.back().role != Role::user)
-    fail(Fault::usage, "messages: expected the last one to be the user's, found ",
-         messages.empty() ? "no messages" : "another role");
-  std::string prompt;
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const std::string text = clean(messages[i]);
-    if (text.empty() && messages[i].role == Role::user)
-      fail(Fault::usage, "message ", i, " (user): expected text, found none");
-    if (!text.empty()) prompt += cat(heading(messages[i].role), ": ", text, "\n\n");
-  }
-  return cat(prompt, heading(Role::assistant), ":", reply_beginning(mode));
-}
-
-ChatText chat_text(std::span<const Message> messages) {
-  ChatText chat;
-  for (const Message& message : messages) {
-    const bool answer = message.role == Role::assistant;
-    const std::string text =
-        answer ? std::string(trimmed(with_plain_newlines(message.text))) : clean_text(message.text);
-    if (text.empty() && message.role == Role::system) continue;
-    chat.text += cat(heading(message.role), ":");
-    const size_t begin = chat.text.size();
-    chat.text += cat(" ", text, "\n\n");
-    if (answer) chat.answers.push_back({begin, chat.text.size()});
-  }
-  return chat;
-}
-
-std::string next_turn(std::string_view user, ReplyMode mode) {
-  const Message message{Role::user, std::string(user)};
-  return "\n\n" + chat_prompt({&message, 1}, mode);
+std::unique_ptr<ChatTemplate> chat_template_of(const Tokenizer& tokenizer) {
+  if (tokenizer.name() == "world" || tokenizer.name() == "byte")
+    return std::make_unique<WorldTemplate>();
+  return recognized_chatml(tokenizer.chat_template());
 }
 
 }  // namespace deltasane

@@ -1,18 +1,17 @@
-// Chats as the World and G1 models of World were trained on them.
+// How a conversation becomes the tokens that a model was trained on.
 //
-//     System: S\n\nUser: U\n\nAssistant: A\n\nUser: U\n\nAssistant:
-//
-// An empty line ends a turn, so texts of the system and the user are cleaned of empty lines; the
-// answers of the assistant keep theirs. A prompt never ends in a space or a newline: the model
-// writes the space itself, as one token with the word that follows. For the same reason the
-// beginning of thinking is left open (" <think", without ">").
+// A template is pieces of text and special tokens. What users and models wrote is text alone: the
+// name of a special token in it stays letters, so that nobody can forge a turn.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "text/tokenizer.h"
 
 namespace deltasane {
 
@@ -25,46 +24,60 @@ struct Message {
 
 // How the answer begins.
 enum class ReplyMode {
-  plain,       // as the model likes
-  think,       // with thoughts: " <think"
-  skip_think,  // with thoughts that are already over: " <think>\n</think"
+  plain,       // as the template or the model likes
+  think,       // with thoughts
+  skip_think,  // with thoughts that are already over
 };
 
 std::string_view name_of(ReplyMode mode);           // "plain", "think", "fast-think"
 ReplyMode reply_mode_named(std::string_view name);  // anything else fails
-std::string_view reply_beginning(ReplyMode mode);   // what follows "Assistant:"
 
-// \r\n becomes \n, several \n become one, space at both ends goes (ASCII).
-std::string clean_text(std::string_view text);
+struct PromptPiece {
+  std::string text;
+  bool special = false;  // the name of a special token
+  bool operator==(const PromptPiece&) const = default;
+};
+using ChatPrompt = std::vector<PromptPiece>;
 
 // An answer as it stands in a history: \r\n becomes \n, thoughts up to the last </think> and space
 // at both ends go, empty lines stay.
 std::string clean_answer(std::string_view text);
 
-// The prompt for the next answer in a conversation. The last message must be the user's, and no
-// user's message may be empty; empty messages of the system and the assistant are left out.
-std::string chat_prompt(std::span<const Message> messages, ReplyMode mode);
+class ChatTemplate {
+ public:
+  virtual ~ChatTemplate() = default;
 
-// The prompt that goes on where the state already holds the conversation, up to the last letter of
-// an answer that was not followed by anything.
-std::string next_turn(std::string_view user, ReplyMode mode);
+  virtual std::string_view name() const = 0;
+  // The prompt for the next answer in a conversation. The last message must be the user's.
+  virtual ChatPrompt prompt(std::span<const Message> messages, ReplyMode mode) const = 0;
+  // The prompt that goes on where the state already holds the conversation, up to the last letter
+  // of an answer that was not followed by anything.
+  virtual ChatPrompt next_turn(std::string_view user, ReplyMode mode) const = 0;
+  // What the prompt has of the answer already.
+  virtual std::string_view reply_beginning(ReplyMode mode) const = 0;
+  // Texts that end an answer, beside the tokens that end a text.
+  virtual std::vector<std::string> stops() const { return {}; }
 
-// A whole conversation, as a text to learn from: every message with its role in front and an empty
-// line behind it, an answer with its thoughts. Empty messages of the system are left out.
-struct ChatText {
-  struct Answer {
-    size_t begin, end;  // bytes: what follows "Assistant:", with the empty line
-  };
-  std::string text;
-  std::vector<Answer> answers;
+  // The tokens of a prompt that begins a document, and of one that goes on. Fails if the tokenizer
+  // has no such special token.
+  void append_prompt(std::span<const Message> messages, ReplyMode mode, const Tokenizer& tokenizer,
+                     std::vector<int32_t>& ids) const;
+  void append_next_turn(std::string_view user, ReplyMode mode, const Tokenizer& tokenizer,
+                        std::vector<int32_t>& ids) const;
 };
-ChatText chat_text(std::span<const Message> messages);
 
-// What ends an answer. Matching "\n\n" as a token would cut answers of several paragraphs, and
-// "\n\n" also hides in longer tokens; so the rule is one token and one text (text/text_stop.h).
-struct StopRules {
-  int32_t token = 0;  // end of document
-  std::vector<std::string> texts{"\n\nUser:"};
-};
+const ChatTemplate& world_template();
+
+inline constexpr std::string_view chat_template_names = "world, chatml or chatml-think";
+
+// By its name; any other fails.
+//   world         System: S\n\nUser: U\n\nAssistant: A (world_chat.h)
+//   chatml        <|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n (chatml.h)
+//   chatml-think  the same, and answers begin with thoughts
+std::unique_ptr<ChatTemplate> chat_template_named(std::string_view name);
+
+// The template that came with a tokenizer, recognized by its features; the World template for
+// tokenizers of bytes and of World. Null: there is none, or it is not known.
+std::unique_ptr<ChatTemplate> chat_template_of(const Tokenizer& tokenizer);
 
 }  // namespace deltasane
