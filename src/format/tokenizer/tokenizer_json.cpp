@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/printable.h"
 #include "format/tokenizer/json_tree.h"
 #include "text/bpe/bpe_tokenizer.h"
