@@ -47,7 +47,7 @@ std::string good_gguf_file() {
   record(bytes, "q", {32}, 8, 64);
   record(bytes, "k", {256}, 21, 128);
   bytes.pad(64).floats({1, 2, 3, 4, 5, 6}).pad(64);
-  bytes.number(f16(0.5f).bits).text(std::string(32, '\2')).pad(64).text(std::string(144, 'x'));
+  bytes.number(f16(0.5f).bits).text(std::string(32, '\2')).pad(64).text(std::string(110, 'x'));
   return bytes.string();
 }
 
