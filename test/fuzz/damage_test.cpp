@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdio>
 #include <set>
 
 #include "fuzz/corpus.h"
@@ -74,7 +75,7 @@ TEST_P(Damage, IsRefusedOrHarmless) {
     try {
       mutate_all(target, rounds, *report);
     } catch (const std::exception& error) {
-      ::write(STDERR_FILENO, error.what(), std::string_view(error.what()).size());
+      std::fputs(error.what(), stderr);
       ::_exit(1);
     }
     ::_exit(0);

@@ -93,7 +93,8 @@ TEST_F(Sweep, RefusesBeforeTheFirstStep) {
   // Devices.
   expect_refusal(train({"--devices", "cpu,cuda:99"}), "device cuda:99: ");
   // Memory, which train checks, and what else it knows.
-  expect_refusal(train({"--set", "optimizer.context=16000000"}), "memory of the host: ");
+  expect_refusal(train({"--set", "optimizer.context=16000000", "--set", "model.layers=200"}),
+                 "memory of the host: ");
   expect_refusal(train({"--set", "optimizer.stepps=4"}), "the nearest is 'steps'");
   expect_refusal(train({"--mode", "loud"}), "expected plain, think");
   expect_refusal(graft("nowhere.pth", {"--suite", "math-chat"}), "nowhere.pth");

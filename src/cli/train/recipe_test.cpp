@@ -124,7 +124,7 @@ TEST_F(Recipe, ResumesOnAnotherNumberOfProcesses) {
 }
 
 TEST_F(Recipe, RefusesWhatCannotFit) {
-  const test::Outcome large = test::run(words("a", {"optimizer.context=16000000"}));
+  const test::Outcome large = test::run(words("a", {"optimizer.context=16000000", "run.micro_batch=48"}));
   EXPECT_EQ(large.exit_code, 1) << large.output;
   EXPECT_NE(large.output.find("memory of the host: expected at least "), std::string::npos)
       << large.output;

@@ -81,13 +81,13 @@ class GgufTokenizerReader {
 
   void read_tokens() {
     const std::vector<std::string>& tokens = *file_.vocabulary();
-    const std::vector<int64_t>* const kinds = file_.integers("tokenizer.ggml.token_type");
-    if (kinds && kinds->size() != tokens.size())
+    const std::vector<int64_t>* const token_types = file_.integers("tokenizer.ggml.token_type");
+    if (token_types && token_types->size() != tokens.size())
       reject("tokenizer.ggml.token_type: expected ", tokens.size(), " types, found ",
-             kinds->size());
+             token_types->size());
     out_.tokens.resize(tokens.size());
     for (size_t id = 0; id < tokens.size(); ++id) {
-      const int64_t type = kinds ? (*kinds)[id] : int64_t{normal};
+      const int64_t type = token_types ? (*token_types)[id] : int64_t{normal};
       if (type == control || type == user_defined)
         out_.added.push_back({int32_t(id), tokens[id], type == control});
       else if (type == normal)

@@ -43,10 +43,10 @@ class GgufTokenizerVectors : public TokenizerVectors {};
 TEST_P(GgufTokenizerVectors, GivesTheIds) {
   const auto tokenizer = open_vocabulary((folder / "model.gguf").string());
   expect_ids(*tokenizer);
-  const auto json = open_vocabulary((folder / "tokenizer.json").string());
+  const auto from_json = open_vocabulary((folder / "tokenizer.json").string());
   for (int32_t id = 0; id < tokenizer->vocabulary_size(); ++id) {
-    EXPECT_EQ(tokenizer->bytes_of(id), json->bytes_of(id)) << id;
-    EXPECT_EQ(tokenizer->special_name(id), json->special_name(id)) << id;
+    EXPECT_EQ(tokenizer->bytes_of(id), from_json->bytes_of(id)) << id;
+    EXPECT_EQ(tokenizer->special_name(id), from_json->special_name(id)) << id;
   }
 }
 
