@@ -8,13 +8,14 @@ NVCC := $(or $(CUDACXX),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/
 
 PREFIX ?= /usr/local
 
-.PHONY: help build install test bench demo sanitize fuzz cuda bare clean packages program
+.PHONY: help build install test mutations bench demo sanitize fuzz cuda bare clean packages program
 .NOTPARALLEL:
 
 help:
 	@echo 'make build     the program, in $(PROGRAM)'
 	@echo 'make install   program, libraries, header, manual page and completions, in PREFIX ($(PREFIX))'
 	@echo 'make test      build and run all tests; says what was skipped and why'
+	@echo 'make mutations plant faults into the code; passes if the tests find all of them'
 	@echo 'make bench     build and measure the kernels'
 	@echo 'make demo      build and run the demonstration'
 	@echo 'make sanitize  all tests with address, undefined-behaviour and thread checking'
@@ -45,6 +46,9 @@ install: build
 
 test: build
 	@$(call test_preset,release)
+
+mutations: build
+	@ctest --preset mutations
 
 bench: program
 	@$(PROGRAM) bench kernel

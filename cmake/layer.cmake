@@ -31,7 +31,7 @@ function(deltasane_add_objects target objects)
 endfunction()
 
 function(deltasane_optimise_little target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
 endfunction()
 
 # deltasane_cuda_sources(NAME SOURCES files... [LINKS other targets...]): what a layer has more of in

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/half.h"
@@ -28,12 +30,25 @@ Numbers<float> rounded_to(Numbers<float> x) {
   return x;
 }
 
+// The first normal numbers of a stream, at least `count`. They are drawn once: a test asks for the
+// same stream for each of its types and cases, and drawing takes longer than the kernels.
+inline const Numbers<double>& normal_numbers(uint64_t stream, size_t count) {
+  struct Drawn {
+    Random random;
+    Numbers<double> numbers{};
+  };
+  static std::map<uint64_t, Drawn> streams;
+  Drawn& drawn = streams.try_emplace(stream, Drawn{Random(23, stream)}).first->second;
+  while (drawn.numbers.size() < count) drawn.numbers.push_back(drawn.random.normal());
+  return drawn.numbers;
+}
+
 template <class Real>
 Numbers<float> random_numbers(int64_t count, double scale, uint64_t stream, double mean = 0) {
-  Random random(23, stream);
-  Numbers<float> x;
-  for (int64_t i = 0; i < count; ++i) x.push_back(float(mean + scale * random.normal()));
-  return rounded_to<Real>(x);
+  const Numbers<double>& normal = normal_numbers(stream, size_t(count));
+  Numbers<float> x(static_cast<size_t>(count));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = float(mean + scale * normal[i]);
+  return rounded_to<Real>(std::move(x));
 }
 
 template <class T>
