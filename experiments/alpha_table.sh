@@ -16,7 +16,7 @@
 # and after 65,536, 1,048,576 and 10,485,760 tokens of it. What is done first is what there is if the time is
 # short: all training; the families; a million tokens of the streams of the first corpus, then ten million
 # of them; then the same for the second corpus. Each time trained alphas come first, in the order of ALPHAS,
-# then the models above, adaptive ones last. A second start in the same FOLDER goes on, wherever the first one
+# then the models above, adaptive ones last. A second start in the same FOLDER continues, wherever the first one
 # was stopped. Every 30 seconds a line says how far the streams are. With SECONDS 0 nothing is made: what
 # another start has found so far, one that still runs too, becomes tables.
 #
@@ -33,7 +33,7 @@ SEEDS=${SEEDS:-"1 2 3"} ALPHAS=${ALPHAS:-"0 3 10 1 5 7 2 8 4 6 9"} FIRST_ALPHAS=
 RUN_TIME_ALPHAS=${RUN_TIME_ALPHAS-"3 10 1"} RUN_TIME_ADAPTIVE=${RUN_TIME_ADAPTIVE-1000}
 ADAPTIVE_ALPHAS=${ADAPTIVE_ALPHAS-10}
 STREAMS=${STREAMS:-"9:3 10:5"}  # seed of the corpus:number of streams, each a run of its own
-FAR=${FAR:-"1048576 10485760"}  # all runs of a corpus are begun to the first before one goes on to the second
+FAR=${FAR:-"1048576 10485760"}  # all runs of a corpus are begun to the first before one continues to the second
 WATCH=${WATCH:-30}              # seconds between two lines about how far the streams are
 RATE_SHIFT=${RATE_SHIFT:--1.5} DECAY_SHIFT=${DECAY_SHIFT:--12}
 layers=8 channels=512 sequences=32 context=512 steps=1600 tune_steps=200 rate=1e-3
@@ -117,7 +117,7 @@ read_streams() {
   mapfile -t words <"$out/models/$1"
   mkdir -p "$out/stream"
   {
-    flock 9  # the run to the distance before may still go on
+    flock 9  # the run to the distance before may still continue
     stream_step "stream_$1-corpus${2%:*}_$3" "$stream_guess" "$folder" "${words[@]}" \
       --corpus "$(corpus_of "${2%:*}" train)" --streams "${2#*:}" --tokens "$3" --segment "$segment" \
       --snapshots "$last" --checkpoint-every "$checkpoint" --probe-at "0,$near,${FAR// /,}" \

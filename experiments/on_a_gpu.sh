@@ -9,9 +9,9 @@
 # logs, what streams recorded but for single heads), and figures.tar.gz: all records of FIGURE_RUNS.
 #
 # The work is done in $WORK, by default /tmp/deltasane-experiments. A second start with the same one
-# goes on where the first was stopped, by the limit or by anything else. JOBS processes share the GPU;
+# continues where the first was stopped, by the limit or by anything else. JOBS processes share the GPU;
 # in training each takes about 6 GB of its memory. The last 40 seconds are kept for packing; with 40 or less
-# nothing else is done, also beside a run that goes on: so one can look at what that has found so far.
+# nothing else is done, also beside a run that continues: so one can look at what that has found so far.
 set -u
 program=$(realpath "$1") folder=$2 limit=${3:-330}
 here=$(dirname "$(realpath "$0")") work=${WORK:-/tmp/deltasane-experiments}

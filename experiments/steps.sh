@@ -9,11 +9,11 @@
 #
 # A step that is done leaves a file in $out/done, and is not made again; its output is in $out/logs
 # and its seconds in $out/seconds.csv. A step that would not fit into the time left is not begun,
-# and one that runs when the time is over is stopped: training and streams go on from there when
+# and one that runs when the time is over is stopped: training and streams resume from there when
 # the script is started again. So they do when everything was killed: training from its last
 # checkpoint, of which one is made half way; a stream from its own. All processes of a script are in its
 # process group, so that kill -STOP and kill -CONT of the group pause it; the time limit is by the clock on
-# the wall and goes on meanwhile.
+# the wall and continues meanwhile.
 
 DEVICE=${DEVICE:-cuda} JOBS=${JOBS:-4} THREADS=${THREADS:-0} SCALE=${SCALE:-full}
 export BEGIN=${BEGIN:-$(date +%s)}
@@ -61,7 +61,7 @@ train_step() {
   local resume=""
   [ -n "$(newest_model "$4")" ] && resume=--resume
   step "$1" "$2" "$program" train "$3" --device "$DEVICE" $resume || return 1
-  rm -f "$4"/step_*/optimizer.safetensors  # nobody goes on from here
+  rm -f "$4"/step_*/optimizer.safetensors  # nobody continues from here
 }
 
 # stream_step NAME SECONDS FOLDER MODEL FLAGS...
