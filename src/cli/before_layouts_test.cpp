@@ -117,7 +117,7 @@ TEST_F(BeforeLayouts, AStreamIsResumed) {
     if (name != std::string("heads.rec"))
       expect_same_bits(cat("stream/", name), cat("whole/", name));
   }
-  // A new run has one more column of heads, and losses of single tokens; an older one goes on without.
+  // A new run has one more column of heads, and losses of single tokens; an older one continues without.
   const auto old_heads = probe::read_records(at("stream/heads.rec"));
   const auto new_heads = probe::read_records(at("whole/heads.rec"));
   EXPECT_FALSE(old_heads.has("below_0.1") || fs::exists(at("stream/losses.rec")));

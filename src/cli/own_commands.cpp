@@ -67,10 +67,10 @@ void run_own(const std::vector<std::string>& words, const fs::path& log) {
   const std::string where = log.empty() ? "" : cat(" (see ", log.string(), ")");
   if (WIFSIGNALED(status))
     fail(Fault::device, shown, ": expected it to end, found it ended by signal ", WTERMSIG(status),
-         where, "; run the same again to go on");
+         where, "; run the same command again to resume");
   if (WEXITSTATUS(status) != 0)
     fail(Fault::argument, shown, ": expected exit code 0, found ", WEXITSTATUS(status), where,
-         "; put right what it says and run the same again to go on");
+         "; put right what it says and run the same command again to resume");
 }
 
 }  // namespace deltasane::cli

@@ -1,5 +1,5 @@
 // Runs this program's own commands as processes, for a command that is made of others: each can be
-// killed and goes on by itself, and none leaves memory behind. They end with this process, however
+// killed and continues by itself, and none leaves memory behind. They end with this process, however
 // it ends. What a launcher of several processes told this one is not passed on.
 #pragma once
 

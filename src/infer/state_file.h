@@ -1,4 +1,4 @@
-// A recurrent state on disk, with all that is needed to go on from it. The format and its reasons:
+// A recurrent state on disk, with all that is needed to resume from it. The format and its reasons:
 // docs/state-file.md.
 //
 // A file is replaced as a whole: a crash leaves the one before or the one after. It is untrusted
@@ -41,7 +41,7 @@ SavedState read_state(std::span<const std::byte> bytes, const std::string& name)
 
 enum class OtherSane { refuse, accept };
 
-// The model that is to go on from the state, and how it runs.
+// The model that is to resume from the state, and how it runs.
 struct StateExpectation {
   uint64_t model_identity = 0;
   std::string model_name;

@@ -2,7 +2,7 @@
 //
 // A sequence whose state holds an infinity or a NaN is lost: every later token reads it. So a state
 // is scanned at chunk boundaries, and what happens then is a policy: stop with an error, or reset
-// the state to zero and go on. Scans run at the speed of memory.
+// the state to zero and continue. Scans run at the speed of memory.
 #pragma once
 
 #include <cstdint>

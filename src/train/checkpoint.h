@@ -35,7 +35,7 @@ fs::path resume_newest(const fs::path& folder, TrainingRun& run,
 void remove_unfinished(const fs::path& folder);
 
 // Before a run is resumed: what its configuration leaves to defaults is as its newest checkpoint
-// has it, so that a run that an older version began goes on.
+// has it, so that a run that an older version began continues.
 void take_settings_of_newest(const fs::path& folder, TrainConfig& config);
 
 std::vector<fs::path> checkpoints_in(const fs::path& folder);  // by step

@@ -188,7 +188,7 @@ TEST(Run, AFullDiskLeavesTheOldCheckpointAndNothingElse) {
   size_t entries = 0;
   for ([[maybe_unused]] const auto& entry : fs::directory_iterator(f.scratch.path())) ++entries;
   EXPECT_EQ(entries, 1u);
-  run.step();  // the run goes on
+  run.step();  // the run continues
   TrainingRun resumed = f.fresh();
   std::vector<std::string> passed_over;
   resume_newest(f.scratch.path(), resumed, passed_over);

@@ -162,7 +162,7 @@ TEST(ConfigOverrides, StandForLinesOfTheFile) {
   EXPECT_FAULT(with({"optimizer.steps=many"}), Fault::usage, "expected a whole number");
 }
 
-// A run of a version that padded on the right and had other defaults goes on as it was.
+// A run of a version that padded on the right and had other defaults continues as it was.
 TEST(ConfigDefaults, OfAnOlderRunAreKept) {
   const deltasane::test::Scratch scratch;
   const fs::path checkpoint = scratch.path() / "step_00000001";

@@ -88,7 +88,7 @@ class Faults : public testing::TestWithParam<const char*> {
           (after.at(name) == bytes || (whole.contains(name) && after.at(name) == whole.at(name))))
           << name << "; " << what;
     Outcome next = run(now.again);
-    if (next.exit_code != 0) next = run(now.first);  // there was nothing to go on from
+    if (next.exit_code != 0) next = run(now.first);  // there was nothing to resume from
     EXPECT_EQ(next.exit_code, 0) << what << "\nthen: " << next.output;
     const auto end = files_below(folder);
     for (const auto& [name, bytes] : whole)

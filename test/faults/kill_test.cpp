@@ -58,7 +58,7 @@ TEST_P(Kills, LoseNothingThatWasSaved) {
     killed += WIFSIGNALED(status);
     if (random.below(2) == 0) continue;  // and once more
     Outcome next = run(scenario.again);
-    if (next.exit_code != 0) next = run(scenario.first);  // nothing to go on from
+    if (next.exit_code != 0) next = run(scenario.first);  // nothing to resume from
     ASSERT_EQ(next.exit_code, 0) << "after " << killed << " kills: " << next.output;
     const auto end = files_below(folder);
     for (const auto& [name, bytes] : whole)

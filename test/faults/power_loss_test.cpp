@@ -149,7 +149,7 @@ TEST_P(PowerLoss, LosesNothingThatWasSaved) {
     for (const auto& [name, bytes] : before)
       EXPECT_TRUE(left.at(name) == bytes || left.at(name) == whole.at(name)) << name << " " << what;
     Outcome next = run(scenario.again);
-    if (next.exit_code != 0) next = run(scenario.first);  // nothing to go on from
+    if (next.exit_code != 0) next = run(scenario.first);  // nothing to resume from
     ASSERT_EQ(next.exit_code, 0) << what << ": " << next.output;
     const auto end = files_below(folder);
     for (const auto& [name, bytes] : whole)

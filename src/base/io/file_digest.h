@@ -14,7 +14,7 @@ inline constexpr uint64_t digested_bytes = uint64_t{64} << 20;
 
 uint64_t file_digest(const fs::path& path);
 
-// Whether a run may go on with other files than it began with.
+// Whether a run may continue with other files than it began with.
 enum class ChangedFiles { refuse, allow };
 
 }  // namespace deltasane

@@ -139,7 +139,7 @@ class ModelBench {
     });
   }
 
-  // Each sequence goes on with the token that its sampler drew, as `deltasane eval` does it.
+  // Each sequence continues with the token that its sampler drew, as `deltasane eval` does it.
   ModelRow decode_and_sample(int64_t batch) {
     std::vector<int32_t> ids = tokens(batch);
     std::vector<SequenceState> states = fresh_states(batch);

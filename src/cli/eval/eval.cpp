@@ -135,9 +135,9 @@ const Command eval_suite{
       app.add_option("--suite", options->suite,
                      "all, names of benchmarks with commas, math-chat, or a .toml file");
       app.add_option("--data", options->folder, "folder with NAME/test.jsonl for each benchmark");
-      app.add_option("--out", options->out, "folder of the run; one that is there is gone on with");
+      app.add_option("--out", options->out, "folder of the run; an existing one is resumed");
       app.add_flag("--resume-unverified", options->unverified,
-                   "go on with a run also where the model, the vocabulary or the problems have "
+                   "continue with a run also where the model, the vocabulary or the problems have "
                    "changed, or it is of a version without checksums");
       app.add_option("--samples", options->samples, "answers to each problem, which vote")
           ->capture_default_str();

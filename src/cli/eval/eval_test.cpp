@@ -154,7 +154,7 @@ TEST_F(EvalCommand, AsksAfterAPrefix) {
   EXPECT_NE(after("short", 8192), samples);
   fs::copy(state_in("short"), state_in("long"), fs::copy_options::overwrite_existing);
   forget("long");
-  EXPECT_EQ(after("long", 10000), samples);  // a long prefix that was interrupted goes on
+  EXPECT_EQ(after("long", 10000), samples);  // a long prefix that was interrupted continues
 }
 
 // All at once, as mpirun or a script starts them.

@@ -189,7 +189,7 @@ const Command stream{
       app.add_option("--checkpoint-every", settings.checkpoint_every,
                      "tokens between two checkpoints")
           ->capture_default_str();
-      app.add_flag("--resume", options->resume, "go on from the last checkpoint in the folder");
+      app.add_flag("--resume", options->resume, "resume from the last checkpoint in the folder");
       app.add_flag("--resume-unverified", options->unverified,
                    "with --resume: also where the corpus or the vocabulary has changed, or the "
                    "checkpoint is of a version without checksums");

@@ -66,7 +66,7 @@ const Command sweep{
           ->delimiter(',')
           ->capture_default_str();
       app.add_option("--out", options->out,
-                     "folder of the sweep; one that is there is gone on with")
+                     "folder of the sweep; an existing one is resumed")
           ->required();
       app.add_option("--corpus", options->corpus,
                      "what each model reads, such as math-chat:seed=1");
@@ -95,7 +95,7 @@ const Command sweep{
                      "given");
       app.footer(
           "Tokenizer, data, suites, devices, memory and disk are checked before the first step. "
-          "The same\ncommand goes on with a sweep that was stopped or killed. OUT/sweep.md has all "
+          "The same\ncommand resumes a sweep that was stopped or killed. OUT/sweep.md has all "
           "results.\nExamples:\n"
           "  deltasane sweep --model model.pth --alphas 0,1,3,5 --suite gsm8k --data problems "
           "\\\n"

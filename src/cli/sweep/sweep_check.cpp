@@ -216,7 +216,7 @@ void claim_sweep_folder(const SweepOptions& options) {
       const std::string was = before.value(flag, std::string());
       if (!was.empty() && was != value)
         fail(Fault::usage, flag, ": ", path, " was made with '", was,
-             "'; expected the same to go on, found '", value, "'; name another --out");
+             "'; expected the same to continue, found '", value, "'; name another --out");
     }
   }
   replace_file(path, Json(settings).dump(2) + "\n");

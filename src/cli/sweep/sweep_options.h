@@ -21,7 +21,7 @@ struct SweepOptions {
   bool trains() const { return !config.empty(); }
   bool asks() const { return !suite.empty(); }
   bool streams() const { return tokens > 0; }
-  // What a folder that is gone on with must agree in, by flag. Alphas, devices and the batch may
+  // What a folder that is resumed must agree in, by flag. Alphas, devices and the batch may
   // differ: they change no result.
   std::map<std::string, std::string> settings() const;
   // SECTION.KEY=VALUE for train.

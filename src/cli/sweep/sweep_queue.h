@@ -1,7 +1,7 @@
 // The alphas of a sweep as a queue that devices work off, one alpha on a device at a time.
 //
 // An alpha that somebody works on is locked by a file, which is given back when its process ends.
-// So several processes may work off one queue, and a sweep that was killed goes on where it was.
+// So several processes may work off one queue, and a sweep that was killed continues where it was.
 #pragma once
 
 #include <functional>

@@ -70,7 +70,7 @@ void SweepRun::train(const Place& place) const {
   if (all.empty() || all.back().filename() != last)
     fail(Fault::argument, training(), ": expected training to reach ", last, ", found ",
          all.empty() ? "no checkpoint" : all.back().filename().string(),
-         "; run the same again to go on");
+         "; run the same command again to resume");
 }
 
 void SweepRun::stream(const Place& place) const {

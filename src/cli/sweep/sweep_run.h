@@ -1,5 +1,5 @@
 // One alpha of a sweep: train or graft, ask, stream, ask again. What is done is marked by a file; a
-// stage that was cut off goes on by itself.
+// stage that was cut off continues by itself.
 #pragma once
 
 #include <functional>

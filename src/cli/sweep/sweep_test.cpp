@@ -1,4 +1,4 @@
-// sweep as a person runs it: what is refused before the first step, killed and gone on with, worked
+// sweep as a person runs it: what is refused before the first step, killed and resumed, worked
 // off by several processes.
 #include <gtest/gtest.h>
 

@@ -36,7 +36,7 @@ std::string prompt_of(const GenerateOptions& options) {
   return text;
 }
 
-// The prompt's tokens. A state that it goes on from was read before: then no document begins.
+// The prompt's tokens. A state that it continues from was read before: then no document begins.
 void append_prompt(const GenerateOptions& options, const std::string& prompt,
                    const Tokenizer& tokenizer, std::vector<int32_t>& ids,
                    std::vector<std::string>& stops) {
@@ -144,7 +144,7 @@ const Command generate{
       options->chat.describe(app);
       app.add_option("--state-in", options->state_in,
                      "begin with this state: one that was saved, or a tuned one (.pth)");
-      app.add_option("--state-out", options->state_out, "keep the state, to go on later");
+      app.add_option("--state-out", options->state_out, "keep the state, to continue later");
       app.add_flag("--accept-other-sane", options->other_sane,
                    "take a state that was made with another SANE setting");
       options->sampling.describe(app);

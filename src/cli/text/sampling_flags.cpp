@@ -19,7 +19,7 @@ void SamplingFlags::describe(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--seed", settings.seed, "the same seed draws the same tokens")
       ->capture_default_str();
-  app.add_option("--on-overflow", overflow, "stop, or reset the state and go on")
+  app.add_option("--on-overflow", overflow, "stop, or reset the state and continue")
       ->capture_default_str();
 }
 

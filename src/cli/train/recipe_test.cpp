@@ -109,7 +109,7 @@ TEST_F(Recipe, RunsUnchangedOnAnyNumberOfProcesses) {
   }
 }
 
-// One process goes on with what four began.
+// One process continues with what four began.
 TEST_F(Recipe, ResumesOnAnotherNumberOfProcesses) {
   ASSERT_EQ(test::run_job("", 4, words("run", {"run.save_every=2", "run.keep=9"})).exit_code, 0);
   const auto whole = losses("run");

@@ -56,7 +56,7 @@ class Metrics {
     file << row.dump() << "\n";
     if (!file.flush() && !complained_) {
       complained_ = true;
-      fmt::print(stderr, "deltasane: {}: expected to add a line, found no room; going on\n",
+      fmt::print(stderr, "deltasane: {}: expected to add a line, found no room; continuing\n",
                  path_.string());
     }
   }
@@ -111,7 +111,7 @@ class TrainLoop {
       fmt::print("saved {}\n", place.string());
       return true;
     } catch (const Error& error) {
-      fmt::print(stderr, "deltasane: no checkpoint at step {}: {}; going on\n",
+      fmt::print(stderr, "deltasane: no checkpoint at step {}: {}; continuing\n",
                  run_.progress().step, error.what());
       return false;
     }
@@ -165,7 +165,7 @@ class TrainLoop {
     }
     if (!saved && run_.progress().step > first) saved = save();
     if (stop && speaks())
-      fmt::print("stopped after step {}; go on with --resume\n", run_.progress().step);
+      fmt::print("stopped after step {}; continue with --resume\n", run_.progress().step);
     return saved || run_.progress().step == first ? 0 : 1;
   }
 
@@ -186,7 +186,7 @@ std::unique_ptr<FolderLock> take_folder(const fs::path& folder, const TrainOptio
   train::remove_unfinished(folder);
   if (!options.resume && !train::checkpoints_in(folder).empty())
     fail(Fault::usage, folder,
-         ": expected no checkpoints at the start of a run, found some; go on from them with "
+         ": expected no checkpoints at the start of a run, found some; resume from them with "
          "--resume, or name another run.folder");
   return lock;
 }
@@ -270,7 +270,7 @@ const Command train{
     "train", "train a model from scratch or from a checkpoint", [](CLI::App& app) {
       auto options = std::make_shared<TrainOptions>();
       app.add_option("CONFIG", options->config, "a TOML file; see examples/")->required();
-      app.add_flag("--resume", options->resume, "go on from the newest checkpoint in run.folder");
+      app.add_flag("--resume", options->resume, "resume from the newest checkpoint in run.folder");
       app.add_flag("--resume-unverified", options->unverified,
                    "with --resume: also where the corpus or the vocabulary has changed");
       app.add_option("--device", options->device, "cpu or cuda[:n], instead of run.device");

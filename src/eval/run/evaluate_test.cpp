@@ -219,7 +219,7 @@ TEST_F(EvaluateTest, APrefixChangesTheAnswers) {
   EXPECT_NE(sorted("run/samples.jsonl"), sorted("after/samples.jsonl"));
 }
 
-// The sample ends, and the run goes on.
+// The sample ends, and the run continues.
 TEST_F(EvaluateTest, OverflowEndsASample) {
   const test::OverflowingRwkv7 source(small, 1e38f, test::OverflowingRwkv7::Decay::random);
   write_rwkv7_safetensors(file, source, StoredType::f32, {});

@@ -1,13 +1,13 @@
 // A run on disk: its settings, every sample, and the vote on every problem.
 //
-//   run.json        the settings; a run goes on only with the same ones, and the same content of
+//   run.json        the settings; a run continues only with the same ones, and the same content of
 //                   model, vocabulary, prefix and problems, of which it has digests
 //   samples.jsonl   {benchmark, row, sample, text, tokens, ended}
 //   problems.jsonl  {benchmark, row, gold, answers, groups, verdicts, winner, votes, correct}
 //   scores.json     written when the run is complete
 //
 // run.json and every line of the journals end with a checksum. Runs of versions that had none are
-// read; they are gone on with only where the user allows it, and have checksums from then on.
+// read; they are resumed only where the user allows it, and have checksums from then on.
 //
 // A shard of a run is a folder shard-I-of-N inside it with the first three files.
 #pragma once

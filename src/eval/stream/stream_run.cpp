@@ -48,7 +48,7 @@ struct Segment {
   std::string loss_codes;  // of each token
   StreamPlace place;
   std::optional<TauRecord> taus;
-  SequenceState state;  // a copy, where its statistics are made while the stream goes on
+  SequenceState state;  // a copy, where its statistics are made while the stream continues
 };
 
 class StreamRunner {
@@ -161,7 +161,7 @@ class StreamRunner {
     rows.append();
   }
 
-  // On a GPU the stream goes on at once: the processors have nothing else to do than statistics.
+  // On a GPU the stream continues at once: the processors have nothing else to do than statistics.
   void record(const StreamReader& reader) {
     write_record();
     const double begun = seconds_now();

@@ -33,7 +33,7 @@ struct EngineSettings {
 
 struct TextRequest {
   uint64_t id = 0;
-  SequenceState state;           // what the prompt goes on from
+  SequenceState state;           // what the prompt continues from
   std::vector<int32_t> prompt;   // at least one token
   std::vector<Sampler> samplers;  // one text each
 };
@@ -44,7 +44,7 @@ struct GeneratedText {
   std::string text;
   int64_t tokens = 0;
   Ended ended = Ended::token_limit;
-  // To go on from: `pending` was sampled and not read.
+  // To resume from: `pending` was sampled and not read.
   SequenceState state;
   Sampler sampler;
   std::optional<int32_t> pending;
@@ -59,7 +59,7 @@ class Engine {
   bool has_room() const;  // whether a further request would begin now
   void submit(TextRequest request);
   bool step();  // false: there was nothing to do
-  // Ends all that is under way: texts are handed out as far as they are written.
+  // Cancels all active requests: texts are returned as far as they are written.
   void cancel();
 
   // Submits what `next` gives as there is room, until it gives nothing and all texts have ended.

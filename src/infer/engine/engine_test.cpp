@@ -235,7 +235,7 @@ TEST_F(EngineTest, NoTokensLeaveAPromptThatWasRead) {
   EXPECT_EQ(none.state.position, 33);
   EXPECT_EQ(none.sampler.state(), sampler(200).state());
   EXPECT_EQ(shown[2], "");
-  // Then a prompt that goes on reads as one prompt does, up to a cut inside of a chunk.
+  // Then a prompt that continues reads as one prompt does, up to a cut inside of a chunk.
   Sequence sequence(model, {threads});
   sequence.read(prompt(2, 33));
   EXPECT_TRUE(same_numbers(none.state, sequence.state()));

@@ -5,7 +5,7 @@
 // take its results. A state is scanned when tokens have been read, at the model's tiles. With
 // OnOverflow::stop a state that is not finite is an error which names position, layer and head; the
 // state is left as it was before the chunk that broke it. With reset the state is cleared there, the
-// position goes on, and the rest of the input is read. With OnOverflow::end nothing is scanned: the
+// position continues, and the rest of the input is read. With OnOverflow::end nothing is scanned: the
 // sequence ends at the first logits that are not finite.
 #pragma once
 
@@ -68,7 +68,7 @@ class Sequence {
   SequenceState state_;
   std::vector<int32_t> tokens_;  // all that was appended since the last was read
   size_t read_ = 0;
-  std::optional<SequenceState> before_;  // the input under way, where there is a way back
+  std::optional<SequenceState> before_;  // the state before the pending input, for OnOverflow::stop and reset
   std::optional<SamplerState> drawn_before_;  // the same, where the input may be read again
   Tensor<float> logits_;
 };

@@ -189,7 +189,7 @@ TEST_F(SequenceOnGpu, ResetGoesOn) {
   EXPECT_EQ(sequence.state().position, 40);
 }
 
-// What generate does: a prompt in chunks, then tokens drawn on the GPU, with a state that goes on.
+// What generate does: a prompt in chunks, then tokens drawn on the GPU, with a state that continues.
 TEST_F(SequenceOnGpu, EngineWritesWhatASequenceWritesByHand) {
   const Rwkv7 model = open({0});
   const ByteTokenizer tokenizer;

@@ -34,7 +34,7 @@ __device__ inline void copy_async(uint4* shared, const uint4* from) {
 // The thread's copies since the last call become a group.
 __device__ inline void commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until at most the `pending` youngest groups of the thread are under way. Other threads see the
+// Until at most the `pending` youngest groups of the thread are in flight. Other threads see the
 // data after a barrier.
 template <int pending>
 __device__ inline void wait_group() {

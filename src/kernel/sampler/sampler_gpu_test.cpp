@@ -52,7 +52,7 @@ std::vector<float> mixed_logits(int64_t count, double deviation, uint64_t seed) 
 
 // How far a probability that was cumulated from floats may be from the truth: what both samplers
 // do, bounded. An exponent (logit - largest) * scale is rounded three times; the polynomial and the
-// product after it eight times; the host adds up to 64 floats to each other before it goes on in
+// product after it eight times; the host adds up to 64 floats to each other before it continues in
 // double; and the GPU's masses are integers, cut off at 2^-46 for 65536 tokens.
 double cumulated_error(std::span<const float> logits, double temperature) {
   const float largest = std::ranges::max(logits);
@@ -123,7 +123,7 @@ TEST(SamplerSteps, SampleWhatTheSamplerSamples) {
                 << ", step " << step << ": expected " << expected << ", found " << sampled.token;
           }
           SampledToken same = sampled;
-          same.token = expected;  // so that both go on alike
+          same.token = expected;  // so that both continue alike
           other.accept(same, count);
           ASSERT_EQ(other.state(), sampler.state());
         }

@@ -16,7 +16,7 @@ using Int = V::Int;
 
 constexpr size_t lanes = 4;
 constexpr size_t step = 4 * lanes;  // four vectors at once, to hide the latency of one
-constexpr size_t block = 1024;      // weights summed in float before the sum goes on in double
+constexpr size_t block = 1024;      // weights summed in float before the sum continues in double
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // 2^x for x <= 0. Adding and taking away 1.5 * 2^23 rounds to the nearest integer n; the rest f is

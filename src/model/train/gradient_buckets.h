@@ -1,5 +1,5 @@
 // Which parts of a gradient are complete together during a backward pass, so that they can be
-// added up over processes while the pass goes on.
+// added up over processes while the pass continues.
 //
 // Bucket i is complete with block i, and bucket 0 with the embedding too; the last one, as many as
 // there are blocks, with the head. The backward pass completes the last one first.

@@ -50,7 +50,7 @@ class ChatTemplate {
   virtual std::string_view name() const = 0;
   // The prompt for the next answer in a conversation. The last message must be the user's.
   virtual ChatPrompt prompt(std::span<const Message> messages, ReplyMode mode) const = 0;
-  // The prompt that goes on where the state already holds the conversation, up to the last letter
+  // The prompt that continues where the state already holds the conversation, up to the last letter
   // of an answer that was not followed by anything.
   virtual ChatPrompt next_turn(std::string_view user, ReplyMode mode) const = 0;
   // What the prompt has of the answer already.
@@ -58,7 +58,7 @@ class ChatTemplate {
   // Texts that end an answer, beside the tokens that end a text.
   virtual std::vector<std::string> stops() const { return {}; }
 
-  // The tokens of a prompt that begins a document, and of one that goes on. Fails if the tokenizer
+  // The tokens of a prompt that begins a document, and of one that continues. Fails if the tokenizer
   // has no such special token.
   void append_prompt(std::span<const Message> messages, ReplyMode mode, const Tokenizer& tokenizer,
                      std::vector<int32_t>& ids) const;

@@ -2,7 +2,7 @@
 // with Precision::bf16 a copy of the parameters in 16 bits for matrix products.
 //
 // A step stops the host once, for loss and length of the gradient; the update runs while the host
-// goes on. Equal runs give equal bits.
+// continues. Equal runs give equal bits.
 //
 // Processes that share a job have a GPU each. A layer's gradient is added up over them
 // (comm/device_all_reduce.h) while the layers before it are computed.

@@ -190,7 +190,7 @@ class Model : public Rwkv7OnGpu {
   std::shared_ptr<const Gpu> gpu_;
   Rwkv7GpuWeights<Real> weights_;
   std::shared_ptr<GpuStates> states_;
-  GpuAlphas alphas_;  // of the sequences under way
+  GpuAlphas alphas_;  // of the active sequences
   GpuPrefill<Real> prefill_;
   std::optional<GpuDecoder<Real>> decoder_;
   std::optional<GpuManyDecoder<Real>> many_;

@@ -64,7 +64,7 @@ struct GpuPrefill<Real>::Stream {
   std::vector<GpuEvent> layer_done;
   PinnedBuffer tokens, targets, losses, taus, lengths_here;
   GpuBuffer lengths;
-  std::optional<TokenBlock> block;  // under way
+  std::optional<TokenBlock> block;  // in flight
   int64_t from = 0;               // its first token, in the call
 
   Stream(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights, const GpuSane& sane,
@@ -168,14 +168,14 @@ GpuPrefill<Real>::Stream& GpuPrefill<Real>::stream(size_t number) {
 
 // One sequence has its state so; those of several are copied there.
 template <class Real>
-GpuPrefill<Real>::StateMemory GpuPrefill<Real>::side_by_side(const Reading& reading) {
+GpuPrefill<Real>::StateMemory GpuPrefill<Real>::packed_states(const Reading& reading) {
   const int64_t count = reading.count();
   float* numbers = states_->numbers_of(*reading.set[0]->state);
   if (count > 1) {
     const int64_t floats = count * (states_->shift_floats() + states_->memory_floats());
-    if (beside_.elements() < floats)
-      beside_ = GpuTensor<float>(*gpu_, {floats}, "the states of sequences side by side");
-    numbers = beside_.data();
+    if (packed_.elements() < floats)
+      packed_ = GpuTensor<float>(*gpu_, {floats}, "the states of several sequences");
+    numbers = packed_.data();
   }
   return {numbers, numbers + count * states_->shift_floats()};
 }
@@ -205,7 +205,7 @@ void GpuPrefill<Real>::move(const Reading& reading, const StateMemory& memory,
 template <class Real>
 void GpuPrefill<Real>::read(std::span<const SequenceInput* const> set) {
   const Reading reading{set};
-  const StateMemory memory = side_by_side(reading);
+  const StateMemory memory = packed_states(reading);
   move(reading, memory, Direction::gather);
   const int64_t count = reading.time(), begun = set[0]->state->position;
   for (const SequenceInput* one : set) one->state->changed_on_device();

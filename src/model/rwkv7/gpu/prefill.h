@@ -47,7 +47,7 @@ class GpuPrefill {
   enum class Direction { gather, scatter };
 
   Stream& stream(size_t number);
-  StateMemory side_by_side(const Reading& reading);
+  StateMemory packed_states(const Reading& reading);
   void move(const Reading& reading, const StateMemory& memory, Direction direction);
   void enqueue(Stream& stream, const Stream* before, int64_t from, int64_t tokens,
                const StateMemory& memory, const Reading& reading);
@@ -64,7 +64,7 @@ class GpuPrefill {
   std::shared_ptr<GpuStates> states_;
   GpuAlphas& alphas_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  GpuTensor<float> beside_;  // the states of several sequences
+  GpuTensor<float> packed_;  // the states of several sequences
   GpuTensor<float> last_rows_;  // (gpu_prefill_sequences, C), of a set's sequences
 };
 
