@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/io/file.h"
+#include "eval/stream/fixture_stress.h"
 #include "eval/stream/stream_folder.h"
 #include "format/npy/fixture_indexed.h"
 #include "model/rwkv7/checkpoint/write.h"
@@ -165,6 +166,23 @@ TEST_F(StreamCommands, FiguresAreThoseOfThePaper) {
   fs::remove(fs::path(run) / losses_file);
   EXPECT_EQ(say("figures " + run + " --out " + out).code, 0);
   expect_words("long_perplexity_1", {"each segment"});
+}
+
+// A state that grows by a tenth every token exceeds float within 900 tokens.
+TEST_F(StreamCommands, FiguresMarkAnOverflow) {
+  if (std::system("gnuplot --version >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "gnuplot is not installed";
+  test::write_stress_model(model, 2, {{1, 2, true, 0.1}});
+  std::string text;
+  while (text.size() < 2048) text += "ab";
+  replace_file(file("ab.txt"), text);
+  const Said read = say("stream " + model + " --corpus text:" + file("ab.txt") +
+                        " --segment 256 --tokens 2048 --out " + run);
+  EXPECT_NE(read.text.find("overflowed after 971 tokens"), std::string::npos) << read.text;
+  const Said said = say("figures " + run + " --out " + file("figures"));
+  EXPECT_EQ(said.code, 0) << said.text;
+  const std::string svg = read_file(file("figures/long_perplexity_1.svg"));
+  EXPECT_NE(svg.find("overflow after 971 tokens"), std::string::npos);
 }
 
 TEST_F(StreamCommands, RefuseWhatCannotBe) {
