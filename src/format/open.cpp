@@ -1,6 +1,7 @@
 #include "format/open.h"
 
 #include "base/printable.h"
+#include "format/contents/contents.h"
 #include "format/gguf/gguf.h"
 #include "format/json_walk.h"
 #include "format/pth/pth.h"
@@ -64,10 +65,10 @@ std::string first_bytes(const fs::path& path) {
   return {reinterpret_cast<const char*>(file.bytes().data()), count};
 }
 
-// Null: none is known.
+// Null: none is known. Checksums of tensors are not yet verified.
 TensorFile (*reader_of(std::string_view start))(const fs::path&) {
   if (start.starts_with("GGUF")) return open_gguf;
-  if (start.starts_with("PK")) return open_pth;
+  if (start.starts_with("PK")) return open_pth_unverified;
   if (start.starts_with("fmgg")) return open_rwkvcpp;
   if (start.size() > 8 && start[8] == '{') return open_safetensors;
   return nullptr;
@@ -89,9 +90,10 @@ TensorFile open_any(const fs::path& path) {
 
 }  // namespace
 
-TensorFile open_tensor_file(const fs::path& path, NonFiniteWeights non_finite) {
+TensorFile open_tensor_file(const fs::path& path, NonFiniteWeights non_finite,
+                            Checksums checksums) {
   TensorFile file = open_any(path);
-  if (non_finite == NonFiniteWeights::refuse) expect_finite(file);
+  check_contents(file, checksums, non_finite);
   return file;
 }
 

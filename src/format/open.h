@@ -5,12 +5,13 @@
 // the shards of model.safetensors.index.json.
 #pragma once
 
-#include "format/finite/finite.h"
+#include "format/contents/finite.h"
 
 namespace deltasane {
 
 TensorFile open_tensor_file(const fs::path& path,
-                            NonFiniteWeights non_finite = NonFiniteWeights::refuse);
+                            NonFiniteWeights non_finite = NonFiniteWeights::refuse,
+                            Checksums checksums = Checksums::verify);
 
 // Whether the file begins as one of these formats, or is a folder.
 bool looks_like_tensor_file(const fs::path& path);

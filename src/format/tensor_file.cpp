@@ -76,6 +76,7 @@ void TensorFile::add(StoredTensor tensor) {
 
 void TensorFile::merge(const TensorFile& shard) {
   for (const StoredTensor& tensor : shard.tensors_) add(tensor);
+  for (const ChecksummedBytes& bytes : shard.checksummed_) add(bytes);
   metadata_.insert(shard.metadata_.begin(), shard.metadata_.end());
   if (shard.vocabulary_) vocabulary_ = shard.vocabulary_;
   files_.insert(files_.end(), shard.files_.begin(), shard.files_.end());

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/io/file.h"
+#include "format/contents/checksummed.h"
 #include "format/stored_type.h"
 #include "tensor/tensor.h"
 
@@ -59,6 +60,9 @@ class TensorFile {
   const std::vector<std::string>* texts(const std::string& key) const;
   const std::vector<int64_t>* integers(const std::string& key) const;
 
+  // What has a checksum that is verified by who opens the file (contents/contents.h).
+  const std::vector<ChecksummedBytes>& checksummed() const { return checksummed_; }
+
   // The tensor as contiguous floats in its stored shape. Fails, naming the type, if it is foreign.
   Tensor<float> read(const StoredTensor& tensor) const;
 
@@ -73,6 +77,7 @@ class TensorFile {
 
   // For readers.
   void add(StoredTensor tensor);  // fails on a second tensor of the same name
+  void add(ChecksummedBytes bytes) { checksummed_.push_back(std::move(bytes)); }
   void keep(std::shared_ptr<const MappedFile> file) { files_.push_back(std::move(file)); }
   void merge(const TensorFile& shard);  // adds its tensors and metadata, shares its mappings
   Metadata& metadata() { return metadata_; }
@@ -88,6 +93,7 @@ class TensorFile {
  private:
   std::string format_, path_;
   std::vector<StoredTensor> tensors_;
+  std::vector<ChecksummedBytes> checksummed_;
   std::unordered_map<std::string, size_t> index_;
   Metadata metadata_;
   MetadataLists lists_;

@@ -32,7 +32,9 @@ const TrainableFactory& trainable_factory(std::string_view architecture) {
 
 const TrainableFactory& trainable_factory_of(const fs::path& file,
                                              std::string_view architecture) {
-  const std::string_view found = architecture_of(open_tensor_file(file, NonFiniteWeights::allow)).name;
+  // Who trains it opens it again, and looks at its contents then.
+  const TensorFile opened = open_tensor_file(file, NonFiniteWeights::allow, Checksums::skip);
+  const std::string_view found = architecture_of(opened).name;
   if (!architecture.empty() && architecture != found)
     fail(Fault::usage, "architecture: expected ", found, ", which ", file, " is of, found '",
          architecture, "'");
@@ -46,7 +48,7 @@ std::unique_ptr<ModelCheckpoint> open_checkpoint(const fs::path& path,
 }
 
 std::unique_ptr<LanguageModel> open_model(const fs::path& path, const OpenOptions& options) {
-  TensorFile file = open_tensor_file(path, options.non_finite);
+  TensorFile file = open_tensor_file(path, options.non_finite, options.checksums);
   const Architecture& found = architecture_of(file);
   if (options.attention_window && *options.attention_window < 1)
     fail(Fault::usage, "attention window: expected at least 1 token, found ",

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/io/file.h"
-#include "format/finite/finite.h"
+#include "format/contents/finite.h"
 #include "model/language_model.h"
 #include "model/train/trainable_model.h"
 
@@ -20,6 +20,7 @@ struct OpenOptions {
   std::optional<kernel::WeightType> weights{};  // none: as the file has them. On a GPU: f32 or bf16
   SaneChoice sane{};
   NonFiniteWeights non_finite = NonFiniteWeights::refuse;
+  Checksums checksums = Checksums::verify;
   // Attention sees the last so many tokens and the first few, and caches hold no more: a stream of
   // any length in constant memory. None: all tokens.
   std::optional<int64_t> attention_window{};

@@ -5,7 +5,7 @@
 #include "answers/answers.h"
 #include "base/error.h"
 #include "base/json/json_text.h"
-#include "format/finite/finite.h"
+#include "format/contents/finite.h"
 #include "format/gguf/gguf.h"
 #include "format/json_walk.h"
 #include "format/npy/indexed_tokens.h"

@@ -4,14 +4,15 @@
 #include <bit>
 #include <cstring>
 
+#include "base/crc32/polynomial.h"
+#include "base/crc32/ways.h"
+
 namespace deltasane {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are read as they lie");
 
-constexpr uint32_t polynomial = 0xedb88320;
-
-constexpr uint32_t after_byte(uint32_t crc, uint32_t reversed_polynomial = polynomial) {
+constexpr uint32_t after_byte(uint32_t crc, uint32_t reversed_polynomial = crc::polynomial) {
   for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? reversed_polynomial : 0);
   return crc;
 }
@@ -26,7 +27,7 @@ constexpr std::array<uint32_t, 256> make_table(uint32_t reversed_polynomial) {
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 constexpr Tables make_tables() {
   Tables tables{};
-  tables[0] = make_table(polynomial);
+  tables[0] = make_table(crc::polynomial);
   for (size_t k = 1; k < tables.size(); ++k)
     for (size_t b = 0; b < 256; ++b) {
       const uint32_t before = tables[k - 1][b];
@@ -59,8 +60,15 @@ uint32_t crc32_tables(std::span<const std::byte> bytes, uint32_t before) {
 }
 
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t before) {
-  const std::optional<uint32_t> fast = crc32_instruction(bytes, before);
-  return fast ? *fast : crc32_tables(bytes, before);
+  static const auto compute = [] {
+    const std::vector<crc::Crc32Way> ways = crc::instruction_ways();
+    return ways.empty() ? crc32_tables : ways.back().compute;
+  }();
+  return compute(bytes, before);
+}
+
+uint32_t crc32_of_both(uint32_t first, uint32_t second, uint64_t second_bytes) {
+  return crc::multiply(crc::power_of_x(8 * second_bytes), first) ^ second;
 }
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {

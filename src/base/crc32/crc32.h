@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 namespace deltasane {
@@ -15,11 +14,13 @@ namespace deltasane {
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t before = 0);
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 
-// The definition of crc32, bit by bit, and the two ways that it chooses from.
+// crc32 of two runs of bytes together, from that of each. At most 2^61 bytes.
+uint32_t crc32_of_both(uint32_t first, uint32_t second, uint64_t second_bytes);
+
+// The definition of crc32, bit by bit.
 uint32_t crc32_reference(std::span<const std::byte> bytes, uint32_t before = 0);
-// Eight bytes at a time.
+// Eight bytes at a time, on any processor. Where it has instructions for it, crc32 uses those
+// (ways.h).
 uint32_t crc32_tables(std::span<const std::byte> bytes, uint32_t before = 0);
-// With the processor's instruction; none where it has no such instruction.
-std::optional<uint32_t> crc32_instruction(std::span<const std::byte> bytes, uint32_t before = 0);
 
 }  // namespace deltasane

@@ -1,9 +1,7 @@
-#include "base/crc32/crc32.h"
+#include "base/crc32/ways.h"
 
-namespace deltasane {
+namespace deltasane::crc {
 
-std::optional<uint32_t> crc32_instruction(std::span<const std::byte>, uint32_t) {
-  return std::nullopt;
-}
+std::vector<Crc32Way> instruction_ways() { return {}; }
 
-}  // namespace deltasane
+}  // namespace deltasane::crc

@@ -9,6 +9,7 @@ const Command bench{"bench", "measure speed against this machine's limits", [](C
                       const auto chosen = std::make_shared<std::function<int()>>();
                       app.require_subcommand(1);
                       describe_bench_kernel(app, chosen);
+                      describe_bench_load(app, chosen);
                       describe_bench_model(app, chosen);
                       describe_bench_stream(app, chosen);
                       describe_bench_train(app, chosen);

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/crc32/crc32.h"
 #include "base/printable.h"
+#include "format/contents/contents.h"
 #include "format/pth/pickle.h"
 #include "format/pth/zip.h"
 
@@ -17,18 +19,29 @@ class Archive {
   Archive(std::span<const std::byte> bytes, const std::string& name) : name_(name) {
     entries_ = read_zip(bytes, name);
     if (entries_.empty()) fail(Fault::file, name, ": expected entries in the archive, found none");
-    verify_checksums(entries_, name);
-    for (const ZipEntry& entry : entries_) index_.emplace(entry.name, &entry);
     const std::string& first = entries_.front().name;
     folder_ = first.substr(0, first.find('/') + 1);
+    const std::string storages = cat(folder_, "data/");
+    const bool stated = states_checksums(entries_);
+    for (const ChecksummedBytes& entry : entries_) {
+      index_.emplace(entry.name, &entry);
+      if (!stated) continue;
+      if (entry.name.starts_with(storages))
+        unverified_.push_back(entry);
+      else
+        expect_checksum(name, entry, crc32(entry.bytes));
+    }
   }
 
-  const ZipEntry* find(std::string_view entry) const {
+  // The bytes of tensors, which are many. All others are verified.
+  const std::vector<ChecksummedBytes>& unverified() const { return unverified_; }
+
+  const ChecksummedBytes* find(std::string_view entry) const {
     const auto found = index_.find(cat(folder_, entry));
     return found == index_.end() ? nullptr : found->second;
   }
-  const ZipEntry& at(std::string_view entry) const {
-    const ZipEntry* const found = find(entry);
+  const ChecksummedBytes& at(std::string_view entry) const {
+    const ChecksummedBytes* const found = find(entry);
     if (!found)
       fail(Fault::file, name_, ": expected the entry ", printable(cat(folder_, entry)),
            " of a PyTorch file, found none");
@@ -38,12 +51,12 @@ class Archive {
  private:
   const std::string& name_;
   std::string folder_;
-  std::vector<ZipEntry> entries_;
-  std::unordered_map<std::string, const ZipEntry*> index_;
+  std::vector<ChecksummedBytes> entries_, unverified_;
+  std::unordered_map<std::string, const ChecksummedBytes*> index_;
 };
 
 void check_byte_order(const Archive& archive, const std::string& name) {
-  const ZipEntry* const entry = archive.find("byteorder");
+  const ChecksummedBytes* const entry = archive.find("byteorder");
   if (!entry) return;  // older files have no such entry and are little-endian
   const std::string_view order{reinterpret_cast<const char*>(entry->bytes.data()),
                                entry->bytes.size()};
@@ -77,7 +90,7 @@ StoredTensor locate(const PickledTensor& pickled, const Archive& archive, const 
       key.find_first_not_of("0123456789") != key.npos)
     fail(Fault::file, name, ": tensor ", printable(pickled.name),
          ": expected a number as the storage's key, found ", printable(pickled.storage));
-  const ZipEntry& entry = archive.at(cat("data/", key));
+  const ChecksummedBytes& entry = archive.at(cat("data/", key));
   const std::string what =
       cat(name, ": tensor ", printable(pickled.name), " at byte ", entry.offset);
   if (pickled.storage_bytes != entry.bytes.size())
@@ -111,21 +124,29 @@ StoredTensor locate(const PickledTensor& pickled, const Archive& archive, const 
   return tensor;
 }
 
-}  // namespace
-
-TensorFile read_pth(std::span<const std::byte> bytes, const std::string& name) {
+TensorFile read_unverified(std::span<const std::byte> bytes, const std::string& name) {
   const Archive archive(bytes, name);
   check_byte_order(archive, name);
-  const ZipEntry& pickle = archive.at("data.pkl");
+  const ChecksummedBytes& pickle = archive.at("data.pkl");
   if (pickle.bytes.size() > max_pickle)
     fail(Fault::file, name, ": at byte ", pickle.offset, ": expected a pickle of at most ",
          max_pickle, " bytes, found ", pickle.bytes.size());
   TensorFile file("pth", name);
   for (const PickledTensor& tensor : read_pickle(pickle.bytes, cat(name, ": ", pickle.name)))
     file.add(locate(tensor, archive, name));
+  for (const ChecksummedBytes& entry : archive.unverified()) file.add(entry);
+  return file;
+}
+
+}  // namespace
+
+TensorFile read_pth(std::span<const std::byte> bytes, const std::string& name) {
+  TensorFile file = read_unverified(bytes, name);
+  check_contents(file, Checksums::verify, NonFiniteWeights::allow);
   return file;
 }
 
 TensorFile open_pth(const fs::path& path) { return open_mapped(path, read_pth); }
+TensorFile open_pth_unverified(const fs::path& path) { return open_mapped(path, read_unverified); }
 
 }  // namespace deltasane

@@ -12,6 +12,8 @@ namespace deltasane {
 
 TensorFile read_pth(std::span<const std::byte> bytes, const std::string& name);
 TensorFile open_pth(const fs::path& path);
+// The checksums of tensors are left to the caller (contents/contents.h); all others are verified.
+TensorFile open_pth_unverified(const fs::path& path);
 
 // Writes tensors that are produced one at a time, in the order of the plan: an OrderedDict as
 // torch.save writes it, a storage for each tensor. Replaces `path` atomically.

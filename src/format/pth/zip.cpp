@@ -4,10 +4,8 @@
 #include <unordered_set>
 
 #include "base/checked.h"
-#include "base/crc32/crc32.h"
 #include "base/io/byte_reader.h"
 #include "base/printable.h"
-#include "format/parallel_read.h"
 #include "format/pth/zip_format.h"
 
 namespace deltasane {
@@ -185,7 +183,7 @@ void check_descriptor(ByteReader& reader, const Row& row) {
 }
 
 struct Located {
-  ZipEntry entry;
+  ChecksummedBytes entry;
   uint64_t end;  // of all that belongs to it
 };
 
@@ -217,7 +215,7 @@ Located locate(const Row& row, std::span<const std::byte> before, const std::str
   if (!agrees(checksum, row.checksum))
     reader.reject("entry ", printable(row.name), ": expected the directory's checksum ",
                   row.checksum, " in the local header, found ", checksum);
-  ZipEntry entry{row.name, {}, reader.offset(), row.checksum};
+  ChecksummedBytes entry{row.name, {}, reader.offset(), row.checksum};
   entry.bytes = reader.take(row.size, cat("entry ", printable(row.name)));
   if (later) check_descriptor(reader, row);
   return {entry, reader.offset()};
@@ -233,10 +231,10 @@ void check_overlap(std::vector<std::pair<uint64_t, uint64_t>> spans, const std::
 
 }  // namespace
 
-std::vector<ZipEntry> read_zip(std::span<const std::byte> bytes, const std::string& name) {
+std::vector<ChecksummedBytes> read_zip(std::span<const std::byte> bytes, const std::string& name) {
   const Directory directory = find_directory(bytes, name);
   ByteReader reader(bytes.first(directory.offset + directory.size), name, directory.offset);
-  std::vector<ZipEntry> entries;
+  std::vector<ChecksummedBytes> entries;
   std::unordered_set<std::string> names;
   std::vector<std::pair<uint64_t, uint64_t>> spans;
   for (uint64_t i = 0; i < directory.entries; ++i) {
@@ -253,19 +251,8 @@ std::vector<ZipEntry> read_zip(std::span<const std::byte> bytes, const std::stri
   return entries;
 }
 
-void verify_checksums(const std::vector<ZipEntry>& entries, const std::string& name) {
-  if (std::ranges::all_of(entries, [](const ZipEntry& entry) { return entry.checksum == 0; }))
-    return;
-  std::vector<uint32_t> found(entries.size());
-  uint64_t total = 0;
-  for (const ZipEntry& entry : entries) total += entry.bytes.size();
-  read_in_parallel(total, int64_t(entries.size()),
-                   [&](int64_t i) { found[size_t(i)] = crc32(entries[size_t(i)].bytes); });
-  for (size_t i = 0; i < entries.size(); ++i)
-    if (found[i] != entries[i].checksum)
-      fail(Fault::file, name, ": at byte ", entries[i].offset, ": entry ",
-           printable(entries[i].name), ": expected the checksum ", entries[i].checksum, ", found ",
-           found[i], "; the file is damaged");
+bool states_checksums(const std::vector<ChecksummedBytes>& entries) {
+  return std::ranges::any_of(entries, [](const auto& entry) { return entry.checksum != 0; });
 }
 
 }  // namespace deltasane

@@ -14,19 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "format/contents/checksummed.h"
+
 namespace deltasane {
 
-struct ZipEntry {
-  std::string name;
-  std::span<const std::byte> bytes;
-  uint64_t offset = 0;    // of the first byte in the archive
-  uint32_t checksum = 0;  // as stated
-};
-
 // In the order of the central directory; their checksums are not yet verified.
-std::vector<ZipEntry> read_zip(std::span<const std::byte> bytes, const std::string& name);
+std::vector<ChecksummedBytes> read_zip(std::span<const std::byte> bytes, const std::string& name);
 
-// Reads every byte of the entries, on several threads where they are large.
-void verify_checksums(const std::vector<ZipEntry>& entries, const std::string& name);
+// Whether there is a checksum to verify.
+bool states_checksums(const std::vector<ChecksummedBytes>& entries);
 
 }  // namespace deltasane

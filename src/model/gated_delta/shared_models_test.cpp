@@ -105,7 +105,7 @@ TEST_P(SharedFolders, StatesAreThePeers) {
   logits(*model, state, {int64_t(tokens.size())});
   const MappedFile file(folder / "states.npz");
   std::map<std::string, NpyArray> peers;
-  for (const ZipEntry& entry : read_zip(file.bytes(), "states"))
+  for (const auto& entry : read_zip(file.bytes(), "states"))
     peers.emplace(entry.name, read_npy(entry.bytes, entry.name));
   // Most peers have the key first.
   const std::string name = GetParam();

@@ -15,7 +15,7 @@
 #include <type_traits>
 
 #include "base/io/file.h"
-#include "format/finite/finite.h"
+#include "format/contents/finite.h"
 #include "format/stored_type.h"
 #include "kernel/cpu_device.h"
 #include "model/gpu/work_clock.h"

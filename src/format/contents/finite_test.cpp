@@ -1,10 +1,11 @@
-#include "format/finite/finite.h"
+#include "format/contents/finite.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include "format/contents/contents.h"
 #include "format/quantize.h"
 #include "support/errors.h"
 
@@ -71,19 +72,22 @@ TEST(Finite, AcceptsTheLargestAndTheSmallest) {
 }
 
 TEST(Finite, LooksAtTheScalesOfBlocks) {
-  for (const StoredType type : {StoredType::q4_0, StoredType::q4_1, StoredType::q5_0,
-                                StoredType::q5_1, StoredType::q8_0}) {
+  using enum StoredType;
+  const std::pair<StoredType, std::vector<size_t>> scales[] = {
+      {q4_0, {0}},    {q4_1, {0, 2}}, {q5_0, {0}}, {q5_1, {0, 2}}, {q8_0, {0}},  {q2_k, {80, 82}},
+      {q3_k, {108}},  {q4_k, {0, 2}}, {q5_k, {0, 2}}, {q6_k, {208}}, {iq4_nl, {0}}, {iq4_xs, {0}}};
+  for (const auto& [type, places] : scales) {
     const StoredLayout layout = layout_of(type);
+    const Shape shape{3 * layout.block};
     std::vector<std::byte> stored(size_t(3 * layout.bytes), std::byte{1});
-    EXPECT_FALSE(find_non_finite(OneTensor(type, {96}, stored).file)) << layout.name;
-    const bool minimum = type == StoredType::q4_1 || type == StoredType::q5_1;
-    for (const size_t scale : minimum ? std::vector<size_t>{0, 2} : std::vector<size_t>{0}) {
+    EXPECT_FALSE(find_non_finite(OneTensor(type, shape, stored).file)) << layout.name;
+    for (const size_t scale : places) {
       auto damaged = stored;
       damaged[size_t(layout.bytes) + scale + 1] = std::byte{0x7c};  // an infinity or NaN
-      const auto found = find_non_finite(OneTensor(type, {96}, damaged).file);
-      ASSERT_TRUE(found) << layout.name;
-      EXPECT_GE(found->index, 32);
-      EXPECT_LT(found->index, 64);
+      const auto found = find_non_finite(OneTensor(type, shape, damaged).file);
+      ASSERT_TRUE(found) << layout.name << " " << scale;
+      EXPECT_GE(found->index, layout.block);
+      EXPECT_LT(found->index, 2 * layout.block);
     }
   }
 }
@@ -97,7 +101,8 @@ TEST(Finite, SeesOnlyWhatATensorWithStridesHas) {
   file.add({"odd", StoredType::f32, {2}, {2}, bytes.subspan(4), 0, ""});
   ASSERT_TRUE(find_non_finite(file));
   EXPECT_EQ(find_non_finite(file)->tensor, "odd");
-  EXPECT_FAULT(expect_finite(file), Fault::overflow, "tensor 'odd': inf at element 0");
+  EXPECT_FAULT(check_contents(file, Checksums::verify, NonFiniteWeights::refuse), Fault::overflow,
+               "tensor 'odd': inf at element 0");
 }
 
 TEST(Finite, CountsInALargeFile) {

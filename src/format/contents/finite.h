@@ -21,6 +21,8 @@ struct NonFinite {
 
 // Reads the whole file, on several threads where it is large.
 std::optional<NonFinite> find_non_finite(const TensorFile& file);
+// From what a pass over the file has found: `bad` says of each tensor whether it has such numbers.
+std::optional<NonFinite> first_non_finite(const TensorFile& file, const std::vector<char>& bad);
 std::string to_string(const NonFinite& found);  // for a message
 
 enum class NonFiniteWeights { refuse, allow };
@@ -29,6 +31,4 @@ class NonFiniteError : public Error {
  public:
   explicit NonFiniteError(const std::string& message) : Error(Fault::overflow, message) {}
 };
-void expect_finite(const TensorFile& file);  // throws NonFiniteError where one is found
-
 }  // namespace deltasane
