@@ -231,5 +231,35 @@ TEST_F(Hostile, FilesThatOnceFooledTheProgram) {
   }
 }
 
+// Another program makes a mapped file shorter while the model is used.
+TEST_F(Hostile, AModelThatBecomesShorterIsNamed) {
+  const test::Outcome outcome = test::run({"bash", "-c", R"(cd "$2" && mkfifo lines
+"$1" chat model.safetensors --tokenizer byte --tokens 4 --threads 1 < lines > said 2>&1 &
+exec 3> lines; echo "/save kept" >&3
+for i in $(seq 400); do [ -e kept ] && break; sleep 0.05; done
+truncate -s 100 model.safetensors; echo hello >&3; exec 3>&-
+wait $!; code=$?; cat said; exit $code)",
+                                           "bash", DELTASANE_PROGRAM, scratch_.path()});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
+  EXPECT_NE(outcome.output.find("kept in kept"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("model.safetensors: expected the bytes that were there"),
+            std::string::npos)
+      << outcome.output;
+}
+
+// As other programs: no message where `head` has seen enough, and the code of SIGPIPE.
+TEST_F(Hostile, AReaderOfTheOutputMayGoAway) {
+  for (const char* words : {"--help", "manual", "corpus math-chat: --bytes 3000000",
+                            "info model.safetensors", "info model.safetensors --json"}) {
+    // The program begins when nobody reads any more.
+    const test::Outcome outcome = test::run(
+        {"bash", "-c",
+         R"(cd "$2"; { sleep 0.1; "$1" $3; echo $? > code; } 2> said | true; cat said; exit $(cat code))",
+         "bash", DELTASANE_PROGRAM, scratch_.path(), words});
+    EXPECT_EQ(outcome.output, "") << words;
+    EXPECT_EQ(outcome.exit_code, 141) << words << ": " << outcome.output;
+  }
+}
+
 }  // namespace
 }  // namespace deltasane::cli

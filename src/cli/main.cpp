@@ -1,6 +1,5 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include <iostream>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/io/mapped_ranges.h"
@@ -75,11 +75,14 @@ void put_error(const char* text) {
 
 [[gnu::constructor(101)]] void never_abort() { std::set_terminate(end_with_message); }
 
-// What was printed may be lost when the stream is flushed at last: a full device, a closed pipe.
-void expect_output_written() {
-  std::cout.flush();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
-    fail(Fault::file, "standard output: cannot write: ", std::strerror(errno));
+// A reader that has gone away, such as head, has what it wanted: no message, and the exit code that
+// shells give for SIGPIPE.
+constexpr int output_closed = 128 + SIGPIPE;
+
+int after_output_error(const char* message) {
+  if (output_reader_has_gone()) return output_closed;
+  std::cerr << "deltasane: " << message << '\n';
+  return failed;
 }
 
 }  // namespace
@@ -94,6 +97,8 @@ int main(int argc, char** argv) {
     const int code = deltasane::cli::run(argc, argv);
     deltasane::cli::expect_output_written();
     return code;
+  } catch (const deltasane::cli::OutputError& error) {
+    return deltasane::cli::after_output_error(error.what());
   } catch (const deltasane::Error& error) {
     std::cerr << "deltasane: " << error.what() << '\n';
     return error.fault() == deltasane::Fault::usage ? deltasane::cli::misused
@@ -104,6 +109,10 @@ int main(int argc, char** argv) {
     std::cerr << "deltasane: out of memory\n";
   } catch (const std::filesystem::filesystem_error& error) {
     std::cerr << "deltasane: " << error.path1().string() << ": " << error.code().message() << '\n';
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::broken_pipe)
+      return deltasane::cli::after_output_error(error.what());
+    std::cerr << "deltasane: " << error.what() << '\n';
   } catch (const std::exception& error) {
     std::cerr << "deltasane: " << error.what() << '\n';
   } catch (...) {

@@ -1,8 +1,10 @@
 #include "cli/terminal.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <streambuf>
 
@@ -100,6 +102,17 @@ std::string terminal_text(std::string_view bytes) {
 void guard_terminals() {
   guard(stdout, STDOUT_FILENO, _IOLBF, std::cout);
   guard(stderr, STDERR_FILENO, _IONBF, std::cerr);
+}
+
+void expect_output_written() {
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
+    throw OutputError(cat("standard output: cannot write: ", std::strerror(errno)));
+}
+
+bool output_reader_has_gone() {
+  pollfd output{STDOUT_FILENO, 0, 0};
+  return ::poll(&output, 1, 0) > 0 && (output.revents & (POLLERR | POLLHUP)) != 0;
 }
 
 void clear_line(FILE* to) { send_control(to, "\r\x1b[K"); }

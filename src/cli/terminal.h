@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "text/utf8_stream.h"
 
 namespace deltasane::cli {
@@ -32,6 +33,16 @@ std::string json_text(const Json& value) {
 // From here on, stdout, stderr, std::cout and std::cerr go through TerminalText where they are a
 // terminal. Called once, first in main.
 void guard_terminals();
+
+// What was printed could not be written: a full device, a reader that has gone away.
+class OutputError : public Error {
+ public:
+  explicit OutputError(const std::string& message) : Error(Fault::file, message) {}
+};
+void expect_output_written();  // flushes standard output; throws OutputError
+
+// Whether nobody reads standard output any more, as after `deltasane ... | head -1`.
+bool output_reader_has_gone();
 
 // The program's own control sequences, past the guard: to the beginning of a cleared line, or up.
 void clear_line(FILE* to);

@@ -35,6 +35,7 @@ struct Piece {
 struct RowCounts {
   uint64_t rows = 0, kept = 0;
   std::map<std::string, uint64_t> dropped;  // by reason
+  uint64_t without_checksums = 0;           // Parquet files in which damage may not be noticed
 };
 
 class Source {

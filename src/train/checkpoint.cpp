@@ -162,8 +162,7 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
       manifest["files"][name] = {{"bytes", fs::file_size(part.path() / name)},
                                  {"xxh3", fingerprint(part.path() / name)}};
     replace_file(part.path() / "manifest.json", manifest.dump(2));
-    if (fs::exists(place)) remove_checkpoint(place);  // a damaged one of the same step
-    part.commit();
+    part.commit();  // in place of a damaged one of the same step, where there is one
     const std::vector<fs::path> all = checkpoints_in(folder);
     for (size_t i = 0; i + size_t(keep) < all.size(); ++i)
       if (all[i] != place) remove_checkpoint(all[i]);

@@ -9,8 +9,10 @@
 
 #include <charconv>
 #include <cstdio>
+#include <iostream>
 #include <set>
 
+#include "base/timing.h"
 #include "fuzz/corpus.h"
 #include "support/fixture_bytes.h"
 #include "support/mutate.h"
@@ -24,6 +26,7 @@ constexpr rlim_t most_bytes = rlim_t{1} << 30;
 // What the process has to say, also where it is killed.
 struct Report {
   int64_t round = 0, accepted = 0, other_meaning = 0, out_of_memory = 0;
+  double slowest = 0;  // seconds
 };
 
 int64_t mutations() {
@@ -46,6 +49,7 @@ void mutate_all(const Target& target, int64_t rounds, Report& report) {
     std::string bytes = seeds[size_t(report.round) % seeds.size()];
     test::mutate(bytes, random);
     ::setitimer(ITIMER_PROF, &most_time, nullptr);  // ends the process by SIGPROF
+    const double begin = seconds_now();
     try {
       const auto meaning = parse(target, test::Exact(bytes).span());
       report.accepted += meaning.has_value();
@@ -53,6 +57,7 @@ void mutate_all(const Target& target, int64_t rounds, Report& report) {
     } catch (const std::bad_alloc&) {
       ++report.out_of_memory;
     }
+    report.slowest = std::max(report.slowest, seconds_now() - begin);
   }
 }
 
@@ -81,7 +86,8 @@ TEST_P(Damage, IsRefusedOrHarmless) {
     ::_exit(0);
   }
   int status = 0;
-  ::waitpid(child, &status, 0);
+  rusage used{};
+  ::wait4(child, &status, 0, &used);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
       << "round " << report->round << ": "
       << (WIFSIGNALED(status) ? cat("signal ", WTERMSIG(status)) : std::string("an exception"));
@@ -89,8 +95,12 @@ TEST_P(Damage, IsRefusedOrHarmless) {
   if (target.sealed) {
     EXPECT_EQ(report->other_meaning, 0) << "damaged, and accepted as something else";
   }
-  RecordProperty("rounds", int(report->round));
-  RecordProperty("accepted", int(report->accepted));
+  EXPECT_LE(rlim_t(used.ru_maxrss) << 10, most_bytes);
+  std::cout << target.name << ": " << report->round << " damaged files, "
+            << report->round - report->accepted << " refused, " << report->accepted
+            << " accepted, " << report->other_meaning << " of these as something else; slowest "
+            << int64_t(1e3 * report->slowest) << " ms, memory " << (used.ru_maxrss >> 10)
+            << " MB\n";
   ::munmap(report, sizeof(Report));
 }
 

@@ -1,9 +1,11 @@
 #include <xxhash.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "answers/answers.h"
 #include "base/error.h"
+#include "base/io/seal.h"
 #include "base/json/json_text.h"
 #include "format/contents/finite.h"
 #include "format/gguf/gguf.h"
@@ -14,7 +16,11 @@
 #include "format/pth/pth.h"
 #include "format/rwkvcpp.h"
 #include "format/safetensors/safetensors.h"
+#include "format/tokenizer/gguf_tokenizer.h"
+#include "format/tokenizer/tokenizer_json.h"
+#include "format/toml_text.h"
 #include "fuzz/targets.h"
+#include "text/bpe/bpe_tokenizer.h"
 #include "text/vocabulary/gguf_tokens.h"
 #include "text/vocabulary/world_file.h"
 
@@ -27,6 +33,19 @@ std::string_view text_of(Bytes bytes) {
 
 Meaning digest(Bytes bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
+// Encodes texts with it, and decodes them again.
+Meaning understood(BpeDefinition definition) {
+  const BpeTokenizer tokenizer(std::move(definition));
+  std::vector<int32_t> ids;
+  for (const std::string_view text :
+       {"The cat's 12 hats,\n\n  and <|im_end|> more\t", "\xe4\xb8\xad\xe6\x96\x87 \xc3\xa9 e\xcc\x81"}) {
+    tokenizer.append_encoded(text, ids);
+    tokenizer.append_with_special(text, ids);
+  }
+  for (const int32_t id : ids) tokenizer.bytes_of(id);
+  return digest(std::as_bytes(std::span(ids)));
+}
+
 Meaning understood(const TensorFile& file) {
   for (const StoredTensor& tensor : file.tensors())
     if (tensor.type != StoredType::foreign) file.read(tensor);
@@ -34,6 +53,10 @@ Meaning understood(const TensorFile& file) {
   try {
     if (file.vocabulary()) parse_gguf_tokens(*file.vocabulary());
   } catch (const Error&) {  // a whole file, with the tokens of something else
+  }
+  try {
+    if (file.vocabulary()) understood(bpe_of_gguf(file));
+  } catch (const Error&) {
   }
   return file.identity();
 }
@@ -84,6 +107,21 @@ Meaning json_text(Bytes bytes) {
 Meaning vocabulary(Bytes bytes) {
   parse_world_file(text_of(bytes), "file");
   return digest(bytes);
+}
+
+Meaning tokenizer_json(Bytes bytes) {
+  return understood(parse_tokenizer_json(text_of(bytes), "file"));
+}
+
+Meaning toml(Bytes bytes) {
+  std::ostringstream written;
+  written << parse_toml(text_of(bytes), "file");
+  return digest(std::as_bytes(std::span(written.view())));
+}
+
+Meaning seal(Bytes bytes) {
+  const std::string object = unsealed(text_of(bytes), "file");
+  return digest(std::as_bytes(std::span(object)));
 }
 
 // The reference answer, a newline, and a response.

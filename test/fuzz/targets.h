@@ -1,8 +1,8 @@
 // Every parser of untrusted bytes, behind one kind of function: for the fuzzers (fuzzer.cpp), for
 // the files they have found (corpus_test.cpp) and for damaged files (damage_test.cpp).
 //
-// To add a parser: a function here and in format_targets.cpp or model_targets.cpp, a row in
-// targets.cpp, its name in CMakeLists.txt, and a few small files in corpus/NAME/.
+// To add a parser: a function here and in format_targets.cpp, row_targets.cpp or model_targets.cpp,
+// a row in targets.cpp, its name in CMakeLists.txt, and a few small files in corpus/NAME/.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,16 @@ Meaning json_walk(Bytes bytes);
 Meaning json_text(Bytes bytes);
 Meaning vocabulary(Bytes bytes);
 Meaning answers(Bytes bytes);
+Meaning tokenizer_json(Bytes bytes);
+Meaning toml(Bytes bytes);
+Meaning seal(Bytes bytes);
+
+// Data sets and suites.
+Meaning parquet(Bytes bytes);
+Meaning codec(Bytes bytes);
+Meaning chat_rows(Bytes bytes);
+Meaning problems(Bytes bytes);
+Meaning suite(Bytes bytes);
 
 // These need more of the program.
 Meaning model(Bytes bytes);

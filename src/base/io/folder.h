@@ -1,5 +1,12 @@
 // A folder that a reader or a crash sees whole or not at all: written beside its place under another
-// name, NAME.part-PID, and renamed by commit(). Without commit() it is removed.
+// name, NAME.part- and 16 random digits, and renamed by commit(). Without commit() it is removed.
+//
+// Where there is a folder at the place, both change names in one step (RENAME_EXCHANGE of Linux), so
+// that at every moment there is one of them. A file system that cannot do that (NFS, some FUSE) has a
+// moment without: the old folder is then beside its place under such a name.
+//
+// The folder is locked (flock) as long as its writer lives; the next writer of the same place
+// removes what a killed one has left.
 #pragma once
 
 #include "base/io/file.h"
@@ -19,7 +26,10 @@ class AtomicFolder {
   void commit();                                  // replaces what is at the place
 
  private:
+  void make();
+
   fs::path place_, path_;
+  int descriptor_ = -1;
 };
 
 }  // namespace deltasane

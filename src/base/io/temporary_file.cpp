@@ -19,6 +19,15 @@ namespace {
 
 constexpr std::string_view mark = ".tmp-";
 
+// Whether the name still leads to the file of this descriptor.
+bool leads_to(const fs::path& path, int descriptor) {
+  struct stat named, open;
+  return ::lstat(path.c_str(), &named) == 0 && ::fstat(descriptor, &open) == 0 &&
+         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
+}  // namespace
+
 std::string random_digits() {
   uint64_t number = 0;
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != ssize_t(sizeof number))
@@ -27,22 +36,16 @@ std::string random_digits() {
   return hexadecimal(number);
 }
 
-// Whether the name still leads to the file of this descriptor.
-bool leads_to(const fs::path& path, int descriptor) {
-  struct stat named, open;
-  return ::lstat(path.c_str(), &named) == 0 && ::fstat(descriptor, &open) == 0 &&
-         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+bool lock_made(const fs::path& path, int descriptor) {
+  return ::flock(descriptor, LOCK_EX) != 0 || leads_to(path, descriptor);
 }
 
-void remove_if_abandoned(const fs::path& path) {
+void remove_if_abandoned(const fs::path& path, void (*remove)(const fs::path& path)) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && leads_to(path, descriptor))
-    ::unlink(path.c_str());
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && leads_to(path, descriptor)) remove(path);
   ::close(descriptor);
 }
-
-}  // namespace
 
 TemporaryFile create_temporary(const fs::path& beside, unsigned mode) {
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -51,10 +54,7 @@ TemporaryFile create_temporary(const fs::path& beside, unsigned mode) {
                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_t(mode));
     if (made.descriptor < 0 && errno == EEXIST) continue;
     if (made.descriptor < 0) fail(Fault::file, beside, ": cannot create: ", std::strerror(errno));
-    // Between the two calls somebody may have taken it for abandoned. Where a file system has no
-    // locks, nobody removes anything.
-    const bool locked = ::flock(made.descriptor, LOCK_EX) == 0;
-    if (!locked || leads_to(made.path, made.descriptor)) return made;
+    if (lock_made(made.path, made.descriptor)) return made;
     ::close(made.descriptor);
   }
   fail(Fault::file, beside, ": expected a free name for a temporary file, found 100 taken");
@@ -74,7 +74,8 @@ void remove_abandoned(const fs::path& folder, std::string_view of) {
        !problem && entry != end; entry.increment(problem)) {
     const std::string name = entry->path().filename().string();
     const bool wanted = of.empty() || (name.starts_with(of) && name.rfind(mark) == of.size());
-    if (wanted && is_temporary_name(name)) remove_if_abandoned(entry->path());
+    if (wanted && is_temporary_name(name))
+      remove_if_abandoned(entry->path(), [](const fs::path& path) { ::unlink(path.c_str()); });
   }
 }
 

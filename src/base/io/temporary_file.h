@@ -6,6 +6,7 @@
 // is removed by the next.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/io/file.h"
@@ -19,6 +20,15 @@ struct TemporaryFile {
 
 // `mode`: permission bits; the process's umask applies.
 TemporaryFile create_temporary(const fs::path& beside, unsigned mode);
+
+// 16 digits that nobody else has drawn.
+std::string random_digits();
+
+// Locks a file or folder that was just made. False where somebody has removed it before, who took
+// it for abandoned. Where a file system has no locks, nobody removes anything.
+bool lock_made(const fs::path& path, int descriptor);
+// Calls `remove` where nobody holds the lock, which is held meanwhile.
+void remove_if_abandoned(const fs::path& path, void (*remove)(const fs::path& path));
 
 // Whether a file name ends like one of a temporary file, of this version or of one before.
 bool is_temporary_name(std::string_view name);

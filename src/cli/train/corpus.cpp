@@ -59,7 +59,7 @@ class CorpusSink {
     if (file_)
       file_->write(buffer_);
     else if (!std::cout.write(buffer_.data(), std::streamsize(buffer_.size())).flush())
-      fail(Fault::file, "corpus: cannot write to the output");
+      throw OutputError("corpus: cannot write to the output");
     buffer_.clear();
   }
 

@@ -145,6 +145,9 @@ void print_summary(const PrepareOptions& options, const SummaryJson& summary, bo
                source["rows"].get<uint64_t>(), source["kept"].get<uint64_t>());
     for (const auto& [reason, count] : source["dropped"].items())
       fmt::print("  dropped, {:<16}{:>10}\n", reason, count.get<uint64_t>());
+    if (const auto files = source["parquet_without_checksums"].get<uint64_t>())
+      fmt::print("  {} Parquet {} without checksums of pages: damage in {} may not be noticed\n",
+                 files, files == 1 ? "file" : "files", files == 1 ? "it" : "them");
   }
   if (number("cut")) fmt::print("  cut to {} tokens {:>10}\n", options.length, number("cut"));
   fmt::print(
@@ -179,7 +182,8 @@ int prepare(const PrepareOptions& options) {
     sources.push_back({{"source", part->description()},
                        {"rows", counts.rows},
                        {"kept", counts.kept},
-                       {"dropped", counts.dropped}});
+                       {"dropped", counts.dropped},
+                       {"parquet_without_checksums", counts.without_checksums}});
   }
   const double room = double(prepared.rows) * double(options.length);
   const std::string train =

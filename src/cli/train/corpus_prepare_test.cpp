@@ -88,6 +88,7 @@ TEST_F(CorpusPrepare, WritesOneArrayOfMixedShards) {
   EXPECT_EQ(source["kept"], expected.size());
   EXPECT_EQ(source["dropped"],
             (Json{{"not_an_object", 1}, {"too_long", 1}, {"unknown_columns", 1}}));
+  EXPECT_EQ(source["parquet_without_checksums"], has_codec(Codec::zstd) ? 2 : 1);
   // The same rows, shuffled: a matter of the seed alone.
   ASSERT_EQ(prepare("in --tokenizer byte --length 120 --seed 5 --out one.npy").exit_code, 0);
   ASSERT_EQ(prepare("in --tokenizer byte --length 120 --seed 5 --out two.npy").exit_code, 0);

@@ -4,13 +4,11 @@
 #include <limits>
 
 #include "base/error.h"
+#include "corpus/rows/unpacked_size.h"
 #include "format/codec/codec.h"
 
 namespace deltasane::corpus {
 namespace {
-
-// What a file may unpack to; more is a bomb.
-constexpr uint64_t free_bytes = uint64_t{64} << 20, most_ratio = 1024;
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -80,11 +78,9 @@ void RowFile::add_part(uint64_t rows) {
 
 void RowFile::unpack(Part& part) const {
   auto file = std::make_unique<ScratchFile>();
-  const uint64_t most = free_bytes + most_ratio * map_.bytes().size();
+  UnpackedSize size(path(), map_.bytes().size());
   const auto write = [&](std::string_view text) {
-    if (text.size() > most - file->size())
-      fail(Fault::file, path(), ": expected at most ", most, " bytes unpacked (", most_ratio,
-           " for each of the file's), found more");
+    size.add(text.size());
     file->write(text);
   };
   if (kind_ == Kind::parquet)

@@ -27,6 +27,8 @@ class RowFile {
 
   const fs::path& path() const { return map_.path(); }
   uint64_t rows() const { return index_.rows; }
+  // A Parquet file whose pages have no checksums.
+  bool lacks_checksums() const { return parquet_ && !parquet_->has_checksums(); }
   std::string_view row(uint64_t number) const;
   // "FILE:LINE" or "FILE: row NUMBER", for messages.
   std::string place(uint64_t number) const;

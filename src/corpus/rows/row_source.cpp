@@ -104,6 +104,7 @@ class RowSource final : public Source {
       RowFile& file = *files_.back();
       if (!file.lengths(key)) file.keep_lengths(key, measure.lengths(file));
       keep_rows(*file.lengths(key));
+      counts_.without_checksums += file.lacks_checksums();
     }
     if (kept_.empty())
       fail(Fault::file, shown_paths(), ": expected rows, found an empty corpus", dropped_text());

@@ -122,6 +122,13 @@ TEST_F(SuiteTest, SaysWhatIsMissing) {
   EXPECT_FAULT(open("svamp,svamp"), Fault::usage, "found svamp again");
 }
 
+// A device that never ends was read into one line.
+TEST_F(SuiteTest, ProblemsAreInFiles) {
+  write("own.toml", "[[benchmark]]\nname = 'a'\nfile = '/dev/zero'\n");
+  EXPECT_FAULT(open((scratch.path() / "own.toml").string()), Fault::file,
+               "/dev/zero: expected the problems of a");
+}
+
 TEST(MadeProblems, AreHeldOutAndTheirSolutionsAreRight) {
   for (const char* suite : {"math-chat", "math-chat:level=2-3,language=zh,style=worked"}) {
     const auto all = open_suite(suite, {.limit = 40});

@@ -252,6 +252,15 @@ std::vector<std::string> ParquetFile::columns() const {
   return names;
 }
 
+bool ParquetFile::has_checksums() const {
+  for (const parquet::RowGroup& group : metadata_.groups)
+    for (const parquet::ColumnChunk& chunk : group.chunks) {
+      ByteReader in(bytes_.first(chunk.begin + chunk.size), name_, chunk.begin);
+      if (chunk.entries > 0 && !parquet::read_page_header(in).checksum) return false;
+    }
+  return true;
+}
+
 void ParquetFile::read_group(size_t group, const Wanted& wanted, const RowVisitor& visit) const {
   const parquet::RowGroup& chosen = metadata_.groups.at(group);
   parquet::RowWriter writer(bytes_, chosen, root_, wanted, name_);

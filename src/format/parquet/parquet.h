@@ -28,6 +28,9 @@ class ParquetFile {
   size_t groups() const { return metadata_.groups.size(); }
   uint64_t group_rows(size_t group) const { return metadata_.groups.at(group).rows; }
   std::vector<std::string> columns() const;  // the outermost names
+  // Whether pages have checksums, by the first page of each column: without them, damage can be read
+  // as other values.
+  bool has_checksums() const;
 
   // Whether to read an outermost column.
   using Wanted = std::function<bool(std::string_view column)>;

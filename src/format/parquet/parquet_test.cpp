@@ -182,6 +182,11 @@ TEST(Parquet, ChecksumsFindDamagedPages) {
   EXPECT_GT(rejected, int(pages - 4) * 3 / 4);
 }
 
+TEST(Parquet, SaysWhetherThereAreChecksums) {
+  EXPECT_TRUE(ParquetFile::open(fixtures / "checked.parquet").has_checksums());
+  EXPECT_FALSE(ParquetFile::open(fixtures / "nested_plain_1.parquet").has_checksums());
+}
+
 TEST(Parquet, RejectsEveryCut) {
   const std::string good = read_file(fixtures / "checked.parquet");
   test::expect_every_cut_rejected(
