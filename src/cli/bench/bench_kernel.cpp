@@ -9,6 +9,7 @@
 #include "kernel/delta_rule/bench/check.h"
 #include "kernel/delta_rule/bench/cuda_bench.h"
 #include "kernel/delta_rule/bench/cuda_check.h"
+#include "kernel/delta_rule/bench/gated_check.h"
 #include "kernel/bench/gpu_operators.h"
 #include "kernel/isa_dispatch.h"
 
@@ -19,8 +20,19 @@ struct BenchKernelOptions {
   int threads = 0;
   std::string isa, device = "cpu";
   double tau = kernel::usual_tau;
+  std::string rule = "generalized";
+  int64_t keys = 128, values = 128;  // of a head, for the other rules
   bool json = false;
 };
+
+// The rules that run on a GPU, by the names of their papers.
+kernel::Rule chosen_rule(const std::string& name) {
+  if (name == "generalized") return kernel::Rule::generalized;
+  if (name == "deltanet") return kernel::Rule::deltanet;
+  if (name == "gdn") return kernel::Rule::gated_deltanet;
+  if (name == "kda") return kernel::Rule::kda;
+  fail(Fault::usage, "--rule: expected generalized, deltanet, gdn or kda, found '", name, "'");
+}
 
 kernel::Isa chosen_isa(const std::string& name) {
   if (name.empty()) return kernel::best_isa();
@@ -62,10 +74,22 @@ KernelBench bench_on_cpu(const BenchKernelOptions& options) {
           {}};
 }
 
-KernelBench bench_on_gpu(int index, double tau) {
+KernelBench bench_on_gpu(int index, const BenchKernelOptions& options) {
   if constexpr (built_with_cuda) {
     const Gpu gpu(index);
     uint64_t seed = 1;
+    const kernel::Rule rule = chosen_rule(options.rule);
+    if (rule != kernel::Rule::generalized) {
+      for (kernel::cuda::GatedShape& shape :
+           kernel::cuda::gated_cases(rule, options.keys, options.values))
+        expect_no_fault(kernel::cuda::check_gated(
+            shape, seed++, kernel::cuda::Checked::forward_and_backward, gpu));
+      return {fmt::format("{}, bf16 in and out", gpu.properties().name),
+              {{"gpu", gpu.properties().name}},
+              limits_of(gpu),
+              kernel::cuda::bench_gated(gpu, rule, options.keys, options.values, options.tau),
+              {}};
+    }
     for (const kernel::cuda::TauRange& taus : kernel::cuda::gpu_delta_rule_taus)
       for (const kernel::ProblemShape& shape : kernel::cuda::gpu_delta_rule_cases(gpu, taus))
         expect_no_fault(kernel::cuda::check_delta_rule<bf16>(shape, seed++, gpu));
@@ -73,7 +97,7 @@ KernelBench bench_on_gpu(int index, double tau) {
     return {fmt::format("{}, bf16 in and out", gpu.properties().name),
             {{"gpu", gpu.properties().name}},
             limits,
-            kernel::cuda::bench_delta_rule(gpu, tau),
+            kernel::cuda::bench_delta_rule(gpu, options.tau),
             kernel::bench_gpu_operators(gpu)};
   } else {
     require(false, "a device of another build is refused where it is named");
@@ -119,6 +143,7 @@ nlohmann::ordered_json as_json(const BenchRow& row) {
                               {"time", m.time},
                               {"heads", m.heads},
                               {"head_size", m.channels},
+                              {"value_size", m.values ? m.values : m.channels},
                               {"seconds", row.seconds()},
                               {"fastest_seconds", row.timing.low},
                               {"spread", row.spread()},
@@ -185,12 +210,16 @@ int bench_kernel(const BenchKernelOptions& options) {
   if (!(options.tau > 0))
     fail(Fault::usage, "--tau: expected a number above 0, found ", options.tau);
   const Device device = device_named(options.device);
+  const bool generalized = chosen_rule(options.rule) == kernel::Rule::generalized;
+  if (!generalized && !device.gpu)
+    fail(Fault::usage, "--rule ", options.rule, ": expected --device cuda, found ", options.device);
   const KernelBench bench =
-      device.gpu ? bench_on_gpu(*device.gpu, options.tau) : bench_on_cpu(options);
+      device.gpu ? bench_on_gpu(*device.gpu, options) : bench_on_cpu(options);
   const DeviceLimits& limits = bench.limits;
   if (options.json) {
     nlohmann::ordered_json all = bench.facts;
     all["tau"] = options.tau;
+    all["rule"] = options.rule;
     all[limits.bytes_name + "_gb_per_s"] = limits.bytes_per_second / 1e9;
     all[limits.flops_name + "_gflops"] = limits.flops_per_second / 1e9;
     all["rows"] = nlohmann::ordered_json::array();
@@ -203,9 +232,9 @@ int bench_kernel(const BenchKernelOptions& options) {
     return 0;
   }
   fmt::print(
-      "delta_rule, generalized, head size 64, {}; tau {}; limits in this run: {} {:.1f} GB/s, {} {:.1f} "
+      "delta_rule, {}, heads of {} x {}, {}; tau {}; limits in this run: {} {:.1f} GB/s, {} {:.1f} "
       "GFLOP/s\n\n",
-      bench.device, options.tau, limits.bytes_name, limits.bytes_per_second / 1e9,
+      options.rule, generalized ? 64 : options.keys, generalized ? 64 : options.values, bench.device, options.tau, limits.bytes_name, limits.bytes_per_second / 1e9,
       limits.flops_name, limits.flops_per_second / 1e9);
   fmt::print("{:<9} {:<5} {:>13} {:>11} {:>9} {:>12} {:>7} {:>8} {:>7} {:>8} {:>7}  {}\n", "pass",
              "SANE", "(B,T,H)", "tokens/s", "ms", "us/head,tok", "GB/s", "GFLOP/s", "% bytes",
@@ -227,10 +256,12 @@ int bench_kernel(const BenchKernelOptions& options) {
       "one lies within the\nbrackets. tokens/s, ms and us are of the median repeat, GB/s and "
       "GFLOP/s of the fastest one.{}\n"
       "Bytes and operations are the least the maths needs: inputs read once, outputs "
-      "written once,\n9 operations per state entry and token forward, 19 backward.\n",
+      "written once,\n{} operations per state entry and token forward, {} backward.\n",
       device.gpu ? ""
                  : " % flops is the median of each\nrepeat against the limit just before and after "
-                   "it; repeats around which that was far from its best are left out.");
+                   "it; repeats around which that was far from its best are left out.",
+      generalized ? kernel::forward_flops : kernel::gated_forward_flops,
+      generalized ? kernel::backward_flops : kernel::gated_backward_flops);
   if (!bench.operators.empty()) print_operators(bench);
   return 0;
 }
@@ -251,11 +282,21 @@ void describe_bench_kernel(CLI::App& parent, const Chosen& chosen) {
          "--tau", options->tau,
          "SANE's: the smaller it is, the larger are states beside it, and some take longer")
       ->capture_default_str();
+  app->add_option("--rule", options->rule,
+                  "generalized; on a GPU also deltanet, gdn (Gated DeltaNet), kda (Kimi "
+                  "Delta Attention)")
+      ->capture_default_str();
+  app->add_option("--keys", options->keys,
+                  "key channels of a head of those rules: 64, 96, 128 or 256")
+      ->capture_default_str();
+  app->add_option("--values", options->values, "value channels of a head: a multiple of 32")
+      ->capture_default_str();
   app->add_flag("--json", options->json, "print JSON");
   app->footer(
       "Examples:\n  deltasane bench kernel --threads 1\n"
       "  deltasane bench kernel --device cuda\n"
       "  deltasane bench kernel --device cuda --tau 0.3\n"
+      "  deltasane bench kernel --device cuda --rule kda --keys 128 --values 128\n"
       "  deltasane bench kernel --json > kernel.json");
   app->callback([=] { *chosen = [options] { return bench_kernel(*options); }; });
 }

@@ -31,6 +31,13 @@ __device__ inline void copy_async(uint4* shared, const uint4* from) {
       "l"(from)
       : "memory");
 }
+// Likewise; zeros where `wanted` is false.
+__device__ inline void copy_async(uint4* shared, const void* from, bool wanted) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   uint32_t(__cvta_generic_to_shared(shared))),
+               "l"(from), "r"(wanted ? 16 : 0)
+               : "memory");
+}
 // The thread's copies since the last call become a group.
 __device__ inline void commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

@@ -25,6 +25,24 @@ __device__ Integer warp_total(Integer x) {
   return x;
 }
 
+// Reduce-scatter of `count` values over the lanes whose numbers differ in the bits step, step / 2,
+// ...: at each step a lane keeps half of its values and sends the others to its partner. The bits
+// of a lane's number, from `step` down, are the number of the value that it gets.
+template <int count, int step>
+__device__ float reduce_scatter(float (&x)[count]) {
+  if constexpr (count == 1) {
+    return x[0];
+  } else {
+    const bool upper = threadIdx.x & step;
+    float keep[count / 2];
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i)
+      keep[i] = (upper ? x[i + count / 2] : x[i]) +
+                __shfl_xor_sync(~0u, upper ? x[i] : x[i + count / 2], step);
+    return reduce_scatter<count / 2, step / 2>(keep);
+  }
+}
+
 // Of some numbers: their mean, and the sum of squares about it.
 struct WarpMoments {
   float mean, squares;

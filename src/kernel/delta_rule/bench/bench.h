@@ -14,6 +14,9 @@ namespace deltasane::kernel {
 // Operations per head and token, in squares of the head size N.
 inline constexpr double forward_flops = 9;    // S a: 2, S diag(w) + (S a) b' + v k': 5, S r: 2
 inline constexpr double backward_flops = 19;  // dr dv dk db dsa da dw and dy r': 2 each, dS: 3
+// The same of the other rules, in products of key and value channels.
+inline constexpr double gated_forward_flops = 7;    // S diag(w): 1, S k, S r, u k': 2 each
+inline constexpr double gated_backward_flops = 17;  // dr dk(2) dv du dw and dy r', du k': 2; dS: 1
 
 struct DeltaRuleMeasurement {
   std::string pass;  // forward, backward, step
@@ -27,6 +30,7 @@ struct DeltaRuleMeasurement {
   int left_out = 0;
   // With SANE: the time it adds, relative to the same without it just before.
   std::optional<MedianInterval> sane_cost = {};
+  int64_t values = 0;  // value channels of a head; 0: as many as `channels`
 
   double tokens() const { return double(batch * time); }
 };

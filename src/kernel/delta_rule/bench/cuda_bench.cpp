@@ -1,7 +1,5 @@
 #include "kernel/delta_rule/bench/cuda_bench.h"
 
-#include <functional>
-
 #include "base/random.h"
 #include "kernel/delta_rule/cuda.h"
 
@@ -65,6 +63,27 @@ struct BenchCase {
 
 }  // namespace
 
+void add_pair(std::vector<DeltaRuleMeasurement>& rows, DeltaRuleMeasurement row,
+              const std::function<void(bool)>& run, const Gpu& gpu) {
+  std::vector<double> seconds[2], costs;
+  run(false), run(true);
+  in_pairs(31, [&](bool sane) {
+    TimedGpuEvent begin, end;
+    begin.record(gpu);
+    run(sane);
+    end.record(gpu);
+    end.wait();
+    seconds[sane].push_back(end.milliseconds_since(begin) * 1e-3);
+  });
+  for (size_t i = 0; i < seconds[true].size(); ++i)
+    costs.push_back(seconds[true][i] / seconds[false][i] - 1);
+  for (const bool sane : {false, true}) {
+    row.sane = sane, row.timing = timing_of(seconds[sane]);
+    rows.push_back(row);
+  }
+  rows.back().sane_cost = median_interval(costs);
+}
+
 std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau) {
   std::vector<DeltaRuleMeasurement> rows;
   struct Size {
@@ -75,22 +94,7 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau) {
     const double head_tokens = double(at.batch * at.time * at.heads), N = double(size);
     const auto add = [&](const char* pass, double bytes, double flops,
                          const std::function<void(bool)>& run) {
-      std::vector<double> seconds[2], costs;
-      run(false), run(true);
-      in_pairs(31, [&](bool sane) {
-        TimedGpuEvent begin, end;
-        begin.record(gpu);
-        run(sane);
-        end.record(gpu);
-        end.wait();
-        seconds[sane].push_back(end.milliseconds_since(begin) * 1e-3);
-      });
-      for (size_t i = 0; i < seconds[true].size(); ++i)
-        costs.push_back(seconds[true][i] / seconds[false][i] - 1);
-      for (const bool sane : {false, true})
-        rows.push_back({pass, sane, at.batch, at.time, at.heads, size, bytes, flops,
-                        timing_of(seconds[sane])});
-      rows.back().sane_cost = median_interval(costs);
+      add_pair(rows, {pass, false, at.batch, at.time, at.heads, size, bytes, flops, {}}, run, gpu);
     };
     add("forward", head_tokens * N * (6 * 2 + 4), head_tokens * forward_flops * N * N,
         [&](bool sane) { delta_rule(data.op(sane), data.scratch, gpu); });

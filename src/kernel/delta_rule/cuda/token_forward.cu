@@ -12,6 +12,7 @@
 // the second one's; the fifth warp computes the two products of the vectors.
 #include <cuda_pipeline.h>
 
+#include "kernel/cuda/warp_reduce.cuh"
 #include "kernel/delta_rule/cuda/neutralize.cuh"
 #include "kernel/delta_rule/cuda/passes.h"
 #include "tensor/cuda/launch.h"
@@ -52,24 +53,6 @@ __device__ inline float2 two(const float* from) { return *reinterpret_cast<const
 __device__ inline float2 two(const bf16* from) {
   const uint32_t bits = *reinterpret_cast<const uint32_t*>(from);
   return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
-}
-
-// Reduce-scatter of `count` values over the lanes whose numbers differ in the bits step, step / 2,
-// ...: at each step a lane keeps half of its values and sends the others to its partner. The bits
-// of a lane's number, from `step` down, are the number of the value that it gets.
-template <int count, int step>
-__device__ float reduce_scatter(float (&x)[count]) {
-  if constexpr (count == 1) {
-    return x[0];
-  } else {
-    const bool upper = threadIdx.x & step;
-    float keep[count / 2];
-#pragma unroll
-    for (int i = 0; i < count / 2; ++i)
-      keep[i] = (upper ? x[i + count / 2] : x[i]) +
-                __shfl_xor_sync(~0u, upper ? x[i] : x[i + count / 2], step);
-    return reduce_scatter<count / 2, step / 2>(keep);
-  }
 }
 
 // A tile as it is in global memory, while it is copied.

@@ -14,6 +14,9 @@ inline void copy_async(uint4* shared, const void* from, bool wanted, uint64_t) {
 inline void copy_async(uint4* shared, const uint4* from) {
   emulation::copy_async(shared, from, sizeof(uint4), 0);
 }
+inline void copy_async(uint4* shared, const void* from, bool wanted) {
+  emulation::copy_async(shared, from, sizeof(uint4), wanted ? 0 : sizeof(uint4));
+}
 inline void commit_group() { emulation::commit_group(); }
 template <int pending>
 void wait_group() {

@@ -1,0 +1,36 @@
+// A matrix of bf16 numbers in global memory as blocks of 8 x 8, each row after row: what a warp
+// holds of a block are 128 contiguous bytes, and ldmatrix reads it from a copy in shared memory.
+#pragma once
+
+#include "kernel/cuda/fragment.cuh"
+
+namespace deltasane::kernel::cuda {
+
+template <class Word>  // uint32_t, or const
+struct BlockedMatrix {
+  Word* words;
+  int column_blocks;
+
+  // Of the 16 x 16 numbers from (row, column) on: this lane's words of one plane.
+  __device__ Word* at(int row, int column, int i) const {
+    const int block = (row / 8 + i % 2) * column_blocks + column / 8 + i / 2;
+    return words + int64_t(block) * 32 + threadIdx.x % 32;
+  }
+  __device__ void store(const uint32_t (&plane)[4], int row, int column) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) *at(row, column, i) = plane[i];
+  }
+  __device__ void load(uint32_t (&plane)[4], int row, int column) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) plane[i] = __ldg(at(row, column, i));
+  }
+};
+__device__ inline BlockedMatrix<uint32_t> blocked(bf16* numbers, int64_t from, int columns) {
+  return {reinterpret_cast<uint32_t*>(numbers + from), columns / 8};
+}
+__device__ inline BlockedMatrix<const uint32_t> blocked(const bf16* numbers, int64_t from,
+                                                        int columns) {
+  return {reinterpret_cast<const uint32_t*>(numbers + from), columns / 8};
+}
+
+}  // namespace deltasane::kernel::cuda

@@ -1,0 +1,228 @@
+// The terms of a tile where each key channel has its decay: a block per tile.
+//
+// The tile is cut into halves of 8 tokens. Inside a half, L and P are summed pair by pair of tokens:
+// a thread has two channels of a half, and multiplies k_s by one decay after the other. Between the
+// halves they are products on the tensor cores, of the second half with its decays since the cut and
+// of the first half with its decays up to the cut. No factor is above 1, and one that is rounded to
+// 0 belongs to a product that is smaller still.
+#include "base/choose.h"
+#include "kernel/cuda/warp_reduce.cuh"
+#include "kernel/delta_rule/gated_cuda/terms_passes.h"
+#include "kernel/delta_rule/gated_cuda/terms.cuh"
+#include "tensor/cuda/launch.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+constexpr int half = tile_size / 2, pairs = half * half;
+
+// Threads of a half; whole warps.
+template <int keys>
+constexpr int half_threads = (keys / 2 + 31) / 32 * 32;
+
+template <int keys>
+struct TermsMemory {
+  SplitMatrix<gated_planes, 2 * half, keys> second;  // k, then r, of the second half
+  SplitMatrix<gated_planes, half, keys> first;
+  float sums[2 * half_threads<keys> / 32][pairs];  // of a warp's channels
+  float L[tile_size][tile_size + 1], P[tile_size][tile_size + 1], beta[tile_size];
+};
+
+struct Two {
+  float x = 0, y = 0;
+  __device__ static Two of_bf16(uint32_t bits) {
+    return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+  }
+  __device__ Two operator*(Two o) const { return {x * o.x, y * o.y}; }
+  __device__ Two operator*(float f) const { return {x * f, y * f}; }
+  __device__ float dot(Two o, float sum) const { return fmaf(x, o.x, fmaf(y, o.y, sum)); }
+};
+template <class Matrix>
+__device__ void set(Matrix& to, int row, int channel, Two x) {
+  to.set(row, channel, {x.x, x.y});
+}
+
+// What a thread has of its half: two channels.
+struct HalfVectors {
+  Two k[half], r[half], w[half];
+  float beta[half];
+  Two other = {1, 1};  // the decay of the whole other half
+};
+
+// L_ts of a half, for s < t, in place (t, s) of 8 x 8; P_ts, for s <= t, in place (s, t).
+__device__ inline void sum_pairs(const HalfVectors& x, float (&sums)[2][pairs / 2]) {
+  const auto at = [&](int row, int column) -> float& {
+    return sums[(row * half + column) / 32][(row * half + column) % 32];
+  };
+#pragma unroll
+  for (int s = 0; s < half; ++s) {
+    Two k = x.k[s];
+    at(s, s) = x.r[s].dot(k, 0);
+#pragma unroll
+    for (int t = s + 1; t < half; ++t) {
+      k = k * x.w[t];
+      at(t, s) = x.k[t].dot(k, 0);
+      at(s, t) = x.r[t].dot(k, 0);
+    }
+  }
+}
+
+// L and P between the halves, by one warp.
+template <int keys>
+__device__ void multiply_halves(TermsMemory<keys>& memory) {
+  const int lane = threadIdx.x % 32;
+  float large[4] = {}, small[2][4] = {};
+#pragma unroll
+  for (int channel = 0; channel < keys; channel += 32) {
+    uint32_t b[gated_planes][4];  // of 16 channels, and of the next 16
+#pragma unroll
+    for (int p = 0; p < gated_planes; ++p)
+      load_matrices<Layout::row_major>(b[p], memory.first.at(p, lane % 8, channel + lane / 8 * 8));
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      FragmentA<gated_planes> a;
+      a.template load<Layout::row_major>(memory.second, 0, channel + 16 * i);
+      mma(large, a.plane[0], b[0][2 * i], b[0][2 * i + 1]);
+      mma(small[0], a.plane[0], b[1][2 * i], b[1][2 * i + 1]);
+      mma(small[1], a.plane[1], b[0][2 * i], b[0][2 * i + 1]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    (i < 2 ? memory.L : memory.P)[half + lane / 4][lane % 4 * 2 + i % 2] =
+        large[i] + (small[0][i] + small[1][i]);
+}
+
+template <int keys>
+__global__ __launch_bounds__(2 * half_threads<keys>) void terms_kernel(
+    GatedRule op, int all_tiles, PerChannelTerms<keys>* all,
+    TermsFor direction) {
+  extern __shared__ float4 dynamic_shared[];
+  auto& memory = *reinterpret_cast<TermsMemory<keys>*>(dynamic_shared);
+  constexpr int threads = 2 * half_threads<keys>;
+  const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const int mine = thread / half_threads<keys>;  // which half
+  const int channel = thread % half_threads<keys> * 2;
+  const int tile = int(blockIdx.x % all_tiles);
+  const int64_t sequence = blockIdx.x / all_tiles / op.heads,
+                head = blockIdx.x / all_tiles % op.heads;
+  const Tiles tiles(op, sequence);
+  if (tile >= tiles.count()) return;
+  const int first = tiles.first(tile);
+  PerChannelTerms<keys>& terms = all[blockIdx.x];
+
+  HalfVectors x;
+  if (channel < keys) {
+    const Rows rows = key_rows(op, sequence, head);
+    const Rows decays = head_rows(op, sequence, head, keys);
+    Two other_log;
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const int token = first + mine * half + i, other = first + (1 - mine) * half + i;
+      const auto logarithm = [&](int t) {
+        const float2 g = __ldg(
+            reinterpret_cast<const float2*>(op.g + decays.first + t * decays.step + channel));
+        return Two{g.x, g.y};
+      };
+      x.w[i] = {1, 1};
+      if (tiles.present(token)) {
+        const auto load = [&](const bf16* from) {
+          return Two::of_bf16(__ldg(reinterpret_cast<const uint32_t*>(
+              from + rows.first + token * rows.step + channel)));
+        };
+        x.k[i] = load(op.k), x.r[i] = load(op.r);
+        const Two g = logarithm(token);
+        x.w[i] = {__expf(g.x), __expf(g.y)};
+      }
+      if (tiles.present(other)) {
+        const Two g = logarithm(other);
+        other_log.x += g.x, other_log.y += g.y;
+      }
+      x.beta[i] = tiles.present(token) ? op.beta[(sequence * op.time + token) * op.heads + head] : 0;
+    }
+    x.other = {__expf(other_log.x), __expf(other_log.y)};
+    Two since = {1, 1};
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      since = since * x.w[i];
+      const Two k = x.k[i] * since, r = x.r[i] * since;
+      if (mine == 1) {
+        set(memory.second, i, channel, k), set(memory.second, half + i, channel, r);
+        set(terms.k_in, half + i, channel, k * x.other);
+      } else {
+        set(terms.k_in, i, channel, k);
+      }
+      const Two q = mine == 1 ? r * x.other : r;
+      if (direction == TermsFor::backward)
+        set(terms.q_in, mine * half + i, channel, q);
+      else
+        *reinterpret_cast<uint32_t*>(terms.q_in.at(0, mine * half + i, channel)) =
+            pack_bf16(q.x, q.y);
+    }
+    Two up_to = {1, 1};
+#pragma unroll
+    for (int i = half - 1; i >= 0; --i) {
+      const Two k = x.k[i] * up_to;
+      if (mine == 0) set(memory.first, i, channel, k);
+      set(terms.k_out, mine * half + i, channel, (mine == 0 ? k * x.other : k) * x.beta[i]);
+      up_to = up_to * x.w[i];
+    }
+    const Two decay = up_to * x.other;
+    if (mine == 0) terms.decay[channel] = decay.x, terms.decay[channel + 1] = decay.y;
+  }
+  if (thread < tile_size)
+    memory.beta[thread] = tiles.present(first + thread)
+                              ? op.beta[(sequence * op.time + first + thread) * op.heads + head]
+                              : 0;
+  float sums[2][pairs / 2];
+  sum_pairs(x, sums);
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    memory.sums[warp][32 * i + lane] = reduce_scatter<pairs / 2, 16>(sums[i]);
+  __syncthreads();
+
+  if (warp == 0) multiply_halves(memory);
+  for (int i = thread; i < 2 * pairs; i += threads) {
+    constexpr int warps = half_threads<keys> / 32;
+    const int of = i / pairs, place = i % pairs, row = place / half, column = place % half;
+    float sum = 0;
+    for (int w = 0; w < warps; ++w) sum += memory.sums[of * warps + w][place];
+    if (row > column)
+      memory.L[of * half + row][of * half + column] = sum;
+    else
+      memory.P[of * half + column][of * half + row] = sum;
+  }
+  __syncthreads();
+
+  if (thread < tile_size) {
+#pragma unroll
+    for (int t = 0; t < tile_size; ++t) memory.L[t][thread] *= memory.beta[thread];
+  }
+  for (int i = thread; i < tile_size * tile_size; i += threads) {
+    const int t = i / tile_size, s = i % tile_size;
+    terms.read.set(t, s, s <= t ? memory.P[t][s] * memory.beta[s] : 0.0f);
+  }
+  if (warp > 0) return;
+  __syncwarp();
+  if (thread >= tile_size) return;
+  float T[tile_size];
+  invert(memory.L, thread, T);
+#pragma unroll
+  for (int t = 0; t < tile_size; ++t) terms.inverse.set(t, thread, T[t]);
+}
+
+}  // namespace
+
+void per_channel_terms(const GatedPass& pass, TermsFor direction, const Gpu& gpu) {
+  const GatedRule& op = pass.op;
+  const int64_t tiles = tile_count(op);
+  choose<64, 96, 128, 256>(op.keys, "key channels per head", [&]<int keys>() {
+    using Terms = PerChannelTerms<keys>;
+    launch(terms_kernel<keys>,
+           {unsigned(op.batch * op.heads * tiles), 2 * half_threads<keys>,
+            sizeof(TermsMemory<keys>)},
+           gpu, op, int(tiles), static_cast<Terms*>(pass.terms), direction);
+  });
+}
+
+}  // namespace deltasane::kernel::cuda

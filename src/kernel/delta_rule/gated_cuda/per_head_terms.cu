@@ -1,0 +1,114 @@
+// The terms of a tile where one decay is for all channels of a head: a warp per tile.
+#include "base/choose.h"
+#include "kernel/cuda/approximate_math.cuh"
+#include "kernel/delta_rule/gated_cuda/terms_passes.h"
+#include "kernel/delta_rule/gated_cuda/terms.cuh"
+#include "tensor/cuda/launch.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+constexpr int warps = 4;
+
+struct WarpMemory {
+  float decays[tile_size + 1][tile_size + 1];  // see decays_between
+  float beta[tile_size];
+  float a[tile_size][tile_size + 1];  // L diag(beta)
+};
+
+// Two neighbours of the tile's vectors; zeros for a missing token.
+struct TileRows {
+  const bf16* from;
+  int64_t step;
+  Tiles tiles;
+  int first;
+  __device__ uint32_t operator()(int t, int channel) const {
+    if (!tiles.present(first + t)) return 0;
+    return __ldg(reinterpret_cast<const uint32_t*>(from + (first + t) * step + channel));
+  }
+  __device__ void load(uint32_t (&x)[4], int channel) const {  // operand A of 16 channels
+    const int lane = threadIdx.x % 32, t = lane / 4, c = channel + lane % 4 * 2;
+    x[0] = (*this)(t, c), x[1] = (*this)(t + 8, c);
+    x[2] = (*this)(t, c + 8), x[3] = (*this)(t + 8, c + 8);
+  }
+};
+
+template <int keys>
+__global__ __launch_bounds__(32 * warps) void terms_kernel(
+    GatedRule op, int all_tiles, PerHeadTerms* all) {
+  extern __shared__ float4 dynamic_shared[];
+  WarpMemory& memory = reinterpret_cast<WarpMemory*>(dynamic_shared)[threadIdx.x / 32];
+  const int lane = threadIdx.x % 32;
+  const int64_t which = int64_t(blockIdx.x) * warps + threadIdx.x / 32;
+  if (which >= op.batch * op.heads * all_tiles) return;
+  const int tile = int(which % all_tiles);
+  const int64_t sequence = which / all_tiles / op.heads, head = which / all_tiles % op.heads;
+  const Tiles tiles(op, sequence);
+  if (tile >= tiles.count()) return;
+  const int first = tiles.first(tile);
+  PerHeadTerms& terms = all[which];
+
+  // Lane t has token t's g and beta.
+  const int64_t token = (sequence * op.time + first + lane) * op.heads + head;
+  const bool present = lane < tile_size && tiles.present(first + lane);
+  const float g = present && op.g ? op.g[token] : 0.0f, beta = present ? op.beta[token] : 0.0f;
+  if (lane < tile_size) memory.beta[lane] = beta;
+  decays_between(g, memory.decays);
+  __syncwarp();
+
+  const Rows rows = key_rows(op, sequence, head);
+  const TileRows k{op.k + rows.first, rows.step, tiles, first};
+  const TileRows r{op.r + rows.first, rows.step, tiles, first};
+  Accumulator kk, rk;
+#pragma unroll
+  for (int channel = 0; channel < keys; channel += 16) {
+    uint32_t a[4], b[4];
+    k.load(a, channel), r.load(b, channel);
+    mma(kk.c[0], a, a[0], a[2]), mma(kk.c[1], a, a[1], a[3]);
+    mma(rk.c[0], b, a[0], a[2]), mma(rk.c[1], b, a[1], a[3]);
+  }
+  kk.each([&](int t, int s, float x, float next) {
+    memory.a[t][s] = x * memory.decays[s + 1][t] * memory.beta[s];
+    memory.a[t][s + 1] = next * memory.decays[s + 2][t] * memory.beta[s + 1];
+  });
+  rk.each([&](int t, int s, float x, float next) {
+    const auto of = [&](int column, float value) {
+      return column <= t ? value * memory.decays[column + 1][t] * memory.beta[column] : 0.0f;
+    };
+    terms.read.set(t, s, {of(s, x), of(s + 1, next)});
+  });
+  __syncwarp();
+  if (lane >= tile_size) return;
+  terms.in[lane] = memory.decays[0][lane];
+  terms.out[lane] = beta * memory.decays[lane + 1][tile_size - 1];
+  if (lane < 4) terms.decay[lane] = memory.decays[0][tile_size - 1];
+  float T[tile_size];
+  invert(memory.a, lane, T);
+#pragma unroll
+  for (int t = 0; t < tile_size; ++t) terms.inverse.set(t, lane, T[t]);
+}
+
+}  // namespace
+
+int64_t gated_terms_bytes(const GatedRule& op) {
+  int64_t one = sizeof(PerHeadTerms);
+  if (op.rule == Rule::kda)
+    choose<64, 96, 128, 256>(op.keys, "key channels per head",
+                             [&]<int keys>() { one = sizeof(PerChannelTerms<keys>); });
+  return op.batch * op.heads * tile_count(op) * one;
+}
+void gated_terms(const GatedPass& pass, TermsFor direction, const Gpu& gpu) {
+  pass.op.rule == Rule::kda ? per_channel_terms(pass, direction, gpu) : per_head_terms(pass, gpu);
+}
+
+void per_head_terms(const GatedPass& pass, const Gpu& gpu) {
+  const GatedRule& op = pass.op;
+  const int64_t tiles = tile_count(op), count = op.batch * op.heads * tiles;
+  choose<64, 96, 128, 256>(op.keys, "key channels per head", [&]<int keys>() {
+    launch(terms_kernel<keys>,
+           {unsigned((count + warps - 1) / warps), 32 * warps, warps * sizeof(WarpMemory)}, gpu, op,
+           int(tiles), static_cast<PerHeadTerms*>(pass.terms));
+  });
+}
+
+}  // namespace deltasane::kernel::cuda

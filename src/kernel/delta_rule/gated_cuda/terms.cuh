@@ -1,0 +1,77 @@
+// What of a tile does not depend on the state. Let d_t be the decay since the tile began, up to
+// token t, d the decay of the whole tile, and d_ts that after token s up to token t, per key channel
+// or one for all: none of them is above 1. With S0 the state before the tile,
+//
+//     E = T (V - K_in S0')            T = (I + L diag(beta))^-1     L_ts = sum d_ts k_t k_s,  s < t
+//     Y = Q_in S0' + P diag(beta) E                                 P_ts = sum d_ts r_t k_s,  s <= t
+//     S = S0 diag(d) + E' diag(beta) K_out
+//
+//     rows of K_in: d_t k_t       of Q_in: d_t r_t       of K_out: (d / d_t) k_t
+//
+// Backward, with H the gradient of S:
+//
+//     dE = diag(beta) P' dY + diag(beta) K_out H'
+//     dV = T' dE
+//     dS0 = H diag(d) + dY' Q_in - dV' K_in
+//
+// Rows of S are independent. One decay for all channels is left out of the vectors, which are then
+// exact in bf16, and multiplied with the products.
+#pragma once
+
+#include <type_traits>
+
+#include "kernel/cuda/split_product.cuh"
+#include "kernel/delta_rule/gated_cuda/tiles.cuh"
+
+namespace deltasane::kernel::cuda {
+
+enum class Decay { per_head, per_channel };
+
+// Planes of what the state or its gradient depends on: 16 bits.
+constexpr int gated_planes = 2;
+using TileMatrix = SplitMatrix<gated_planes, tile_size, tile_size>;
+
+struct PerHeadTerms {
+  TileMatrix inverse, read;  // T, P diag(beta)
+  alignas(16) float in[tile_size];
+  float out[tile_size];  // d_t; beta_t d / d_t
+  float decay[4];        // d, and padding
+};
+// Forward needs the first plane of Q_in only.
+template <int keys, int q_planes = gated_planes>
+struct PerChannelTerms {
+  TileMatrix inverse, read;
+  alignas(16) float decay[keys];
+  SplitMatrix<gated_planes, tile_size, keys> k_in, k_out;  // k_out: times beta
+  SplitMatrix<q_planes, tile_size, keys> q_in;
+};
+template <Decay decay, int keys>
+using TileTerms =
+    std::conditional_t<decay == Decay::per_head, PerHeadTerms, PerChannelTerms<keys>>;
+
+// Sums of g over tokens as decays: [s + 1][t] is the one after token s up to token t, 1 where t <= s.
+// Lane t has token t's g; by one warp.
+__device__ inline void decays_between(float g, float (&decays)[tile_size + 1][tile_size + 1]) {
+  const int lane = threadIdx.x % 32;
+  float sum = 0;
+#pragma unroll
+  for (int t = 0; t < tile_size; ++t) {
+    const float of_t = __shfl_sync(~0u, g, t);
+    if (lane <= t) sum += of_t;
+    if (lane <= tile_size) decays[lane][t] = lane <= t ? __expf(sum) : 1.0f;
+  }
+}
+
+// T of a = L diag(beta), whose upper part and diagonal are not read; lane j < 16 gets column j.
+template <int stride>
+__device__ void invert(const float (&a)[tile_size][stride], int column, float (&T)[tile_size]) {
+#pragma unroll
+  for (int i = 0; i < tile_size; ++i) {
+    float sum[2] = {i == column ? 1.0f : 0.0f, 0};
+#pragma unroll
+    for (int s = 0; s < i; ++s) sum[s % 2] = fmaf(-a[i][s], T[s], sum[s % 2]);
+    T[i] = sum[0] + sum[1];
+  }
+}
+
+}  // namespace deltasane::kernel::cuda

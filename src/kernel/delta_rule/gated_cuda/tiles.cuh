@@ -1,0 +1,42 @@
+// The tiles of a sequence: 16 consecutive tokens each, the last of which ends a chunk. The first and
+// the last tile may lack tokens; those count as tokens that change nothing: k = 0, beta = 0, g = 0.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernel/delta_rule/gated_cuda/gated_rule.h"
+
+namespace deltasane::kernel::cuda {
+
+constexpr int tile_size = 16;
+
+struct Tiles {
+  int offset, tokens;  // of the first token in its tile; of the sequence
+  __device__ Tiles(const GatedRule& op, int64_t sequence)
+      : offset(int(op.position % tile_size)),
+        tokens(op.lengths ? op.lengths[sequence] : int(op.time)) {}
+  __device__ int count() const { return (offset + tokens + tile_size - 1) / tile_size; }
+  __device__ int first(int tile) const { return tile * tile_size - offset; }  // may be negative
+  __device__ bool present(int token) const { return token >= 0 && token < tokens; }
+  __device__ bool ends_chunk(int tile) const { return present(first(tile) + tile_size - 1); }
+};
+// In a sequence of op.time tokens.
+inline int64_t tile_count(const GatedRule& op) {
+  return (op.position % tile_size + op.time + tile_size - 1) / tile_size;
+}
+
+// Where the vectors of a head are: token t's are at `first + t * step`.
+struct Rows {
+  int64_t first, step;
+};
+__device__ inline Rows key_rows(const GatedRule& op, int64_t sequence, int64_t head) {
+  const int64_t key_head = head / (op.heads / op.key_heads), step = op.key_heads * op.keys;
+  return {sequence * op.time * step + key_head * op.keys, step};
+}
+__device__ inline Rows head_rows(const GatedRule& op, int64_t sequence, int64_t head,
+                                 int64_t width) {
+  const int64_t step = op.heads * width;
+  return {sequence * op.time * step + head * width, step};
+}
+
+}  // namespace deltasane::kernel::cuda
