@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "kernel/sane/reference.h"
-#include "support/tape.h"
+#include "tensor/tape.h"
 
 namespace deltasane::gated_delta::reference {
 namespace {
@@ -122,7 +122,7 @@ class Forward {
   Real decay(Real z, Real bias, Real rate) const {
     const Real x = z + bias;
     if (c.decay_bound != 0) return exp(Real(c.decay_bound) * sigmoid(rate * x));
-    return exp(-rate * log(1 + exp(x)));
+    return exp(rate * log(sigmoid(-x)));
   }
 
   bool ends_chunk(size_t t) const {
@@ -379,7 +379,7 @@ using Instance = Outcome<Real>(const Config&, const ReadTensor<Real>&, const San
                                std::span<const int32_t>, std::span<const uint8_t>);
 template Instance<float> forward<float>;
 template Instance<double> forward<double>;
-template Instance<test::Recorded<float>> forward<test::Recorded<float>>;
-template Instance<test::Recorded<double>> forward<test::Recorded<double>>;
+template Instance<Recorded<float>> forward<Recorded<float>>;
+template Instance<Recorded<double>> forward<Recorded<double>>;
 
 }  // namespace deltasane::gated_delta::reference

@@ -7,7 +7,7 @@
 #include "model/gated_delta/reference.h"
 #include "model/gated_delta/train/layout.h"
 #include "model/train/training_batch.h"
-#include "support/tape.h"
+#include "tensor/tape.h"
 
 namespace deltasane::gated_delta {
 
@@ -83,13 +83,13 @@ struct DefinedGradient {
 template <class Real>
 DefinedGradient<Real> defined_gradient(const Config& config, const Parameters& parameters,
                                        const TrainingBatch& batch, const LossSettings& settings) {
-  using Recorded = test::Recorded<Real>;
-  test::Tape<Real> tape;
-  std::map<std::string, std::vector<Recorded>> variables;
+  using Number = Recorded<Real>;
+  Tape<Real> tape;
+  std::map<std::string, std::vector<Number>> variables;
   for (const ParameterSlot& slot : parameters.layout().slots())
     for (const float value : parameters.of(slot.name))
       variables[slot.name].push_back(tape.variable(Real(value)));
-  const auto defined = defined_loss<Recorded>(
+  const auto defined = defined_loss<Number>(
       config, [&](const std::string& name) { return variables.at(name); }, parameters.sane(), batch,
       settings);
   const std::vector<Real> derivatives = tape.derivatives(defined.objective);

@@ -1,5 +1,5 @@
-// A number that records how it was computed, for gradients of definitions by reverse-mode automatic
-// differentiation: no derivative of a model is written by hand.
+// For tests: a number that records how it was computed, for gradients of definitions by reverse-mode
+// automatic differentiation. No derivative of a model is written by hand.
 //
 //     Tape<double> tape;
 //     Recorded<double> x = tape.variable(3), y = x * exp(x);
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace deltasane::test {
+namespace deltasane {
 
 template <class Real>
 class Tape;
@@ -102,4 +102,4 @@ class Tape {
   std::vector<Node> nodes_;
 };
 
-}  // namespace deltasane::test
+}  // namespace deltasane
