@@ -48,4 +48,10 @@ double Random::normal() {
   return radius * std::cos(2.0 * std::numbers::pi * uniform());
 }
 
+uint64_t stream_named(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : name) hash = (hash ^ uint8_t(c)) * 0x100000001b3u;
+  return hash;
+}
+
 }  // namespace deltasane

@@ -7,10 +7,14 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace deltasane {
 
 std::array<uint32_t, 4> philox(uint64_t seed, uint64_t stream, uint64_t block);
+
+// The stream of whatever is called so (FNV-1a).
+uint64_t stream_named(std::string_view name);
 
 class Random {
  public:

@@ -87,6 +87,7 @@ void read_model(Section section, TrainConfig& config) {
   TrainConfig::Model& m = config.model;
   section.read("from", m.from);
   section.read("architecture", m.architecture);
+  section.read("kind", m.kind);
   section.read("layers", m.layers);
   section.read("channels", m.channels);
   section.read("head_size", m.head_size);
@@ -108,6 +109,8 @@ void read_model(Section section, TrainConfig& config) {
     section.wrong("from", "expected a model file, or layers and channels, found neither");
   if (!m.from.empty() && (m.layers != 0 || m.channels != 0))
     section.wrong("from", "expected a model file or layers and channels, found both");
+  if (!m.from.empty() && !m.kind.empty())
+    section.wrong("kind", "expected none with a model file, which has a kind, found one");
 }
 
 void read_optimizer(Section section, TrainConfig& config) {
@@ -307,6 +310,7 @@ std::map<std::string, std::string> TrainConfig::identity() const {
   if (corpus.piece_per_row && corpus.padding_side == PaddingSide::left)
     all["corpus.padding_side"] = "left";
   if (!model.architecture.empty()) all["model.architecture"] = model.architecture;
+  if (!model.kind.empty()) all["model.kind"] = model.kind;
   return all;
 }
 

@@ -3,7 +3,8 @@
 //
 //   [model]       from = "FILE", or layers, channels, head_size (64), vocabulary (the tokenizer's),
 //                 seed (1), decay_bias_shift (0), rate_bias_shift (0);
-//                 architecture (that of the file, or the first there is);
+//                 architecture (that of the file, or the first there is), kind (of model, where
+//                 an architecture has several: its first);
 //                 sane_alpha (0: no SANE), sane_chunk (16)
 //   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte", tokenizer.json, ...;
 //                 learn = "all" or "answers"; rows = "packed", or "pieces": one in each row, filled
@@ -44,6 +45,7 @@ namespace deltasane::train {
 struct TrainConfig {
   struct Model {
     std::string from, architecture;
+    std::string kind;
     int64_t layers = 0, channels = 0, head_size = 64, vocabulary = 0;
     Initialisation initialisation;
     double sane_alpha = 0;

@@ -15,6 +15,7 @@
 
 #include "base/random.h"
 #include "format/npy/npy.h"
+#include "model/registry.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/byte_tokenizer.h"
@@ -59,6 +60,40 @@ TEST(Run, StoppedAnywhereAndResumedEqualsNeverStopped) {
     EXPECT_TRUE(
         std::ranges::equal(second.optimizer().second.span(), whole.optimizer().second.span()));
     EXPECT_EQ(second.progress(), whole.progress());
+  }
+}
+
+// Whatever is trained: each architecture's first kind of model.
+TEST(Run, OfEveryArchitectureResumedEqualsNeverStopped) {
+  int trained = 0;
+  for (const Architecture& one : architectures()) {
+    if (!one.training) continue;
+    Fixture f;
+    f.config.model.architecture = one.name;
+    TrainingRun whole = f.fresh(), first = f.fresh(), second = f.fresh();
+    std::vector<double> losses, found;
+    for (int i = 0; i < 3; ++i) losses.push_back(whole.step().loss);
+    found.push_back(first.step().loss);
+    const fs::path folder = f.scratch.path() / "stopped";
+    save_checkpoint(folder, first, 2);
+    std::vector<std::string> passed_over;
+    resume_newest(folder, second, passed_over);
+    for (int i = 0; i < 2; ++i) found.push_back(second.step().loss);
+    EXPECT_EQ(found, losses) << one.name;
+    EXPECT_TRUE(std::ranges::equal(second.parameters().all(), whole.parameters().all()))
+        << one.name;
+    ++trained;
+  }
+  EXPECT_GE(trained, 2);
+}
+
+TEST(Run, AKindOfModelIsOneThatTheArchitectureHas) {
+  Fixture f;
+  f.config.model.kind = "square";
+  for (const Architecture& one : architectures()) {
+    if (!one.training) continue;
+    f.config.model.architecture = one.name;
+    EXPECT_FAULT(f.fresh(), Fault::usage, "kind: expected ");
   }
 }
 

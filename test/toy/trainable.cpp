@@ -138,6 +138,8 @@ using Model = TrainableFactory::Model;
 
 // Layers of three kinds in turn: a memory behind a convolution, a cache, two memories.
 Sizes sizes_for(const ModelSizes& asked, bool sane) {
+  if (!asked.kind.empty())
+    fail(Fault::usage, "kind: expected none for this architecture, found '", asked.kind, "'");
   if (asked.layers < 1 || asked.channels < 1 || asked.head_size < 1)
     fail(Fault::usage, "model: expected layers, channels and a head size, found ", asked.layers,
          ", ", asked.channels, " and ", asked.head_size);

@@ -105,7 +105,7 @@ int64_t parameters_of(const std::optional<train::TrainConfig>& config,
   }
   const auto& m = config->model;
   return trainable_factory(m.architecture)
-      .parameters({m.layers, m.channels, m.head_size, vocabulary}, SaneSettings{3, m.sane_chunk});
+      .parameters({m.layers, m.channels, m.head_size, vocabulary, m.kind}, SaneSettings{3, m.sane_chunk});
 }
 
 // An upper bound of what the sweep writes, less what is there.

@@ -16,4 +16,12 @@ enum class GateActivation { silu, sigmoid };
 void multiply_by_gate(GateActivation activation, View<const float> gate, View<const float> x,
                       View<float> y, const Cpu& cpu);
 
+// dgate and dx, (rows, C), are overwritten; either may be the memory of dy.
+struct GateGradient {
+  GateActivation activation;
+  View<const float> gate, x, dy;
+  View<float> dgate, dx;
+};
+void multiply_by_gate_backward(const GateGradient& op, const Cpu& cpu);
+
 }  // namespace deltasane::kernel

@@ -32,6 +32,13 @@ Real gate_of(GateActivation activation, Real x) {
   return activation == GateActivation::silu ? x * sigmoid(x) : sigmoid(x);
 }
 
+// d gate_of(x) / dx
+template <class Real>
+Real gate_derivative(GateActivation activation, Real x) {
+  const Real s = sigmoid(x);
+  return activation == GateActivation::silu ? s + x * s * (1 - s) : s * (1 - s);
+}
+
 // dy/dx from y = activate(x)
 template <class Real>
 Real derivative(Activation activation, Real y) {

@@ -3,34 +3,18 @@
 #include <algorithm>
 
 #include "kernel/attention/cpu.h"
+#include "kernel/attention/expect_vectors.h"
 #include "kernel/isa_dispatch.h"
 #include "tensor/tensor.h"
 
 namespace deltasane::kernel {
-namespace {
-
-void expect_vectors(std::string_view name, const View<const float>& view) {
-  if (view.shape.rank() != 3 || view.stride[2] != 1)
-    fail(Fault::argument, name, ": expected (time, head, channel) with contiguous channels, found ",
-         view.shape);
-}
-
-}  // namespace
 
 void attention(const Attention& op, const Cpu& cpu) {
-  expect_vectors("q", op.q), expect_vectors("k", op.k), expect_vectors("v", op.v);
+  expect_attention(op);
   const int64_t time = op.q.shape[0], heads = op.q.shape[1], keys = op.q.shape[2];
   const int64_t rows = op.k.shape[0], groups = op.k.shape[1], values = op.v.shape[2];
-  expect_shape("k", op.k, {rows, groups, keys});
-  expect_shape("v", op.v, {rows, groups, values});
   expect_shape("y", op.y, {time, heads, values});
   expect_vectors("y", op.y);
-  if (groups < 1 || heads % groups != 0 || rows < time)
-    fail(Fault::argument, "k: expected at least ", time, " rows of heads that divide ", heads,
-         ", found ", op.k.shape);
-  if (op.window < 0 || op.kept < 0)
-    fail(Fault::argument, "window and kept: expected 0 or more, found ", op.window, " and ",
-         op.kept);
   if (time == 0) return;
   const int64_t together = heads / groups, queries = time * together;  // of one group
   constexpr int64_t block = cpu::attention_queries;

@@ -10,7 +10,7 @@
 //
 // Rows are taken 32 at a time from the first one on, whatever the call: a sequence cut into calls
 // anywhere gives the same bits, and neither threads nor other queries change them.
-// reference.h is the definition.
+// The gradient adds in an order that depends on the shape alone. reference.h is the definition.
 #pragma once
 
 #include "kernel/cpu_device.h"
@@ -26,5 +26,14 @@ struct Attention {
   View<float> y;
 };
 void attention(const Attention& op, const Cpu& cpu);
+
+// Shapes as above; dk and dv have a row for each of the cache and may share memory: they are added to.
+struct AttentionGradient {
+  View<const float> dy;
+  View<float> dq;      // overwritten; may be the memory of q
+  View<float> dk, dv;  // added to
+};
+// op.y is not used.
+void attention_backward(const Attention& op, const AttentionGradient& gradient, const Cpu& cpu);
 
 }  // namespace deltasane::kernel

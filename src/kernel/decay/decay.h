@@ -25,4 +25,15 @@ struct Decay {
 };
 void decay(const Decay& op, const Cpu& cpu);
 
+// Sums over rows are taken in an order that depends on the shape alone.
+struct DecayGradient {
+  View<const float> z;  // as decay was given it
+  int64_t heads;
+  const float *rate, *bias;
+  View<float> dw;            // becomes the gradient of z
+  float *dlog_rate, *dbias;  // (heads), (heads n), added to; log_rate: A_log, rate = exp(log_rate)
+  std::optional<float> bound{};
+};
+void decay_backward(const DecayGradient& op, const Cpu& cpu);
+
 }  // namespace deltasane::kernel

@@ -232,7 +232,7 @@ void reduce_parts(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g,
 }
 
 void backward(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g, const Cpu& cpu) {
-  const int64_t batch = op.k.shape[0], heads = op.k.shape[2], values = op.v.shape[3];
+  const int64_t batch = op.v.shape[0], heads = op.v.shape[2], values = op.v.shape[3];
   // Few heads: rows in up to four parts, whose sums are added in order. The number of parts depends
   // only on the shape, so the result does not depend on the number of threads.
   const int64_t blocks = (values + cpu::backward_rows - 1) / cpu::backward_rows;
@@ -291,10 +291,10 @@ void delta_rule_backward(const DeltaRule<float>& op, const DeltaRuleGradient<flo
   expect_packed_channels(op);
   expect_packed_channels(gradient);
   if (op.rule == Rule::generalized) return backward(op, gradient, cpu);
-  const Lowered lowered = lower(op, op.k.shape[3], cpu);
-  const LoweredGradient lowered_gradient = lower_gradient(op, gradient);
+  const Lowered lowered = lower(op, kernel_keys(op.k.shape[3]), cpu);
+  const LoweredGradient lowered_gradient = lower_gradient(lowered.op, gradient);
   backward(lowered.op, lowered_gradient.gradient, cpu);
-  raise_gradient(op, lowered_gradient, gradient);
+  raise_gradient(op, lowered_gradient, gradient, cpu);
 }
 
 }  // namespace deltasane::kernel

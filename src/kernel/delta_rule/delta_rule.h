@@ -21,7 +21,8 @@
 // w is the decay itself, in (0, 1]. Scales and normalisations of r and k are the caller's.
 //
 // All but `generalized` may have fewer key heads than heads: r and k are (batch, time, key head,
-// key), and head h uses the key head floor(h / (heads / key heads)). Gradients need as many of both.
+// key), and head h uses the key head floor(h / (heads / key heads)); the gradients of a key head are
+// the sums over its heads.
 // reference.cpp is the definition; everything else in this folder computes the same faster.
 #pragma once
 
@@ -65,7 +66,7 @@ template <class Real>
 struct DeltaRuleGradient {
   View<const Real> dy;      // like y
   View<const Real> dfinal;  // like final_state; absent: zero
-  View<Real> dr, dw, dk, dv, da, db, dbeta;
+  View<Real> dr, dw, dk, dv, da, db, dbeta;  // like r, w, k, v, a, b, beta
   View<Real> dtau;  // like tau; chunks that were not neutralized get 0
   View<Real> dinitial;
 };

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/cat.h"
 #include "base/random.h"
 #include "kernel/delta_rule/reference.h"
 #include "kernel/isa_dispatch.h"
@@ -22,6 +23,7 @@ template <class Real>
 struct Case {
   Sizes n;
   Tensor<Real> r, k, v, w, beta, tau, initial, y, final_state;
+  Tensor<Real> dy, dfinal, dr, dk, dv, dw, dbeta, dtau, dinitial;
 
   explicit Case(const Sizes& sizes) : n(sizes) {
     Random random(3);
@@ -42,6 +44,35 @@ struct Case {
     fill(tau, {1, chunks_ending(5, n.time, 16), n.heads}, [&] { return random.uniform(1, 2); });
     fill(initial, {1, n.heads, n.values, n.keys}, normal);
     y = Tensor<Real>(v.shape()), final_state = Tensor<Real>(initial.shape());
+    fill(dy, v.shape(), normal), fill(dfinal, initial.shape(), normal);
+    for (const auto& [to, like] : gradients()) {
+      *to = Tensor<Real>(like->shape());
+      to->fill(Real(NAN));
+    }
+  }
+  // Of each input that the rule has.
+  std::vector<std::pair<Tensor<Real>*, Tensor<Real>*>> gradients() {
+    std::vector<std::pair<Tensor<Real>*, Tensor<Real>*>> all{
+        {&dr, &r}, {&dk, &k}, {&dv, &v}, {&dbeta, &beta}, {&dinitial, &initial}};
+    if (w.elements()) all.push_back({&dw, &w});
+    if (tau.elements()) all.push_back({&dtau, &tau});
+    return all;
+  }
+  DeltaRuleGradient<Real> gradient() {
+    DeltaRuleGradient<Real> all;
+    all.dy = dy.view(), all.dfinal = dfinal.view(), all.dr = dr.view(), all.dk = dk.view();
+    all.dv = dv.view(), all.dbeta = dbeta.view(), all.dinitial = dinitial.view();
+    if (w.elements()) all.dw = dw.view();
+    if (tau.elements()) all.dtau = dtau.view();
+    return all;
+  }
+  // Whose gradients these are.
+  double loss() {
+    reference::delta_rule(op());
+    double sum = 0;
+    for (int64_t i = 0; i < y.elements(); ++i) sum += double(y[i] * dy[i]);
+    for (int64_t i = 0; i < dfinal.elements(); ++i) sum += double(final_state[i] * dfinal[i]);
+    return sum;
   }
   DeltaRule<Real> op() {
     DeltaRule<Real> all;
@@ -79,6 +110,52 @@ TEST_P(DeltaRuleKeyHeads, AreTheDefinition) {
     const Closeness state =
         closeness(found.final_state.span(), plain.final_state.span(), truth.final_state.span());
     EXPECT_TRUE(state.close) << name_of(n.rule) << " state is " << state.explanation();
+  }
+}
+
+TEST_P(DeltaRuleKeyHeads, GradientsAreTheDefinition) {
+  if (!usable(GetParam())) GTEST_SKIP() << "this processor has no " << name_of(GetParam());
+  ThreadPool threads(2);
+  for (const Sizes& n : key_head_shapes) {
+    Case<float> found(n), plain(n);
+    Case<double> truth(n);
+    delta_rule_backward(found.op(), found.gradient(), {threads, GetParam()});
+    reference::delta_rule_backward(plain.op(), plain.gradient());
+    reference::delta_rule_backward(truth.op(), truth.gradient());
+    for (size_t i = 0; i < truth.gradients().size(); ++i) {
+      const Closeness result =
+          closeness(found.gradients()[i].first->span(), plain.gradients()[i].first->span(),
+                    truth.gradients()[i].first->span());
+      EXPECT_TRUE(result.close) << name_of(n.rule) << " gradient " << i << " is "
+                                << result.explanation();
+    }
+  }
+}
+
+// Of all inputs of a few tokens that cross a boundary, by central differences, extrapolated. The bound
+// is that of docs/numerics.md.
+TEST(DeltaRuleGradientOfSharedKeyHeads, IsThatOfTheLoss) {
+  for (const Rule rule : {Rule::deltanet, Rule::gated_deltanet, Rule::kda}) {
+    Case<double> one({rule, 13, 4, 2, 3, 5});
+    reference::delta_rule_backward(one.op(), one.gradient());
+    for (const auto& [gradient, input] : one.gradients())
+      for (int64_t i = 0; i < input->elements(); ++i) {
+        double& x = (*input)[i];
+        const double kept = x;
+        const auto difference = [&](double h) {
+          x = kept + h;
+          const double up = one.loss();
+          x = kept - h;
+          const double down = one.loss();
+          x = kept;
+          return (up - down) / (2 * h);
+        };
+        const double whole = difference(1e-3), half = difference(5e-4);
+        const double rounding = 8 * 2.3e-16 * (2 * std::abs(one.loss()) + 10) / 5e-4;
+        EXPECT_NEAR((*gradient)[i], half + (half - whole) / 3,
+                    std::abs(whole - half) / 8 + rounding + 1e-11)
+            << name_of(rule) << " " << cat(gradient->shape()) << " " << i;
+      }
   }
 }
 

@@ -5,16 +5,20 @@
 namespace deltasane::kernel {
 namespace {
 
-template <class Body>
-void each_head(const DeltaRule<float>& op, Body body) {
-  for (int64_t b = 0; b < op.k.shape[0]; ++b)
-    for (int64_t t = 0; t < op.k.shape[1]; ++t)
-      for (int64_t h = 0; h < op.k.shape[2]; ++h) body(b, t, h);
+// Of all keys of a head; not for kda.
+float decay_of(const DeltaRule<float>& op, int64_t b, int64_t t, int64_t h) {
+  return op.rule == Rule::deltanet ? 1.0f : op.w(b, t, h);
 }
 
-float decay_of(const DeltaRule<float>& op, int64_t b, int64_t t, int64_t h, int64_t j) {
-  if (op.rule == Rule::deltanet) return 1.0f;
-  return op.rule == Rule::kda ? op.w(b, t, h, j) : op.w(b, t, h);
+// Calls body(b, t) for every token, a few at a time on each thread.
+template <class Body>
+void each_token(const DeltaRule<float>& op, const Cpu& cpu, const Body& body) {
+  const int64_t batch = op.v.shape[0], time = op.v.shape[1];
+  constexpr int64_t together = 16;
+  cpu.threads.parallel((batch * time + together - 1) / together, [&](int64_t piece) {
+    const int64_t end = std::min(batch * time, (piece + 1) * together);
+    for (int64_t row = piece * together; row < end; ++row) body(row / time, row % time);
+  });
 }
 
 // Rows of `keys` numbers with zeros up to `wanted`.
@@ -28,6 +32,15 @@ Tensor<float> widened(const View<const float>& from, int64_t wanted) {
   return to;
 }
 
+// Back again, without the zeros.
+void store_narrowed(const Tensor<float>& from, const View<float>& to) {
+  const Shape& shape = to.shape;
+  for (int64_t i = 0; i < shape[0]; ++i)
+    for (int64_t j = 0; j < shape[1]; ++j)
+      for (int64_t h = 0; h < shape[2]; ++h)
+        std::copy_n(from.view().at(i, j, h), shape[3], to.at(i, j, h));
+}
+
 }  // namespace
 
 Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
@@ -39,8 +52,7 @@ Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
               Tensor<float>(op.v.shape), {}, {}, {}, op};
   const View<float> w = low.w.view(), a = low.a.view(), b_ = low.b.view(), v = low.v.view();
   const bool kda = op.rule == Rule::kda;
-  const auto lower_token = [&](int64_t row) {
-    const int64_t b = row / time, t = row % time;
+  each_token(op, cpu, [&](int64_t b, int64_t t) {
     for (int64_t h = 0; h < heads; ++h) {
       const float beta = op.beta(b, t, h);
       const float* const k = op.k.at(b, t, h / heads_per_key_head);
@@ -50,7 +62,7 @@ Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
         for (int64_t j = 0; j < own_keys; ++j)
           to_w[j] = decay[j], to_a[j] = decay[j] * k[j], to_b[j] = -beta * k[j];
       } else {
-        const float decay = decay_of(op, b, t, h, 0);
+        const float decay = decay_of(op, b, t, h);
         for (int64_t j = 0; j < own_keys; ++j)
           to_w[j] = decay, to_a[j] = k[j], to_b[j] = -decay * beta * k[j];
       }
@@ -59,11 +71,6 @@ Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
       float* const to_v = v.at(b, t, h);
       for (int64_t i = 0; i < values; ++i) to_v[i] = beta * from_v[i];
     }
-  };
-  constexpr int64_t together = 16;
-  cpu.threads.parallel((batch * time + together - 1) / together, [&](int64_t piece) {
-    const int64_t end = std::min(batch * time, (piece + 1) * together);
-    for (int64_t row = piece * together; row < end; ++row) lower_token(row);
   });
   low.op.rule = Rule::generalized;
   low.op.w = low.w.view();
@@ -81,53 +88,90 @@ Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
 }
 
 void store_final_state(const Lowered& low, const DeltaRule<float>& op) {
-  if (low.state.elements() == 0 || !op.final_state) return;
-  const Shape& shape = op.final_state.shape;
-  for (int64_t b = 0; b < shape[0]; ++b)
-    for (int64_t h = 0; h < shape[1]; ++h)
-      for (int64_t i = 0; i < shape[2]; ++i)
-        std::copy_n(low.state.view().at(b, h, i), shape[3], op.final_state.at(b, h, i));
+  if (low.state.elements() && op.final_state) store_narrowed(low.state, op.final_state);
 }
 
-LoweredGradient lower_gradient(const DeltaRule<float>& op,
+LoweredGradient lower_gradient(const DeltaRule<float>& lowered,
                                const DeltaRuleGradient<float>& gradient) {
-  LoweredGradient low{Tensor<float>(op.k.shape), Tensor<float>(op.k.shape),
-                      Tensor<float>(op.v.shape), Tensor<float>(op.k.shape),
-                      Tensor<float>(op.k.shape), gradient};
+  const Shape vectors = lowered.w.shape;
+  LoweredGradient low{Tensor<float>(vectors),         Tensor<float>(vectors),
+                      Tensor<float>(vectors),         Tensor<float>(lowered.v.shape),
+                      Tensor<float>(vectors),         Tensor<float>(vectors),
+                      {},                             {},
+                      gradient};
+  low.gradient.dr = low.dr.view();
   low.gradient.dw = low.dw.view();
   low.gradient.dk = low.dk.view();
   low.gradient.dv = low.dv.view();
   low.gradient.da = low.da.view();
   low.gradient.db = low.db.view();
   low.gradient.dbeta = {};
+  const int64_t keys = vectors[3];
+  if (gradient.dfinal && gradient.dfinal.shape[3] != keys) {
+    low.dfinal = widened(gradient.dfinal, keys);
+    low.gradient.dfinal = low.dfinal.view();
+  }
+  if (gradient.dinitial && gradient.dinitial.shape[3] != keys) {
+    const Shape& states = gradient.dinitial.shape;
+    low.dinitial = Tensor<float>({states[0], states[1], states[2], keys});
+    low.gradient.dinitial = low.dinitial.view();
+  }
   return low;
 }
 
+namespace {
+
+// What one head adds to the gradients of its key head, and its own.
+void raise_head(const DeltaRule<float>& op, const LoweredGradient& low,
+                const DeltaRuleGradient<float>& gradient, int64_t b, int64_t t, int64_t h) {
+  const bool kda = op.rule == Rule::kda, present = !op.present || op.present(b, t) != 0;
+  const int64_t heads_per_key_head = op.v.shape[2] / op.k.shape[2], keys = op.k.shape[3];
+  const int64_t key_head = h / heads_per_key_head, values = op.v.shape[3];
+  const bool first = h % heads_per_key_head == 0;
+  const float beta = op.beta(b, t, h);
+  const float* const k = op.k.at(b, t, key_head);
+  const float *const dr = low.dr.view().at(b, t, h), *const dw = low.dw.view().at(b, t, h);
+  const float *const dk = low.dk.view().at(b, t, h), *const da = low.da.view().at(b, t, h);
+  const float *const db = low.db.view().at(b, t, h), *const dv = low.dv.view().at(b, t, h);
+  if (gradient.dr) {
+    float* const to = gradient.dr.at(b, t, key_head);
+    for (int64_t j = 0; j < keys; ++j) to[j] = (first ? 0.0f : to[j]) + dr[j];
+  }
+  float dbeta = 0, dw_head = 0;
+  const float* const decays = kda ? op.w.at(b, t, h) : nullptr;
+  const float decay = kda ? 1.0f : decay_of(op, b, t, h);
+  for (int64_t j = 0; j < keys; ++j) {
+    dbeta -= decay * k[j] * db[j];  // kda: b has no decay
+    dw_head += dw[j] - beta * k[j] * db[j];
+  }
+  if (gradient.dk) {
+    float* const to = gradient.dk.at(b, t, key_head);
+    for (int64_t j = 0; j < keys; ++j)
+      to[j] = (first ? 0.0f : to[j]) + dk[j] +
+              (kda ? decays[j] * da[j] - beta * db[j] : da[j] - decay * beta * db[j]);
+  }
+  if (gradient.dw && kda) {
+    float* const to = gradient.dw.at(b, t, h);
+    for (int64_t j = 0; j < keys; ++j) to[j] = dw[j] + k[j] * da[j];
+  }
+  const float* const v = op.v.at(b, t, h);
+  for (int64_t i = 0; i < values; ++i) dbeta += v[i] * dv[i];
+  if (gradient.dv) {
+    float* const to = gradient.dv.at(b, t, h);
+    for (int64_t i = 0; i < values; ++i) to[i] = beta * dv[i];
+  }
+  if (gradient.dbeta) gradient.dbeta(b, t, h) = present ? dbeta : 0.0f;
+  if (gradient.dw && !kda) gradient.dw(b, t, h) = present ? dw_head : 0.0f;
+}
+
+}  // namespace
+
 void raise_gradient(const DeltaRule<float>& op, const LoweredGradient& low,
-                    const DeltaRuleGradient<float>& gradient) {
-  const bool kda = op.rule == Rule::kda;
-  each_head(op, [&](int64_t b, int64_t t, int64_t h) {
-    const bool present = !op.present || op.present(b, t) != 0;
-    const float beta = op.beta(b, t, h);
-    float dbeta = 0, dw_head = 0;
-    for (int64_t j = 0; j < op.k.shape[3]; ++j) {
-      const float k = op.k(b, t, h, j), w = decay_of(op, b, t, h, j);
-      const float dw = low.dw.view()(b, t, h, j), da = low.da.view()(b, t, h, j);
-      const float db = low.db.view()(b, t, h, j), dk = low.dk.view()(b, t, h, j);
-      dbeta -= (kda ? 1.0f : w) * k * db;
-      dw_head += dw - beta * k * db;
-      if (gradient.dk)
-        gradient.dk(b, t, h, j) = dk + (kda ? w * da - beta * db : da - w * beta * db);
-      if (gradient.dw && kda) gradient.dw(b, t, h, j) = dw + k * da;
-    }
-    for (int64_t i = 0; i < op.v.shape[3]; ++i) {
-      const float dv = low.dv.view()(b, t, h, i);
-      dbeta += op.v(b, t, h, i) * dv;
-      if (gradient.dv) gradient.dv(b, t, h, i) = beta * dv;
-    }
-    if (gradient.dbeta) gradient.dbeta(b, t, h) = present ? dbeta : 0.0f;
-    if (gradient.dw && !kda) gradient.dw(b, t, h) = present ? dw_head : 0.0f;
+                    const DeltaRuleGradient<float>& gradient, const Cpu& cpu) {
+  each_token(op, cpu, [&](int64_t b, int64_t t) {
+    for (int64_t h = 0; h < op.v.shape[2]; ++h) raise_head(op, low, gradient, b, t, h);
   });
+  if (low.dinitial.elements()) store_narrowed(low.dinitial, gradient.dinitial);
 }
 
 }  // namespace deltasane::kernel

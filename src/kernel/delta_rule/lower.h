@@ -25,13 +25,16 @@ Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu);
 // Where keys were added: the final state, back into op's.
 void store_final_state(const Lowered& lowered, const DeltaRule<float>& op);
 
+// Of each head, with the keys of the lowered op.
 struct LoweredGradient {
-  Tensor<float> dw, dk, dv, da, db;
+  Tensor<float> dr, dw, dk, dv, da, db;
+  Tensor<float> dfinal, dinitial;  // with more keys
   DeltaRuleGradient<float> gradient;
 };
-LoweredGradient lower_gradient(const DeltaRule<float>& op,
+LoweredGradient lower_gradient(const DeltaRule<float>& lowered,
                                const DeltaRuleGradient<float>& gradient);
+// The gradients of a key head are added up over its heads, in their order.
 void raise_gradient(const DeltaRule<float>& op, const LoweredGradient& lowered,
-                    const DeltaRuleGradient<float>& gradient);
+                    const DeltaRuleGradient<float>& gradient, const Cpu& cpu);
 
 }  // namespace deltasane::kernel

@@ -125,11 +125,23 @@ template <class Real>
 void store(const View<Real>& to, int64_t b, int64_t t, int64_t h, Real value) {
   if (to) to(b, t, h) = value;
 }
+// Of key heads, which several heads may share.
+template <class Real>
+void add(const View<Real>& to, int64_t b, int64_t t, int64_t key_head, int64_t c, Real value) {
+  if (to) to(b, t, key_head, c) += value;
+}
+template <class Real>
+void clear(const View<Real>& all) {
+  for (int64_t b = 0; all && b < all.shape[0]; ++b)
+    for (int64_t t = 0; t < all.shape[1]; ++t)
+      for (int64_t h = 0; h < all.shape[2]; ++h)
+        for (int64_t c = 0; c < all.shape[3]; ++c) all(b, t, h, c) = 0;
+}
 
 template <class Real>
 struct HeadBackward : Head<Real> {
-  using Head<Real>::op, Head<Real>::batch, Head<Real>::head, Head<Real>::time, Head<Real>::values,
-      Head<Real>::keys, Head<Real>::decay, Head<Real>::tau;
+  using Head<Real>::op, Head<Real>::batch, Head<Real>::head, Head<Real>::key_head,
+      Head<Real>::time, Head<Real>::values, Head<Real>::keys, Head<Real>::decay, Head<Real>::tau;
   const DeltaRuleGradient<Real>& gradient;
 
   HeadBackward(const DeltaRule<Real>& operation, const DeltaRuleGradient<Real>& g, int64_t b,
@@ -159,7 +171,7 @@ struct HeadBackward : Head<Real> {
       for (int64_t j = 0; j < keys; ++j) {
         sa += S0(i, j) * op.a(batch, t, head, j);
         dsa += dS(i, j) * op.b(batch, t, head, j);
-        dv += dS(i, j) * op.k(batch, t, head, j);
+        dv += dS(i, j) * op.k(batch, t, key_head, j);
       }
       store(gradient.dv, batch, t, head, i, dv);
       for (int64_t j = 0; j < keys; ++j) {
@@ -171,7 +183,7 @@ struct HeadBackward : Head<Real> {
       }
     }
     for (int64_t j = 0; j < keys; ++j) {
-      store(gradient.dk, batch, t, head, j, dk[size_t(j)]);
+      add(gradient.dk, batch, t, key_head, j, dk[size_t(j)]);
       store(gradient.db, batch, t, head, j, db[size_t(j)]);
       store(gradient.da, batch, t, head, j, da[size_t(j)]);
       store(gradient.dw, batch, t, head, j, dw[size_t(j)]);
@@ -186,15 +198,15 @@ struct HeadBackward : Head<Real> {
     for (int64_t i = 0; i < values; ++i) {
       Real recalled = 0, dSk = 0;
       for (int64_t j = 0; j < keys; ++j) {
-        recalled += S0(i, j) * decay(t, j) * op.k(batch, t, head, j);
-        dSk += dS(i, j) * op.k(batch, t, head, j);
+        recalled += S0(i, j) * decay(t, j) * op.k(batch, t, key_head, j);
+        dSk += dS(i, j) * op.k(batch, t, key_head, j);
       }
       const Real missing = op.v(batch, t, head, i) - recalled;
       dbeta += missing * dSk;
       store(gradient.dv, batch, t, head, i, beta * dSk);
       for (int64_t j = 0; j < keys; ++j) {
         dk[size_t(j)] += beta * (missing * dS(i, j) - S0(i, j) * decay(t, j) * dSk);
-        const Real dD = dS(i, j) - beta * dSk * op.k(batch, t, head, j);
+        const Real dD = dS(i, j) - beta * dSk * op.k(batch, t, key_head, j);
         dw[size_t(j)] += dD * S0(i, j);
         dS(i, j) = dD * decay(t, j);
       }
@@ -202,7 +214,7 @@ struct HeadBackward : Head<Real> {
     store(gradient.dbeta, batch, t, head, dbeta);
     Real dw_head = 0;
     for (int64_t j = 0; j < keys; ++j) {
-      store(gradient.dk, batch, t, head, j, dk[size_t(j)]);
+      add(gradient.dk, batch, t, key_head, j, dk[size_t(j)]);
       if (op.rule == Rule::kda) store(gradient.dw, batch, t, head, j, dw[size_t(j)]);
       dw_head += dw[size_t(j)];
     }
@@ -214,15 +226,15 @@ struct HeadBackward : Head<Real> {
       Real dr = 0;
       for (int64_t i = 0; i < values; ++i) {
         dr += S(i, j) * gradient.dy(batch, t, head, i);
-        dS(i, j) += gradient.dy(batch, t, head, i) * op.r(batch, t, head, j);
+        dS(i, j) += gradient.dy(batch, t, head, i) * op.r(batch, t, key_head, j);
       }
-      store(gradient.dr, batch, t, head, j, dr);
+      add(gradient.dr, batch, t, key_head, j, dr);
     }
   }
 
   void zero_for_padding(int64_t t) const {
     for (int64_t j = 0; j < keys; ++j) {
-      for (const View<Real>& g : {gradient.dr, gradient.dk, gradient.da, gradient.db})
+      for (const View<Real>& g : {gradient.da, gradient.db})
         store(g, batch, t, head, j, Real(0));
       if (gradient.dw.shape.rank() == 4) store(gradient.dw, batch, t, head, j, Real(0));
     }
@@ -280,6 +292,7 @@ void delta_rule(const DeltaRule<Real>& op) {
 template <class Real>
 void delta_rule_backward(const DeltaRule<Real>& op, const DeltaRuleGradient<Real>& gradient) {
   validate(op, gradient);
+  clear(gradient.dr), clear(gradient.dk);
   for (int64_t b = 0; b < op.k.shape[0]; ++b)
     for (int64_t h = 0; h < op.v.shape[2]; ++h) HeadBackward<Real>(op, gradient, b, h).backward();
 }

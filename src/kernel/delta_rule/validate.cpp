@@ -122,8 +122,6 @@ template <class Real>
 void validate(const DeltaRule<Real>& op, const DeltaRuleGradient<Real>& gradient) {
   const Sizes<Real> n(op);
   validate_inputs(op, n);
-  if (n.heads != n.key_heads)
-    fail(Fault::argument, "k: expected ", n.heads, " heads for gradients, found ", n.key_heads);
   expect_shape("dy", gradient.dy, n.value_vectors());
   expect_if_given("dfinal", gradient.dfinal, n.states());
   expect_if_given("dinitial", gradient.dinitial, n.states());

@@ -5,6 +5,7 @@
 
 #include "kernel/activation/gated.h"
 #include "kernel/experts/reference.h"
+#include "kernel/matmul/gradient.h"
 #include "kernel/rows/rows.h"
 #include "tensor/tensor.h"
 
@@ -23,46 +24,150 @@ void route(const Router& router, View<const float> logits, std::span<Choice> cho
   });
 }
 
-void add_experts(const Experts& op, const Cpu& cpu) {
-  expect_rows("x", op.x, op.x.shape);
-  expect_rows("y", op.y, op.x.shape);
-  const int64_t rows = op.x.shape[0], channels = op.x.shape[1];
-  if (rows == 0) return;
-  require(op.chosen.size() % size_t(rows) == 0 && op.gate.size() == op.up.size() &&
-              op.gate.size() == op.down.size() && !op.gate.empty(),
-          "experts have three matrices each, and every row has as many of them");
-  const auto slots = int64_t(op.chosen.size()), used = slots / rows;
-  const int64_t width = op.gate[0].out();
-  // The slots of each expert follow each other: first[e] is the place of its first one.
-  std::vector<int64_t> first(op.gate.size() + 1), place(op.chosen.size());
-  for (const Choice& choice : op.chosen) ++first[size_t(choice.expert) + 1];
-  for (size_t e = 1; e < first.size(); ++e) first[e] += first[e - 1];
-  std::vector<int64_t> next(first.begin(), first.end() - 1);
-  for (size_t i = 0; i < op.chosen.size(); ++i) place[i] = next[size_t(op.chosen[i].expert)]++;
-
-  Tensor<float> x({slots, channels}), gate({slots, width}), up({slots, width});
-  Tensor<float> y({slots, channels});
-  each_row(slots, cpu, [&](int64_t i) {
-    std::copy_n(op.x.at(i / used), channels, x.data() + place[size_t(i)] * channels);
-  });
-  std::vector<Matmul> into, out_of;
-  for (size_t e = 0; e < op.gate.size(); ++e) {
-    const int64_t at = first[e], count = first[e + 1] - at;
-    if (count == 0) continue;
-    const auto some = [&](Tensor<float>& of) { return of.view().slice(0, at, count); };
-    into.push_back({op.gate[e], some(x), some(gate)});
-    into.push_back({op.up[e], some(x), some(up)});
-    out_of.push_back({op.down[e], some(gate), some(y)});
-  }
-  matmul_all(into, cpu);
-  multiply_by_gate(GateActivation::silu, gate.view(), up.view(), gate.view(), cpu);
-  matmul_all(out_of, cpu);
+void route_backward(const Router& router, const RouterGradient& op, const Cpu& cpu) {
+  const int64_t rows = op.logits.shape[0];
+  const auto experts = size_t(op.logits.shape[1]), used = size_t(router.used);
+  expect_rows("logits", op.logits, op.logits.shape);
+  expect_rows("dlogits", op.dlogits, op.logits.shape);
+  require(int64_t(op.chosen.size()) == rows * router.used &&
+              op.dweight.size() == op.chosen.size(),
+          "there is a gradient for each chosen expert");
   each_row(rows, cpu, [&](int64_t row) {
+    reference::route_backward<float>(
+        router, {op.logits.at(row), experts}, op.chosen.subspan(size_t(row) * used, used),
+        op.dweight.subspan(size_t(row) * used, used), {op.dlogits.at(row), experts});
+  });
+}
+
+namespace {
+
+// The choices of all rows, those of each expert after one another.
+class ExpertSlots {
+ public:
+  explicit ExpertSlots(const Experts& op)
+      : rows(op.x.shape[0]), first(op.gate.size() + 1), place(op.chosen.size()) {
+    expect_rows("x", op.x, op.x.shape);
+    require(rows > 0 && op.chosen.size() % size_t(rows) == 0 && op.gate.size() == op.up.size() &&
+                op.gate.size() == op.down.size() && !op.gate.empty(),
+            "experts have three matrices each, and every row has as many of them");
+    slots = int64_t(op.chosen.size()), used = slots / rows;
+    for (const Choice& choice : op.chosen) ++first[size_t(choice.expert) + 1];
+    for (size_t e = 1; e < first.size(); ++e) first[e] += first[e - 1];
+    std::vector<int64_t> next(first.begin(), first.end() - 1);
+    for (size_t i = 0; i < op.chosen.size(); ++i) place[i] = next[size_t(op.chosen[i].expert)]++;
+  }
+
+  // Each row to the places of its choices.
+  Tensor<float> gathered(View<const float> from, const Cpu& cpu) const {
+    Tensor<float> to({slots, from.shape[1]});
+    each_row(slots, cpu, [&](int64_t i) {
+      std::copy_n(from.at(i / used), from.shape[1], to.view().at(place[size_t(i)]));
+    });
+    return to;
+  }
+  View<float> of(size_t expert, Tensor<float>& all) const {
+    return all.view().slice(0, first[expert], first[expert + 1] - first[expert]);
+  }
+  // Calls body(expert) for those that are chosen.
+  template <class Body>
+  void each_expert(const Body& body) const {
+    for (size_t e = 0; e + 1 < first.size(); ++e)
+      if (first[e + 1] > first[e]) body(e);
+  }
+
+  int64_t rows, slots = 0, used = 0;
+  std::vector<int64_t> first;  // place of each expert's first choice
+  std::vector<int64_t> place;  // of each choice
+};
+
+// gate x and up x of every choice.
+void project(const Experts& op, const ExpertSlots& slots, Tensor<float>& x, Tensor<float>& gate,
+             Tensor<float>& up, const Cpu& cpu) {
+  std::vector<Matmul> all;
+  slots.each_expert([&](size_t e) {
+    all.push_back({op.gate[e], slots.of(e, x), slots.of(e, gate)});
+    all.push_back({op.up[e], slots.of(e, x), slots.of(e, up)});
+  });
+  matmul_all(all, cpu);
+}
+
+}  // namespace
+
+void add_experts(const Experts& op, const Cpu& cpu) {
+  expect_rows("y", op.y, op.x.shape);
+  if (op.x.shape[0] == 0) return;
+  const ExpertSlots slots(op);
+  const int64_t channels = op.x.shape[1], width = op.gate[0].out();
+  Tensor<float> x = slots.gathered(op.x, cpu), gate({slots.slots, width}), up(gate.shape());
+  Tensor<float> y(x.shape());
+  project(op, slots, x, gate, up, cpu);
+  multiply_by_gate(GateActivation::silu, gate.view(), up.view(), gate.view(), cpu);
+  std::vector<Matmul> out_of;
+  slots.each_expert([&](size_t e) {
+    out_of.push_back({op.down[e], slots.of(e, gate), slots.of(e, y)});
+  });
+  matmul_all(out_of, cpu);
+  each_row(slots.rows, cpu, [&](int64_t row) {
     float* const to = op.y.at(row);
-    for (int64_t j = row * used; j < (row + 1) * used; ++j) {
+    for (int64_t j = row * slots.used; j < (row + 1) * slots.used; ++j) {
       const float weight = op.chosen[size_t(j)].weight;
-      const float* const from = y.data() + place[size_t(j)] * channels;
+      const float* const from = y.view().at(slots.place[size_t(j)]);
       for (int64_t c = 0; c < channels; ++c) to[c] += weight * from[c];
+    }
+  });
+}
+
+void add_experts_backward(const Experts& op, const ExpertsGradient& g, const Cpu& cpu) {
+  expect_rows("dy", g.dy, op.x.shape), expect_rows("dx", g.dx, op.x.shape);
+  if (op.x.shape[0] == 0) return;
+  const ExpertSlots slots(op);
+  const int64_t channels = op.x.shape[1], width = op.gate[0].out();
+  const auto experts = int64_t(op.gate.size());
+  expect_shape("dgate", g.dgate, {experts, width, channels});
+  expect_shape("dup", g.dup, {experts, width, channels});
+  expect_shape("ddown", g.ddown, {experts, channels, width});
+  require(g.dweight.size() == op.chosen.size(), "there is a gradient for each chosen expert");
+  Tensor<float> x = slots.gathered(op.x, cpu), dy = slots.gathered(g.dy, cpu);
+  Tensor<float> gate({slots.slots, width}), up(gate.shape()), hidden(gate.shape());
+  Tensor<float> dhidden(gate.shape()), dgate(gate.shape()), dup(gate.shape()), dx(x.shape());
+  project(op, slots, x, gate, up, cpu);
+  multiply_by_gate(GateActivation::silu, gate.view(), up.view(), hidden.view(), cpu);
+  const auto matrix = [](const Weights& w) {
+    require(w.type() == WeightType::f32, "gradients are of f32 weights");
+    return View<const float>(reinterpret_cast<const float*>(w.rows()), {w.out(), w.in()});
+  };
+  const auto gradient_of = [](const View<float>& all, size_t e) {
+    return View<float>(all.at(int64_t(e)), {all.shape[1], all.shape[2]});
+  };
+  // of hidden where the choice's weight is 1
+  slots.each_expert([&](size_t e) {
+    matmul_nn(slots.of(e, dy), matrix(op.down[e]), slots.of(e, dhidden), cpu);
+  });
+  each_row(slots.slots, cpu, [&](int64_t i) {
+    const int64_t at = slots.place[size_t(i)];
+    const float weight = op.chosen[size_t(i)].weight;
+    const float* const h = hidden.view().at(at);
+    float *const dh = dhidden.view().at(at), *const d = dy.view().at(at);
+    float sum = 0;
+    for (int64_t c = 0; c < width; ++c) sum += h[c] * dh[c], dh[c] *= weight;
+    g.dweight[size_t(i)] = sum;
+    for (int64_t c = 0; c < channels; ++c) d[c] *= weight;
+  });
+  multiply_by_gate_backward({GateActivation::silu, gate.view(), up.view(), dhidden.view(),
+                             dgate.view(), dup.view()},
+                            cpu);
+  slots.each_expert([&](size_t e) {
+    matmul_tn(slots.of(e, dy), slots.of(e, hidden), gradient_of(g.ddown, e), cpu, Store::add);
+    matmul_tn(slots.of(e, dgate), slots.of(e, x), gradient_of(g.dgate, e), cpu, Store::add);
+    matmul_tn(slots.of(e, dup), slots.of(e, x), gradient_of(g.dup, e), cpu, Store::add);
+    matmul_nn(slots.of(e, dgate), matrix(op.gate[e]), slots.of(e, dx), cpu);
+    matmul_nn(slots.of(e, dup), matrix(op.up[e]), slots.of(e, dx), cpu, Store::add);
+  });
+  each_row(slots.rows, cpu, [&](int64_t row) {
+    float* const to = g.dx.at(row);
+    for (int64_t j = row * slots.used; j < (row + 1) * slots.used; ++j) {
+      const float* const from = dx.view().at(slots.place[size_t(j)]);
+      for (int64_t c = 0; c < channels; ++c) to[c] += from[c];
     }
   });
 }

@@ -44,4 +44,24 @@ struct Experts {
 };
 void add_experts(const Experts& op, const Cpu& cpu);
 
+// From the gradient of the weights of the chosen experts to that of the logits, which is overwritten.
+// The choice itself, and so the bias, has none.
+struct RouterGradient {
+  View<const float> logits;        // (rows, experts)
+  std::span<const Choice> chosen;  // (rows, used), as route chose
+  std::span<const float> dweight;  // (rows, used)
+  View<float> dlogits;
+};
+void route_backward(const Router& router, const RouterGradient& op, const Cpu& cpu);
+
+// Products are added up over the rows in their order.
+struct ExpertsGradient {
+  View<const float> dy;           // (rows, C)
+  View<float> dx;                 // (rows, C), added to
+  std::span<float> dweight;       // (rows, used), of the choices; overwritten
+  View<float> dgate, dup, ddown;  // (experts, I, C), (experts, I, C), (experts, C, I), added to
+};
+// op.y is not used. Weights of f32 only.
+void add_experts_backward(const Experts& op, const ExpertsGradient& gradient, const Cpu& cpu);
+
 }  // namespace deltasane::kernel

@@ -20,11 +20,10 @@
 
 #include "kernel/cpu_device.h"
 #include "kernel/matmul/weights.h"
+#include "kernel/store.h"
 #include "tensor/view.h"
 
 namespace deltasane::kernel {
-
-enum class Store { overwrite, add };  // y = ..., y += ...
 
 void matmul(const Weights& w, View<const float> x, View<float> y, const Cpu& cpu,
             Store store = Store::overwrite);

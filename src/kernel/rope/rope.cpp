@@ -7,8 +7,11 @@
 #include "kernel/rows/rows.h"
 
 namespace deltasane::kernel {
+namespace {
 
-void rope(const Rope& op, const Cpu& cpu) {
+enum class Turn { forward, back };
+
+void rotate(const Rope& op, Turn turn, const Cpu& cpu) {
   const Shape& shape = op.x.shape;
   if (shape.rank() != 3 || op.x.stride[2] != 1)
     fail(Fault::argument, "x: expected (time, head, channel) with contiguous channels, found ",
@@ -21,7 +24,8 @@ void rope(const Rope& op, const Cpu& cpu) {
     std::vector<float> cosine, sine;
     for (int64_t i = 0; i < half; ++i) {
       const double angle = reference::rope_angle(op.position + t, i, op.rotary, op.theta);
-      cosine.push_back(float(std::cos(angle))), sine.push_back(float(std::sin(angle)));
+      cosine.push_back(float(std::cos(angle)));
+      sine.push_back(float(turn == Turn::forward ? std::sin(angle) : -std::sin(angle)));
     }
     for (int64_t h = 0; h < shape[1]; ++h) {
       float *const a = op.x.at(t, h), *const b = a + half;
@@ -33,5 +37,10 @@ void rope(const Rope& op, const Cpu& cpu) {
     }
   });
 }
+
+}  // namespace
+
+void rope(const Rope& op, const Cpu& cpu) { rotate(op, Turn::forward, cpu); }
+void rope_backward(const Rope& op, const Cpu& cpu) { rotate(op, Turn::back, cpu); }
 
 }  // namespace deltasane::kernel

@@ -22,4 +22,7 @@ struct Rope {
 };
 void rope(const Rope& op, const Cpu& cpu);
 
+// x is the gradient of the result, and becomes that of the argument: it is rotated back.
+void rope_backward(const Rope& op, const Cpu& cpu);
+
 }  // namespace deltasane::kernel

@@ -43,6 +43,27 @@ TEST_F(RopeOf, TwoPositionsMeetByTheirDistance) {
   EXPECT_GT(std::abs(product(11, 4) - product(4, 11)), 1e-3);
 }
 
+// <rope(x), d> = <x, rope_backward(d)>, element by element: the columns of the definition.
+TEST_F(RopeOf, GradientIsThatOfTheDefinition) {
+  const int64_t time = 3, heads = 2, size = 6, rotary = 4, position = 11;
+  const Vector<double> dd = normal_numbers(time * heads * size, 1, 2);
+  Vector<float> found = as<float>(dd), plain(found.size());
+  rope_backward({{found.data(), {time, heads, size}}, position, rotary, 1e4}, cpu);
+  Vector<double> truth(dd.size());
+  const auto define = [&]<class Real>(Vector<Real>& to) {
+    for (size_t i = 0; i < to.size(); ++i) {
+      Vector<Real> one(size_t(size), Real(0));
+      one[i % size_t(size)] = 1;
+      const size_t at = i / size_t(size);
+      reference::rope<Real>(one, position + int64_t(at) / heads, rotary, 1e4);
+      for (size_t c = 0; c < size_t(size); ++c)
+        to[i] += one[c] * Real(dd[at * size_t(size) + c]);
+    }
+  };
+  define.operator()<float>(plain), define.operator()<double>(truth);
+  expect_close("rope_backward", found, plain, truth);
+}
+
 TEST_F(RopeOf, OddNumbersAreNamed) {
   Vector<float> x(12);
   EXPECT_FAULT(rope({{x.data(), {1, 2, 6}}, 0, 3, 1e4}, cpu), Fault::argument,

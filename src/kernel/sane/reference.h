@@ -8,7 +8,8 @@ namespace deltasane::kernel::reference {
 // alpha softplus(z) + 1
 template <class Real>
 Real tau_of(Real z, Real alpha) {
-  return alpha * std::log1p(std::exp(z)) + 1;
+  using std::exp, std::log1p;  // or those of Real
+  return alpha * log1p(exp(z)) + 1;
 }
 
 // alpha sigmoid(z)

@@ -24,4 +24,16 @@ struct ShortConv {
 };
 void short_conv(const ShortConv& op, const Cpu& cpu);
 
+// Of a whole sequence: the inputs before x are zero. Sums over time are taken in an order that depends
+// on the shape alone.
+struct ShortConvGradient {
+  View<const float> x;
+  int64_t taps;
+  const float* weight;
+  View<float> dy;  // becomes the gradient of the sum inside of silu
+  View<float> dx;  // overwritten; not the memory of the others
+  float* dweight;  // (taps, C), added to; null: not wanted
+};
+void short_conv_backward(const ShortConvGradient& op, const Cpu& cpu);
+
 }  // namespace deltasane::kernel

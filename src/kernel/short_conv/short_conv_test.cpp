@@ -62,6 +62,63 @@ TEST_P(ShortConvOf, IsTheDefinitionHoweverItIsCut) {
   }
 }
 
+// One channel after another, by the definition.
+template <class Real>
+void define_gradient(int64_t taps, int64_t channels, const Vector<Real>& x,
+                     const Vector<Real>& weight, const Vector<Real>& dy, Vector<Real>& dx,
+                     Vector<Real>& dweight) {
+  const auto n = size_t(channels);
+  for (size_t c = 0; c < n; ++c) {
+    const auto column = [&](const Vector<Real>& of) {
+      Vector<Real> all;
+      for (size_t i = c; i < of.size(); i += n) all.push_back(of[i]);
+      return all;
+    };
+    const Vector<Real> xc = column(x), wc = column(weight), dyc = column(dy);
+    Vector<Real> dxc = column(dx), dwc = column(dweight);
+    reference::short_conv_backward<Real>(xc, wc, dyc, dxc, dwc);
+    for (size_t t = 0; t < xc.size(); ++t) dx[t * n + c] = dxc[t];
+    for (size_t j = 0; j < size_t(taps); ++j) dweight[j * n + c] = dwc[j];
+  }
+}
+
+TEST_P(ShortConvOf, GradientsAreTheDefinition) {
+  for (const int64_t taps : {1, 2, 4, 7}) {
+    const Vector<double> wd = normal_numbers(taps * channels, 1, 2),
+                         dyd = normal_numbers(time * channels, 1, 3);
+    const Vector<float> weight = as<float>(wd);
+    Vector<float> dy = as<float>(dyd), dx(x.size(), NAN), dweight(weight.size(), 0.5f);
+    Vector<float> plain_dx(x.size()), plain_dw(weight.size(), 0.5f);
+    Vector<double> true_dx(x.size()), true_dw(weight.size(), 0.5);
+    define_gradient<float>(taps, channels, x, weight, dy, plain_dx, plain_dw);
+    define_gradient<double>(taps, channels, xd, wd, dyd, true_dx, true_dw);
+    short_conv_backward({{x.data(), {time, channels}},
+                         taps,
+                         weight.data(),
+                         {dy.data(), {time, channels}},
+                         {dx.data(), {time, channels}},
+                         dweight.data()},
+                        cpu());
+    expect_close("dx", dx, plain_dx, true_dx);
+    expect_close("dweight", dweight, plain_dw, true_dw);
+  }
+}
+
+TEST(ShortConvDefinition, GradientIsThatOfTheLoss) {
+  Vector<double> x = normal_numbers(9, 1, 1), weight = normal_numbers(4, 1, 2);
+  const Vector<double> dy = normal_numbers(9, 1, 3);
+  Vector<double> dx(9), dweight(4);
+  reference::short_conv_backward<double>(x, weight, dy, dx, dweight);
+  const auto loss = [&] {
+    double sum = 0;
+    for (size_t t = 0; t < x.size(); ++t)
+      sum += dy[t] * reference::short_conv<double>(x, weight, t);
+    return sum;
+  };
+  expect_gradient("x", x, dx, loss);
+  expect_gradient("weight", weight, dweight, loss);
+}
+
 TEST_P(ShortConvOf, TooManyTapsAreNamed) {
   Vector<float> all(100);
   const View<float> rows{all.data(), {1, 2}};

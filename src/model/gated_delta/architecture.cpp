@@ -5,6 +5,7 @@
 #include "model/gated_delta/checkpoint/checkpoint.h"
 #include "model/gated_delta/model.h"
 #include "model/gated_delta/random.h"
+#include "model/gated_delta/trainable.h"
 
 namespace deltasane {
 namespace gated_delta {
@@ -120,6 +121,7 @@ Architecture gated_delta_architecture() {
           },
           .open = gated_delta::open,
           .read_tuned_state = nullptr,
+          .training = &gated_delta::trainable,
           .write_random = gated_delta::write_random};
 }
 

@@ -12,6 +12,7 @@
 #include "kernel/sane/tau.h"
 #include "kernel/short_conv/short_conv.h"
 #include "model/gated_delta/block.h"
+#include "model/gated_delta/heads.h"
 #include "model/gated_delta/scratch.h"
 
 namespace deltasane::gated_delta {
@@ -31,13 +32,6 @@ int64_t dropped_rows(int64_t position, int64_t window) {
   return tile_rows * std::max<int64_t>(0, (position + 1 - window) / tile_rows - 1);
 }
 
-constexpr float l2_eps = 1e-6f;  // of q and k in every model of the family
-
-// (rows, heads * size) as (rows, head, size)
-template <class T>
-View<T> by_head(const View<T>& rows, int64_t size) {
-  return {rows.data, {rows.shape[0], rows.shape[1] / size, size}, {rows.stride[0], size, 1}};
-}
 // (time, heads * size) of one sequence as (1, time, head, size)
 template <class T>
 View<T> as_batch(const View<T>& rows, int64_t size) {

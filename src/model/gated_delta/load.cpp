@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "model/gated_delta/checkpoint/tensor_table.h"
 #include "model/gated_delta/model.h"
 #include "model/cpu/load_weights.h"
@@ -132,7 +134,8 @@ class Model::Loader {
     w.decay_up = small_matrix("mixer.decay_up.weight");
     w.gate_down = small_matrix("mixer.gate_down.weight");
     w.gate_up = small_matrix("mixer.gate_up.weight");
-    w.decay_rate = vector("mixer.decay_rate"), w.decay_bias = vector("mixer.decay_bias");
+    w.decay_rate = vector("mixer.decay_log_rate"), w.decay_bias = vector("mixer.decay_bias");
+    for (float& rate : w.decay_rate.span()) rate = std::exp(rate);
     w.gate_bias = vector("mixer.gate_bias"), w.output_norm = vector("mixer.output_norm.weight");
     const int64_t taps = std::max<int64_t>(1, c.taps), channels = c.mixed_channels();
     w.convolution = Vector({taps, channels});

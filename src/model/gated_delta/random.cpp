@@ -8,12 +8,6 @@
 namespace deltasane::gated_delta {
 namespace {
 
-uint64_t stream_of(std::string_view name) {  // FNV-1a
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : name) hash = (hash ^ uint8_t(c)) * 0x100000001b3u;
-  return hash;
-}
-
 struct QwenSizes {
   std::string_view name;
   int64_t layers, channels, feed_forward, heads, kv_heads, value_heads;
@@ -87,21 +81,21 @@ Tensor<float> RandomTensors::read(std::string_view name) const {
   Tensor<float> out(shape(name));
   const auto ends = [&](std::string_view end) { return name.ends_with(end); };
   const Shape& shape = out.shape();
-  const bool is_norm = ends("norm.weight"), is_rate = ends("decay_rate");
+  const bool is_norm = ends("norm.weight"), is_rate = ends("decay_log_rate");
   double deviation = shape.rank() == 1 ? 0.5 : 1 / std::sqrt(double(shape[shape.rank() - 1]));
   if (is_norm) deviation = 0.25;
   if (is_rate) deviation = 1.5;
   if (ends("convolution.weight")) deviation = 0.5;
   if (ends("w_tau")) deviation = 1 / std::sqrt(double(shape[0]));
   if (ends("embedding.weight")) deviation = 1;
-  Random random(seed_, stream_of(name));
+  Random random(seed_, stream_named(name));
   // The sum of four uniforms is near enough to normal, and the same on every machine.
   for (float& x : out.span()) {
     const uint64_t word = random.word64();
     double sum = 0;
     for (int i = 0; i < 4; ++i) sum += double((word >> (16 * i)) & 0xffff) / 65536.0 - 0.5;
     const double value = deviation * sum * std::sqrt(3.0);
-    x = float(is_norm ? 1 + value : is_rate ? std::exp(value) : value);
+    x = float(is_norm ? 1 + value : value);
   }
   return out;
 }

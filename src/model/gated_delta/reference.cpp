@@ -5,16 +5,19 @@
 #include <numeric>
 
 #include "kernel/sane/reference.h"
+#include "tensor/tape.h"
 
 namespace deltasane::gated_delta::reference {
 namespace {
+
+using std::exp, std::log, std::sqrt, std::tanh;  // or those of Real
 
 template <class Real>
 using Rows = std::vector<std::vector<Real>>;  // of each token
 
 template <class Real>
 Real sigmoid(Real x) {
-  return 1 / (1 + std::exp(-x));
+  return 1 / (1 + exp(-x));
 }
 template <class Real>
 Real silu(Real x) {
@@ -24,11 +27,12 @@ Real silu(Real x) {
 template <class Real>
 class Forward {
  public:
-  Forward(const Config& config, const TensorSource& source, const SaneUse& sane)
-      : c(config), source_(source), sane_(sane) {}
+  Forward(const Config& config, const ReadTensor<Real>& read, const SaneUse& sane,
+          std::span<const uint8_t> present)
+      : c(config), read_(read), sane_(sane), present_(present) {}
 
   Outcome<Real> run(std::span<const int32_t> tokens) {
-    const std::vector<Real> table = read("embedding.weight");
+    const std::vector<Real> table = read_("embedding.weight");
     const auto width = size_t(c.channels);
     Rows<Real> x;
     for (const int32_t token : tokens)
@@ -47,8 +51,8 @@ class Forward {
         return c.experts[size_t(n)] ? experts(h) : network(h, "ffn.");
       });
     }
-    const std::vector<Real> norm = read("norm.weight");
-    const std::vector<Real> head = c.tied ? table : read("head.weight");
+    const std::vector<Real> norm = read_("norm.weight");
+    const std::vector<Real> head = c.tied ? table : read_("head.weight");
     for (const auto& row : x)
       for (const Real logit : times(head, rms(row, norm, c.norm_eps)))
         outcome_.logits.push_back(logit);
@@ -56,11 +60,8 @@ class Forward {
   }
 
  private:
-  std::vector<Real> read(const std::string& name) const {
-    const Tensor<float> found = source_.read(name);
-    return {found.span().begin(), found.span().end()};
-  }
-  std::vector<Real> own(const std::string& name) const { return read(here_ + name); }
+  std::vector<Real> own(const std::string& name) const { return read_(here_ + name); }
+  bool present(size_t t) const { return present_.empty() || present_[t] != 0; }
 
   static std::vector<Real> times(const std::vector<Real>& matrix, const std::vector<Real>& x) {
     std::vector<Real> y(matrix.size() / x.size());
@@ -80,14 +81,14 @@ class Forward {
     for (size_t at = 0; at < x.size(); at += n) {
       Real mean = 0;
       for (size_t i = 0; i < n; ++i) mean += x[at + i] * x[at + i] / Real(n);
-      for (size_t i = 0; i < n; ++i) x[at + i] *= weight[i] / std::sqrt(mean + Real(float(eps)));
+      for (size_t i = 0; i < n; ++i) x[at + i] *= weight[i] / sqrt(mean + Real(float(eps)));
     }
     return x;
   }
   static void unit(std::vector<Real>& x, size_t at, size_t n, Real scale) {
     Real sum = Real(1e-6f);
     for (size_t i = 0; i < n; ++i) sum += x[at + i] * x[at + i];
-    for (size_t i = 0; i < n; ++i) x[at + i] *= scale / std::sqrt(sum);
+    for (size_t i = 0; i < n; ++i) x[at + i] *= scale / sqrt(sum);
   }
 
   template <class Body>
@@ -120,17 +121,24 @@ class Forward {
 
   Real decay(Real z, Real bias, Real rate) const {
     const Real x = z + bias;
-    if (c.decay_bound != 0) return std::exp(Real(c.decay_bound) * sigmoid(rate * x));
-    return std::pow(1 + std::exp(x), -rate);
+    if (c.decay_bound != 0) return exp(Real(c.decay_bound) * sigmoid(rate * x));
+    return exp(rate * log(sigmoid(-x)));
+  }
+
+  bool ends_chunk(size_t t) const {
+    return sane_.kind != SaneKind::none && (int64_t(t) + 1) % sane_.chunk == 0;
   }
 
   Rows<Real> recurrent(const Rows<Real>& h) {
     const auto K = size_t(c.key_size), V = size_t(c.value_size), H = size_t(c.value_heads);
     const size_t key_heads = size_t(c.key_heads), D = key_heads * K;
-    Rows<Real> qkv = convolved(product("mixer.qkv.weight", h));
+    Rows<Real> projected = product("mixer.qkv.weight", h);
+    for (size_t t = 0; t < h.size(); ++t)
+      if (!present(t)) projected[t].assign(projected[t].size(), Real(0));
+    Rows<Real> qkv = convolved(projected);
     for (auto& row : qkv)
       for (size_t g = 0; g < key_heads; ++g) {
-        unit(row, g * K, K, 1 / std::sqrt(Real(K)));
+        unit(row, g * K, K, 1 / sqrt(Real(K)));
         unit(row, D + g * K, K, 1);
       }
     const bool decays = c.rule != kernel::Rule::deltanet, kda = c.rule == kernel::Rule::kda;
@@ -142,7 +150,8 @@ class Forward {
       gate = c.gate_rank
                  ? product("mixer.gate_up.weight", product("mixer.gate_down.weight", h))
                  : product("mixer.gate.weight", h);
-    const std::vector<Real> rate = decays ? own("mixer.decay_rate") : std::vector<Real>();
+    std::vector<Real> rate = decays ? own("mixer.decay_log_rate") : std::vector<Real>();
+    for (Real& one : rate) one = exp(one);
     const std::vector<Real> bias = decays ? own("mixer.decay_bias") : std::vector<Real>();
     const std::vector<Real> gate_bias = c.gate_bias ? own("mixer.gate_bias") : std::vector<Real>();
     const std::vector<Real> norm = own("mixer.output_norm.weight");
@@ -150,9 +159,11 @@ class Forward {
         sane_.kind == SaneKind::trained ? own("mixer.w_tau") : std::vector<Real>();
     std::vector<Real> S(H * V * K);
     Rows<Real> out;
+    bool whole = true;  // no padding in the chunk so far
     for (size_t t = 0; t < h.size(); ++t) {
       std::vector<Real> y(H * V);
-      for (size_t j = 0; j < H; ++j) {
+      whole = whole && present(t);
+      for (size_t j = 0; j < H && present(t); ++j) {
         const size_t g = j / (H / key_heads);
         const Real *const q = &qkv[t][g * K], *const k = &qkv[t][D + g * K];
         const Real* const v = &qkv[t][2 * D + j * V];
@@ -170,14 +181,15 @@ class Forward {
             y[j * V + i] += row[n] * q[n];
           }
         }
-        if (sane_.kind != SaneKind::none && (int64_t(t) + 1) % sane_.chunk == 0) {
+        if (ends_chunk(t) && whole) {
           Real z_tau = 0;
           for (size_t i = 0; i < h[t].size() && !w_tau.empty(); ++i)
             z_tau += h[t][i] * w_tau[i * H + j];
           const Real tau = kernel::reference::tau_of(z_tau, Real(sane_.alpha));
-          for (size_t i = j * V * K; i < (j + 1) * V * K; ++i) S[i] = tau * std::tanh(S[i] / tau);
+          for (size_t i = j * V * K; i < (j + 1) * V * K; ++i) S[i] = tau * tanh(S[i] / tau);
         }
       }
+      if (ends_chunk(t)) whole = true;
       y = rms(y, norm, c.output_norm_eps);
       for (size_t i = 0; i < y.size() && !gate.empty(); ++i) {
         const Real g = gate[t][i] + (gate_bias.empty() ? 0 : gate_bias[i]);
@@ -193,10 +205,14 @@ class Forward {
   template <class Key, class Value>
   std::vector<Real> attend(size_t t, const std::vector<Real>& q, Real scale, size_t width,
                            const Key& key, const Value& value) const {
-    std::vector<size_t> seen;
+    std::vector<size_t> all, seen;  // tokens up to t, and those in the window
     for (size_t s = 0; s <= t; ++s)
-      if (c.window == 0 || t - s < size_t(c.window) || s < size_t(c.kept)) seen.push_back(s);
+      if (present(s)) all.push_back(s);
+    for (size_t n = 0; n < all.size(); ++n)
+      if (c.window == 0 || all.size() - n <= size_t(c.window) || n < size_t(c.kept))
+        seen.push_back(all[n]);
     std::vector<Real> weight, y(width);
+    if (!present(t)) return y;
     for (const size_t s : seen) {
       Real sum = 0;
       for (size_t i = 0; i < q.size(); ++i) sum += scale * q[i] * key(s, i);
@@ -204,7 +220,7 @@ class Forward {
     }
     const Real largest = *std::ranges::max_element(weight);
     Real total = 0;
-    for (Real& one : weight) total += one = std::exp(one - largest);
+    for (Real& one : weight) total += one = exp(one - largest);
     for (size_t n = 0; n < seen.size(); ++n)
       for (size_t i = 0; i < width; ++i) y[i] += weight[n] / total * value(seen[n], i);
     return y;
@@ -241,7 +257,7 @@ class Forward {
         const std::vector<Real> own_q(q[t].begin() + int64_t(head * size),
                                       q[t].begin() + int64_t((head + 1) * size));
         const std::vector<Real> read = attend(
-            t, own_q, 1 / std::sqrt(Real(size)), size,
+            t, own_q, 1 / sqrt(Real(size)), size,
             [&](size_t s, size_t i) { return k[s][at + i]; },
             [&](size_t s, size_t i) { return v[s][at + i]; });
         y.insert(y.end(), read.begin(), read.end());
@@ -277,7 +293,7 @@ class Forward {
         const std::vector<Real> own_q(q[t].begin() + int64_t(head * (K + P)),
                                       q[t].begin() + int64_t((head + 1) * (K + P)));
         const std::vector<Real> read = attend(
-            t, own_q, 1 / std::sqrt(Real(K + P)), V,
+            t, own_q, 1 / sqrt(Real(K + P)), V,
             [&](size_t s, size_t i) { return keys[s][i]; },
             [&](size_t s, size_t i) { return values[s][i]; });
         out[t].insert(out[t].end(), read.begin(), read.end());
@@ -311,7 +327,7 @@ class Forward {
       std::vector<Real> score(count);
       Real total = 0;
       for (size_t e = 0; e < count; ++e) {
-        score[e] = c.sigmoid_router ? sigmoid(logits[t][e]) : std::exp(logits[t][e]);
+        score[e] = c.sigmoid_router ? sigmoid(logits[t][e]) : exp(logits[t][e]);
         total += score[e];
       }
       if (!c.sigmoid_router)
@@ -343,8 +359,9 @@ class Forward {
   }
 
   const Config& c;
-  const TensorSource& source_;
+  const ReadTensor<Real>& read_;
   const SaneUse sane_;
+  const std::span<const uint8_t> present_;
   std::string here_;
   Outcome<Real> outcome_;
 };
@@ -352,14 +369,17 @@ class Forward {
 }  // namespace
 
 template <class Real>
-Outcome<Real> forward(const Config& config, const TensorSource& source, const SaneUse& sane,
-                      std::span<const int32_t> tokens) {
-  return Forward<Real>(config, source, sane).run(tokens);
+Outcome<Real> forward(const Config& config, const ReadTensor<Real>& read, const SaneUse& sane,
+                      std::span<const int32_t> tokens, std::span<const uint8_t> present) {
+  return Forward<Real>(config, read, sane, present).run(tokens);
 }
 
-template Outcome<float> forward(const Config&, const TensorSource&, const SaneUse&,
-                                std::span<const int32_t>);
-template Outcome<double> forward(const Config&, const TensorSource&, const SaneUse&,
-                                 std::span<const int32_t>);
+template <class Real>
+using Instance = Outcome<Real>(const Config&, const ReadTensor<Real>&, const SaneUse&,
+                               std::span<const int32_t>, std::span<const uint8_t>);
+template Instance<float> forward<float>;
+template Instance<double> forward<double>;
+template Instance<Recorded<float>> forward<Recorded<float>>;
+template Instance<Recorded<double>> forward<Recorded<double>>;
 
 }  // namespace deltasane::gated_delta::reference

@@ -1,9 +1,11 @@
-// The definition of the models of the delta-rule family, in float or double: whole sequences, plain
-// loops, every weight read when it is used. It shares nothing with the block; docs/architectures.md
-// has the equations.
+// The definition of the models of the delta-rule family, in float, double or numbers that record how
+// they were computed: whole sequences, plain loops, every weight read when it is used. It shares nothing
+// with the block; docs/architectures.md has the equations.
 #pragma once
 
+#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "model/gated_delta/config.h"
@@ -20,7 +22,21 @@ struct Outcome {
   std::vector<std::vector<Real>> memories;
 };
 template <class Real>
+using ReadTensor = std::function<std::vector<Real>(const std::string& name)>;
+
+// present: of each token, 0 for padding; empty: all 1.
+template <class Real>
+Outcome<Real> forward(const Config& config, const ReadTensor<Real>& read, const SaneUse& sane,
+                      std::span<const int32_t> tokens, std::span<const uint8_t> present = {});
+
+template <class Real>
 Outcome<Real> forward(const Config& config, const TensorSource& source, const SaneUse& sane,
-                      std::span<const int32_t> tokens);
+                      std::span<const int32_t> tokens) {
+  const ReadTensor<Real> read = [&](const std::string& name) {
+    const Tensor<float> found = source.read(name);
+    return std::vector<Real>(found.span().begin(), found.span().end());
+  };
+  return forward<Real>(config, read, sane, tokens);
+}
 
 }  // namespace deltasane::gated_delta::reference

@@ -32,12 +32,6 @@ Spread spread_of(std::string_view name, const Shape& shape) {
   return {0.0, (ends("key.weight") ? 0.5 : 1.0) / std::sqrt(in)};
 }
 
-uint64_t stream_of(std::string_view name) {  // FNV-1a
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : name) hash = (hash ^ uint8_t(c)) * 0x100000001b3u;
-  return hash;
-}
-
 }  // namespace
 
 const Rwkv7Row& RandomRwkv7::row(std::string_view name) const {
@@ -67,7 +61,7 @@ Shape RandomRwkv7::shape(std::string_view name) const { return rwkv7_shape(shape
 Tensor<float> RandomRwkv7::read(std::string_view name) const {
   Tensor<float> out(shape(name));
   const Spread spread = spread_of(name, out.shape());
-  Random random(seed_, stream_of(name));
+  Random random(seed_, stream_named(name));
   // The sum of four uniforms is near enough to normal, and the same on every machine.
   for (float& x : out.span()) {
     const uint64_t word = random.word64();

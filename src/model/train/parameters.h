@@ -27,6 +27,8 @@ struct ParameterSlot {
   int64_t offset = 0;  // of the first element; a multiple of 16, so that slots begin on 64 bytes
 
   int64_t elements() const { return shape.elements(); }
+  // (matrices, out, in) are several matrices in one tensor.
+  int64_t matrices() const { return shape.rank() == 3 ? shape[0] : 1; }
   friend bool operator==(const ParameterSlot&, const ParameterSlot&) = default;
 };
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -147,6 +148,7 @@ std::unique_ptr<GpuGradientPass<Real>> gpu_gradient_pass(const TrainableModel& m
 
 struct ModelSizes {
   int64_t layers = 0, channels = 0, head_size = 64, vocabulary = 0;
+  std::string kind{};  // of model, where an architecture has several; empty: its first
 };
 
 // Normal, for measurements: numbers as large as those of orthogonal matrices, which take a minute

@@ -19,8 +19,12 @@ std::vector<kernel::cuda::MuonSlot> muon_slots(const ParameterLayout& layout,
                                                const OptimizerSettings& settings) {
   std::vector<kernel::cuda::MuonSlot> slots;
   for (const ParameterSlot& slot : layout.slots())
-    if (const ParameterRule rule = rule_of(slot, settings); rule.muon)
-      slots.push_back({slot.offset, slot.shape[0], slot.shape[1], rule.decay});
+    if (const ParameterRule rule = rule_of(slot, settings); rule.muon) {
+      const int64_t of_matrix = slot.elements() / slot.matrices();
+      const int64_t in = slot.shape[slot.shape.rank() - 1];
+      for (int64_t at = 0; at < slot.elements(); at += of_matrix)
+        slots.push_back({slot.offset + at, of_matrix / in, in, rule.decay});
+    }
   return slots;
 }
 

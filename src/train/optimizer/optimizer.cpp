@@ -47,10 +47,14 @@ void Optimizer::step(std::span<float> parameters, std::span<const float> gradien
     float* const w = parameters.data() + slot.offset;
     const float* const g = gradient.data() + slot.offset;
     float *const m = first.data() + slot.offset, *const v = second.data() + slot.offset;
-    if (rule.muon)
-      kernel::muon_step(
-          {{rate, settings_.momentum}, rule.decay, slot.shape[0], slot.shape[1], w, g, m}, cpu);
-    else
+    const int64_t of_matrix = slot.elements() / slot.matrices();
+    for (int64_t at = 0; rule.muon && at < slot.elements(); at += of_matrix) {
+      const int64_t in = slot.shape[slot.shape.rank() - 1];
+      kernel::muon_step({{rate, settings_.momentum}, rule.decay, of_matrix / in, in, w + at, g + at,
+                         m + at},
+                        cpu);
+    }
+    if (!rule.muon)
       kernel::adamw_step({{rate, settings_.beta1, settings_.beta2, settings_.epsilon, steps},
                           rule.decay,
                           rule.rate_factor,

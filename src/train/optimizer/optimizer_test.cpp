@@ -33,6 +33,25 @@ void expect_definition(std::span<const float> found, std::span<const float> plai
   EXPECT_TRUE(result.close) << what << " is " << result.explanation();
 }
 
+TEST(Optimizer, MuonTakesEachMatrixOfATensorByItself) {
+  ThreadPool threads(1);
+  const auto layout = [](int tensors, const Shape& shape) {
+    return ParameterLayout([&](auto&& visit) {
+      for (int i = 0; i < tensors; ++i) visit(cat("m", i), shape, ParameterRole::matrix, 0);
+    });
+  };
+  OptimizerSettings settings;
+  settings.kind = OptimizerKind::muon;
+  Optimizer one(layout(1, {3, 4, 8}), settings), apart(layout(3, {4, 8}), settings);
+  std::vector<float> together = random_numbers<float>(96, 1, 1), each = together;
+  for (int64_t step = 1; step <= 2; ++step) {
+    const std::vector<float> g = random_numbers<float>(96, 0.1, uint64_t(step));
+    one.step(together, g, 0.01, {threads});
+    apart.step(each, g, 0.01, {threads});
+  }
+  EXPECT_EQ(together, each);
+}
+
 TEST(Optimizer, StepsAreTheDefinition) {
   ThreadPool threads(2);
   const ParameterLayout layout = test::example_layout();

@@ -113,11 +113,15 @@ Tensor<float> Checkpoint::read(std::string_view name) const {
     case Change::add_one:
       for (float& value : all.span()) value = 1 + value;
       break;
-    case Change::exponential:
-      for (float& value : all.span()) value = std::exp(value);
-      break;
-    case Change::negative:
-      for (float& value : all.span()) value = -value;
+    case Change::logarithm:
+    case Change::log_of_negative:
+      for (float& value : all.span()) {
+        const float rate = found.change == Change::logarithm ? value : -value;
+        if (!(rate >= 0))
+          fail(Fault::file, where(), ": tensor ", found.rows[0].tensor->name,
+               ": expected rates of decay of one sign, found ", value);
+        value = std::log(rate);
+      }
       break;
     case Change::transpose:
       return transposed(all, found.shape);

@@ -50,6 +50,9 @@ class Checkpoint : public ModelCheckpoint {
   std::optional<SaneSettings> sane_;
 };
 
+// What a file of ours says of a model: its settings, and SANE's of `metadata`.
+Metadata own_metadata(const Config& config, const Metadata& metadata);
+
 // Writes any source of the tensors of each_tensor(config) as safetensors: matrices of `type`, vectors
 // of f32. A SANE model needs the metadata sane.alpha and sane.chunk.
 void write(const fs::path& path, const Config& config, const TensorSource& source, StoredType type,

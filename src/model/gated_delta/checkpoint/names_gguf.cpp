@@ -82,7 +82,7 @@ class GgufNames {
       by_value_head("mixer.beta.weight", {c.value_heads, c.channels}, 1, "ssm_beta.weight");
       by_value_head("mixer.decay.weight", {c.value_heads, c.channels}, 1, "ssm_alpha.weight");
     }
-    by_value_head("mixer.decay_rate", {c.value_heads}, 1, "ssm_a", Change::negative);
+    by_value_head("mixer.decay_log_rate", {c.value_heads}, 1, "ssm_a", Change::log_of_negative);
     by_value_head("mixer.decay_bias", {c.value_heads}, 1, "ssm_dt.bias");
     vector("mixer.output_norm.weight", c.value_size, "ssm_norm.weight");
     map_.whole(ours("mixer.output.weight"), {c.channels, values}, cat(here_, "ssm_out.weight"),
@@ -115,7 +115,7 @@ class GgufNames {
     matrix("mixer.beta.weight", c.value_heads, c.channels, "ssm_beta.weight");
     matrix("mixer.decay_down.weight", c.decay_rank, c.channels, "ssm_f_a.weight");
     matrix("mixer.decay_up.weight", c.decays(), c.decay_rank, "ssm_f_b.weight");
-    vector("mixer.decay_rate", c.value_heads, "ssm_a", Change::negative);
+    vector("mixer.decay_log_rate", c.value_heads, "ssm_a", Change::log_of_negative);
     vector("mixer.decay_bias", c.decays(), "ssm_dt.bias");
     matrix("mixer.gate_down.weight", c.gate_rank, c.channels, "ssm_g_a.weight");
     matrix("mixer.gate_up.weight", values, c.gate_rank, "ssm_g_b.weight");

@@ -109,7 +109,7 @@ class Names {
   }
 
   void decay_vectors(const std::string& at) {
-    vector("mixer.decay_rate", c.value_heads, at + "A_log", Change::exponential);
+    vector("mixer.decay_log_rate", c.value_heads, at + "A_log");
     vector("mixer.decay_bias", c.decays(), at + "dt_bias");
   }
 

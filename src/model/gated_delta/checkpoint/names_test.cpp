@@ -20,10 +20,10 @@ class MadeFile {
  public:
   TensorFile file{"made", "made"};
 
-  // Element i is 1000 * number of the tensor + i.
-  void add(const std::string& name, const Shape& shape) {
+  // Element i is 1000 * number of the tensor + i, or that number below 0 + i.
+  void add(const std::string& name, const Shape& shape, float sign = 1) {
     std::vector<float>& numbers = memory_.emplace_back();
-    first_[name] = float(1000 * memory_.size());
+    first_[name] = sign * float(1000 * memory_.size());
     for (int64_t i = 0; i < shape.elements(); ++i) numbers.push_back(first_[name] + float(i));
     StoredTensor tensor;
     tensor.name = name, tensor.shape = shape, tensor.stride = contiguous_strides(shape);
@@ -121,8 +121,8 @@ TEST(NamesOfHuggingFace, NormsGetTheirOneAndQueriesTheirGates) {
               [](int64_t row) { return row / head_size * 2 * head_size + head_size + row % head_size; });
   expect_rows(found, made, "layers.0.mixer.qkv.weight",
               "model.layers.0.linear_attn.in_proj_qkv.weight", C, same);
-  const Tensor<float> rate = found.read("layers.0.mixer.decay_rate");
-  EXPECT_EQ(rate[0], std::exp(made.at("model.layers.0.linear_attn.A_log", 0)));
+  const Tensor<float> rate = found.read("layers.0.mixer.decay_log_rate");
+  EXPECT_EQ(rate[0], made.at("model.layers.0.linear_attn.A_log", 0));
 }
 
 TEST(NamesOfHuggingFace, MatricesGroupedByKeyHeadAreUngrouped) {
@@ -176,7 +176,7 @@ MadeFile gguf() {
   made.add("blk.0.attn_gate.weight", {value_heads * V, C});
   made.add("blk.0.ssm_beta.weight", {value_heads, C});
   made.add("blk.0.ssm_alpha.weight", {value_heads, C});
-  made.add("blk.0.ssm_a", {value_heads}), made.add("blk.0.ssm_dt.bias", {value_heads});
+  made.add("blk.0.ssm_a", {value_heads}, -1), made.add("blk.0.ssm_dt.bias", {value_heads});
   made.add("blk.0.ssm_norm.weight", {V}), made.add("blk.0.ssm_out.weight", {C, value_heads * V});
   made.add("blk.1.attn_q.weight", {2 * heads * head_size, C});
   made.add("blk.1.attn_k.weight", {kv_heads * head_size, C});
@@ -205,9 +205,9 @@ TEST(NamesOfGguf, TiledValueHeadsArePutInOrder) {
   expect_rows(found, made, "layers.0.mixer.beta.weight", "blk.0.ssm_beta.weight", C, file_head);
   expect_rows(found, made, "layers.0.mixer.decay.weight", "blk.0.ssm_alpha.weight", C, file_head);
   expect_rows(found, made, "layers.0.mixer.decay_bias", "blk.0.ssm_dt.bias", 1, file_head);
-  const Tensor<float> rate = found.read("layers.0.mixer.decay_rate");
+  const Tensor<float> rate = found.read("layers.0.mixer.decay_log_rate");
   for (int64_t h = 0; h < value_heads; ++h)
-    EXPECT_EQ(rate[h], -made.at("blk.0.ssm_a", file_head(h)));
+    EXPECT_EQ(rate[h], std::log(-made.at("blk.0.ssm_a", file_head(h))));
   // Columns, as numbers and as the file has them.
   std::vector<std::byte> memory;
   const auto packed = found.packed("layers.0.mixer.output.weight", 0, memory);

@@ -51,7 +51,12 @@ void TensorMap::refuse_others(std::initializer_list<std::string_view> ignored) c
 
 void map_own_names(TensorMap& map) {
   each_tensor(map.config(), [&](const std::string& name, const Shape& shape, TensorForm) {
-    map.whole(name, shape, name);
+    // Files of earlier versions have exp(A_log).
+    std::string rate = name;
+    if (const size_t at = rate.find("decay_log_rate"); at != rate.npos && !map.has(name))
+      rate.replace(at, std::string::npos, "decay_rate");
+    const bool found = rate != name && map.has(rate);
+    map.whole(name, shape, found ? rate : name, found ? Change::logarithm : Change::none);
   });
   map.refuse_others({});
 }

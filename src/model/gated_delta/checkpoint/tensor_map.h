@@ -15,8 +15,8 @@ namespace deltasane::gated_delta {
 enum class Change {
   none,
   add_one,          // a norm that is stored as w for 1 + w
-  exponential,      // A_log
-  negative,         // GGUF's -exp(A_log)
+  logarithm,        // of files with exp(A_log)
+  log_of_negative,  // GGUF's -exp(A_log)
   transpose,        // of each matrix of (matrices, out, in), stored (matrices, in, out)
   group_the_columns  // value heads of each row, from GGUF's tiled order
 };

@@ -44,7 +44,7 @@ class Table {
     } else if (c.decays()) {
       matrix("mixer.decay.weight", c.decays(), c.channels);
     }
-    if (c.decays()) vector("mixer.decay_rate", c.value_heads);
+    if (c.decays()) vector("mixer.decay_log_rate", c.value_heads);
     if (c.decays()) vector("mixer.decay_bias", c.decays());
     if (c.gate != OutputGate::none && c.gate_rank) {
       matrix("mixer.gate_down.weight", c.gate_rank, c.channels);

@@ -1,7 +1,7 @@
 // Every tensor of a model under our own names, which are the same whatever file it comes from.
 //
 // (out, in) for matrices. Rows of q, k and v follow each other; value heads are in the order in which
-// they share key heads; norms hold what they multiply by; decay_rate is exp(A_log).
+// they share key heads; norms hold what they multiply by; decay_log_rate is A_log.
 #pragma once
 
 #include <functional>

@@ -5,6 +5,15 @@
 
 namespace deltasane::gated_delta {
 
+Metadata own_metadata(const Config& config, const Metadata& metadata) {
+  Metadata all;
+  for (const auto& [key, value] : metadata)
+    if (key.starts_with("sane.")) all[key] = value;
+  all["architecture"] = "gated_delta";
+  store_settings(config, all);
+  return all;
+}
+
 void write(const fs::path& path, const Config& config, const TensorSource& source, StoredType type,
            const Metadata& metadata) {
   if (!dtype_of(type))
@@ -15,13 +24,9 @@ void write(const fs::path& path, const Config& config, const TensorSource& sourc
   each_tensor(config, [&](const std::string& name, const Shape& shape, TensorForm form) {
     plan.push_back({name, form == TensorForm::vector ? StoredType::f32 : type, shape});
   });
-  Metadata all;
-  for (const auto& [key, value] : metadata)
-    if (key.starts_with("sane.")) all[key] = value;
-  all["architecture"] = "gated_delta";
-  store_settings(config, all);
   deltasane::write_safetensors(
-      path, std::move(plan), all, [&](const PlannedTensor& tensor, const Sink& sink) {
+      path, std::move(plan), own_metadata(config, metadata),
+      [&](const PlannedTensor& tensor, const Sink& sink) {
         const Tensor<float> values = source.read(tensor.name);
         std::vector<std::byte> bytes(tensor.bytes());
         quantize_from_float(tensor.type, values.span(), bytes, tensor.name);

@@ -4,7 +4,6 @@
 #include "kernel/sane/tau.h"
 #include "model/rwkv7/tau_mix.h"
 #include "model/rwkv7/train/cpu_training_block.h"
-#include "model/rwkv7/train/cpu_training_block_steps.h"
 
 namespace deltasane::rwkv7 {
 
@@ -30,21 +29,13 @@ Tensor<float>& CpuTrainingBlock::projected(const Projection& one) {
   return *all[size_t(one.matrix)];
 }
 
-// Padding is a row of zeros to what follows; so is its gradient.
-void CpuTrainingBlock::leave_out_padding(Tensor<float>& rows) {
-  if (!c_.present) return;
-  const int64_t n = rows.shape()[1];
-  for (int64_t row = 0; row < c_.rows(); ++row)
-    if (!c_.present.data[row]) std::fill_n(rows.data() + row * n, n, 0.0f);
-}
-
 void CpuTrainingBlock::norm_shift(Half half) {
   const bool of_time = half == Half::time_mix;
   const NormSlots& norm = of_time ? l_.ln1 : l_.ln2;
   Tensor<float>& u = of_time ? act_.u : act_.u_ffn;
   kernel::layer_norm((of_time ? act_.x : act_.x_ffn).view(), c_.w(norm.weight), c_.w(norm.bias),
                      c_.shape.norms.layer_eps, u.view(), c_.cpu);
-  leave_out_padding(u);
+  clear_padding(c_, u);
   make_mixes(half);
 }
 

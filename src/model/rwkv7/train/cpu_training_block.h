@@ -75,13 +75,11 @@ class CpuTrainingBlock {
   void low_rank_backward(const LowRank& pair);
 
  private:
-  class CountsTime;
   Tensor<float>& mix(Mix which) { return s_.mix[size_t(which)]; }
   Tensor<float>& low(const LowRank& pair);
   Tensor<float>& raw(const LowRank& pair);
   Tensor<float>& projected(const Projection& one);
   void make_mixes(Half half);
-  void leave_out_padding(Tensor<float>& rows);
   void tau_mix_backward();
   kernel::DeltaRule<float> delta_rule();
   View<float> sequence(Tensor<float>& all, int64_t i) const {

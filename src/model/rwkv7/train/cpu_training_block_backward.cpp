@@ -4,7 +4,6 @@
 #include "kernel/sane/tau.h"
 #include "model/rwkv7/block_backward.h"
 #include "model/rwkv7/train/cpu_training_block.h"
-#include "model/rwkv7/train/cpu_training_block_steps.h"
 
 namespace deltasane::rwkv7 {
 
@@ -45,7 +44,7 @@ void CpuTrainingBlock::norm_shift_backward(Half half) {
     kernel::token_shift_backward({sequence(u, i), mu, dout, sequence(s_.du, i), dmu}, c_.cpu);
   }
   if (of_time && c_.sane) tau_mix_backward();
-  leave_out_padding(s_.du);
+  clear_padding(c_, s_.du);
   const NormSlots& norm = of_time ? l_.ln1 : l_.ln2;
   kernel::layer_norm_backward({.x = (of_time ? act_.x : act_.x_ffn).view(),
                                .weight = c_.w(norm.weight),

@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernel/cross_entropy/cross_entropy.h"
 #include "kernel/embedding/embedding.h"
 #include "kernel/norm/norm.h"
 #include "model/rwkv7/train/cpu_training_block.h"
 #include "model/rwkv7/train/layout.h"
+#include "model/train/loss_head.h"
 
 namespace deltasane::rwkv7 {
 namespace {
-
-constexpr int64_t logit_rows = 512;  // whose logits are held at a time
 
 class CpuGradientPass : public GradientPass {
  public:
@@ -24,7 +22,7 @@ class CpuGradientPass : public GradientPass {
                   const GradientReady& ready) override {
     const CpuPass c = pass(parameters, batch, gradient, cpu);
     forward(c, batch);
-    const double loss = head(c, batch, settings);
+    const double loss = head_.run(c, slots_.head, last_, batch, settings, dlast_);
     backward(c, batch, ready);
     return loss;
   }
@@ -32,7 +30,7 @@ class CpuGradientPass : public GradientPass {
               const LossSettings& settings, const kernel::Cpu& cpu) override {
     const CpuPass c = pass(parameters, batch, {}, cpu);
     forward(c, batch);
-    return head(c, batch, settings);
+    return head_.run(c, slots_.head, last_, batch, settings, dlast_);
   }
   double recurrence_seconds() const override { return recurrence_seconds_; }
   uint64_t bytes() const override;
@@ -47,7 +45,6 @@ class CpuGradientPass : public GradientPass {
   CpuPass pass(std::span<const float> parameters, const TrainingBatch& batch,
                std::span<float> gradient, const kernel::Cpu& cpu);
   void forward(const CpuPass& c, const TrainingBatch& batch);
-  double head(const CpuPass& c, const TrainingBatch& batch, const LossSettings& settings);
   void backward(const CpuPass& c, const TrainingBatch& batch, const GradientReady& ready);
   void embedding_backward(const CpuPass& c, const TrainingBatch& batch);
 
@@ -59,9 +56,8 @@ class CpuGradientPass : public GradientPass {
   PassScratch scratch_;
   std::vector<LayerActivations> layers_;  // of every layer, or of the one that is computed
   std::vector<Tensor<float>> inputs_;     // of every layer, where the rest is computed again
-  Tensor<float> embedded_, x_, last_, dx_, dlast_, v_first_, dv_first_, logits_;
-  std::vector<double> losses_;
-  std::vector<float> weights_;
+  Tensor<float> embedded_, x_, last_, dx_, dlast_, v_first_, dv_first_;
+  LossHead head_;
   std::optional<Rounding> rounding_;
   double recurrence_seconds_ = 0;
 };
@@ -77,13 +73,13 @@ CpuGradientPass::CpuGradientPass(const Rwkv7Shape& shape, const std::optional<Sa
       settings_(settings),
       slots_(shape),
       buckets_(slots_.layout),
-      scratch_(shape, settings.sequences, chunks_of(sane, settings), rows()) {
+      scratch_(shape, settings.sequences, chunks_of(sane, settings), rows()),
+      head_(rows(), shape.vocabulary) {
   require(shape.sane == sane.has_value(), "a SANE model has SANE's settings");
   require(settings.sequences > 0 && settings.time > 0, "a batch has tokens");
   if (settings.precision == Precision::bf16) rounding_.emplace();
   for (Tensor<float>* one : {&embedded_, &x_, &last_, &dx_, &dlast_, &v_first_, &dv_first_})
     *one = Tensor<float>({rows(), shape.channels});
-  logits_ = Tensor<float>({std::min(rows(), logit_rows), shape.vocabulary});
   // With one set of activations for all layers, the first layer has a gate that it never uses.
   const int64_t sets = recomputes() ? 1 : shape.layers;
   for (int64_t i = 0; i < sets; ++i)
@@ -92,25 +88,23 @@ CpuGradientPass::CpuGradientPass(const Rwkv7Shape& shape, const std::optional<Sa
   if (recomputes())
     for (int64_t i = 0; i < shape.layers; ++i)
       inputs_.push_back(Tensor<float>({rows(), shape.channels}));
-  losses_.resize(size_t(rows()));
-  weights_.resize(size_t(rows()));
 }
 
 uint64_t CpuGradientPass::bytes() const {
-  int64_t floats = scratch_.elements() + int64_t(weights_.size());
+  int64_t floats = scratch_.elements();
   for (const LayerActivations& layer : layers_) floats += layer.elements();
   for (const Tensor<float>& input : inputs_) floats += input.elements();
   for (const Tensor<float>* one :
-       {&embedded_, &x_, &last_, &dx_, &dlast_, &v_first_, &dv_first_, &logits_})
+       {&embedded_, &x_, &last_, &dx_, &dlast_, &v_first_, &dv_first_})
     floats += one->elements();
-  return uint64_t(floats) * sizeof(float) + losses_.size() * sizeof(double) +
+  return uint64_t(floats) * sizeof(float) + head_.bytes() +
          (rounding_ ? rounding_->bytes() : 0);
 }
 
 CpuPass CpuGradientPass::pass(std::span<const float> parameters, const TrainingBatch& batch,
                               std::span<float> gradient, const kernel::Cpu& cpu) {
   batch.expect(settings_.sequences, settings_.time, shape_.vocabulary);
-  CpuPass c{shape_, sane_, settings_.sequences, settings_.time, parameters, gradient, cpu};
+  CpuPass c{{sane_, settings_.sequences, settings_.time, parameters, gradient, cpu}, shape_};
   recurrence_seconds_ = 0;
   c.recurrence_seconds = &recurrence_seconds_;
   if (!batch.present.empty())
@@ -123,11 +117,7 @@ CpuPass CpuGradientPass::pass(std::span<const float> parameters, const TrainingB
 }
 
 void CpuGradientPass::forward(const CpuPass& c, const TrainingBatch& batch) {
-  const float* const table = c.w(slots_.embedding);
-  c.cpu.threads.parallel(rows(), [&](int64_t row) {
-    std::copy_n(table + batch.tokens[size_t(row)] * shape_.channels, shape_.channels,
-                embedded_.data() + row * shape_.channels);
-  });
+  kernel::embed(batch.tokens, c.w(slots_.embedding), embedded_.view(), c.cpu);
   if (shape_.embedding_norm)
     kernel::layer_norm(embedded_.view(), c.w(slots_.ln0.weight), c.w(slots_.ln0.bias),
                        shape_.norms.layer_eps, x_.view(), c.cpu);
@@ -140,28 +130,6 @@ void CpuGradientPass::forward(const CpuPass& c, const TrainingBatch& batch) {
   }
   kernel::layer_norm(x_.view(), c.w(slots_.ln_out.weight), c.w(slots_.ln_out.bias),
                      shape_.norms.layer_eps, last_.view(), c.cpu);
-}
-
-// The loss, and with a gradient wanted, dlast. Logits are made for some rows at a time: they are
-// larger than everything else.
-double CpuGradientPass::head(const CpuPass& c, const TrainingBatch& batch,
-                             const LossSettings& settings) {
-  for (size_t i = 0; i < weights_.size(); ++i)
-    weights_[i] = float(batch.weights[i] / settings.weight_total);
-  for (int64_t from = 0; from < rows(); from += logit_rows) {
-    const int64_t some = std::min(logit_rows, rows() - from);
-    const View<float> here = logits_.view().slice(0, 0, some);
-    const View<float> input = last_.view().slice(0, from, some);
-    linear(c, slots_.head, input, here);
-    const auto part = [&](auto& all) { return std::span(all).subspan(size_t(from), size_t(some)); };
-    kernel::cross_entropy(
-        {here, part(batch.targets), part(weights_), float(settings.wrap), part(losses_)}, c.cpu);
-    if (!c.gradient.empty())
-      linear_backward(c, slots_.head, input, here, dlast_.view().slice(0, from, some));
-  }
-  double sum = 0;
-  for (const double loss : losses_) sum += loss;
-  return sum;
 }
 
 void CpuGradientPass::backward(const CpuPass& c, const TrainingBatch& batch,
@@ -196,15 +164,8 @@ void CpuGradientPass::embedding_backward(const CpuPass& c, const TrainingBatch& 
         c.cpu);
   }
   const float* const from = shape_.embedding_norm ? drows.data() : dx_.data();
-  float* const to = c.dw(slots_.embedding);
-  constexpr int64_t together = 64;  // channels; each piece meets the tokens in their order
-  c.cpu.threads.parallel((shape_.channels + together - 1) / together, [&](int64_t piece) {
-    const int64_t begin = piece * together, end = std::min(shape_.channels, begin + together);
-    for (int64_t row = 0; row < rows(); ++row) {
-      float* const sum = to + batch.tokens[size_t(row)] * shape_.channels;
-      for (int64_t i = begin; i < end; ++i) sum[i] += from[row * shape_.channels + i];
-    }
-  });
+  kernel::embed_backward(batch.tokens, {from, {rows(), shape_.channels}}, c.dw(slots_.embedding),
+                         c.cpu);
 }
 
 }  // namespace
@@ -218,14 +179,14 @@ PassMemory gradient_pass_memory(const Rwkv7Shape& shape, const std::optional<San
   for (int64_t i = 0; i < sets; ++i)
     kept += LayerActivations::elements(shape, settings.sequences, chunks, rows,
                                        i == 0 && shape.layers == 1);
-  const int64_t logits = std::min(rows, logit_rows) * shape.vocabulary;
+  const int64_t logits = LossHead::logits(rows, shape.vocabulary);
   const int64_t widest = rows * std::max(shape.feed_forward, shape.channels);
   int64_t rest = PassScratch::elements(shape, settings.sequences, chunks, rows) +
-                 7 * rows * shape.channels + logits + rows;
+                 7 * rows * shape.channels;
   if (settings.precision == Precision::bf16)  // the parameters and two operands, rounded
     rest += parameter_layout(shape).elements() + widest + std::max(widest, logits);
   return {uint64_t(kept) * sizeof(float),
-          uint64_t(rest) * sizeof(float) + uint64_t(rows) * sizeof(double)};
+          uint64_t(rest) * sizeof(float) + LossHead::bytes(rows, shape.vocabulary)};
 }
 
 std::unique_ptr<GradientPass> make_gradient_pass(const Rwkv7Shape& shape,

@@ -11,12 +11,6 @@
 namespace deltasane::rwkv7 {
 namespace {
 
-uint64_t stream_named(std::string_view name) {  // FNV-1a
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : name) hash = (hash ^ uint8_t(c)) * 0x100000001b3u;
-  return hash;
-}
-
 double dot(const double* a, const double* b, size_t n) {
   double lanes[8] = {};
   size_t i = 0;
@@ -151,7 +145,9 @@ Parameters initialised(const Rwkv7Shape& shape, const std::optional<SaneSettings
 }
 
 Rwkv7Shape shape_for(const ModelSizes& sizes) {
-  const auto& [layers, channels, head_size, vocabulary] = sizes;
+  const auto& [layers, channels, head_size, vocabulary, kind] = sizes;
+  if (!kind.empty())
+    fail(Fault::usage, "kind: expected none for this architecture, found '", kind, "'");
   if (layers < 1 || channels < 1 || head_size < 1 || vocabulary < 2 || channels % head_size != 0)
     fail(Fault::usage, "model: expected layers, channels in whole heads and a vocabulary, found ",
          layers, " layers, ", channels, " channels in heads of ", head_size, ", vocabulary ",

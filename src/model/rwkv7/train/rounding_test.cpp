@@ -51,7 +51,7 @@ Product product_of(const Parameters& model, Rounding* rounding, const std::strin
   Product found{Tensor<float>(dy.shape()), Tensor<float>(x.shape()),
                 std::vector<float>(model.all().size())};
   if (rounding) rounding->take_parameters(model.all(), cpu);
-  CpuPass c{shape, {}, 1, x.shape()[0], model.all(), found.gradient, cpu};
+  CpuPass c{{{}, 1, x.shape()[0], model.all(), found.gradient, cpu}, shape};
   c.rounding = rounding;
   if (kind == Kind::linear) {
     linear(c, slot, x.view(), found.y.view());

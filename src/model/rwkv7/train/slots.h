@@ -4,13 +4,11 @@
 #include <array>
 #include <vector>
 
-#include "model/train/parameters.h"
+#include "model/train/training_pass.h"
 #include "model/rwkv7/block.h"
 #include "model/rwkv7/checkpoint/tensor_table.h"
 
 namespace deltasane::rwkv7 {
-
-using Slot = const ParameterSlot*;
 
 struct NormSlots {
   Slot weight = nullptr, bias = nullptr;

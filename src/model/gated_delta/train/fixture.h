@@ -1,0 +1,104 @@
+// For tests: losses and gradients by the definition (reference.h), on batches with uneven weights.
+#pragma once
+
+#include <map>
+
+#include "model/gated_delta/fixture.h"
+#include "model/gated_delta/reference.h"
+#include "model/gated_delta/train/layout.h"
+#include "model/train/training_batch.h"
+#include "tensor/tape.h"
+
+namespace deltasane::gated_delta {
+
+inline Parameters random_parameters(const Config& config, const std::optional<SaneSettings>& sane,
+                                    uint64_t seed) {
+  Parameters parameters(parameter_layout(config), sane);
+  parameters.take(RandomTensors(config, seed));
+  return parameters;
+}
+
+inline TrainingBatch random_batch(const Config& config, int64_t sequences, int64_t time) {
+  Random random(1, 77);
+  TrainingBatch batch;
+  batch.sequences = sequences, batch.time = time;
+  for (int64_t i = 0; i < batch.rows(); ++i) {
+    batch.tokens.push_back(int32_t(random.below(uint64_t(config.vocabulary))));
+    batch.targets.push_back(int32_t(random.below(uint64_t(config.vocabulary))));
+    batch.weights.push_back(i % 5 == 3 ? 0.0f : float(random.below(8)) / 4 + 0.25f);
+  }
+  return batch;
+}
+
+// Padding in front of the first sequence, inside of the others and behind the last.
+inline TrainingBatch padded(TrainingBatch batch) {
+  batch.present.assign(size_t(batch.rows()), 1);
+  for (int64_t i = 0; i < batch.rows(); ++i) {
+    const int64_t sequence = i / batch.time, t = i % batch.time;
+    const bool padding = sequence == 0 ? t < 3 : t == 6;
+    if (padding || i + 2 >= batch.rows()) batch.present[size_t(i)] = 0;
+  }
+  return batch;
+}
+
+// The loss, and what its gradient is of: with L2-wrap's term.
+template <class Real>
+struct DefinedLoss {
+  Real loss = 0, objective = 0;
+};
+template <class Real>
+DefinedLoss<Real> defined_loss(const Config& config, const reference::ReadTensor<Real>& read,
+                               const std::optional<SaneSettings>& sane, const TrainingBatch& batch,
+                               const LossSettings& settings) {
+  using std::exp, std::log;
+  SaneUse use;
+  if (sane) use = {SaneKind::trained, sane->alpha, sane->chunk};
+  const auto vocabulary = size_t(config.vocabulary), time = size_t(batch.time);
+  DefinedLoss<Real> sum;
+  for (size_t n = 0; n < size_t(batch.sequences); ++n) {
+    const auto part = [&](const auto& all) {
+      return all.empty() ? std::span(all) : std::span(all).subspan(n * time, time);
+    };
+    const std::vector<Real> logits =
+        reference::forward<Real>(config, read, use, part(batch.tokens), part(batch.present)).logits;
+    for (size_t t = 0; t < time; ++t) {
+      const auto weight = Real(double(part(batch.weights)[t]) / settings.weight_total);
+      const Real* const x = &logits[t * vocabulary];
+      Real largest = x[0], terms = 0;
+      for (size_t j = 1; j < vocabulary; ++j) largest = x[j] > largest ? x[j] : largest;
+      for (size_t j = 0; j < vocabulary; ++j) terms += exp(x[j] - largest);
+      const Real loss = weight * (log(terms) + largest - x[part(batch.targets)[t]]);
+      sum.loss += loss;
+      sum.objective += loss + weight * Real(settings.wrap / 2) * largest * largest;
+    }
+  }
+  return sum;
+}
+
+template <class Real>
+struct DefinedGradient {
+  Real loss;
+  std::vector<Real> gradient;  // in the layout
+};
+template <class Real>
+DefinedGradient<Real> defined_gradient(const Config& config, const Parameters& parameters,
+                                       const TrainingBatch& batch, const LossSettings& settings) {
+  using Number = Recorded<Real>;
+  Tape<Real> tape;
+  std::map<std::string, std::vector<Number>> variables;
+  for (const ParameterSlot& slot : parameters.layout().slots())
+    for (const float value : parameters.of(slot.name))
+      variables[slot.name].push_back(tape.variable(Real(value)));
+  const auto defined = defined_loss<Number>(
+      config, [&](const std::string& name) { return variables.at(name); }, parameters.sane(), batch,
+      settings);
+  const std::vector<Real> derivatives = tape.derivatives(defined.objective);
+  DefinedGradient<Real> found{defined.loss.value, std::vector<Real>(parameters.all().size())};
+  for (const ParameterSlot& slot : parameters.layout().slots())
+    for (size_t i = 0; i < size_t(slot.elements()); ++i)
+      found.gradient[size_t(slot.offset) + i] =
+          derivatives[size_t(variables[slot.name][i].node)];
+  return found;
+}
+
+}  // namespace deltasane::gated_delta
