@@ -50,7 +50,7 @@ class Scheduler {
  public:
   Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, const kernel::Cpu& cpu,
             const SchedulerSettings& settings, Metrics& metrics);
-  ~Scheduler();  // ends what is under way, and its thread
+  ~Scheduler();  // cancels all active jobs, and joins its thread
 
   // From any thread. Throws Refusal where the queue is full or the server ends.
   uint64_t submit(std::shared_ptr<TextJob> job);

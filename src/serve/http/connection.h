@@ -25,7 +25,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ~Connection();
 
   void begin();  // any thread; so is what follows
-  void drain();  // closes it after the reply that is under way, or now
+  void drain();  // closes it after the current reply, or now
   void cut();    // closes it now
 
  private:
