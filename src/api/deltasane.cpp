@@ -335,7 +335,7 @@ Generated Model::generate(std::string_view prompt, State& state, const SamplingS
         how, continues ? *held.sampler : SamplerState{settings.seed, 0, 0, {}});
     engine.emplace(loaded_->model, tokenizer, loaded_->cpu(),
                    EngineSettings{.stops = settings.stop, .tokens = settings.max_tokens});
-    engine->on_text = [&](uint64_t, const std::string& text) { piece += text; };
+    engine->on_token = [&](const WrittenToken& written) { piece += written.piece; };
     engine->on_end = [&](below::GeneratedText text) {
       made.text = text.text, made.tokens = text.tokens, made.ended = public_ended(text.ended);
       held.sequence.set_state(std::move(text.state));

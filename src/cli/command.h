@@ -37,6 +37,7 @@ extern const Command publish;
 extern const Command records;
 extern const Command report;
 extern const Command score;
+extern const Command serve_texts;
 extern const Command sweep;
 extern const Command sweep_scores;
 extern const Command stream;

@@ -20,7 +20,7 @@ namespace deltasane::cli {
 namespace {
 
 const Command* const commands[] = {
-    &generate,   &chat,           &score,        &info,     &tokenize,    &convert,       &publish,
+    &generate,   &chat,           &serve_texts,  &score,        &info,     &tokenize,    &convert,       &publish,
     &graft,      &train,          &stream,       &diagnose, &report,      &paper_figures, &records,
     &eval_suite, &compare_scores, &sweep_scores, &sweep,    &corpus_text, &answer_checks, &demo,
     &bench,      &machine,        &completion,   &manual};

@@ -43,10 +43,13 @@ void LanguageModel::check(const SequenceInput& one) const {
               "every token has a target and a loss");
       return expect_ids(one.targets);
     case Want::top_log_probabilities:
-      require(one.top_count > 0 && one.top_count <= vocabulary() &&
+      require((one.top_count > 0 || !one.targets.empty()) && one.top_count <= vocabulary() &&
                   int64_t(one.top.size()) == count * one.top_count,
               "there is room for the likeliest tokens after each token");
-      break;
+      require(one.targets.empty() || (one.targets.size() == one.tokens.size() &&
+                                      one.losses.size() == one.tokens.size()),
+              "every token has a target and a loss, or none has");
+      return expect_ids(one.targets);
     case Want::sample:
       require(one.sampler && one.sampled && count > 0, "a sampler draws after a token");
       break;

@@ -31,7 +31,8 @@ enum class Want {
   last_logits,            // logits: (1, vocabulary)
   all_logits,             // logits: (tokens, vocabulary)
   losses,                 // losses: -log p of each target
-  top_log_probabilities,  // top: the `top_count` likeliest after each token, the likeliest first
+  top_log_probabilities,  // top: the `top_count` likeliest after each token, the likeliest first;
+                          // where there are targets, losses, too
   sample                  // sampled: drawn by the sampler from the last logits
 };
 

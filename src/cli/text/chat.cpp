@@ -96,7 +96,7 @@ class Conversation {
                    .tokens = options_.tokens,
                    .on_overflow = options_.sampling.on_overflow()});
     engine.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
-    engine.on_text = [](uint64_t, const std::string& piece) { std::cout << piece << std::flush; };
+    engine.on_token = [](const WrittenToken& written) { std::cout << written.piece << std::flush; };
     engine.on_end = [this](GeneratedText reply) { take(std::move(reply)); };
     engine.submit(std::move(request));
     while (engine.step()) {

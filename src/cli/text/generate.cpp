@@ -89,9 +89,9 @@ int generate_text(const GenerateOptions& options) {
   double read = begin;
   std::optional<GeneratedText> found;
   engine.on_reset = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
-  engine.on_prompt_read = [&](uint64_t) { read = seconds_now(); };
-  engine.on_text = [&](uint64_t, const std::string& piece) {
-    if (!options.json) std::cout << piece << std::flush;
+  engine.on_prompt_read = [&](uint64_t, const LogProbabilities&) { read = seconds_now(); };
+  engine.on_token = [&](const WrittenToken& written) {
+    if (!options.json) std::cout << written.piece << std::flush;
   };
   engine.on_end = [&](GeneratedText text) { found = std::move(text); };
   engine.submit(std::move(request));

@@ -11,17 +11,54 @@ constexpr int64_t most_padding = 16;  // tokens of a row that nobody reads, wher
 
 }  // namespace
 
+// A prompt is read in stages: up to each place where its state is kept, and, where it is scored, up to
+// its last token, which no token of the prompt follows.
 struct Engine::Prompt {
   TextRequest request;
   Sequence sequence;
   Tensor<float> logits;
+  LogProbabilities scores;
+  int64_t appended = 0, read = 0;  // tokens of the prompt
+  size_t states_kept = 0;
 
   Prompt(const Engine& engine, TextRequest wanted)
       : request(std::move(wanted)),
         sequence(engine.model_, engine.cpu_, engine.settings_.on_overflow,
                  std::move(request.state)),
         logits(engine.model_.allocate_logits(1)) {
-    sequence.append(request.prompt);
+    scores.top_count = request.top_prompt.value_or(0);
+    append_stage();
+  }
+
+  int64_t size() const { return int64_t(request.prompt.size()); }
+  bool is_read() const { return read == size(); }
+
+  void append_stage() {
+    int64_t end = size();
+    if (request.top_prompt && appended < size() - 1) end = size() - 1;
+    if (states_kept < request.keep_states_after.size())
+      end = std::min(end, request.keep_states_after[states_kept]);
+    require(end > appended, "places to keep states ascend, inside of the prompt");
+    sequence.append({request.prompt.data() + appended, size_t(end - appended)});
+    appended = end;
+  }
+
+  SequenceInput next_input() {
+    const bool is_last = appended == size();
+    SequenceInput input = sequence.next_input(is_last ? Want::last_logits : Want::nothing);
+    if (input.want == Want::last_logits) input.logits = logits.view();
+    if (request.top_prompt && read < size() - 1) {
+      const size_t before = scores.tokens.size(), some = input.tokens.size();
+      scores.tokens.resize(before + some);
+      scores.top.resize((before + some) * size_t(scores.top_count));
+      input.want = Want::top_log_probabilities;
+      input.targets = {request.prompt.data() + read + 1, some};
+      input.losses = {scores.tokens.data() + before, some};
+      input.top_count = scores.top_count;
+      input.top = {scores.top.data() + before * size_t(scores.top_count),
+                   some * size_t(scores.top_count)};
+    }
+    return input;
   }
 };
 
@@ -35,13 +72,20 @@ struct Engine::Writing {
   Sampler sampler;
   TextWriter writer;
   GeneratedText text;
+  std::optional<int64_t> top;  // how many of the likeliest tokens' log probabilities are wanted
 
   Writing(const Engine& engine, const Prompt& prompt, size_t sample, SequenceState state)
       : sequence(engine.model_, engine.cpu_, engine.settings_.on_overflow, std::move(state)),
         sampler(prompt.request.samplers[sample]),
-        writer(engine.tokenizer_, engine.settings_.stops, engine.settings_.tokens),
-        text{prompt.request.id, sample, {}, 0, Ended::token_limit, {}, sampler, {}} {
+        writer(engine.tokenizer_, limits_of(engine, prompt.request)),
+        text{prompt.request.id, sample, {}, 0, Ended::token_limit, {}, {}, sampler, {}},
+        top(prompt.request.top_written) {
     sequence.on_reset = engine.on_reset;
+  }
+
+  static TextLimits limits_of(const Engine& engine, const TextRequest& request) {
+    const EngineSettings& settings = engine.settings_;
+    return request.limits ? *request.limits : TextLimits{settings.stops, settings.tokens};
   }
 };
 
@@ -97,47 +141,71 @@ bool Engine::step() {
   std::vector<SequenceInput> batch;
   std::vector<kernel::SampledToken> sampled(writings_.size());
   const auto count = int64_t(writings_.size()), vocabulary = model_.vocabulary();
-  if (!model_.on_gpu() && logits_.elements() < count * vocabulary)
+  const bool any_top =
+      std::ranges::any_of(writings_, [](const auto& one) { return one->top.has_value(); });
+  if ((!model_.on_gpu() || any_top) && logits_.elements() < count * vocabulary)
     logits_ = model_.allocate_logits(count);
   for (size_t i = 0; i < writings_.size(); ++i) {
     Writing& one = *writings_[i];
-    SequenceInput input = one.sequence.next_input(one.sampler, sampled[i]);
-    if (!model_.on_gpu()) input.logits = logits_.view().slice(0, int64_t(i), 1);
+    // Where log probabilities are wanted, the logits are, and the host samples.
+    SequenceInput input = one.top ? one.sequence.next_input(Want::last_logits)
+                                  : one.sequence.next_input(one.sampler, sampled[i]);
+    if (!model_.on_gpu() || one.top) input.logits = logits_.view().slice(0, int64_t(i), 1);
     batch.push_back(input);
   }
   add_padding(batch, count);
   std::vector<SequenceInput> prompts;
   for (const auto& prompt : prompts_) {
-    SequenceInput input = prompt->sequence.next_input(Want::last_logits);
-    if (input.want == Want::last_logits) input.logits = prompt->logits.view();
-    prompts.push_back(input);
-    if (settings_.batch_invariant && input.tokens.size() == 1)
-      model_.forward(input, cpu_);  // a row of its own, whoever else there is
+    if (int64_t(prompts.size()) == settings_.prompts_read) break;
+    prompts.push_back(prompt->next_input());
+    if (settings_.batch_invariant && prompts.back().tokens.size() == 1)
+      model_.forward(prompts.back(), cpu_);  // a row of its own, whoever else there is
     else
-      batch.push_back(input);
+      batch.push_back(prompts.back());
   }
   model_.forward(batch, cpu_);
   for (size_t i = 0; i < writings_.size(); ++i) {
     Writing& one = *writings_[i];
-    if (one.sequence.take_results(batch[i]))
-      take_token(one, sampled[i]);
-    else
+    const std::span<const float> logits = one.top ? logits_.span().subspan(
+        i * size_t(vocabulary), size_t(vocabulary)) : std::span<float>();
+    if (!one.sequence.take_results(batch[i])) {
       one.text.text += one.writer.end(Ended::overflow);
+      continue;
+    }
+    if (one.top) sampled[i] = one.sampler.sample(logits, one.sequence.state().position);
+    take_token(one, sampled[i], logits);
   }
-  for (size_t i = 0; i < prompts.size(); ++i) prompts_[i]->sequence.take_results(prompts[i]);
-  while (!prompts_.empty()) {
-    const auto read = std::ranges::find_if(
-        prompts_, [](const auto& prompt) { return !prompt->sequence.is_reading(); });
-    if (read == prompts_.end()) break;
-    std::shared_ptr<Prompt> prompt = std::move(*read);
-    prompts_.erase(read);
-    on_prompt_read(prompt->request.id);
-    for (size_t sample = 0; sample < prompt->request.samplers.size(); ++sample)
-      forks_.push_back({prompt, sample});
-  }
+  take_prompts(prompts);
   begin_texts();
   hand_out();
   return true;
+}
+
+// Of the first prompts, after the step that read them on.
+void Engine::take_prompts(std::span<const SequenceInput> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Prompt& prompt = *prompts_[i];
+    prompt.sequence.take_results(inputs[i]);
+    prompt.read += int64_t(inputs[i].tokens.size());
+    if (prompt.sequence.is_reading()) continue;
+    const std::vector<int64_t>& kept = prompt.request.keep_states_after;
+    if (prompt.states_kept < kept.size() && kept[prompt.states_kept] == prompt.read) {
+      on_state_kept(prompt.request.id, prompt.read, prompt.sequence.state().clone());
+      ++prompt.states_kept;
+    }
+    if (!prompt.is_read()) prompt.append_stage();
+  }
+  while (!prompts_.empty()) {
+    const auto read =
+        std::ranges::find_if(prompts_, [](const auto& prompt) { return prompt->is_read(); });
+    if (read == prompts_.end()) break;
+    std::shared_ptr<Prompt> prompt = std::move(*read);
+    prompts_.erase(read);
+    for (double& loss : prompt->scores.tokens) loss = -loss;
+    on_prompt_read(prompt->request.id, std::move(prompt->scores));
+    for (size_t sample = 0; sample < prompt->request.samplers.size(); ++sample)
+      forks_.push_back({prompt, sample});
+  }
 }
 
 // Texts whose prompt was read begin with its logits.
@@ -152,27 +220,37 @@ void Engine::begin_texts() {
         is_last ? prompt.sequence.take_state() : prompt.sequence.state().clone()));
     Writing& one = *writings_.back();
     const int64_t position = one.sequence.state().position;
-    if (settings_.tokens < 1) {
+    const std::span<const float> logits = prompt.logits.span();
+    if (one.writer.limit() < 1) {
       one.text.text += one.writer.end(Ended::token_limit);
     } else if (settings_.on_overflow != OnOverflow::end) {
       kernel::SampledToken sampled;
-      sampled.token = one.sampler.next(prompt.logits.span(), position);
-      take_token(one, sampled);
-    } else if (const auto sampled = one.sampler.sample(prompt.logits.span(), position);
-               sampled.broken >= 0) {
+      sampled.token = one.sampler.next(logits, position);
+      take_token(one, sampled, logits);
+    } else if (const auto sampled = one.sampler.sample(logits, position); sampled.broken >= 0) {
       one.text.text += one.writer.end(Ended::overflow);
     } else {
-      take_token(one, sampled);
+      take_token(one, sampled, logits);
     }
   }
 }
 
-void Engine::take_token(Writing& one, const kernel::SampledToken& sampled) {
+void Engine::take_token(Writing& one, const kernel::SampledToken& sampled,
+                        std::span<const float> logits) {
   one.text.pending = sampled.token;
   one.sequence.append({&sampled.token, 1});
   const std::string piece = one.writer.take(sampled.token);
   one.text.text += piece;
-  on_text(one.text.request, piece);
+  WrittenToken written{one.text.request, one.text.sample, sampled.token, piece};
+  LogProbabilities found;
+  if (one.top) {
+    found.tokens.push_back(log_probability(logits, sampled.token));
+    found.top.resize(size_t(*one.top));
+    found.top_count = *one.top;
+    take_top(logits, found.top);
+    written.log_probabilities = &found;
+  }
+  on_token(written);
 }
 
 void Engine::cancel() {
@@ -182,12 +260,22 @@ void Engine::cancel() {
   forks_.clear();
 }
 
+void Engine::cancel(uint64_t request) {
+  for (const auto& writing : writings_)
+    if (writing->text.request == request)
+      writing->text.text += writing->writer.end(Ended::cancelled);
+  hand_out();
+  std::erase_if(prompts_, [&](const auto& prompt) { return prompt->request.id == request; });
+  std::erase_if(forks_, [&](const Fork& fork) { return fork.prompt->request.id == request; });
+}
+
 void Engine::hand_out() {
   for (const auto& writing : writings_) {
     if (!writing->writer.ended()) continue;
     GeneratedText& text = writing->text;
     text.ended = *writing->writer.ended();
     text.tokens = writing->writer.tokens();
+    text.stop = writing->writer.stop();
     text.state = writing->sequence.take_state();
     text.sampler = writing->sampler;
     on_end(std::move(text));

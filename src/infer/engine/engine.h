@@ -29,6 +29,7 @@ struct EngineSettings {
   int64_t batch = 1;     // texts at a time, 1 to 512
   OnOverflow on_overflow = OnOverflow::stop;
   bool batch_invariant = false;
+  int64_t prompts_read = 512;  // prompts of which a step reads a chunk, the oldest first
 };
 
 struct TextRequest {
@@ -36,6 +37,27 @@ struct TextRequest {
   SequenceState state;           // what the prompt continues from
   std::vector<int32_t> prompt;   // at least one token
   std::vector<Sampler> samplers;  // one text each
+  std::optional<TextLimits> limits{};  // instead of the engine's
+  // Log probabilities are wanted of this many of the likeliest tokens, and of the one that is there:
+  // of each written token, and of each token of the prompt but the first.
+  std::optional<int64_t> top_written{}, top_prompt{};
+  // Ascending places in the prompt, after so many of its tokens, where the state is handed out.
+  std::vector<int64_t> keep_states_after{};
+};
+
+// By token: its own log probability, and those of the likeliest tokens in its place.
+struct LogProbabilities {
+  std::vector<double> tokens;
+  std::vector<TokenLogProbability> top;  // (tokens, top_count), the likeliest first
+  int64_t top_count = 0;
+};
+
+struct WrittenToken {
+  uint64_t request = 0;
+  size_t sample = 0;
+  int32_t token = 0;
+  const std::string& piece;  // of text, that may be shown now
+  const LogProbabilities* log_probabilities = nullptr;  // of this token, where they are wanted
 };
 
 struct GeneratedText {
@@ -44,6 +66,7 @@ struct GeneratedText {
   std::string text;
   int64_t tokens = 0;
   Ended ended = Ended::token_limit;
+  std::string stop;  // the text that ended it
   // To resume from: `pending` was sampled and not read.
   SequenceState state;
   Sampler sampler;
@@ -59,15 +82,18 @@ class Engine {
   bool has_room() const;  // whether a further request would begin now
   void submit(TextRequest request);
   bool step();  // false: there was nothing to do
-  // Cancels all active requests: texts are returned as far as they are written.
+  // Cancels all active requests, or one: texts are returned as far as they are written.
   void cancel();
+  void cancel(uint64_t request);
 
   // Submits what `next` gives as there is room, until it gives nothing and all texts have ended.
   void run(const std::function<std::optional<TextRequest>()>& next);
 
-  std::function<void(uint64_t request)> on_prompt_read = [](uint64_t) {};
-  std::function<void(uint64_t request, const std::string& piece)> on_text =
-      [](uint64_t, const std::string&) {};
+  std::function<void(uint64_t request, LogProbabilities)> on_prompt_read =
+      [](uint64_t, const LogProbabilities&) {};
+  std::function<void(uint64_t request, int64_t after, SequenceState)> on_state_kept =
+      [](uint64_t, int64_t, const SequenceState&) {};
+  std::function<void(const WrittenToken&)> on_token = [](const WrittenToken&) {};
   std::function<void(GeneratedText)> on_end = [](const GeneratedText&) {};
   std::function<void(const std::string&)> on_reset = [](const std::string&) {};
 
@@ -77,7 +103,9 @@ class Engine {
   struct Writing;
 
   void begin_texts();
-  void take_token(Writing& writing, const kernel::SampledToken& sampled);
+  void take_token(Writing& writing, const kernel::SampledToken& sampled,
+                  std::span<const float> logits);
+  void take_prompts(std::span<const SequenceInput> inputs);
   void hand_out();
   void add_padding(std::vector<SequenceInput>& batch, int64_t rows);
 

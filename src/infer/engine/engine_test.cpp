@@ -94,9 +94,9 @@ struct EngineTest : testing::Test {
             ThreadPool& with_threads, const Tokenizer& with, const LanguageModel& of) {
     Engine engine(of, with, {with_threads}, settings);
     Texts texts;
-    engine.on_prompt_read = [&](uint64_t) { ++prompts_read; };
+    engine.on_prompt_read = [&](uint64_t, const LogProbabilities&) { ++prompts_read; };
     engine.on_reset = [&](const std::string& message) { resets.push_back(message); };
-    engine.on_text = [&](uint64_t id, const std::string& piece) { shown[id] += piece; };
+    engine.on_token = [&](const WrittenToken& one) { shown[one.request] += one.piece; };
     engine.on_end = [&](GeneratedText text) {
       const auto key = std::make_pair(text.request, text.sample);
       EXPECT_TRUE(texts.emplace(key, std::move(text)).second) << "a text ended twice";
@@ -439,7 +439,7 @@ TEST(SampledStep, DrawsFromEachSequencesOwnLogits) {
 
 TEST(TextWriter, GivesOutWholeCharactersAndAllAtTheEnd) {
   const ByteTokenizer tokenizer;
-  TextWriter writer(tokenizer, {"end"}, 9);
+  TextWriter writer(tokenizer, {{"end"}, 9});
   EXPECT_EQ(writer.take(0xc3), "");
   EXPECT_EQ(writer.take(0xa4), "\xc3\xa4");
   EXPECT_EQ(writer.take('e'), "");
@@ -452,7 +452,7 @@ TEST(TextWriter, GivesOutWholeCharactersAndAllAtTheEnd) {
   EXPECT_EQ(writer.take('y'), "e\xef\xbf\xbdy");
   EXPECT_EQ(writer.tokens(), 9);
   EXPECT_EQ(writer.ended(), Ended::token_limit);
-  TextWriter cut(tokenizer, {"end"}, 100);
+  TextWriter cut(tokenizer, {{"end"}, 100});
   EXPECT_EQ(cut.take('e'), "");
   EXPECT_EQ(cut.take('n'), "");
   EXPECT_EQ(cut.take(0xe2), "");

@@ -100,6 +100,8 @@ void Sequence::locate_overflow(std::span<const int32_t> tokens, const SequenceIn
     if (some == tokens.size()) {
       part = input;
       part.tokens = tokens;
+      // What is wanted of every token was there for all of them, before the overflow.
+      if (part.want == Want::top_log_probabilities) part = {tokens, &state_};
     }
     read_again(part);
     tokens = tokens.subspan(some);

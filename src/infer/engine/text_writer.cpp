@@ -10,11 +10,11 @@ std::string_view name_of(Ended ended) {
 
 std::string TextWriter::take(int32_t token) {
   ++tokens_;
-  if (tokenizer_->ends_text(token)) return end(Ended::end_of_document);
+  if (limits_.stops_at_end && tokenizer_->ends_text(token)) return end(Ended::end_of_document);
   std::string text = stop_.feed(characters_.feed(tokenizer_->bytes_of(token)));
   if (stop_.stopped())
     ended_ = Ended::stop_text;
-  else if (tokens_ >= limit_)
+  else if (tokens_ >= limits_.tokens)
     text += end(Ended::token_limit);
   return text;
 }

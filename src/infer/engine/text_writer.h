@@ -17,23 +17,33 @@ namespace deltasane {
 enum class Ended { end_of_document, stop_text, token_limit, overflow, cancelled };
 std::string_view name_of(Ended ended);
 
+// Where a text ends.
+struct TextLimits {
+  std::vector<std::string> stops{};
+  int64_t tokens = 256;      // at most
+  bool stops_at_end = true;  // false: a token that ends a document does not end the text
+};
+
 class TextWriter {
  public:
-  TextWriter(const Tokenizer& tokenizer, const std::vector<std::string>& stops, int64_t limit)
-      : tokenizer_(&tokenizer), stop_(stops), limit_(limit) {}
+  TextWriter(const Tokenizer& tokenizer, const TextLimits& limits)
+      : tokenizer_(&tokenizer), stop_(limits.stops), limits_(limits) {}
 
   // The text that may be shown after this token; at the end with all that was held back.
   std::string take(int32_t token);
   std::string end(Ended how);  // where there is no further token
 
   int64_t tokens() const { return tokens_; }
+  int64_t limit() const { return limits_.tokens; }
+  std::string_view stop() const { return stop_.stop(); }  // the text that ended it
   const std::optional<Ended>& ended() const { return ended_; }
 
  private:
   const Tokenizer* tokenizer_;
   Utf8Stream characters_;
   TextStop stop_;
-  int64_t limit_, tokens_ = 0;
+  TextLimits limits_;
+  int64_t tokens_ = 0;
   std::optional<Ended> ended_;
 };
 

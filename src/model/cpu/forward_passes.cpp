@@ -124,6 +124,8 @@ void Passes::read(const SequenceInput& one) const {
     case Want::top_log_probabilities:
       return read_in_slices(one, [&](int64_t t, std::span<const float> logits) {
         take_top(logits, one.top.subspan(size_t(t * one.top_count), size_t(one.top_count)));
+        if (!one.targets.empty())
+          one.losses[size_t(t)] = -log_probability(logits, one.targets[size_t(t)]);
       });
     case Want::sample: {
       Tensor<float> own;

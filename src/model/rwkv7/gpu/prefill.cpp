@@ -326,9 +326,12 @@ void GpuPrefill<Real>::take_all_logits(Stream& s, const Reading& reading) {
       copy_to_host(to, executor.ws.logits.data(), uint64_t(some * vocabulary_) * sizeof(float),
                    *executor.gpu);
       executor.gpu->wait();
-      for (int64_t t = 0; !keeps && t < some; ++t)
-        take_top({to + t * vocabulary_, size_t(vocabulary_)},
-                 one.top.subspan(size_t((s.from + at + t) * one.top_count), size_t(one.top_count)));
+      for (int64_t t = 0; !keeps && t < some; ++t) {
+        const std::span<const float> logits(to + t * vocabulary_, size_t(vocabulary_));
+        const auto token = size_t(s.from + at + t);
+        take_top(logits, one.top.subspan(token * size_t(one.top_count), size_t(one.top_count)));
+        if (!one.targets.empty()) one.losses[token] = -log_probability(logits, one.targets[token]);
+      }
     }
   }
 }

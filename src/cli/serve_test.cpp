@@ -1,0 +1,157 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "base/cat.h"
+#include "serve/fixture_client.h"
+#include "serve/http/http_server.h"
+#include "support/process.h"
+#include "support/scratch.h"
+
+namespace deltasane::cli {
+namespace {
+
+using serve::test::RawClient;
+using serve::test::request;
+using serve::test::status_in;
+
+const std::string model = DELTASANE_SOURCE "/models/arithmetic-sane-3.safetensors";
+
+// The program, until it is asked to end.
+class Served {
+ public:
+  explicit Served(std::vector<std::string> words) {
+    words.insert(words.begin(), {DELTASANE_PROGRAM, "serve", model, "--port", "0"});
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::dup2(ends[1], STDOUT_FILENO);
+      ::close(ends[0]), ::close(ends[1]);
+      std::vector<char*> arguments;
+      for (std::string& word : words) arguments.push_back(word.data());
+      arguments.push_back(nullptr);
+      ::execv(arguments[0], arguments.data());
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    std::string line;
+    for (char c; ::read(ends[0], &c, 1) == 1 && c != '\n';) line += c;
+    ::close(ends[0]);
+    const size_t colon = line.rfind(':');
+    port_ = colon == line.npos ? uint16_t(0) : uint16_t(std::atoi(line.c_str() + colon + 1));
+    EXPECT_NE(port_, 0) << line;
+  }
+  ~Served() {
+    if (process_ > 0) ::kill(process_, SIGKILL), wait();
+  }
+  void tell(int number) const { ::kill(process_, number); }
+  int wait() {
+    int status = 0;
+    ::waitpid(process_, &status, 0);
+    process_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  uint16_t port() const { return port_; }
+
+ private:
+  pid_t process_ = -1;
+  uint16_t port_ = 0;
+};
+
+struct ServeCommand : testing::Test {
+  void SetUp() override {
+    if (!serve::has_http_server) GTEST_SKIP() << "this build has no Boost";
+  }
+};
+
+TEST_F(ServeCommand, EndsWhenItsRepliesHave) {
+  Served server({"--drain", "20"});
+  RawClient busy(server.port()), idle(server.port());
+  busy.send(request("POST", "/v1/completions",
+                    R"({"prompt":"User: hi","max_tokens":60,"ignore_eos":true,"stream":true})"));
+  EXPECT_FALSE(busy.until("data: ").empty());
+  server.tell(SIGTERM);
+  EXPECT_TRUE(idle.is_closed());
+  EXPECT_NE(busy.until("[DONE]").find("\"finish_reason\":\"length\""), std::string::npos);
+  EXPECT_EQ(server.wait(), 0);
+}
+
+TEST_F(ServeCommand, EndsAtOnceWhenToldTwice) {
+  Served server({"--drain", "600"});
+  RawClient busy(server.port());
+  busy.send(request("POST", "/v1/completions",
+                    R"({"prompt":"a","max_tokens":100000000,"ignore_eos":true,"stream":true})"));
+  EXPECT_FALSE(busy.until("data: ").empty());
+  server.tell(SIGTERM);
+  busy.until("data: ");
+  const auto begin = std::chrono::steady_clock::now();
+  server.tell(SIGINT);
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST_F(ServeCommand, ChecksHostsAndKeys) {
+  {
+    Served server({});
+    RawClient client(server.port());
+    client.send("GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    EXPECT_EQ(status_in(client.reply()), 403);
+  }
+  ::setenv("DELTASANE_API_KEY", "the-key-of-the-test", 1);
+  Served server({});
+  ::unsetenv("DELTASANE_API_KEY");
+  RawClient client(server.port());
+  client.send(request("GET", "/v1/models") + request("GET", "/health"));
+  EXPECT_EQ(status_in(client.reply()), 401);
+  RawClient other(server.port());
+  other.send(request("GET", "/v1/models", {}, "Authorization: Bearer the-key-of-the-test\r\n"));
+  EXPECT_EQ(status_in(other.reply()), 200);
+}
+
+TEST_F(ServeCommand, SaysWhatIsMisused) {
+  const auto expect = [](const std::vector<std::string>& flags, const std::string& part) {
+    std::vector<std::string> words{DELTASANE_PROGRAM, "serve", model};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const test::Outcome outcome = test::run(words);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+  };
+  expect({"--host", "0.0.0.0"}, "expected an API key");
+  expect({"--port", "70000"}, "expected 0 to 65535");
+  expect({"--host", "no.such.host.invalid", "--no-auth"}, "expected a name or an address");
+  expect({"--batch", "0"}, "expected 1 to 512");
+  const Served server({});
+  expect({"--port", cat(server.port())}, "expected one that is free");
+}
+
+struct Clients : ServeCommand {
+  static test::Outcome python(std::vector<std::string> words) {
+    const char* const named = std::getenv("DELTASANE_PYTHON");
+    words.insert(words.begin(), {"env", "HF_HUB_OFFLINE=1", named ? named : "python3",
+                                 DELTASANE_SOURCE "/test/support/serve_clients.py"});
+    return test::run(words);
+  }
+  static void expect_success(const std::string& client) {
+    const test::Outcome outcome = python({client, DELTASANE_PROGRAM, model});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  }
+};
+
+TEST_F(Clients, OpenaiTalksToTheServer) {
+  if (python({"imports", "openai"}).exit_code != 0) GTEST_SKIP() << "this Python has no openai";
+  expect_success("openai");
+}
+
+// Every score is that of `deltasane score`, to the last bit.
+TEST_F(Clients, LmEvaluationHarnessScoresAsScoreDoes) {
+  if (python({"imports", "lm_eval"}).exit_code != 0) GTEST_SKIP() << "this Python has no lm_eval";
+  expect_success("lm_eval");
+}
+
+}  // namespace
+}  // namespace deltasane::cli

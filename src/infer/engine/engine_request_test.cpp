@@ -1,0 +1,151 @@
+// What single requests want of the engine: log probabilities, states along the prompt, limits of
+// their own, an end before the others.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "infer/engine/engine.h"
+#include "model/registry.h"
+#include "text/byte_tokenizer.h"
+
+namespace deltasane {
+namespace {
+
+struct EngineRequest : testing::Test {
+  ThreadPool threads{2};
+  ByteTokenizer tokenizer;
+  std::unique_ptr<LanguageModel> model =
+      open_model(fs::path(DELTASANE_SOURCE) / "models/arithmetic-sane-3.safetensors", {});
+  Engine engine{*model, tokenizer, {threads}, {.tokens = 12, .batch = 4}};
+  std::map<uint64_t, GeneratedText> texts;
+
+  void SetUp() override {
+    engine.on_end = [this](GeneratedText text) { texts.emplace(text.request, std::move(text)); };
+  }
+  TextRequest request(uint64_t id, const std::string& prompt) const {
+    return {id, model->fresh_state(), tokenizer.encode(prompt),
+            {Sampler(SamplerSettings{.seed = 7})}};
+  }
+  void run() {
+    while (engine.step()) {
+    }
+  }
+};
+
+const std::string question = "User: 12 + 30 = ?\n\nAssistant:";
+
+TEST_F(EngineRequest, LogProbabilitiesAreThoseOfTheModel) {
+  TextRequest plain = request(1, question), scored = request(2, question);
+  scored.top_written = 3, scored.top_prompt = 2;
+  LogProbabilities of_prompt, of_text;
+  std::vector<int32_t> written;
+  engine.on_prompt_read = [&](uint64_t id, LogProbabilities found) {
+    if (id == 2) of_prompt = std::move(found);
+  };
+  engine.on_token = [&](const WrittenToken& token) {
+    EXPECT_EQ(token.log_probabilities != nullptr, token.request == 2);
+    if (token.request != 2) return;
+    written.push_back(token.token);
+    of_text.tokens.push_back(token.log_probabilities->tokens[0]);
+    of_text.top.push_back(token.log_probabilities->top[0]);
+    EXPECT_EQ(token.log_probabilities->top.size(), 3u);
+  };
+  engine.submit(std::move(plain));
+  engine.submit(std::move(scored));
+  run();
+  const std::vector<int32_t> ids = tokenizer.encode(question);
+  SequenceState state = model->fresh_state();
+  std::vector<double> losses(ids.size() - 1);
+  score(*model, std::span(ids).first(losses.size()), std::span(ids).subspan(1), state, losses,
+        {threads});
+  ASSERT_EQ(of_prompt.tokens.size(), losses.size());
+  ASSERT_EQ(of_prompt.top.size(), 2 * losses.size());
+  for (size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_EQ(of_prompt.tokens[i], -losses[i]);
+    EXPECT_GE(of_prompt.top[2 * i].log_probability, of_prompt.tokens[i]);
+    EXPECT_GE(of_prompt.top[2 * i].log_probability, of_prompt.top[2 * i + 1].log_probability);
+  }
+  ASSERT_EQ(written.size(), 12u);
+  for (size_t i = 0; i < written.size(); ++i) {
+    EXPECT_LE(of_text.tokens[i], of_text.top[i].log_probability);
+    const bool is_likeliest = of_text.top[i].token == written[i];
+    EXPECT_EQ(is_likeliest, of_text.tokens[i] == of_text.top[i].log_probability);
+  }
+}
+
+TEST_F(EngineRequest, StatesAlongThePromptGoOnToTheSameBits) {
+  const std::string prompt = std::string(40, 'a') + question + question;
+  const std::vector<int32_t> ids = tokenizer.encode(prompt);
+  std::map<int64_t, SequenceState> kept;
+  engine.on_state_kept = [&](uint64_t, int64_t after, SequenceState state) {
+    EXPECT_EQ(state.position, after);
+    kept.emplace(after, std::move(state));
+  };
+  TextRequest cut = request(2, prompt);
+  cut.keep_states_after = {16, 64};
+  TextRequest whole = request(1, prompt);
+  whole.limits = cut.limits = TextLimits{{}, 0};
+  engine.submit(std::move(whole));
+  engine.submit(std::move(cut));
+  run();
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_TRUE(std::ranges::equal(texts.at(2).state.fixed(), texts.at(1).state.fixed()));
+  for (auto& [after, state] : kept) {
+    TextRequest rest = request(uint64_t(after), prompt);
+    rest.state = std::move(state);
+    rest.prompt.assign(ids.begin() + after, ids.end());
+    rest.limits = TextLimits{{}, 0};
+    engine.submit(std::move(rest));
+    run();
+    EXPECT_TRUE(std::ranges::equal(texts.at(uint64_t(after)).state.fixed(),
+                                   texts.at(1).state.fixed()));
+  }
+}
+
+TEST_F(EngineRequest, LimitsOfOneAreNotThoseOfOthers) {
+  TextRequest shorter = request(1, question), stopped = request(2, question);
+  shorter.limits = TextLimits{{}, 3};
+  stopped.limits = TextLimits{{" "}, 100};
+  engine.submit(std::move(shorter));
+  engine.submit(std::move(stopped));
+  engine.submit(request(3, question));
+  run();
+  EXPECT_EQ(texts.at(1).tokens, 3);
+  EXPECT_EQ(texts.at(2).ended, Ended::stop_text);
+  EXPECT_EQ(texts.at(2).stop, " ");
+  EXPECT_EQ(texts.at(3).tokens, 12);
+}
+
+TEST_F(EngineRequest, OneIsCancelledAndOthersDoNotNotice) {
+  engine.submit(request(1, question));
+  run();
+  const std::string alone = texts.at(1).text;
+  texts.clear();
+  engine.submit(request(1, question));
+  TextRequest several = request(2, question);
+  several.samplers.assign(6, several.samplers[0]);
+  engine.submit(std::move(several));  // more texts than rows
+  engine.submit(request(3, std::string(2000, 'x')));
+  for (int i = 0; i < 4; ++i) engine.step();
+  engine.cancel(2);
+  engine.cancel(3);
+  engine.cancel(99);
+  EXPECT_EQ(texts.at(2).ended, Ended::cancelled);
+  run();
+  EXPECT_EQ(texts.at(1).text, alone);
+  EXPECT_EQ(texts.count(3), 0u);
+}
+
+TEST_F(EngineRequest, PromptsAreReadInTheirOrder) {
+  Engine one_by_one(*model, tokenizer, {threads}, {.tokens = 1, .batch = 4, .prompts_read = 1});
+  std::vector<uint64_t> order;
+  one_by_one.on_prompt_read = [&](uint64_t id, const LogProbabilities&) { order.push_back(id); };
+  one_by_one.submit(request(1, std::string(1500, 'a')));
+  one_by_one.submit(request(2, "b"));
+  while (one_by_one.step()) {
+  }
+  EXPECT_EQ(order, (std::vector<uint64_t>{1, 2}));
+}
+
+}  // namespace
+}  // namespace deltasane

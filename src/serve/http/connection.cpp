@@ -1,0 +1,364 @@
+#include "serve/http/connection.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <charconv>
+
+namespace deltasane::serve {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::steady_clock;
+
+constexpr size_t block_bytes = 16 << 10;
+constexpr size_t most_input = 64 << 10;          // read ahead of a reply, or without progress
+constexpr size_t most_discarded = size_t{64} << 20;  // after a refusal, so that its reply arrives
+constexpr std::chrono::milliseconds linger_time{1000};
+
+bool is_request_id(std::string_view text) {
+  return !text.empty() && text.size() <= 128 && std::ranges::all_of(text, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           c == '.' || c == '_' || c == '-';
+  });
+}
+
+std::string chunk_of(std::string_view bytes) {
+  char digits[16];
+  const auto end = std::to_chars(digits, digits + sizeof digits, bytes.size(), 16).ptr;
+  return cat(std::string_view(digits, size_t(end - digits)), "\r\n", bytes, "\r\n");
+}
+
+}  // namespace
+
+// What routes hold of one request. One that is dropped without a reply closes the connection.
+class ConnectionExchange final : public Exchange {
+ public:
+  ConnectionExchange(std::shared_ptr<Connection> connection, uint64_t number)
+      : connection_(std::move(connection)), number_(number) {}
+  ~ConnectionExchange() override {
+    connection_->post([n = number_](Connection& to) { to.abandoned(n); });
+  }
+  void reply(HttpReply reply) override {
+    connection_->post([n = number_, reply = std::move(reply)](Connection& to) mutable {
+      to.send_reply(n, std::move(reply));
+    });
+  }
+  void begin_stream(HttpReply head) override {
+    connection_->post([n = number_, head = std::move(head)](Connection& to) mutable {
+      to.begin_stream(n, std::move(head));
+    });
+  }
+  void write(std::string piece) override {
+    connection_->post(
+        [n = number_, piece = std::move(piece)](Connection& to) { to.write_piece(n, piece); });
+  }
+  void end_stream() override {
+    connection_->post([n = number_](Connection& to) { to.end_stream(n); });
+  }
+  void on_gone(std::function<void()> call) override {
+    connection_->post([n = number_, call = std::move(call)](Connection& to) mutable {
+      to.set_gone_call(n, std::move(call));
+    });
+  }
+
+ private:
+  std::shared_ptr<Connection> connection_;
+  uint64_t number_;
+};
+
+Connection::Connection(Socket socket, std::string peer, HttpHandler& handler,
+                       const HttpLimits& limits, std::function<void(Connection*)> closed)
+    : socket_(std::move(socket)),
+      deadline_(socket_.get_executor()),
+      write_deadline_(socket_.get_executor()),
+      ping_(socket_.get_executor()),
+      peer_(std::move(peer)),
+      handler_(handler),
+      limits_(limits),
+      closed_(std::move(closed)) {}
+
+Connection::~Connection() = default;
+
+template <class Call>
+void Connection::post(Call call) {
+  asio::post(socket_.get_executor(),
+             [self = shared_from_this(), call = std::move(call)]() mutable { call(*self); });
+}
+
+void Connection::begin() {
+  post([](Connection& to) { to.next_request(); });
+}
+
+void Connection::drain() {
+  post([](Connection& to) {
+    to.is_draining_ = true;
+    const bool idle = to.state_ == State::reading && !to.reader_->has_begun();
+    if (idle) to.close();
+  });
+}
+
+void Connection::cut() {
+  post([](Connection& to) { to.gone(), to.close(); });
+}
+
+// Reading.
+
+void Connection::next_request() {
+  if (state_ == State::closed) return;
+  if (is_draining_ || requests_ >= limits_.requests_of_connection) return close();
+  state_ = State::reading;
+  reader_.emplace(limits_);
+  is_limited_ = false;
+  set_deadline(limits_.idle_time);
+  take_input();
+}
+
+void Connection::read() {
+  if (is_reading_ || state_ == State::closed) return;
+  is_reading_ = true;
+  block_.resize(block_bytes);
+  socket_.async_read_some(asio::buffer(block_),
+                          [self = shared_from_this()](const Code& error, size_t count) {
+                            self->take_bytes(error, count);
+                          });
+}
+
+void Connection::take_bytes(const Code& error, size_t count) {
+  is_reading_ = false;
+  if (state_ == State::closed) return;
+  if (error) {
+    gone();
+    return close();
+  }
+  if (state_ == State::lingering) {
+    discarded_ += count;
+    if (discarded_ > most_discarded) return close();
+    return read();
+  }
+  input_.append(block_, 0, count);
+  if (state_ == State::reading) return take_input();
+  if (input_.size() < most_input) read();  // to see that the client goes away
+}
+
+void Connection::take_input() {
+  try {
+    while (!input_.empty() && !reader_->is_done()) {
+      const bool had_begun = reader_->has_begun();
+      const size_t used = reader_->feed(input_);
+      input_.erase(0, used);
+      if (!had_begun && reader_->has_begun()) set_deadline(limits_.head_time);
+      if (reader_->has_head() && !is_limited_) {
+        is_limited_ = true;
+        keeps_ = reader_->keeps_alive();
+        reader_->set_body_limit(handler_.body_limit(reader_->request()));
+        body_end_ = steady_clock::now() + limits_.body_time;
+        if (reader_->expects_continue() && input_.empty()) send("HTTP/1.1 100 Continue\r\n\r\n");
+      } else if (used == 0) {
+        if (input_.size() > most_input)
+          throw Refusal(400, "bad_request", "request: expected less at a time");
+        break;
+      }
+    }
+  } catch (const Refusal& refusal) {
+    return refuse(refusal);
+  }
+  if (reader_->is_done()) return dispatch();
+  if (is_limited_)
+    set_deadline(std::min(limits_.block_time, std::chrono::duration_cast<std::chrono::milliseconds>(
+                                                  body_end_ - steady_clock::now())));
+  read();
+}
+
+void Connection::refuse(const Refusal& refusal) {
+  if (state_ != State::reading) return;
+  state_ = State::replying;
+  ++number_;
+  keeps_ = is_stream_ = is_complete_ = is_head_request_ = false;
+  request_id_.clear();
+  send_reply(number_, error_reply(refusal));
+}
+
+void Connection::dispatch() {
+  deadline_.cancel();
+  state_ = State::replying;
+  ++number_, ++requests_;
+  HttpRequest request = reader_->take_request();
+  keeps_ = reader_->keeps_alive() && !is_draining_ && requests_ < limits_.requests_of_connection;
+  in_chunks_ = reader_->is_http_1_1();
+  is_stream_ = is_complete_ = false;
+  is_head_request_ = request.method == "HEAD";
+  const std::string_view id = request.header("x-request-id");
+  request_id_ = is_request_id(id) ? id : std::string_view();
+  request.peer = peer_;
+  handler_.handle(std::move(request),
+                  std::make_shared<ConnectionExchange>(shared_from_this(), number_));
+  read();
+}
+
+// Replies.
+
+std::string Connection::head_of(const HttpReply& reply, std::string_view framing) const {
+  std::string head = cat("HTTP/1.1 ", reply.status, " ", reason_of(reply.status), "\r\n");
+  if (!reply.content_type.empty()) head += cat("Content-Type: ", reply.content_type, "\r\n");
+  head += framing;
+  head += keeps_ ? "Connection: keep-alive\r\n" : "Connection: close\r\n";
+  head += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n";
+  if (!request_id_.empty()) head += cat("x-request-id: ", request_id_, "\r\n");
+  for (const auto& [name, value] : reply.headers) head += cat(name, ": ", value, "\r\n");
+  return head + "\r\n";
+}
+
+void Connection::send_reply(uint64_t number, HttpReply reply) {
+  if (number != number_ || state_ != State::replying || is_stream_ || is_complete_) return;
+  const std::string head =
+      head_of(reply, reply.status == 204 ? "" : cat("Content-Length: ", reply.body.size(), "\r\n"));
+  is_complete_ = true;
+  gone_call_ = nullptr;
+  send(is_head_request_ ? head : head + reply.body);
+}
+
+void Connection::begin_stream(uint64_t number, HttpReply head) {
+  if (number != number_ || state_ != State::replying || is_stream_ || is_complete_) return;
+  is_stream_ = true;
+  if (!in_chunks_) keeps_ = false;  // HTTP/1.0: the end of the connection is the end of the reply
+  head.headers.emplace_back("X-Accel-Buffering", "no");
+  send(head_of(head, in_chunks_ ? "Transfer-Encoding: chunked\r\n" : ""));
+  set_ping();
+}
+
+void Connection::write_piece(uint64_t number, const std::string& piece) {
+  if (number != number_ || state_ != State::replying || !is_stream_ || is_complete_ ||
+      piece.empty())
+    return;
+  if (output_.size() + sending_.size() - sent_ + piece.size() > limits_.unread_bytes) {
+    gone();  // it does not read
+    return close();
+  }
+  send(in_chunks_ ? chunk_of(piece) : piece);
+}
+
+void Connection::end_stream(uint64_t number) {
+  if (number != number_ || state_ != State::replying || !is_stream_ || is_complete_) return;
+  is_complete_ = true;
+  gone_call_ = nullptr;
+  ping_.cancel();
+  send(in_chunks_ ? "0\r\n\r\n" : "");
+}
+
+void Connection::set_gone_call(uint64_t number, std::function<void()> call) {
+  const bool is_current = number == number_ && state_ == State::replying;
+  if (is_current && !is_complete_)
+    gone_call_ = std::move(call);
+  else if (!is_current)
+    call();
+}
+
+void Connection::abandoned(uint64_t number) {
+  if (number != number_ || state_ != State::replying || is_complete_) return;
+  if (is_stream_) return close();
+  send_reply(number, error_reply(Refusal(500, "no_reply", "the server has no reply")));
+}
+
+// Writing.
+
+void Connection::send(std::string_view bytes) {
+  output_ += bytes;
+  last_sent_ = steady_clock::now();
+  if (!is_writing_) write();
+}
+
+void Connection::write() {
+  if (state_ == State::closed) return;
+  if (sent_ == sending_.size()) {
+    sending_ = std::move(output_);
+    output_.clear();
+    sent_ = 0;
+  }
+  if (sending_.empty()) {
+    if (is_complete_ && state_ == State::replying) finish_reply();
+    return;
+  }
+  is_writing_ = true;
+  write_deadline_.expires_after(limits_.block_time);
+  write_deadline_.async_wait([self = shared_from_this()](const Code& error) {
+    if (!error && self->is_writing_ && self->write_deadline_.expiry() <= steady_clock::now()) {
+      self->gone();
+      self->close();
+    }
+  });
+  socket_.async_write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
+                           [self = shared_from_this()](const Code& error, size_t count) {
+                             self->take_written(error, count);
+                           });
+}
+
+void Connection::take_written(const Code& error, size_t count) {
+  is_writing_ = false;
+  if (state_ == State::closed) return;
+  write_deadline_.cancel();
+  if (error) {
+    gone();
+    return close();
+  }
+  sent_ += count;
+  write();
+}
+
+void Connection::finish_reply() {
+  ping_.cancel();
+  if (!keeps_) return linger();
+  next_request();
+}
+
+// The client may still be sending: a reset would take the reply away from it.
+void Connection::linger() {
+  state_ = State::lingering;
+  Code ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  set_deadline(linger_time);
+  read();
+}
+
+void Connection::gone() {
+  if (const auto call = std::exchange(gone_call_, nullptr)) call();
+}
+
+void Connection::close() {
+  if (state_ == State::closed) return;
+  state_ = State::closed;
+  ++number_;
+  Code ignored;
+  socket_.close(ignored);
+  deadline_.cancel();
+  write_deadline_.cancel();
+  ping_.cancel();
+  closed_(this);
+}
+
+// Times.
+
+void Connection::set_deadline(std::chrono::milliseconds time) {
+  deadline_.expires_after(std::max(time, std::chrono::milliseconds(0)));
+  deadline_.async_wait([self = shared_from_this()](const Code& error) {
+    if (!error && self->deadline_.expiry() <= steady_clock::now()) self->pass_deadline();
+  });
+}
+
+void Connection::pass_deadline() {
+  if (state_ == State::replying || state_ == State::closed) return;
+  if (state_ == State::reading && reader_->has_begun())
+    return refuse(Refusal(408, "timeout", "request: expected the rest of it, found nothing in time"));
+  close();
+}
+
+void Connection::set_ping() {
+  ping_.expires_after(limits_.ping_time);
+  ping_.async_wait([self = shared_from_this(), number = number_](const Code& error) {
+    if (error || number != self->number_ || self->is_complete_) return;
+    if (steady_clock::now() - self->last_sent_ >= self->limits_.ping_time)
+      self->write_piece(number, ": ping\n\n");
+    self->set_ping();
+  });
+}
+
+}  // namespace deltasane::serve

@@ -1,0 +1,70 @@
+#include "serve/http/http.h"
+
+#include <nlohmann/json.hpp>
+
+namespace deltasane::serve {
+namespace {
+
+struct StatusRow {
+  int status;
+  std::string_view reason, type;
+};
+
+constexpr std::string_view invalid = "invalid_request_error";
+constexpr StatusRow statuses[] = {
+    {200, "OK", ""},
+    {201, "Created", ""},
+    {204, "No Content", ""},
+    {400, "Bad Request", invalid},
+    {401, "Unauthorized", "authentication_error"},
+    {403, "Forbidden", "permission_error"},
+    {404, "Not Found", invalid},
+    {405, "Method Not Allowed", invalid},
+    {408, "Request Timeout", invalid},
+    {409, "Conflict", "conflict_error"},
+    {411, "Length Required", invalid},
+    {413, "Content Too Large", invalid},
+    {415, "Unsupported Media Type", invalid},
+    {417, "Expectation Failed", invalid},
+    {429, "Too Many Requests", "rate_limit_error"},
+    {431, "Request Header Fields Too Large", invalid},
+    {500, "Internal Server Error", "server_error"},
+    {501, "Not Implemented", invalid},
+    {503, "Service Unavailable", "unavailable_error"},
+    {505, "HTTP Version Not Supported", invalid},
+};
+
+const StatusRow& row_of(int status) {
+  for (const StatusRow& row : statuses)
+    if (row.status == status) return row;
+  require(false, "every status that is sent is in the table");
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+std::string_view HttpRequest::header(std::string_view name) const {
+  for (const auto& [key, value] : headers)
+    if (key == name) return value;
+  return {};
+}
+
+std::string_view reason_of(int status) { return row_of(status).reason; }
+
+std::string error_json(const Refusal& refusal) {
+  nlohmann::ordered_json error{{"message", refusal.what()},
+                               {"type", row_of(refusal.status).type},
+                               {"param", nullptr},
+                               {"code", refusal.code}};
+  if (!refusal.param.empty()) error["param"] = refusal.param;
+  return nlohmann::ordered_json{{"error", std::move(error)}}.dump(
+      -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+HttpReply error_reply(const Refusal& refusal) {
+  HttpReply reply{refusal.status, "application/json", error_json(refusal), refusal.headers};
+  if (refusal.status == 409) reply.headers.emplace_back("x-should-retry", "false");
+  return reply;
+}
+
+}  // namespace deltasane::serve

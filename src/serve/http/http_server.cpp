@@ -1,0 +1,223 @@
+#include "serve/http/http_server.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "serve/http/connection.h"
+
+namespace deltasane::serve {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using Local = asio::local::stream_protocol;
+using boost::system::error_code;
+
+std::string peer_name(const tcp::socket& socket) {
+  error_code error;
+  const auto end = socket.remote_endpoint(error);
+  return error ? std::string("unknown") : end.address().to_string();
+}
+std::string peer_name(const Local::socket&) { return "local"; }
+
+void send_at_once(tcp::socket& socket) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+}
+void send_at_once(Local::socket&) {}
+
+}  // namespace
+
+struct HttpServer::Sockets {
+  Sockets(HttpHandler& with, const HttpLimits& wanted) : handler(with), limits(wanted) {}
+
+  HttpHandler& handler;
+  HttpLimits limits;
+  asio::io_context io;
+  asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
+  tcp::acceptor tcp_acceptor{io};
+  Local::acceptor local_acceptor{io};
+  std::string local_path;
+  asio::steady_timer drain_end{io}, pause{io};
+  asio::signal_set signals{io};
+  int signals_taken = 0;
+  std::function<void(int)> on_signal;
+
+  std::mutex mutex;  // of what follows
+  std::map<Connection*, std::pair<std::weak_ptr<Connection>, std::string>> open;
+  std::map<std::string, size_t> by_address;
+  bool is_draining = false;
+
+  bool admit(const std::string& peer) {
+    const std::lock_guard lock(mutex);
+    if (is_draining || open.size() >= limits.connections) return false;
+    return peer == "local" || by_address[peer] < limits.connections_of_address;
+  }
+
+  void forget(Connection* connection) {
+    const std::lock_guard lock(mutex);
+    const auto found = open.find(connection);
+    if (found == open.end()) return;
+    const auto count = by_address.find(found->second.second);
+    if (--count->second == 0) by_address.erase(count);
+    open.erase(found);
+    if (is_draining && open.empty()) io.stop();
+  }
+
+  template <class Acceptor>
+  void accept(Acceptor& acceptor) {
+    acceptor.async_accept(
+        asio::any_io_executor(asio::make_strand(io)), [this, &acceptor](const error_code& error, typename Acceptor::protocol_type::socket socket) {
+          if (!acceptor.is_open()) return;
+          if (!error) {
+            take(std::move(socket));
+          } else if (error != asio::error::connection_aborted) {  // too many open files
+            pause.expires_after(std::chrono::milliseconds(100));
+            pause.async_wait([this, &acceptor](const error_code&) {
+              if (acceptor.is_open()) accept(acceptor);
+            });
+            return;
+          }
+          accept(acceptor);
+        });
+  }
+
+  template <class Accepted>
+  void take(Accepted socket) {
+    const std::string peer = peer_name(socket);
+    if (!admit(peer)) return;  // closes it
+    send_at_once(socket);
+    const auto connection = std::make_shared<Connection>(
+        Socket(std::move(socket)), peer, handler, limits, [this](Connection* one) { forget(one); });
+    {
+      const std::lock_guard lock(mutex);
+      open[connection.get()] = {connection, peer};
+      ++by_address[peer];
+    }
+    connection->begin();
+  }
+
+  std::vector<std::shared_ptr<Connection>> all() {
+    const std::lock_guard lock(mutex);
+    std::vector<std::shared_ptr<Connection>> found;
+    for (const auto& [key, one] : open)
+      if (auto connection = one.first.lock()) found.push_back(std::move(connection));
+    return found;
+  }
+
+  void stop_accepting() {
+    error_code ignored;
+    tcp_acceptor.close(ignored);
+    local_acceptor.close(ignored);
+    if (!local_path.empty()) ::unlink(local_path.c_str());
+    local_path.clear();
+  }
+
+  void drain(std::chrono::milliseconds most) {
+    asio::post(io, [this, most] {
+      stop_accepting();
+      bool is_over;
+      {
+        const std::lock_guard lock(mutex);
+        is_draining = true;
+        is_over = open.empty();
+      }
+      if (is_over) return io.stop();
+      for (const auto& one : all()) one->drain();
+      drain_end.expires_after(most);
+      drain_end.async_wait([this](const error_code& error) {
+        if (!error) io.stop();
+      });
+    });
+  }
+
+  void wait_for_signal() {
+    signals.async_wait([this](const error_code& error, int) {
+      if (error) return;
+      on_signal(++signals_taken);
+      wait_for_signal();
+    });
+  }
+};
+
+HttpServer::HttpServer(HttpHandler& handler, const HttpLimits& limits)
+    : sockets_(std::make_unique<Sockets>(handler, limits)) {}
+
+HttpServer::~HttpServer() { sockets_->stop_accepting(); }
+
+void HttpServer::listen(const std::string& host, uint16_t port) {
+  error_code error;
+  tcp::resolver resolver(sockets_->io);
+  const auto found = resolver.resolve(host, cat(port), tcp::resolver::passive, error);
+  if (error || found.empty())
+    fail(Fault::usage, "host ", host, ": expected a name or an address of this machine, found ",
+         error.message());
+  const tcp::endpoint end = *found.begin();
+  tcp::acceptor& acceptor = sockets_->tcp_acceptor;
+  acceptor.open(end.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(end, error);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error)
+    fail(Fault::usage, "address ", host, ":", port, ": expected one that is free, found: ",
+         error.message(), "; choose another port");
+  sockets_->accept(acceptor);
+}
+
+void HttpServer::listen_on_path(const std::string& path) {
+  error_code error;
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) == 0) {
+    if (!S_ISSOCK(found.st_mode))
+      fail(Fault::usage, path, ": expected a socket or nothing, found another file");
+    Local::socket test(sockets_->io);
+    test.connect(Local::endpoint(path), error);
+    if (!error) fail(Fault::usage, path, ": expected no server there, found one that answers");
+    ::unlink(path.c_str());
+    error.clear();
+  }
+  Local::acceptor& acceptor = sockets_->local_acceptor;
+  const mode_t before = ::umask(0077);
+  acceptor.open(Local(), error);
+  if (!error) acceptor.bind(Local::endpoint(path), error);
+  ::umask(before);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) fail(Fault::usage, path, ": expected a socket to be made there: ", error.message());
+  sockets_->local_path = path;
+  sockets_->accept(acceptor);
+}
+
+uint16_t HttpServer::port() const { return sockets_->tcp_acceptor.local_endpoint().port(); }
+
+void HttpServer::run(int threads) {
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back([this] { sockets_->io.run(); });
+  sockets_->io.run();
+  for (std::thread& one : others) one.join();
+}
+
+void HttpServer::drain(std::chrono::milliseconds most) { sockets_->drain(most); }
+void HttpServer::stop() { sockets_->io.stop(); }
+
+void HttpServer::on_end_signals(std::function<void(int)> call) {
+  sockets_->on_signal = std::move(call);
+  sockets_->signals.add(SIGTERM);
+  sockets_->signals.add(SIGINT);
+  sockets_->wait_for_signal();
+}
+
+size_t HttpServer::connections() const {
+  const std::lock_guard lock(sockets_->mutex);
+  return sockets_->open.size();
+}
+
+}  // namespace deltasane::serve

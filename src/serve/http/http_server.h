@@ -1,0 +1,45 @@
+// Sockets: accepts connections, reads requests with limits on sizes, times and numbers, hands them
+// to a handler and writes the replies. HTTP/1.1 and 1.0, connections that are kept, requests that
+// follow each other without waiting, streams in chunks. TLS and compression are for a proxy.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "serve/http/http.h"
+
+namespace deltasane::serve {
+
+inline constexpr bool has_http_server = DELTASANE_HTTP_SERVER;  // this build has Boost's headers
+
+class HttpServer {
+ public:
+  HttpServer(HttpHandler& handler, const HttpLimits& limits);
+  ~HttpServer();
+
+  // A host's name or address, and a port; 0: any that is free. Fails where it cannot be had.
+  void listen(const std::string& host, uint16_t port);
+  void listen_on_path(const std::string& path);  // a local socket, for this user only
+  uint16_t port() const;
+
+  // Serves with this many threads until it was drained or stopped.
+  void run(int threads);
+
+  // From any thread: takes no further connections or requests, and ends run() when all replies are
+  // written, or this time is over.
+  void drain(std::chrono::milliseconds most);
+  void stop();  // ends run() at once
+
+  // Calls with 1, 2, ... when the process is asked to end (SIGTERM, SIGINT), on a thread of run().
+  void on_end_signals(std::function<void(int count)> call);
+
+  size_t connections() const;
+
+ private:
+  struct Sockets;
+  std::unique_ptr<Sockets> sockets_;
+};
+
+}  // namespace deltasane::serve

@@ -1,0 +1,273 @@
+#include "serve/http/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "serve/fixture_client.h"
+
+namespace deltasane::serve {
+namespace {
+
+using namespace std::chrono_literals;
+using test::RawClient;
+using test::request;
+using test::status_in;
+
+// /echo gives the body back; /hold keeps the exchange; /stream writes three pieces; /endless writes
+// until the client is gone; /drop forgets the exchange.
+class Paths : public HttpHandler {
+ public:
+  size_t body_limit(const HttpRequest& head) override {
+    if (head.path == "/no") throw Refusal(401, "no", "no");
+    return 1000;
+  }
+  void handle(HttpRequest request, std::shared_ptr<Exchange> exchange) override {
+    ++requests;
+    if (request.path == "/echo") return exchange->reply({200, "text/plain", request.body, {}});
+    if (request.path == "/stream") {
+      exchange->begin_stream({200, "text/event-stream", {}, {}});
+      for (const char* const piece : {"a", "b", "c"}) exchange->write(piece);
+      return exchange->end_stream();
+    }
+    if (request.path == "/drop") return;
+    if (request.path == "/endless") {
+      exchange->begin_stream({200, "text/event-stream", {}, {}});
+      auto over = std::make_shared<std::atomic<bool>>(false);
+      exchange->on_gone([this, over] { *over = true, ++gone; });
+      writers.emplace_back([exchange, over] {
+        while (!*over) {
+          exchange->write(std::string(10000, 'x'));
+          std::this_thread::sleep_for(1ms);
+        }
+      });
+      return;
+    }
+    exchange->on_gone([this] { ++gone; });
+    const std::lock_guard lock(mutex);
+    held.push_back(std::move(exchange));
+  }
+  std::shared_ptr<Exchange> take_held() {
+    for (int i = 0; i < 2000; ++i) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!held.empty()) {
+          auto found = held.back();
+          held.pop_back();
+          return found;
+        }
+      }
+      std::this_thread::sleep_for(2ms);
+    }
+    return nullptr;
+  }
+
+  std::atomic<int> requests{0}, gone{0};
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Exchange>> held;
+  std::vector<std::thread> writers;
+};
+
+bool comes_true(const std::function<bool()>& holds) {
+  for (int i = 0; i < 5000; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(2ms);
+  }
+  return false;
+}
+
+struct HttpServerTest : testing::Test {
+  Paths paths;
+  std::unique_ptr<HttpServer> server;
+  std::thread thread;
+
+  void SetUp() override {
+    if (!has_http_server) GTEST_SKIP() << "this build has no Boost";
+  }
+  void start(const HttpLimits& limits = {}) {
+    server = std::make_unique<HttpServer>(paths, limits);
+    server->listen("127.0.0.1", 0);
+    thread = std::thread([this] { server->run(2); });
+  }
+  void TearDown() override {
+    if (!server) return;
+    if (thread.joinable()) {
+      server->stop();
+      thread.join();
+    }
+    for (std::thread& writer : paths.writers) writer.join();
+    paths.held.clear();
+  }
+  std::string ask(std::string_view bytes) {
+    RawClient client(server->port());
+    client.send(bytes);
+    return client.reply();
+  }
+};
+
+TEST_F(HttpServerTest, KeepsConnectionsAndTakesRequestsAhead) {
+  start();
+  RawClient client(server->port());
+  client.send(request("POST", "/echo", "one") + request("POST", "/echo", "two") +
+              request("GET", "/stream") + request("POST", "/echo", "three"));
+  const std::string first = client.reply();
+  EXPECT_EQ(status_in(first), 200);
+  EXPECT_EQ(test::body_in(first), "one");
+  EXPECT_NE(first.find("X-Content-Type-Options: nosniff"), first.npos);
+  EXPECT_NE(first.find("Cache-Control: no-store"), first.npos);
+  EXPECT_EQ(test::body_in(client.reply()), "two");
+  EXPECT_EQ(test::body_in(client.reply()), "abc");
+  EXPECT_EQ(test::body_in(client.reply()), "three");
+}
+
+TEST_F(HttpServerTest, SpeaksTheEarlierVersion) {
+  start();
+  RawClient client(server->port());
+  client.send("GET /stream HTTP/1.0\r\n\r\n");
+  const std::string reply = client.reply();
+  EXPECT_EQ(test::body_in(reply), "abc");
+  EXPECT_EQ(reply.find("chunked"), reply.npos);
+  EXPECT_TRUE(client.is_closed());
+}
+
+TEST_F(HttpServerTest, AnswersEveryBadRequestAndCloses) {
+  start();
+  RawClient client(server->port());
+  client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc");
+  const std::string reply = client.reply();
+  EXPECT_EQ(status_in(reply), 400);
+  EXPECT_NE(reply.find("\"error\""), reply.npos);
+  EXPECT_TRUE(client.is_closed());
+  EXPECT_EQ(status_in(ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n")), 413);
+  EXPECT_EQ(status_in(ask("POST /no HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")), 401);
+  EXPECT_EQ(status_in(ask(cat("GET /", std::string(17000, 'a')))), 431);
+  EXPECT_EQ(status_in(ask(request("GET", "/drop"))), 500);
+  EXPECT_EQ(paths.requests, 1);
+}
+
+TEST_F(HttpServerTest, SaysContinueOnlyWhereItTakesTheBody) {
+  start();
+  RawClient client(server->port());
+  client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.send("abc");
+  EXPECT_EQ(test::body_in(client.reply()), "abc");
+  EXPECT_EQ(status_in(ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3000\r\nExpect: "
+                          "100-continue\r\n\r\n")),
+            413);
+}
+
+TEST_F(HttpServerTest, EndsSlowAndIdleClients) {
+  HttpLimits limits;
+  limits.head_time = 150ms, limits.block_time = 150ms, limits.body_time = 400ms;
+  limits.idle_time = 200ms;
+  start(limits);
+  RawClient idle(server->port());
+  EXPECT_TRUE(idle.is_closed());
+  RawClient head(server->port());
+  head.send("GET /echo HT");
+  EXPECT_EQ(status_in(head.reply()), 408);
+  RawClient body(server->port());
+  body.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab");
+  EXPECT_EQ(status_in(body.reply()), 408);
+  RawClient trickle(server->port());
+  trickle.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n");
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread writer([&] {
+    for (int i = 0; i < 20; ++i) trickle.send("a"), std::this_thread::sleep_for(50ms);
+  });
+  EXPECT_EQ(status_in(trickle.reply()), 408);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  writer.join();
+}
+
+TEST_F(HttpServerTest, SeesThatAClientGoesAway) {
+  start();
+  {
+    RawClient client(server->port());
+    client.send(request("GET", "/hold"));
+    ASSERT_TRUE(comes_true([&] { return paths.requests == 1; }));
+  }
+  EXPECT_TRUE(comes_true([&] { return paths.gone == 1; }));
+  paths.take_held()->reply({});  // does nothing
+  RawClient client(server->port());
+  client.send(request("GET", "/hold"));
+  paths.take_held()->reply({200, "text/plain", "late", {}});
+  EXPECT_EQ(test::body_in(client.reply()), "late");
+  EXPECT_EQ(paths.gone, 1);
+}
+
+TEST_F(HttpServerTest, CutsOffAClientThatDoesNotRead) {
+  HttpLimits limits;
+  limits.unread_bytes = 100'000;
+  start(limits);
+  RawClient client(server->port());
+  client.send(request("GET", "/endless"));
+  EXPECT_TRUE(comes_true([&] { return paths.gone == 1; }));
+}
+
+TEST_F(HttpServerTest, LimitsConnectionsAndRequests) {
+  HttpLimits limits;
+  limits.connections_of_address = 4, limits.requests_of_connection = 2;
+  start(limits);
+  {
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < 4; ++i) clients.push_back(std::make_unique<RawClient>(server->port()));
+    ASSERT_TRUE(comes_true([&] { return server->connections() == 4; }));
+    RawClient fifth(server->port());
+    EXPECT_TRUE(fifth.is_closed());
+  }
+  ASSERT_TRUE(comes_true([&] { return server->connections() == 0; }));
+  RawClient client(server->port());
+  for (int i = 0; i < 2; ++i) {
+    client.send(request("POST", "/echo", "a"));
+    EXPECT_EQ(status_in(client.reply()), 200);
+  }
+  EXPECT_TRUE(client.is_closed());
+}
+
+TEST_F(HttpServerTest, SurvivesAResetAtEveryByte) {
+  start();
+  const std::string whole = request("POST", "/echo", "hello");
+  for (size_t length = 0; length <= whole.size(); ++length) {
+    RawClient client(server->port());
+    client.send(std::string_view(whole).substr(0, length));
+    client.reset();
+  }
+  EXPECT_EQ(status_in(ask(whole)), 200);
+  EXPECT_TRUE(comes_true([&] { return server->connections() == 0; }));
+}
+
+TEST_F(HttpServerTest, DrainsWhatIsUnderWayAndNothingElse) {
+  start();
+  RawClient idle(server->port()), busy(server->port());
+  busy.send(request("GET", "/hold"));
+  const std::shared_ptr<Exchange> held = paths.take_held();
+  ASSERT_TRUE(held);
+  server->drain(10s);
+  EXPECT_TRUE(idle.is_closed());
+  held->reply({200, "text/plain", "done", {}});
+  EXPECT_EQ(test::body_in(busy.reply()), "done");
+  EXPECT_TRUE(busy.is_closed());
+  thread.join();
+  EXPECT_THROW(RawClient(server->port()), std::exception);
+}
+
+TEST_F(HttpServerTest, ListensOnAPathForThisUserOnly) {
+  server = std::make_unique<HttpServer>(paths, HttpLimits());
+  const std::string path = cat(testing::TempDir(), "/deltasane_socket_", ::getpid());
+  server->listen_on_path(path);
+  const auto open_to_others = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
+  EXPECT_EQ(std::filesystem::status(path).permissions() & open_to_others, std::filesystem::perms::none);
+  HttpServer second(paths, HttpLimits());
+  EXPECT_THROW(second.listen_on_path(path), Error);
+  EXPECT_THROW(second.listen_on_path(testing::TempDir()), Error);
+}
+
+}  // namespace
+}  // namespace deltasane::serve

@@ -1,0 +1,203 @@
+#include <algorithm>
+
+#include "serve/route/text_reply.h"
+#include "serve/wire/chat_fields.h"
+#include "serve/wire/token_lists.h"
+#include "serve/wire/token_text.h"
+#include "text/chat/thought_reader.h"
+
+namespace deltasane::serve {
+namespace {
+
+struct ChatRequestFields {
+  std::vector<int32_t> prompt;
+  std::vector<std::string> stops;  // of the template
+  int64_t tokens = 0;
+  ReplyMode mode = ReplyMode::plain;
+  std::optional<int64_t> top;
+};
+
+Json bytes_of(const Tokenizer& tokenizer, int32_t token) {
+  Json bytes = Json::array();
+  for (const char byte : tokenizer.bytes_of(token)) bytes.push_back(static_cast<unsigned char>(byte));
+  return bytes;
+}
+
+Json scored_token(const Tokenizer& tokenizer, int32_t token, double log_probability) {
+  return {{"token", token_text(tokenizer, token)},
+          {"logprob", printed(log_probability)},
+          {"bytes", bytes_of(tokenizer, token)}};
+}
+
+class ChatCompletion final : public TextReply {
+ public:
+  ChatCompletion(Service& service, const Call& call, GenerationFields wanted,
+                 ChatRequestFields fields)
+      : TextReply(service, call, std::move(wanted), random_id("chatcmpl-")),
+        top_(fields.top),
+        choices_(size_t(wanted_.samples),
+                 Choice(service.chat->reply_beginning(fields.mode))) {
+    usage_.prompt = int64_t(fields.prompt.size());
+    TextRequest request{0, service.model.fresh_state(), std::move(fields.prompt),
+                        wanted_.samplers()};
+    request.limits = wanted_.limits(fields.tokens, std::move(fields.stops));
+    request.top_written = top_;
+    prompts.push_back(std::move(request));
+  }
+
+  void on_prompt_read(size_t, LogProbabilities) override {
+    for (size_t i = 0; wanted_.streams && i < choices_.size(); ++i)
+      send(chunk_of(i, {{"role", "assistant"}, {"content", ""}}, nullptr));
+  }
+
+  void on_token(size_t, const WrittenToken& token) override {
+    Choice& choice = choices_[token.sample];
+    ++usage_.written;
+    usage_.thoughts += choice.reader.is_thinking();
+    Json scores;
+    if (top_) {
+      const LogProbabilities& found = *token.log_probabilities;
+      scores = scored_token(service_.tokenizer, token.token, found.tokens[0]);
+      scores["top_logprobs"] = Json::array();
+      for (const TokenLogProbability& one : found.top)
+        if (one.token >= 0)
+          scores["top_logprobs"].push_back(
+              scored_token(service_.tokenizer, one.token, one.log_probability));
+    }
+    take(token.sample, choice.reader.feed(token.piece), std::move(scores));
+  }
+
+ private:
+  struct Choice {
+    explicit Choice(std::string_view beginning) : reader(beginning) {}
+    ThoughtReader reader;
+    std::string thoughts, answer, finish;
+    Json scores = Json::array();
+  };
+
+  void take(size_t index, const ThoughtReader::Piece& piece, Json scores) {
+    Choice& choice = choices_[index];
+    choice.thoughts += piece.thoughts;
+    choice.answer += piece.answer;
+    if (!wanted_.streams) {
+      if (!scores.is_null()) choice.scores.push_back(std::move(scores));
+      return;
+    }
+    Json delta = Json::object();
+    if (!piece.thoughts.empty()) delta["reasoning_content"] = piece.thoughts;
+    if (!piece.answer.empty()) delta["content"] = piece.answer;
+    if (delta.empty() && scores.is_null()) return;
+    Json chunk = chunk_of(index, std::move(delta), nullptr);
+    if (!scores.is_null())
+      chunk["choices"][0]["logprobs"] = {{"content", Json::array({std::move(scores)})},
+                                         {"refusal", nullptr}};
+    send(chunk);
+  }
+
+  Json head(std::string_view object) const {
+    return {{"id", id_},
+            {"object", object},
+            {"created", created_},
+            {"model", service_.settings.model_name}};
+  }
+
+  Json chunk_of(size_t index, Json delta, const Json& finish) const {
+    Json chunk = head("chat.completion.chunk");
+    chunk["choices"] = Json::array({{{"index", index},
+                                     {"delta", std::move(delta)},
+                                     {"logprobs", nullptr},
+                                     {"finish_reason", finish}}});
+    if (wanted_.sends_usage)
+      chunk["usage"] = wanted_.sends_usage_always ? usage_.json() : Json(nullptr);
+    return chunk;
+  }
+
+  void take_text(size_t, GeneratedText& text) override {
+    Choice& choice = choices_[text.sample];
+    take(text.sample, choice.reader.finish(), {});
+    choice.finish = finish_reason(text.ended);
+    if (wanted_.streams) send(chunk_of(text.sample, Json::object(), choice.finish));
+  }
+
+  Json reply() override {
+    Json all = head("chat.completion");
+    all["choices"] = Json::array();
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      Choice& choice = choices_[i];
+      Json message{{"role", "assistant"}, {"content", choice.answer}, {"refusal", nullptr}};
+      if (!choice.thoughts.empty()) message["reasoning_content"] = choice.thoughts;
+      Json scores;
+      if (top_) scores = {{"content", std::move(choice.scores)}, {"refusal", nullptr}};
+      all["choices"].push_back({{"index", i},
+                                {"message", std::move(message)},
+                                {"logprobs", std::move(scores)},
+                                {"finish_reason", choice.finish}});
+    }
+    all["usage"] = usage_.json();
+    all["system_fingerprint"] = service_.settings.version;
+    all["deltasane"] = {{"seed", wanted_.sampling.seed}};
+    return all;
+  }
+
+  void end_events() override {
+    if (!wanted_.sends_usage) return;
+    Json last = head("chat.completion.chunk");
+    last["choices"] = Json::array();
+    last["usage"] = usage_.json();
+    send(last);
+  }
+
+  const std::optional<int64_t> top_;
+  std::vector<Choice> choices_;
+  Usage usage_;
+};
+
+}  // namespace
+
+const ChatTemplate& expect_chat(const Service& service) {
+  if (!service.chat)
+    throw Refusal(400, "no_chat_template",
+                  "model: expected one with a chat template that is known, found none; start the "
+                  "server with one");
+  return *service.chat;
+}
+
+void complete_chat(Service& service, Call& call) {
+  const Json body = read_body(call.request);
+  Fields fields(body);
+  expect_model(service, fields);
+  const ChatTemplate& chat = expect_chat(service);
+  GenerationFields wanted = read_generation(fields, service.settings.sampling);
+  ChatRequestFields found;
+  found.mode = read_reply_mode(fields, service.settings.reply_mode);
+  const auto limit = read_token_limit(fields, "max_completion_tokens", 1);
+  const auto other_limit = read_token_limit(fields, "max_tokens", 1);
+  found.tokens = limit ? *limit : other_limit.value_or(service.settings.max_output);
+  const auto top = fields.integer("top_logprobs", 0, 20);
+  if (fields.flag("logprobs").value_or(false))
+    found.top = std::min(top.value_or(0), service.model.vocabulary());
+  else if (top && *top > 0)
+    refuse_field("top_logprobs", "expected logprobs to be true");
+  fields.refuse_unless_empty("audio", "audio is not supported");
+  if (const Json* const kinds = fields.find("modalities"); kinds && *kinds != Json::array({"text"}))
+    refuse_field("modalities", "expected text only", "unsupported");
+  const std::vector<Message> messages = read_messages(fields);
+  chat.append_prompt(messages, found.mode, service.tokenizer, found.prompt);
+  found.stops = chat.stops();
+  const auto job =
+      std::make_shared<ChatCompletion>(service, call, std::move(wanted), std::move(found));
+  job->ignore_fields(fields.unknown());
+  submit(service, call, job);
+}
+
+void show_chat_prompt(Service& service, Call& call) {
+  const Json body = read_body(call.request);
+  Fields fields(body);
+  const ReplyMode mode = read_reply_mode(fields, service.settings.reply_mode);
+  std::string prompt;
+  for (const PromptPiece& piece : expect_chat(service).prompt(read_messages(fields), mode))
+    prompt += piece.text;
+  reply_json(call, {{"prompt", prompt}});
+}
+
+}  // namespace deltasane::serve

@@ -1,0 +1,139 @@
+#include "serve/route/server.h"
+
+#include <algorithm>
+#include <new>
+
+#include "base/printable.h"
+#include "serve/http/head_check.h"
+
+namespace deltasane::serve {
+namespace {
+
+constexpr Route all_routes[] = {
+    {"GET", "/health", answer_health, true},
+    {"GET", "/ready", answer_ready, true},
+    {"GET", "/version", answer_version},
+    {"GET", "/metrics", answer_metrics},
+    {"GET", "/props", answer_settings},
+    {"GET", "/v1/models", list_models},
+    {"GET", "/v1/models/{}", show_model},
+    {"POST", "/tokenize", tokenize_text},
+    {"POST", "/v1/tokenize", tokenize_text},
+    {"POST", "/detokenize", detokenize_ids},
+    {"POST", "/v1/detokenize", detokenize_ids},
+    {"GET", "/tokenizer_info", describe_tokenizer},
+    {"GET", "/v1/tokenizer_info", describe_tokenizer},
+    {"POST", "/apply-template", show_chat_prompt},
+    {"POST", "/v1/completions", complete_prompts},
+    {"POST", "/v1/chat/completions", complete_chat},
+};
+
+// Whether the path is the route's; then `ids` has the parts for its {}.
+bool matches(std::string_view route, std::string_view path, std::vector<std::string>& ids) {
+  ids.clear();
+  for (;;) {
+    const size_t route_end = std::min(route.find('/', 1), route.size());
+    const size_t path_end = std::min(path.find('/', 1), path.size());
+    const std::string_view wanted = route.substr(0, route_end), part = path.substr(0, path_end);
+    if (wanted == "/{}" && part.size() > 1)
+      ids.emplace_back(part.substr(1));
+    else if (wanted != part)
+      return false;
+    route.remove_prefix(route_end);
+    path.remove_prefix(path_end);
+    if (route.empty() || path.empty()) return route.empty() && path.empty();
+  }
+}
+
+struct Found {
+  const Route* route = nullptr;
+  std::vector<std::string> ids;
+};
+
+Found find_route(const HttpRequest& request) {
+  Found found;
+  std::string allowed;
+  for (const Route& route : routes()) {
+    if (!matches(route.path, request.path, found.ids)) continue;
+    if (route.method == request.method) {
+      found.route = &route;
+      return found;
+    }
+    allowed += cat(allowed.empty() ? "" : ", ", route.method);
+  }
+  if (allowed.empty())
+    throw Refusal(404, "not_found",
+                  cat("path: expected one of this server, found ", printable(request.path)));
+  Refusal refusal(405, "method_not_allowed",
+                  cat("method: expected ", allowed, ", found ", printable(request.method)));
+  refusal.headers.emplace_back("Allow", allowed);
+  throw refusal;
+}
+
+void check_host(const Service& service, const HttpRequest& request) {
+  const std::string_view host = request.header("host");
+  if (host.empty() || service.settings.hosts.empty()) return;
+  if (std::ranges::find(service.settings.hosts, host_name(host)) == service.settings.hosts.end())
+    throw Refusal(403, "host",
+                  cat("header host: expected a name that this server was given, found ",
+                      printable(host), "; give it when the server is started"));
+}
+
+std::string owner_of(const Service& service, const HttpRequest& request) {
+  if (auto owner = service.keys.owner(request.header("authorization"))) return *owner;
+  Refusal refusal(401, "invalid_api_key",
+                  "header authorization: expected 'Bearer' and an API key of this server");
+  refusal.headers.emplace_back("WWW-Authenticate", "Bearer");
+  throw refusal;
+}
+
+}  // namespace
+
+std::span<const Route> routes() { return all_routes; }
+
+void reply_json(Call& call, const Json& value, int status, Headers headers) {
+  call.exchange->reply({status, "application/json", dump(value), std::move(headers)});
+}
+
+void expect_model(const Service& service, Fields& fields) {
+  const auto model = fields.text("model");
+  if (model && !model->empty() && *model != service.settings.model_name)
+    throw Refusal(404, "model_not_found",
+                  cat("model: expected ", service.settings.model_name, ", found ",
+                      printable(*model)),
+                  "model");
+}
+
+// Refusals that need no body come before it is read.
+size_t Server::body_limit(const HttpRequest& head) {
+  check_host(service_, head);
+  const Found found = find_route(head);
+  if (!found.route->is_open) owner_of(service_, head);
+  return found.route->method == "GET" ? 0 : service_.settings.body_bytes;
+}
+
+void Server::answer(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+  check_host(service_, request);
+  Found found = find_route(request);
+  std::string owner = found.route->is_open ? std::string() : owner_of(service_, request);
+  Call call{std::move(request), std::move(exchange), std::move(owner), std::move(found.ids)};
+  found.route->answer(service_, call);
+}
+
+void Server::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+  const auto refuse = [&](const Refusal& refusal) { exchange->reply(error_reply(refusal)); };
+  try {
+    answer(std::move(request), exchange);
+  } catch (const Refusal& refusal) {
+    refuse(refusal);
+  } catch (const Error& error) {
+    const bool is_request = error.fault() == Fault::usage || error.fault() == Fault::argument;
+    refuse(Refusal(is_request ? 400 : 500, is_request ? "invalid_value" : "failed", error.what()));
+  } catch (const std::bad_alloc&) {
+    refuse(Refusal(503, "out_of_memory", "request: expected memory for it, found too little"));
+  } catch (const std::exception& error) {
+    refuse(Refusal(500, "failed", error.what()));
+  }
+}
+
+}  // namespace deltasane::serve

@@ -1,0 +1,22 @@
+// The handler of all requests: keys, hosts, and the route that a path names.
+#pragma once
+
+#include "serve/http/http.h"
+#include "serve/route/route.h"
+
+namespace deltasane::serve {
+
+class Server final : public HttpHandler {
+ public:
+  explicit Server(Service& service) : service_(service) {}
+
+  size_t body_limit(const HttpRequest& head) override;
+  void handle(HttpRequest request, std::shared_ptr<Exchange> exchange) override;
+
+ private:
+  void answer(HttpRequest request, std::shared_ptr<Exchange> exchange);
+
+  Service& service_;
+};
+
+}  // namespace deltasane::serve

@@ -1,0 +1,77 @@
+#include "serve/route/text_reply.h"
+
+#include <ctime>
+
+namespace deltasane::serve {
+
+Json Usage::json() const {
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", written},
+          {"total_tokens", prompt + written},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}},
+          {"completion_tokens_details", {{"reasoning_tokens", thoughts}}}};
+}
+
+std::string_view finish_reason(Ended ended) {
+  return ended == Ended::token_limit ? "length" : "stop";
+}
+
+TextReply::TextReply(Service& service, const Call& call, GenerationFields wanted, std::string id)
+    : service_(service),
+      wanted_(std::move(wanted)),
+      id_(std::move(id)),
+      created_(std::time(nullptr)),
+      exchange_(call.exchange) {
+  owner = call.owner;
+}
+
+void TextReply::ignore_fields(const std::vector<std::string>& names) {
+  if (const std::string list = header_list(names); !list.empty())
+    headers_.emplace_back("x-deltasane-ignored", list);
+}
+
+void TextReply::send_frame(std::string frame) {
+  if (failure_) return;
+  if (!std::exchange(has_begun_, true))
+    exchange_->begin_stream({200, "text/event-stream; charset=utf-8", {}, headers_});
+  exchange_->write(std::move(frame));
+}
+
+void TextReply::send(const Json& event) { send_frame(cat("data: ", dump(event), "\n\n")); }
+
+void TextReply::on_end(size_t prompt, GeneratedText text) {
+  if (text.ended == Ended::overflow) {
+    const StateScan scan = scan_state(text.state);
+    const int64_t position = text.state.position - 1;
+    failure_.emplace(500, "state_overflow",
+                     scan.not_finite ? overflow_message(*scan.not_finite, position)
+                                     : cat("logits: expected finite numbers, found others after "
+                                           "position ", position));
+    return;
+  }
+  if (text.ended != Ended::cancelled) take_text(prompt, text);
+}
+
+void TextReply::on_done() {
+  if (failure_) return on_failure(Refusal(*failure_));
+  if (!wanted_.streams) {
+    exchange_->reply({200, "application/json", dump(reply()), headers_});
+    return;
+  }
+  end_events();
+  send_frame(std::string(last_line()));
+  exchange_->end_stream();
+}
+
+void TextReply::on_failure(const Refusal& why) {
+  if (!has_begun_) return exchange_->reply(error_reply(why));
+  exchange_->write(cat("data: ", error_json(why), "\n\ndata: [DONE]\n\n"));
+  exchange_->end_stream();
+}
+
+void submit(Service& service, Call& call, const std::shared_ptr<TextReply>& job) {
+  const uint64_t id = service.scheduler.submit(job);
+  call.exchange->on_gone([&scheduler = service.scheduler, id] { scheduler.cancel(id); });
+}
+
+}  // namespace deltasane::serve

@@ -1,0 +1,58 @@
+// A job whose texts go to a client: as one reply, or as server-sent events while they are written.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "serve/route/route.h"
+#include "serve/scheduler.h"
+#include "serve/wire/generation_fields.h"
+
+namespace deltasane::serve {
+
+// Tokens, as replies count them.
+struct Usage {
+  int64_t prompt = 0, cached = 0, written = 0, thoughts = 0;
+  Json json() const;  // as completions and chats have it
+};
+
+// Of a text that ended well: "stop" or "length".
+std::string_view finish_reason(Ended ended);
+
+class TextReply : public TextJob {
+ public:
+  TextReply(Service& service, const Call& call, GenerationFields wanted, std::string id);
+
+  void on_failure(const Refusal& why) override;
+  // One that broke fails the whole request; the first failure is what the client sees.
+  void on_end(size_t prompt, GeneratedText text) override;
+  void on_done() override;
+
+  void ignore_fields(const std::vector<std::string>& names);  // named in a header
+
+ protected:
+  virtual void take_text(size_t prompt, GeneratedText& text) = 0;
+  virtual Json reply() = 0;           // all texts have ended
+  virtual void end_events() = 0;  // the last events, before [DONE]
+  virtual std::string_view last_line() const { return "data: [DONE]\n\n"; }
+
+  void send(const Json& event);
+  void send_frame(std::string frame);
+
+  Service& service_;
+  const GenerationFields wanted_;
+  const std::string id_;
+  const int64_t created_;
+
+ private:
+  std::shared_ptr<Exchange> exchange_;
+  Headers headers_;
+  bool has_begun_ = false;
+  std::optional<Refusal> failure_;
+};
+
+// Queues the job; it is cancelled when its client goes away.
+void submit(Service& service, Call& call, const std::shared_ptr<TextReply>& job);
+
+}  // namespace deltasane::serve

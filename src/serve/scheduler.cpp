@@ -1,0 +1,259 @@
+#include "serve/scheduler.h"
+
+#include <algorithm>
+
+namespace deltasane::serve {
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point from,
+                       std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+std::string_view finish_label(Ended ended) {
+  switch (ended) {
+    case Ended::end_of_document:
+    case Ended::stop_text:
+      return "finished_reason=\"stop\"";
+    case Ended::token_limit:
+      return "finished_reason=\"length\"";
+    case Ended::cancelled:
+      return "finished_reason=\"abort\"";
+    case Ended::overflow:
+      break;
+  }
+  return "finished_reason=\"error\"";
+}
+
+Refusal with_retry(Refusal refusal) {
+  refusal.headers.emplace_back("Retry-After", "1");
+  return refusal;
+}
+
+EngineSettings engine_settings(const SchedulerSettings& settings) {
+  return {.batch = settings.batch,
+          .on_overflow = OnOverflow::end,
+          .batch_invariant = settings.batch_invariant,
+          .prompts_read = 1};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, const kernel::Cpu& cpu,
+                     const SchedulerSettings& settings, Metrics& metrics)
+    : settings_(settings),
+      metrics_(metrics),
+      engine_(model, tokenizer, cpu, engine_settings(settings)) {
+  engine_.on_prompt_read = [this](uint64_t id, LogProbabilities scores) {
+    job_of(id).job->on_prompt_read(id % prompts_of_job, std::move(scores));
+  };
+  engine_.on_state_kept = [this](uint64_t id, int64_t after, SequenceState state) {
+    job_of(id).job->on_state_kept(id % prompts_of_job, after, std::move(state));
+  };
+  engine_.on_token = [this](const WrittenToken& token) {
+    Job& job = job_of(token.request);
+    const auto now = Clock::now();
+    if (!std::exchange(job.has_written, true))
+      metrics_.observe("time_to_first_token_seconds", seconds_between(job.submitted, now));
+    else
+      metrics_.observe("inter_token_latency_seconds", seconds_between(job.last_token, now));
+    job.last_token = now;
+    metrics_.add("generation_tokens_total", 1);
+    job.job->on_token(token.request % prompts_of_job, token);
+  };
+  engine_.on_end = [this](GeneratedText text) {
+    Job& job = job_of(text.request);
+    const uint64_t id = text.request;
+    metrics_.add("request_success_total", 1, finish_label(text.ended));
+    if (text.ended == Ended::overflow) metrics_.add("overflow_total", 1);
+    if (job.texts_left > 0) --job.texts_left;
+    job.job->on_end(id % prompts_of_job, std::move(text));
+  };
+}
+
+Scheduler::~Scheduler() {
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = refuses_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Scheduler::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+uint64_t Scheduler::submit(std::shared_ptr<TextJob> job) {
+  require(!job->prompts.empty() && job->prompts.size() < prompts_of_job, "a job has prompts");
+  uint64_t id;
+  {
+    const std::lock_guard lock(mutex_);
+    if (refuses_)
+      throw with_retry(Refusal(503, "ending", "server: expected it to stay, found it ending"));
+    if (waiting_ >= settings_.queue)
+      throw with_retry(Refusal(429, "queue_full",
+                               cat("queue: expected at most ", settings_.queue,
+                                   " requests to wait, found as many; try again later")));
+    ++waiting_;
+    id = ++last_id_;
+    submitted_.emplace_back(id, std::move(job));
+  }
+  changed_.notify_all();
+  return id;
+}
+
+void Scheduler::cancel(uint64_t job) {
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_.push_back(job);
+  }
+  changed_.notify_all();
+}
+
+void Scheduler::refuse_further() {
+  const std::lock_guard lock(mutex_);
+  refuses_ = true;
+}
+
+double Scheduler::seconds_in_step() const {
+  const Clock::rep began = step_began_;
+  return began == 0 ? 0
+                    : seconds_between(Clock::time_point(Clock::duration(began)), Clock::now());
+}
+
+void Scheduler::run() {
+  try {
+    take_turns();
+    end_all(with_retry(Refusal(503, "ending", "server: expected it to stay, found it ending")));
+  } catch (const std::exception& error) {
+    // A device that failed, or memory that ran out: what follows cannot be trusted.
+    {
+      const std::lock_guard lock(mutex_);
+      refuses_ = true;
+    }
+    const std::string message = error.what();
+    end_all(Refusal(500, "engine_failed", cat("engine: expected a step, found: ", message)));
+    on_fatal(message);
+  }
+}
+
+void Scheduler::take_turns() {
+  bool is_busy = false;
+  for (;;) {
+    std::vector<std::pair<uint64_t, std::shared_ptr<TextJob>>> submitted;
+    std::vector<uint64_t> cancelled;
+    {
+      std::unique_lock lock(mutex_);
+      const auto has_news = [&] { return stops_ || !submitted_.empty() || !cancelled_.empty(); };
+      if (!is_busy && queues_.empty()) changed_.wait(lock, has_news);
+      if (stops_) return;
+      submitted.swap(submitted_);
+      cancelled.swap(cancelled_);
+    }
+    for (auto& [id, job] : submitted) {
+      for (size_t i = 0; i < job->prompts.size(); ++i) job->prompts[i].id = id * prompts_of_job + i;
+      size_t texts = 0;
+      for (const TextRequest& prompt : job->prompts) texts += prompt.samplers.size();
+      queues_[job->owner].push_back(id);
+      jobs_[id] = {std::move(job), 0, texts, Clock::now(), {}};
+    }
+    take_cancelled(cancelled);
+    expire();
+    while (engine_.has_room() && submit_next()) {
+    }
+    const auto began = Clock::now();
+    step_began_ = began.time_since_epoch().count();
+    is_busy = engine_.step();
+    step_began_ = 0;
+    if (is_busy) metrics_.observe("step_seconds", seconds_between(began, Clock::now()));
+    for (auto at = jobs_.begin(); at != jobs_.end();) {
+      const auto here = at++;
+      if (here->second.texts_left == 0) end(here->first, nullptr);
+    }
+    running_ = jobs_.size();
+    metrics_.set("num_requests_running", double(std::ranges::count_if(jobs_, [](const auto& one) {
+                   return one.second.has_begun;
+                 })));
+    metrics_.set("num_requests_waiting", double(std::ranges::count_if(jobs_, [](const auto& one) {
+                   return !one.second.has_begun;
+                 })));
+  }
+}
+
+// A prompt of the owner whose turn it is.
+bool Scheduler::submit_next() {
+  if (queues_.empty()) return false;
+  auto turn = queues_.upper_bound(last_owner_);
+  if (turn == queues_.end()) turn = queues_.begin();
+  last_owner_ = turn->first;
+  const uint64_t id = turn->second.front();
+  Job& job = jobs_.at(id);
+  if (!std::exchange(job.has_begun, true)) {
+    const std::lock_guard lock(mutex_);
+    --waiting_;
+    metrics_.observe("request_queue_time_seconds", seconds_between(job.submitted, Clock::now()));
+    job.job->on_begin();
+  }
+  const size_t prompt = job.next_prompt++;
+  on_prompt(*job.job, prompt);
+  TextRequest& request = job.job->prompts[prompt];
+  metrics_.add("prompt_tokens_total", double(request.prompt.size()));
+  engine_.submit(std::move(request));
+  if (job.next_prompt == job.job->prompts.size()) {
+    turn->second.pop_front();
+    if (turn->second.empty()) queues_.erase(turn);
+  }
+  return true;
+}
+
+void Scheduler::take_cancelled(const std::vector<uint64_t>& jobs) {
+  for (const uint64_t id : jobs) {
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) continue;
+    for (size_t i = 0; i < found->second.next_prompt; ++i) engine_.cancel(id * prompts_of_job + i);
+    const Refusal why(503, "cancelled", "request: cancelled");
+    end(id, &why);
+  }
+}
+
+void Scheduler::expire() {
+  std::vector<uint64_t> late;
+  for (const auto& [id, job] : jobs_)
+    if (!job.has_begun && Clock::now() - job.submitted > settings_.queue_time) late.push_back(id);
+  const Refusal why = with_retry(Refusal(503, "queue_time", "queue: waited too long; try again"));
+  for (const uint64_t id : late) end(id, &why);
+}
+
+void Scheduler::end(uint64_t id, const Refusal* why) {
+  const auto found = jobs_.find(id);
+  Job job = std::move(found->second);
+  jobs_.erase(found);
+  if (!job.has_begun) {
+    const std::lock_guard lock(mutex_);
+    --waiting_;
+  }
+  const auto queue = queues_.find(job.job->owner);
+  if (queue != queues_.end()) {
+    std::erase(queue->second, id);
+    if (queue->second.empty()) queues_.erase(queue);
+  }
+  metrics_.observe("e2e_request_latency_seconds", seconds_between(job.submitted, Clock::now()));
+  if (why)
+    job.job->on_failure(*why);
+  else
+    job.job->on_done();
+}
+
+void Scheduler::end_all(const Refusal& why) {
+  std::vector<std::pair<uint64_t, std::shared_ptr<TextJob>>> submitted;
+  {
+    const std::lock_guard lock(mutex_);
+    submitted.swap(submitted_);
+    waiting_ -= submitted.size();
+  }
+  for (const auto& [id, job] : submitted) job->on_failure(why);
+  while (!jobs_.empty()) end(jobs_.begin()->first, &why);
+}
+
+}  // namespace deltasane::serve

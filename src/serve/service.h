@@ -1,0 +1,48 @@
+// What the routes share: the model, its tokenizer and chat template, the scheduler, the settings.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serve/keys.h"
+#include "serve/metrics.h"
+#include "serve/scheduler.h"
+#include "text/chat/chat_template.h"
+
+namespace deltasane::serve {
+
+struct ServeSettings {
+  std::string model_name;  // what clients call it
+  std::string version;     // of the program
+  int64_t created = 0;     // seconds since 1970: when the server began
+  SamplerSettings sampling;  // where a request says nothing
+  ReplyMode reply_mode = ReplyMode::plain;
+  int64_t max_output = 8192;  // tokens of a text, where a request says nothing
+  std::vector<std::string> hosts;  // names in lower case that clients may call it by; empty: any
+  size_t body_bytes = HttpLimits().body_bytes;
+  SchedulerSettings scheduler;
+};
+
+struct Service {
+  Service(const LanguageModel& with_model, const Tokenizer& with_tokenizer,
+          std::unique_ptr<ChatTemplate> with_chat, const kernel::Cpu& cpu, ServeSettings wanted,
+          Keys with_keys)
+      : model(with_model),
+        tokenizer(with_tokenizer),
+        chat(std::move(with_chat)),
+        settings(std::move(wanted)),
+        keys(std::move(with_keys)),
+        scheduler(model, tokenizer, cpu, settings.scheduler, metrics) {}
+
+  const LanguageModel& model;
+  const Tokenizer& tokenizer;
+  const std::unique_ptr<ChatTemplate> chat;  // null: the model has none that is known
+  const ServeSettings settings;
+  const Keys keys;
+  Metrics metrics;
+  std::atomic<bool> is_draining{false};
+  Scheduler scheduler;  // last: its thread uses what is above
+};
+
+}  // namespace deltasane::serve

@@ -1,0 +1,100 @@
+#include "serve/wire/generation_fields.h"
+
+#include <sys/random.h>
+
+namespace deltasane::serve {
+namespace {
+
+constexpr size_t most_stops = 16, most_stop_bytes = 256;
+
+std::vector<std::string> read_stops(Fields& fields) {
+  const Json* const value = fields.find("stop");
+  if (!value) return {};
+  std::vector<std::string> stops;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  if (list.size() > most_stops)
+    refuse_field("stop", cat("expected at most ", most_stops, " texts, found ", list.size()));
+  for (const Json& stop : list) {
+    if (!stop.is_string()) refuse_field("stop", "expected a text or a list of texts");
+    const auto& text = stop.get_ref<const std::string&>();
+    if (text.empty() || text.size() > most_stop_bytes)
+      refuse_field("stop", cat("expected texts of 1 to ", most_stop_bytes, " bytes, found one of ",
+                               text.size()));
+    stops.push_back(text);
+  }
+  return stops;
+}
+
+uint64_t drawn_seed() {
+  uint32_t seed = 0;  // of 32 bits: every client can send it back
+  if (::getrandom(&seed, sizeof seed, 0) != ssize_t(sizeof seed))
+    fail(Fault::device, "random numbers of the system: expected 4 bytes, found fewer");
+  return seed;
+}
+
+}  // namespace
+
+TextLimits GenerationFields::limits(int64_t tokens, std::vector<std::string> more_stops) const {
+  more_stops.insert(more_stops.end(), stops.begin(), stops.end());
+  return {std::move(more_stops), tokens, !ignores_end};
+}
+
+std::vector<Sampler> GenerationFields::samplers() const {
+  std::vector<Sampler> all;
+  for (int64_t i = 0; i < samples; ++i) all.emplace_back(sampling, uint64_t(i));
+  return all;
+}
+
+GenerationFields read_generation(Fields& fields, const SamplerSettings& defaults) {
+  GenerationFields found;
+  SamplerSettings& sampling = found.sampling = defaults;
+  if (const auto value = fields.number("temperature", 0, 1000)) sampling.temperature = *value;
+  if (sampling.temperature > 0 && sampling.temperature < 0.001) sampling.temperature = 0;
+  if (const auto value = fields.number("top_p", 0, 1)) sampling.top_p = *value;
+  if (const auto value = fields.integer("top_k", -1, INT32_MAX))
+    sampling.top_k = *value < 0 ? 0 : *value;
+  if (const auto value = fields.number("presence_penalty", -1000, 1000))
+    sampling.presence_penalty = *value;
+  if (const auto value = fields.number("frequency_penalty", -1000, 1000))
+    sampling.frequency_penalty = *value;
+  if (const auto value = fields.number("penalty_decay", 0, 1)) sampling.penalty_decay = *value;
+  const auto seed = fields.natural("seed");
+  sampling.seed = seed ? *seed : drawn_seed();
+  validate(sampling);
+
+  found.samples = fields.integer("n", 1, 16).value_or(1);
+  found.stops = read_stops(fields);
+  found.ignores_end = fields.flag("ignore_eos").value_or(false);
+  found.streams = fields.flag("stream").value_or(false);
+  if (const Json* const options = fields.find("stream_options")) {
+    Fields inner(*options, "stream_options");
+    found.sends_usage_always = inner.flag("continuous_usage_stats").value_or(false);
+    found.sends_usage = inner.flag("include_usage").value_or(false) || found.sends_usage_always;
+  }
+  fields.accept({"user", "metadata", "store", "service_tier", "safety_identifier",
+                 "prompt_cache_key", "prompt_cache_retention", "verbosity", "parallel_tool_calls"});
+  for (const auto& [name, why] : {std::pair{"tools", "tools are not supported"},
+                                  {"functions", "functions are not supported"},
+                                  {"logit_bias", "biases of tokens are not supported"},
+                                  {"stop_token_ids", "stop tokens are not supported; use stop"},
+                                  {"min_p", "min_p is not supported"},
+                                  {"grammar", "grammars are not supported"},
+                                  {"guided_json", "schemas are not supported"}})
+    fields.refuse_unless_empty(name, why);
+  if (const auto best_of = fields.integer("best_of", 1, INT32_MAX);
+      best_of && *best_of > found.samples)
+    refuse_field("best_of", "expected at most n", "unsupported");
+  if (const Json* const format = fields.find("response_format")) {
+    Fields inner(*format, "response_format");
+    if (inner.text("type").value_or("") != "text")
+      refuse_field("response_format", "expected the type text; others are not supported",
+                   "unsupported");
+  }
+  return found;
+}
+
+std::optional<int64_t> read_token_limit(Fields& fields, std::string_view name, int64_t least) {
+  return fields.integer(name, least, INT32_MAX);
+}
+
+}  // namespace deltasane::serve

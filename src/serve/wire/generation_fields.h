@@ -1,0 +1,33 @@
+// What requests for texts have in common: how tokens are drawn, where a text ends, how it is sent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "infer/engine/text_writer.h"
+#include "kernel/sampler/sampler.h"
+#include "serve/wire/body.h"
+
+namespace deltasane::serve {
+
+struct GenerationFields {
+  SamplerSettings sampling;  // with the seed that was given, or one that was drawn
+  int64_t samples = 1;       // n
+  std::vector<std::string> stops;
+  bool ignores_end = false;
+  bool streams = false, sends_usage = false, sends_usage_always = false;
+
+  TextLimits limits(int64_t tokens, std::vector<std::string> more_stops = {}) const;
+  std::vector<Sampler> samplers() const;  // one for each sample
+};
+
+// Reads these fields, accepts those that cannot change a text, and refuses those that would and are
+// not supported.
+GenerationFields read_generation(Fields& fields, const SamplerSettings& defaults);
+
+// A number of tokens: at most 2^31 - 1.
+std::optional<int64_t> read_token_limit(Fields& fields, std::string_view name, int64_t least);
+
+}  // namespace deltasane::serve

@@ -1,0 +1,96 @@
+"""Real clients against a server that this script starts: serve_clients.py CLIENT PROGRAM MODEL
+
+CLIENT is `imports MODULE...` (exit code 0 where all are there), `openai` or `lm_eval`. Whatever
+differs from what is expected ends it with an error.
+"""
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+
+
+class Server:
+    def __init__(self, program, model):
+        self.process = subprocess.Popen(
+            [program, "serve", model, "--port", "0"], stdout=subprocess.PIPE, text=True)
+        self.name, _, self.url = self.process.stdout.readline().split()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(30) == 0, "exit code"
+
+
+def run_openai(server, program, model):
+    import openai
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+    assert [one.id for one in client.models.list()] == [server.name]
+    messages = [{"role": "user", "content": "3 + 4"}]
+    wanted = dict(model=server.name, messages=messages, max_tokens=24, seed=3)
+    whole = client.chat.completions.create(**wanted)
+    text, usage = "", None
+    for chunk in client.chat.completions.create(
+            **wanted, stream=True, stream_options={"include_usage": True}):
+        text += "".join(choice.delta.content or "" for choice in chunk.choices)
+        usage = chunk.usage or usage
+    assert text == whole.choices[0].message.content, text
+    assert usage == whole.usage, usage
+    scored = client.completions.create(
+        model=server.name, prompt=["1 + 1", "2 + 2 = 4"], max_tokens=0, echo=True, logprobs=2)
+    assert [len(one.logprobs.tokens) for one in scored.choices] == [5, 9]
+    for bad, kind in [({"temperature": -1}, openai.BadRequestError),
+                      ({"model": "other"}, openai.NotFoundError)]:
+        try:
+            client.chat.completions.create(**{**wanted, **bad})
+        except kind as error:
+            assert error.code and error.type == "invalid_request_error", error
+        else:
+            raise AssertionError(f"{bad} was taken")
+
+
+def run_lm_eval(server, program, model):
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+    lm = LocalCompletionsAPI(
+        model=server.name, base_url=server.url + "/v1/completions", tokenizer_backend="remote",
+        max_length=1000000, batch_size=2)
+
+    def ask(method, *arguments):
+        return getattr(lm, method)([
+            Instance(method, {}, one, number) for number, one in enumerate(arguments)])
+
+    def own_scores(ids):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(" ".join(map(str, ids)))
+            file.flush()
+            found = subprocess.run([program, "score", model, "--ids", file.name, "--per-token",
+                                    "--json"], stdout=subprocess.PIPE, check=True)
+        return json.loads(found.stdout)["log_probabilities"]
+
+    pairs = [("User: 3 + 4\n\nAssistant:", " 3 + 4 = 7."), ("User: 3 + 4\n\nAssistant:", " 8"),
+             ("12 + 30 =", " 42")]
+    for (context, target), (score, greedy) in zip(pairs, ask("loglikelihood", *pairs)):
+        own = own_scores(list((context + target).encode()))[-len(target):]
+        assert score == sum(own), (context, target, score, sum(own))
+        assert isinstance(greedy, bool)
+    text = "User: 5 + 6\n\nAssistant: 5 + 6 = 11. The answer is 11.\n\n"
+    rolling, = ask("loglikelihood_rolling", (text,))
+    own = own_scores([0] + list(text.encode()))
+    assert rolling == sum(own), (rolling, sum(own))
+    answer, = ask("generate_until", ("User: 3 + 4\n\nAssistant:",
+                                     {"until": ["\n\n"], "max_gen_toks": 40, "temperature": 0}))
+    assert answer and "\n\n" not in answer, answer
+
+
+def main(client, *words):
+    if client == "imports":
+        sys.exit(any(importlib.util.find_spec(module) is None for module in words))
+    with Server(*words) as server:
+        {"openai": run_openai, "lm_eval": run_lm_eval}[client](server, *words)
+
+
+main(*sys.argv[1:])
