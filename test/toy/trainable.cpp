@@ -170,7 +170,6 @@ Model initialise(const ModelSizes& asked, const std::optional<SaneSettings>& san
 
 Model open(const fs::path& path, const std::optional<SaneSettings>& sane) {
   const Checkpoint checkpoint(open_tensor_file(path));
-  expect_finite(checkpoint.file());
   Sizes sizes = checkpoint.sizes();
   const bool graft = wants_graft(checkpoint.sane(), sane, path.string());
   sizes.sane = sizes.sane || graft;

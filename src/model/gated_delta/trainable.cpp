@@ -90,7 +90,6 @@ Made made_of(const TensorSource& source, const Config& config,
 
 Made open(const fs::path& path, const std::optional<SaneSettings>& sane) {
   const Checkpoint checkpoint(open_tensor_file(path));
-  expect_finite(checkpoint.file());
   const bool graft = wants_graft(checkpoint.sane(), sane, path.string());
   if (graft && !checkpoint.config().has(Mixer::recurrent))
     fail(Fault::usage, path, ": expected a model with a recurrence for SANE, found none");

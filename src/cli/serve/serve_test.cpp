@@ -19,13 +19,13 @@ using serve::test::RawClient;
 using serve::test::request;
 using serve::test::status_in;
 
-const std::string model = DELTASANE_SOURCE "/models/arithmetic-sane-3.safetensors";
+const std::string shipped_model = DELTASANE_SOURCE "/models/arithmetic-sane-3.safetensors";
 
 // The program, until it is asked to end.
 class Served {
  public:
   explicit Served(std::vector<std::string> words) {
-    words.insert(words.begin(), {DELTASANE_PROGRAM, "serve", model, "--port", "0"});
+    words.insert(words.begin(), {DELTASANE_PROGRAM, "serve", shipped_model, "--port", "0"});
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
     process_ = ::fork();
@@ -115,7 +115,7 @@ TEST_F(ServeCommand, ChecksHostsAndKeys) {
 
 TEST_F(ServeCommand, SaysWhatIsMisused) {
   const auto expect = [](const std::vector<std::string>& flags, const std::string& part) {
-    std::vector<std::string> words{DELTASANE_PROGRAM, "serve", model};
+    std::vector<std::string> words{DELTASANE_PROGRAM, "serve", shipped_model};
     words.insert(words.end(), flags.begin(), flags.end());
     const test::Outcome outcome = test::run(words);
     EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
@@ -137,7 +137,7 @@ struct Clients : ServeCommand {
     return test::run(words);
   }
   static void expect_success(const std::string& client) {
-    const test::Outcome outcome = python({client, DELTASANE_PROGRAM, model});
+    const test::Outcome outcome = python({client, DELTASANE_PROGRAM, shipped_model});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   }
 };
