@@ -2,6 +2,7 @@
 // holds of a block are 128 contiguous bytes, and ldmatrix reads it from a copy in shared memory.
 #pragma once
 
+#include "base/half.h"
 #include "kernel/cuda/fragment.cuh"
 
 namespace deltasane::kernel::cuda {

@@ -6,12 +6,6 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int64_t tile = 16;
-
-int64_t tiles_of(const GatedRule& op) {
-  return (op.position % tile + op.time + tile - 1) / tile;
-}
-
 void validate(const GatedRule& op) {
   require(op.batch > 0 && op.time > 0 && op.key_heads > 0 && op.heads > 0,
           "gated_rule: expected at least one token");
@@ -20,7 +14,7 @@ void validate(const GatedRule& op) {
   require(op.rule != Rule::generalized, "gated_rule: expected another rule than generalized");
   require(op.r && op.k && op.v && op.beta && bool(op.g) == (op.rule != Rule::deltanet),
           "gated_rule: expected all inputs of the rule");
-  if (op.values <= 0 || op.values % tile != 0)
+  if (op.values <= 0 || op.values % tile_size != 0)
     fail(Fault::argument, "value channels per head: expected a multiple of 16, found ", op.values);
 }
 
@@ -48,10 +42,10 @@ struct SavedParts {
   Workspace all;
   int64_t upper, lower, missing;
   explicit SavedParts(const GatedRule& op) {
-    const int64_t heads = op.batch * op.heads, tiles = tiles_of(op);
+    const int64_t heads = op.batch * op.heads, tiles = tile_count(op);
     const int64_t states = heads * (tiles + 1) * op.values * op.keys;
     upper = all.add<bf16>(states), lower = all.add<bf16>(states);
-    missing = all.add<bf16>(heads * tiles * 2 * tile * op.values);
+    missing = all.add<bf16>(heads * tiles * 2 * tile_size * op.values);
   }
   void give(GatedPass& pass, float* memory) const {
     pass.state_upper = at<bf16>(memory, upper), pass.state_lower = at<bf16>(memory, lower);
@@ -84,11 +78,11 @@ void gated_rule_backward(const GatedRule& op, const GatedRuleGradient& gradient,
   if (op.values % 32 != 0)
     fail(Fault::argument, "value channels per head: expected a multiple of 32 for gradients, found ",
          op.values);
-  const int64_t heads = op.batch * op.heads, tiles = tiles_of(op);
+  const int64_t heads = op.batch * op.heads, tiles = tile_count(op);
   Workspace all;
   const int64_t terms = all.add<char>(gated_terms_bytes(op));
   const int64_t dstate = all.add<bf16>(heads * tiles * op.values * op.keys);
-  const int64_t dvalues = all.add<bf16>(heads * tiles * 2 * tile * op.values);
+  const int64_t dvalues = all.add<bf16>(heads * tiles * 2 * tile_size * op.values);
   const int64_t parts = all.add<float>(heads * tiles * op.values / 16);
   const int64_t saved = all.add<float>(op.states ? 0 : gated_rule_states(op));
   float* const memory = scratch.floats(gpu, all.floats());

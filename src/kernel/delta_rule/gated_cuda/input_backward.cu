@@ -122,7 +122,7 @@ struct InputBlock {
   }
   __device__ void store_tau(int64_t head) const {
     const GatedRule& op = pass.op;
-    const int64_t chunks = chunks_ending(op.position, op.time, tile_size);
+    const int64_t chunks = chunk_count(op);
     if (!op.tau || tile >= chunks || threadIdx.x != 0) return;
     const int64_t at = (sequence * chunks + tile) * op.heads + head;
     const int parts = int(op.values) / row_group;
@@ -215,8 +215,12 @@ struct InputBlock {
   }
 };
 
+// Blocks that a multiprocessor has registers for.
+template <int keys>
+constexpr int resident = 256 / keys;
+
 template <Decay decay, int keys>
-__global__ __launch_bounds__(keys) void input_kernel(const __grid_constant__ GatedPass pass,
+__global__ __launch_bounds__(keys, resident<keys>) void input_kernel(const __grid_constant__ GatedPass pass,
                                                       int all_tiles) {
   extern __shared__ float4 dynamic_shared[];
   auto& memory = *reinterpret_cast<InputMemory<decay, keys>*>(dynamic_shared);

@@ -5,6 +5,12 @@
 
 namespace deltasane::kernel::cuda {
 
+constexpr int tile_size = 16;
+// In a sequence of op.time tokens; see tiles.cuh.
+inline int64_t tile_count(const GatedRule& op) {
+  return (op.position % tile_size + op.time + tile_size - 1) / tile_size;
+}
+
 // What passes exchange, in global memory; the sizes are in bytes.
 struct GatedPass {
   GatedRule op;

@@ -7,28 +7,31 @@
 
 namespace deltasane::kernel::cuda {
 
-constexpr int row_group = 16;      // rows of a state that the warps of a group hold
-constexpr int warp_columns = 32;   // of a state that a warp holds
+constexpr int row_group = 16;  // rows of a state that the warps of a group hold
 
-// groups: of rows, in a block.
-template <int keys>
-constexpr int group_warps = keys / warp_columns;
-
-// Roles of a block's warps: those that hold the state, group after group; one per group that writes
-// results; the loader.
-template <int keys, int groups>
-struct Roles {
-  static constexpr int state_warps = groups * group_warps<keys>;
-  static constexpr int threads = 32 * (state_warps + groups + 1);
+// How a block divides its rows of a state: in groups of 16 rows, each of which has a warp for every
+// `columns` columns. Where there are several, they add up products with the state, and one more warp
+// of the group writes the results. The block's last warp copies tiles.
+template <int keys_, int columns_, int groups_>
+struct Division {
+  static constexpr int keys = keys_, columns = columns_, groups = groups_, split = keys / columns;
+  static constexpr int state_warps = groups * split, writers = split > 1 ? groups : 0;
+  static constexpr int threads = 32 * (state_warps + writers + 1), rows = groups * row_group;
+  static_assert(keys % columns == 0 && columns % 16 == 0);
 };
+// For few heads, which leave multiprocessors idle otherwise; for many.
+template <int keys>
+using FewHeads = Division<keys, keys == 256 ? 64 : keys / 2, 1>;
+template <int keys>
+using ManyHeads = Division<keys, keys == 256 ? 128 : keys, 4>;
 
-template <Decay decay, int keys, int groups, int q_planes>
+template <Decay decay, class Division, int q_planes>
 struct Stage;
-template <int keys, int groups, int q_planes>
-struct Stage<Decay::per_head, keys, groups, q_planes> {
+template <class Division, int q_planes>
+struct Stage<Decay::per_head, Division, q_planes> {
   PerHeadTerms terms;
-  SplitMatrix<1, tile_size, keys> k, q;
-  SplitMatrix<1, tile_size, groups * row_group> values;
+  SplitMatrix<1, tile_size, Division::keys> k, q;
+  SplitMatrix<1, tile_size, Division::rows> values;
   __device__ const auto& k_in() const { return k; }
   __device__ const auto& k_out() const { return k; }
   __device__ const auto& q_in() const { return q; }
@@ -45,10 +48,10 @@ struct Stage<Decay::per_head, keys, groups, q_planes> {
   __device__ void scale_out(Accumulator& x) const { scale(x, terms.out); }
   __device__ float2 decay(int) const { return {terms.decay[0], terms.decay[0]}; }
 };
-template <int keys, int groups, int q_planes>
-struct Stage<Decay::per_channel, keys, groups, q_planes> {
-  PerChannelTerms<keys, q_planes> terms;
-  SplitMatrix<1, tile_size, groups * row_group> values;
+template <class Division, int q_planes>
+struct Stage<Decay::per_channel, Division, q_planes> {
+  PerChannelTerms<Division::keys, q_planes> terms;
+  SplitMatrix<1, tile_size, Division::rows> values;
   __device__ const auto& k_in() const { return terms.k_in; }
   __device__ const auto& k_out() const { return terms.k_out; }
   __device__ const auto& q_in() const { return terms.q_in; }
@@ -59,20 +62,35 @@ struct Stage<Decay::per_channel, keys, groups, q_planes> {
   }
 };
 
-// Tiles in shared memory at once: four, or three where they are large.
-template <class Stage>
-constexpr int stage_count = 4 * sizeof(Stage) <= 150 * 1024 ? 4 : 3;
+// Stages that are full, and empty again: four, or three where they are large.
+template <class Stage, int consumers>
+struct StageQueue {
+  static constexpr int count = 4 * sizeof(Stage) <= 100 * 1024 ? 4 : 3;
+  Stage stage[count];
+  Mbarrier full[count], empty[count];
 
-// Copies a head's tiles. A lane waits only for its own copies; the block's barrier then shows them
-// to the others.
-template <class Stage, class Terms>
+  __device__ void init() {  // by one thread, before a barrier of the block
+    for (int i = 0; i < count; ++i)
+      mbarrier_init(full[i], 1), mbarrier_init(empty[i], consumers);
+  }
+  __device__ const Stage& wait(int i) const {  // for the i-th tile
+    mbarrier_wait(full[i % count], i / count % 2);
+    return stage[i % count];
+  }
+  __device__ void release(int i) {  // by a warp that does not use it any more
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(empty[i % count]);
+  }
+};
+
+// Copies a head's tiles.
+template <class Queue, class Terms>
 struct TileLoader {
-  Stage* stage;
+  Queue& queue;
   const Terms* terms;  // of the first tile
   const bf16 *k, *q, *values;
   int64_t key_step, value_step;
   Tiles tiles;
-  static constexpr int stages = stage_count<Stage>;
 
   template <int planes, int rows, int columns>
   __device__ void copy_rows(SplitMatrix<planes, rows, columns>& to, const bf16* from, int64_t step,
@@ -87,15 +105,15 @@ struct TileLoader {
                  from + (present ? (first + row) * step + column : 0), present);
     }
   }
-  template <Decay decay, int keys, int groups, int q_planes>
-  __device__ void copy_vectors(cuda::Stage<decay, keys, groups, q_planes>& to, int first) const {
+  template <Decay decay, class Division, int q_planes>
+  __device__ void copy_vectors(Stage<decay, Division, q_planes>& to, int first) const {
     if constexpr (decay == Decay::per_head) {
       copy_rows(to.k, k, key_step, first);
       copy_rows(to.q, q, key_step, first);
     }
   }
   __device__ void issue(int at, int tile) const {
-    Stage& to = stage[at % stages];
+    auto& to = queue.stage[at % Queue::count];
     const auto* from = reinterpret_cast<const uint4*>(terms + tile);
     auto* const place = reinterpret_cast<uint4*>(&to.terms);
     constexpr int pieces = sizeof(to.terms) / sizeof(uint4);
@@ -105,22 +123,21 @@ struct TileLoader {
     copy_vectors(to, tiles.first(tile));
     copy_rows(to.values, values, value_step, tiles.first(tile));
   }
-  // tile_of(i): the i-th of `count` tiles. Meets the block's barrier count + 1 times: after the
-  // i-th, the tiles up to i are there; after the i + 1-th, the i-th is not used any more.
+  // tile_of(i): the i-th of `count` tiles.
   template <class TileOf>
   __device__ void run(int count, TileOf&& tile_of) const {
-#pragma unroll
-    for (int i = 0; i < stages - 1; ++i) {
-      if (i < count) issue(i, tile_of(i));
+    constexpr int behind = Queue::count - 2;  // tiles whose copies are under way
+    for (int i = 0; i < count + behind; ++i) {
+      if (i < count) {
+        if (i >= Queue::count)
+          mbarrier_wait(queue.empty[i % Queue::count], (i / Queue::count - 1) % 2);
+        issue(i, tile_of(i));
+      }
       commit_group();
-    }
-    wait_group<stages - 2>();
-    __syncthreads();
-    for (int i = 0; i < count; ++i) {
-      wait_group<stages - 3>();
-      __syncthreads();
-      if (i + stages - 1 < count) issue(i + stages - 1, tile_of(i + stages - 1));
-      commit_group();
+      if (i < behind) continue;
+      wait_group<behind>();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) mbarrier_arrive(queue.full[(i - behind) % Queue::count]);
     }
   }
 };
@@ -147,5 +164,10 @@ struct PartialProducts {
     return total;
   }
 };
+// Of the warps of a group; the first barrier is the block's.
+template <class Division>
+__device__ void group_barrier(int group) {
+  named_barrier<32 * (Division::split + 1)>(1 + group);
+}
 
 }  // namespace deltasane::kernel::cuda

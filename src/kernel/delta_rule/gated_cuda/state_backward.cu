@@ -1,76 +1,63 @@
 // Backward over the states, from the last tile to the first; see terms.cuh for the equations. Warps
 // have the roles of state_forward.cu; those that hold the gradient of the state also do SANE's part.
-#include "base/choose.h"
 #include "kernel/cuda/warp_reduce.cuh"
 #include "kernel/delta_rule/cuda/neutralize_derivatives.cuh"
-#include "kernel/delta_rule/gated_cuda/blocked_matrix.cuh"
-#include "kernel/delta_rule/gated_cuda/passes.h"
-#include "kernel/delta_rule/gated_cuda/stages.cuh"
-#include "kernel/delta_rule/gated_cuda/state_fragment.cuh"
-#include "tensor/cuda/launch.h"
+#include "kernel/delta_rule/gated_cuda/state_pass.cuh"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-template <Decay decay, int keys, int groups>
-using BackwardStage = Stage<decay, keys, groups, gated_planes>;
-
-template <Decay decay, int keys, int groups>
-struct BackwardMemory {
-  static constexpr int stages = stage_count<BackwardStage<decay, keys, groups>>;
-  BackwardStage<decay, keys, groups> stage[stages];
-  struct Group {
-    PartialProducts<group_warps<keys>> carried;  // of H K_out'
-    PartialProducts<1> read;                     // dY' P diag(beta)
-    float dtau[group_warps<keys>];
-  } group[2][groups];  // of the tiles in turn
-};
-
-// dV of 16 rows, transposed.
-template <class Stage, class Group>
-__device__ Accumulator value_gradient(const Stage& stage, const Group& shared,
-                                      const FragmentB<gated_planes>& inverse) {
-  Accumulator sum = shared.carried.sum();
-  stage.scale_out(sum);
-  sum.add(shared.read.sum());
-  SplitAccumulator<1> sums;
-  sums.add(FragmentA<gated_planes>(sum), inverse);
-  return sums.total();
-}
-
 // A state after SANE: what a warp has of it, as two planes.
+template <class Division>
 struct SavedFragment {
-  uint32_t upper[2][4], lower[2][4];
-  template <class Use>  // use(half, piece, entry, number)
+  static constexpr int parts = Division::columns / 16;
+  uint32_t upper[parts][4], lower[parts][4];
+
+  __device__ void load(const GatedPass& pass, int64_t from, int row, int column) {
+#pragma unroll
+    for (int n = 0; n < parts; ++n) {
+      blocked(static_cast<const bf16*>(pass.state_upper), from, Division::keys)
+          .load(upper[n], row, column + 16 * n);
+      blocked(static_cast<const bf16*>(pass.state_lower), from, Division::keys)
+          .load(lower[n], row, column + 16 * n);
+    }
+  }
+  template <class Use>  // use(part, piece, entry, number)
   __device__ void each(Use&& use) const {
 #pragma unroll
-    for (int h = 0; h < 2; ++h)
+    for (int n = 0; n < parts; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const uint32_t x = upper[h][i], y = lower[h][i];
-        use(h, i / 2, i % 2 * 2, __uint_as_float(x << 16) + __uint_as_float(y << 16));
-        use(h, i / 2, i % 2 * 2 + 1,
+        const uint32_t x = upper[n][i], y = lower[n][i];
+        use(n, i / 2, i % 2 * 2, __uint_as_float(x << 16) + __uint_as_float(y << 16));
+        use(n, i / 2, i % 2 * 2 + 1,
             __uint_as_float(x & 0xffff0000u) + __uint_as_float(y & 0xffff0000u));
       }
   }
 };
 
 // Through S = tau tanh(...): G in place; returns this lane's part of tau's gradient.
-template <int keys>
-__device__ float through_tanh(StateFragment<keys>& G, const SavedFragment& S, float tau) {
+template <class Division>
+__device__ float through_tanh(StateFragment<Division>& G, const SavedFragment<Division>& S,
+                              float tau) {
   const float inverse = 1.0f / tau;
   float largest = 0, sum = 0;
-  S.each([&](int, int, int, float s) { largest = fmaxf(largest, fabsf(s)); });
-  largest *= inverse;
+#pragma unroll
+  for (int n = 0; n < S.parts; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)  // the upper planes suffice, up to a 256th
+      largest = fmaxf(largest, fmaxf(fabsf(__uint_as_float(S.upper[n][i] << 16)),
+                                     fabsf(__uint_as_float(S.upper[n][i] & 0xffff0000u))));
+  largest *= inverse * (1 + 0x1p-8f);
   const auto apply = [&](auto&& derivative) {
-    S.each([&](int h, int piece, int i, float s) {
+    S.each([&](int n, int piece, int i, float s) {
       const float x = s * inverse, q = x * x;
-      float& gradient = G.half[h].c[piece][i];
+      float& gradient = G.part[n].c[piece][i];
       sum = fmaf(gradient * x, q * derivative(q), sum);
       gradient = state_derivative(q, gradient);
     });
   };
-  constexpr float tiny = 0.3f;  // tanh of the limit of tau_derivative_tiny is 0.3027
+  constexpr float tiny = 0.3f;  // the tanh of tiny_limit is 0.3027
   if (__all_sync(~0u, largest < tiny))
     apply([](float q) { return tau_derivative_tiny(q); });
   else if (__all_sync(~0u, largest < moderate_limit))
@@ -80,216 +67,172 @@ __device__ float through_tanh(StateFragment<keys>& G, const SavedFragment& S, fl
   return sum;
 }
 
-template <Decay decay, int keys, int groups>
-struct BackwardBlock {
-  const GatedPass& pass;
-  BackwardMemory<decay, keys, groups>& memory;
-  Tiles tiles;
-  int64_t sequence, head, of_head;
-  int first_row;
-  int64_t all_tiles;
+template <Decay decay_, class Division_>
+struct BackwardBlock : HeadRows {
+  using Division = Division_;
+  using Terms = TileTerms<decay_, Division::keys>;
+  using TileStage = Stage<decay_, Division, gated_planes>;
+  static constexpr int keys = Division::keys, columns = Division::columns, split = Division::split;
+  static constexpr int k_planes = decay_ == Decay::per_head ? 1 : gated_planes;
+  static constexpr int resident = 1;
+  struct Memory {
+    StageQueue<TileStage, Division::state_warps + Division::writers> queue;
+    struct Group {
+      PartialProducts<split> carried;  // of H K_out'
+      PartialProducts<1> read;         // dY' P diag(beta)
+      float dtau[split];
+    } group[2][Division::writers ? Division::groups : 1];  // of the tiles in turn
+  };
+  Memory& memory;
 
-  __device__ bool neutralized(int tile) const {
-    return tile >= 0 && pass.op.tau && tiles.ends_chunk(tile);
+  __device__ const bf16* values() const { return pass.gradient.dy; }
+  __device__ int tile_of(int i) const { return tiles.count() - 1 - i; }
+
+  // dY' P diag(beta)
+  __device__ static Accumulator read_gradient(const TileStage& stage, const FragmentA<1>& dy) {
+    FragmentB<gated_planes> read;
+    read.template load<Layout::row_major>(stage.terms.read, 0, 0);
+    SplitAccumulator<1> sums;
+    sums.add(dy, read);
+    return sums.total();
   }
-  __device__ int64_t chunk(int tile) const {  // of this head, in tau
-    const int64_t chunks = chunks_ending(pass.op.position, pass.op.time, tile_size);
-    return (sequence * chunks + tile) * pass.op.heads + head;
+  // dV of 16 rows, transposed, given H K_out' and the one above.
+  __device__ static Accumulator value_gradient(const TileStage& stage, Accumulator carried,
+                                               const Accumulator& read,
+                                               const FragmentB<gated_planes>& inverse) {
+    stage.scale_out(carried);
+    carried.add(read);
+    SplitAccumulator<1> sums;
+    sums.add(FragmentA<gated_planes>(carried), inverse);
+    return sums.total();
+  }
+  __device__ void store(int tile, int row, const Accumulator& dv) const {
+    const Rows rows = head_rows(pass.op, sequence, head, pass.op.values);
+    store_transposed(dv, pass.gradient.dv + rows.first + row, rows.step, tiles, tiles.first(tile));
+    save_rows(pass.dvalues, tile, row, FragmentA<gated_planes>(dv));
+  }
+  __device__ void store_tau(int tile, int row, float sum) const {
+    if (threadIdx.x % 32 == 0)
+      pass.dtau_parts[chunk(tile) * (pass.op.values / row_group) + row / row_group] = sum;
   }
 
   // The warps that hold the gradient.
   __device__ void carry(int group, int warp) {
     const GatedRule& op = pass.op;
-    const int row = first_row + group * row_group, column = warp * warp_columns;
-    const int count = tiles.count();
+    const int row = first_row + group * row_group, column = warp * columns, count = tiles.count();
     const int64_t entries = op.values * keys;
-    StateFragment<keys> G;
+    using State = StateFragment<Division>;
+    State G;
     const float* const dfinal = pass.gradient.dfinal;
     G.load(dfinal ? dfinal + of_head * entries : nullptr, row, column);
-    SavedFragment after;
+    SavedFragment<Division> after;
     float bound = 0;
     const auto load = [&](int tile) {
-      bound = 0;
-      if (!neutralized(tile)) return;
-      bound = __ldg(op.tau + chunk(tile));
-      const int64_t from = (of_head * (all_tiles + 1) + tile + 1) * entries;
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        blocked(static_cast<const bf16*>(pass.state_upper), from, keys)
-            .load(after.upper[h], row, column + 16 * h);
-        blocked(static_cast<const bf16*>(pass.state_lower), from, keys)
-            .load(after.lower[h], row, column + 16 * h);
-      }
+      bound = tau(tile);
+      if (bound > 0)
+        after.load(pass, (of_head * (all_tiles + 1) + tile + 1) * entries, row, column);
     };
     load(count - 1);
-    __syncthreads();
     for (int i = 0; i < count; ++i) {
-      const int tile = count - 1 - i;
-      const auto& stage = memory.stage[i % memory.stages];
-      auto& shared = memory.group[i % 2][group];
+      const int tile = tile_of(i);
       if (bound > 0) {
         const float sum = warp_sum(through_tanh(G, after, bound));
-        if (threadIdx.x % 32 == 0) shared.dtau[warp] = sum;
+        if constexpr (split == 1)
+          store_tau(tile, row, sum);
+        else if (threadIdx.x % 32 == 0)
+          memory.group[i % 2][group].dtau[warp] = sum;
       }
       load(tile - 1);
-      {
-        const auto saved = blocked(pass.dstate, (of_head * all_tiles + tile) * entries, keys);
-        SplitAccumulator<1> carried;
+      const TileStage& stage = memory.queue.wait(i);
+      SplitAccumulator<1> carried;
+      const auto saved = blocked(pass.dstate, (of_head * all_tiles + tile) * entries, keys);
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const FragmentA<gated_planes> part(G.half[h]);
-          saved.store(part.plane[0], row, column + 16 * h);
-          FragmentB<std::remove_cvref_t<decltype(stage.k_out())>::planes> k;
-          k.template load<Layout::transposed>(stage.k_out(), column + 16 * h, 0);
-          carried.add(part, k);
-        }
-        shared.carried.store(warp, carried.total());
+      for (int n = 0; n < State::parts; ++n) {
+        const FragmentA<gated_planes> part(G.part[n]);
+        saved.store(part.plane[0], row, column + 16 * n);
+        FragmentB<k_planes> k;
+        k.template load<Layout::transposed>(stage.k_out(), column + 16 * n, 0);
+        carried.add(part, k);
       }
-      // dY' Q_in does not depend on H.
       FragmentA<1> dy;
       dy.template load<Layout::transposed>(stage.values, group * row_group, 0);
-      Accumulator read[2];
-      {
-        constexpr int planes = std::remove_cvref_t<decltype(stage.q_in())>::planes;
-        // With one decay for all channels, dy is multiplied by it.
-        FragmentA<3 - planes> scaled;
-        if constexpr (decay == Decay::per_head) {
-          Accumulator x = dy.to_accumulator();
-          stage.scale_in(x);
-          scaled = FragmentA<3 - planes>(x);
-        } else {
-          scaled = dy;
-        }
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          FragmentB<planes> q;
-          q.template load<Layout::row_major>(stage.q_in(), 0, column + 16 * h);
-          SplitAccumulator<1> sums;
-          sums.add(scaled, q);
-          read[h] = sums.total();
-        }
-      }
       FragmentB<gated_planes> inverse;
       inverse.template load<Layout::row_major>(stage.terms.inverse, 0, 0);
-      __syncthreads();
-      Accumulator dv = value_gradient(stage, shared, inverse);
+      Accumulator dv;
+      if constexpr (split > 1) {
+        auto& shared = memory.group[i % 2][group];
+        shared.carried.store(warp, carried.total());
+        group_barrier<Division>(group);
+        dv = value_gradient(stage, shared.carried.sum(), shared.read.sum(), inverse);
+      } else {
+        dv = value_gradient(stage, carried.total(), read_gradient(stage, dy), inverse);
+        store(tile, row, dv);
+      }
       stage.scale_in(dv);
 #pragma unroll
       for (int p = 0; p < 2; ++p)
 #pragma unroll
         for (int e = 0; e < 4; ++e) dv.c[p][e] = -dv.c[p][e];
       const FragmentA<gated_planes> erased(dv);
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        FragmentB<std::remove_cvref_t<decltype(stage.k_in())>::planes> k;
-        k.template load<Layout::row_major>(stage.k_in(), 0, column + 16 * h);
-        SplitAccumulator<1> added;
-        added.large = read[h];
-        added.add(erased, k);
-        G.decay_and_add(h, stage, column + 16 * h, added.total());
+      // With one decay for all channels, dy is multiplied by it.
+      constexpr int dy_planes = decay_ == Decay::per_head ? gated_planes : 1;
+      FragmentA<dy_planes> scaled;
+      if constexpr (decay_ == Decay::per_head) {
+        Accumulator x = dy.to_accumulator();
+        stage.scale_in(x);
+        scaled = FragmentA<dy_planes>(x);
+      } else {
+        scaled = dy;
       }
+#pragma unroll
+      for (int n = 0; n < State::parts; ++n) {
+        FragmentB<k_planes> k, q;
+        q.template load<Layout::row_major>(stage.q_in(), 0, column + 16 * n);
+        k.template load<Layout::row_major>(stage.k_in(), 0, column + 16 * n);
+        SplitAccumulator<1> added;
+        added.add(scaled, q);
+        added.add(erased, k);
+        G.decay_and_add(n, stage, column + 16 * n, added);
+      }
+      memory.queue.release(i);
     }
     if (float* const to = pass.gradient.dinitial) G.store(to + of_head * entries, row, column);
   }
 
-  // The warp that writes a group's results, and prepares dY' P diag(beta) of the next tile.
+  // The warp that writes a group's results, where several hold the gradient; it also prepares dY' P
+  // diag(beta) of the next tile.
   __device__ void write(int group) {
-    const GatedRule& op = pass.op;
     const int row = first_row + group * row_group, count = tiles.count();
-    const Rows rows = head_rows(op, sequence, head, op.values);
-    bf16* const to = pass.gradient.dv + rows.first + row;
     const auto prepare = [&](int i) {
-      const auto& stage = memory.stage[i % memory.stages];
+      const TileStage& stage = memory.queue.wait(i);
       FragmentA<1> dy;
       dy.template load<Layout::transposed>(stage.values, group * row_group, 0);
-      FragmentB<gated_planes> read;
-      read.template load<Layout::row_major>(stage.terms.read, 0, 0);
-      SplitAccumulator<1> sums;
-      sums.add(dy, read);
-      memory.group[i % 2][group].read.store(0, sums.total());
+      memory.group[i % 2][group].read.store(0, read_gradient(stage, dy));
     };
-    __syncthreads();
-    if (count > 0) prepare(0);
+    prepare(0);
     for (int i = 0; i < count; ++i) {
-      __syncthreads();
-      const int tile = count - 1 - i;
-      const auto& stage = memory.stage[i % memory.stages];
-      const auto& shared = memory.group[i % 2][group];
-      if (i + 1 < count) prepare(i + 1);
+      const TileStage& stage = memory.queue.wait(i);
       FragmentB<gated_planes> inverse;
       inverse.template load<Layout::row_major>(stage.terms.inverse, 0, 0);
-      const Accumulator dv = value_gradient(stage, shared, inverse);
-      store_transposed(dv, to, rows.step, tiles, tiles.first(tile));
-      const FragmentA<gated_planes> planes(dv);
-      const int64_t plane = op.values * tile_size;
-      const int64_t from = (of_head * all_tiles + tile) * gated_planes * plane;
+      group_barrier<Division>(group);
+      if (i + 1 < count) prepare(i + 1);
+      const int tile = tile_of(i);
+      const auto& shared = memory.group[i % 2][group];
+      store(tile, row, value_gradient(stage, shared.carried.sum(), shared.read.sum(), inverse));
+      memory.queue.release(i);
+      if (!neutralized(tile)) continue;
+      float sum = 0;
 #pragma unroll
-      for (int p = 0; p < gated_planes; ++p)
-        blocked(pass.dvalues, from + p * plane, tile_size).store(planes.plane[p], row, 0);
-      if (neutralized(tile) && threadIdx.x % 32 == 0) {
-        float sum = 0;
-#pragma unroll
-        for (int w = 0; w < group_warps<keys>; ++w) sum += shared.dtau[w];
-        pass.dtau_parts[chunk(tile) * (op.values / row_group) + row / row_group] = sum;
-      }
+      for (int w = 0; w < split; ++w) sum += shared.dtau[w];
+      store_tau(tile, row, sum);
     }
   }
 };
 
-template <Decay decay, int keys, int groups>
-__global__ __launch_bounds__(Roles<keys, groups>::threads) void backward_kernel(
-    const __grid_constant__ GatedPass pass, int all_tiles) {
-  extern __shared__ float4 dynamic_shared[];
-  auto& memory = *reinterpret_cast<BackwardMemory<decay, keys, groups>*>(dynamic_shared);
-  const GatedRule& op = pass.op;
-  const int row_blocks = int(op.values) / (groups * row_group);
-  const int64_t of_head = blockIdx.x / row_blocks;
-  const int64_t sequence = of_head / op.heads, head = of_head % op.heads;
-  const int first_row = blockIdx.x % row_blocks * groups * row_group, warp = threadIdx.x / 32;
-  const Tiles tiles(op, sequence);
-  using AllRoles = Roles<keys, groups>;
-  BackwardBlock<decay, keys, groups> block{pass, memory,    tiles,    sequence,
-                                           head, of_head, first_row, all_tiles};
-  if (warp < AllRoles::state_warps)
-    return block.carry(warp / group_warps<keys>, warp % group_warps<keys>);
-  if (warp < AllRoles::state_warps + groups) return block.write(warp - AllRoles::state_warps);
-  using Terms = TileTerms<decay, keys>;
-  const Rows key = key_rows(op, sequence, head), value = head_rows(op, sequence, head, op.values);
-  const int count = tiles.count();
-  TileLoader<BackwardStage<decay, keys, groups>, Terms>{
-      memory.stage,
-      static_cast<const Terms*>(pass.terms) + of_head * all_tiles,
-      op.k + key.first,
-      op.r + key.first,
-      pass.gradient.dy + value.first + first_row,
-      key.step,
-      value.step,
-      tiles}
-      .run(count, [count](int i) { return count - 1 - i; });
-}
-
-template <Decay decay, int keys, int groups>
-void run(const GatedPass& pass, const Gpu& gpu) {
-  const GatedRule& op = pass.op;
-  const size_t shared = sizeof(BackwardMemory<decay, keys, groups>);
-  expect_shared(shared, gpu);
-  launch(backward_kernel<decay, keys, groups>,
-         {unsigned(op.batch * op.heads * op.values / (groups * row_group)),
-          unsigned(Roles<keys, groups>::threads), shared},
-         gpu, pass, int(tile_count(op)));
-}
-
 }  // namespace
 
 void gated_state_backward(const GatedPass& pass, const Gpu& gpu) {
-  const GatedRule& op = pass.op;
-  const bool shared_terms = shares_terms(op, gpu);
-  choose<64, 96, 128, 256>(op.keys, "key channels per head", [&]<int keys>() {
-    choose<0, 1>(op.rule == Rule::kda, "decays", [&]<int channels>() {
-      constexpr Decay decay = channels ? Decay::per_channel : Decay::per_head;
-      shared_terms ? run<decay, keys, 2>(pass, gpu) : run<decay, keys, 1>(pass, gpu);
-    });
-  });
+  launch_states<BackwardBlock>(pass, gpu);
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -1,26 +1,28 @@
-// 16 rows and 32 columns of a state, or of its gradient, in the registers of a warp.
+// 16 rows and some columns of a state, or of its gradient, in the registers of a warp.
 #pragma once
 
 #include "base/error.h"
 #include "kernel/cuda/split_product.cuh"
+#include "kernel/delta_rule/cuda/neutralize.cuh"
 #include "kernel/delta_rule/gated_cuda/stages.cuh"
 
 namespace deltasane::kernel::cuda {
 
-template <int keys>
+template <class Division>
 struct StateFragment {
-  Accumulator half[2];  // of 16 columns each
+  static constexpr int keys = Division::keys, parts = Division::columns / 16;
+  Accumulator part[parts];  // of 16 columns each
 
-  template <class Use>  // use(two neighbours in memory, first of two entries)
+  template <class Use>  // use(place of two neighbours in memory, first, second)
   __device__ void each_pair(int64_t row, int column, Use&& use) {
     const int lane = threadIdx.x % 32;
     const int64_t at = (row + lane / 4) * keys + column + lane % 4 * 2;
 #pragma unroll
-    for (int n = 0; n < 4; ++n)
+    for (int n = 0; n < 2 * parts; ++n)
 #pragma unroll
       for (int below = 0; below < 2; ++below)
-        use(at + 8 * n + 8 * below * keys, half[n / 2].c[n % 2][2 * below],
-            half[n / 2].c[n % 2][2 * below + 1]);
+        use(at + 8 * n + 8 * below * keys, part[n / 2].c[n % 2][2 * below],
+            part[n / 2].c[n % 2][2 * below + 1]);
   }
   __device__ void load(const float* state, int row, int column) {  // null: zeros
     if (!state) return;
@@ -37,20 +39,37 @@ struct StateFragment {
   template <class Map>  // map(entry)
   __device__ void each(Map&& map) {
 #pragma unroll
-    for (int n = 0; n < 4; ++n)
+    for (int n = 0; n < 2 * parts; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) map(half[n / 2].c[n % 2][i]);
+      for (int i = 0; i < 4; ++i) map(part[n / 2].c[n % 2][i]);
   }
-  // column: the first of this half's.
-  template <class Stage>
-  __device__ void decay_and_add(int h, const Stage& stage, int column, const Accumulator& added) {
+  // column: the first of this part's.
+  template <class Stage, class Sums>
+  __device__ void decay_and_add(int n, const Stage& stage, int column, const Sums& added) {
 #pragma unroll
     for (int p = 0; p < 2; ++p) {
       const float2 decay = stage.decay(column + 8 * p + threadIdx.x % 4 * 2);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        half[h].c[p][i] = fmaf(half[h].c[p][i], i % 2 ? decay.y : decay.x, added.c[p][i]);
+        part[n].c[p][i] = fmaf(part[n].c[p][i], i % 2 ? decay.y : decay.x, added.large.c[p][i]) +
+                          added.small[0].c[p][i];
     }
+  }
+  // SANE. As Tanh of neutralize.cuh, with fewer instructions where all entries of the warp are below
+  // a quarter of tau.
+  __device__ void neutralize(float tau) {
+    const Tanh tanh(tau);
+    float largest = 0;
+    each([&](float& x) { largest = fmaxf(largest, fabsf(x)); });
+    if (!__all_sync(~0u, largest * tanh.inverse < Tanh::quarter))
+      return tanh.apply([&](auto&& map) { each(map); });
+    const float unit = tanh.inverse * tanh.inverse;
+    const float c0 = -0.333332777f * unit, c1 = 0.133261727f * unit * unit,
+                c2 = -0.051651978f * unit * unit * unit;
+    each([&](float& x) {
+      const float q = x * x;
+      x = fmaf(x * q, fmaf(q, fmaf(q, c2, c1), c0), x);
+    });
   }
 };
 
@@ -70,11 +89,11 @@ __device__ inline void store_transposed(const Accumulator& x, bf16* to, int64_t 
     }
 }
 
-// Whether blocks have 32 rows of a state, which halves what is copied of the terms: where there are
-// enough blocks then.
-inline bool shares_terms(const GatedRule& op, const Gpu& gpu) {
-  return op.values % 32 == 0 &&
-         op.batch * op.heads * op.values / 32 >= gpu.properties().multiprocessors;
+// Whether ManyHeads is used.
+inline bool many_heads(const GatedRule& op, const Gpu& gpu) {
+  constexpr int64_t rows = ManyHeads<64>::rows;
+  return op.values % rows == 0 &&
+         op.batch * op.heads * op.values / rows >= gpu.properties().multiprocessors;
 }
 
 inline void expect_shared(size_t bytes, const Gpu& gpu) {

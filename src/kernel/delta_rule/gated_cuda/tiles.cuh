@@ -4,11 +4,9 @@
 
 #include <cuda_runtime.h>
 
-#include "kernel/delta_rule/gated_cuda/gated_rule.h"
+#include "kernel/delta_rule/gated_cuda/passes.h"
 
 namespace deltasane::kernel::cuda {
-
-constexpr int tile_size = 16;
 
 struct Tiles {
   int offset, tokens;  // of the first token in its tile; of the sequence
@@ -20,9 +18,10 @@ struct Tiles {
   __device__ bool present(int token) const { return token >= 0 && token < tokens; }
   __device__ bool ends_chunk(int tile) const { return present(first(tile) + tile_size - 1); }
 };
-// In a sequence of op.time tokens.
-inline int64_t tile_count(const GatedRule& op) {
-  return (op.position % tile_size + op.time + tile_size - 1) / tile_size;
+
+// That end in a call, for tau.
+__device__ inline int64_t chunk_count(const GatedRule& op) {
+  return (op.position % tile_size + op.time) / tile_size;
 }
 
 // Where the vectors of a head are: token t's are at `first + t * step`.

@@ -1,0 +1,107 @@
+// What forward and backward over the states share: which rows of which head a block has, what its
+// warps do, and the launch.
+#pragma once
+
+#include "base/choose.h"
+#include "kernel/delta_rule/gated_cuda/blocked_matrix.cuh"
+#include "kernel/delta_rule/gated_cuda/state_fragment.cuh"
+#include "tensor/cuda/launch.h"
+
+namespace deltasane::kernel::cuda {
+
+struct HeadRows {
+  const GatedPass& pass;
+  Tiles tiles;
+  int64_t sequence, head, of_head;  // of_head: of all sequences' heads
+  int first_row, all_tiles;         // of the block; of the longest sequence
+
+  __device__ HeadRows(const GatedPass& p, int64_t which, int first, int all)
+      : pass(p),
+        tiles(p.op, which / p.op.heads),
+        sequence(which / p.op.heads),
+        head(which % p.op.heads),
+        of_head(which),
+        first_row(first),
+        all_tiles(all) {}
+  __device__ bool neutralized(int tile) const {
+    return tile >= 0 && pass.op.tau && tiles.ends_chunk(tile);
+  }
+  __device__ int64_t chunk(int tile) const {  // of this head, in tau
+    return (sequence * chunk_count(pass.op) + tile) * pass.op.heads + head;
+  }
+  __device__ float tau(int tile) const {  // 0: no SANE
+    return neutralized(tile) ? __ldg(pass.op.tau + chunk(tile)) : 0.0f;
+  }
+  // Of a tile's E or dV, whose rows are value channels: saved for the inputs' gradients.
+  __device__ void save_rows(bf16* to, int tile, int row,
+                            const FragmentA<gated_planes>& x) const {
+    const int64_t plane = pass.op.values * tile_size;
+    const int64_t from = (of_head * all_tiles + tile) * gated_planes * plane;
+#pragma unroll
+    for (int p = 0; p < gated_planes; ++p)
+      blocked(to, from + p * plane, tile_size).store(x.plane[p], row, 0);
+  }
+};
+
+namespace {  // each file has its own shared memory
+
+// Block: HeadRows of one direction, with Memory, Terms, Division, carry(group, warp), write(group),
+// values() and tile_of(i).
+template <class Block>
+__global__ __launch_bounds__(Block::Division::threads, Block::resident) void state_kernel(
+    const __grid_constant__ GatedPass pass, int all_tiles) {
+  extern __shared__ float4 dynamic_shared[];
+  auto& memory = *reinterpret_cast<typename Block::Memory*>(dynamic_shared);
+  using Division = typename Block::Division;
+  const GatedRule& op = pass.op;
+  const int row_blocks = int(op.values) / Division::rows, warp = threadIdx.x / 32;
+  Block block{HeadRows(pass, blockIdx.x / row_blocks, blockIdx.x % row_blocks * Division::rows,
+                       all_tiles),
+              memory};
+  if (threadIdx.x == 0) memory.queue.init();
+  __syncthreads();
+  if (warp < Division::state_warps)
+    return block.carry(warp / Division::split, warp % Division::split);
+  if (warp < Division::state_warps + Division::writers)
+    return block.write(warp - Division::state_warps);
+  using Terms = typename Block::Terms;
+  const Rows key = key_rows(op, block.sequence, block.head),
+             value = head_rows(op, block.sequence, block.head, op.values);
+  TileLoader<std::remove_reference_t<decltype(memory.queue)>, Terms>{
+      memory.queue,
+      static_cast<const Terms*>(pass.terms) + block.of_head * all_tiles,
+      op.k + key.first,
+      op.r + key.first,
+      block.values() + value.first + block.first_row,
+      key.step,
+      value.step,
+      block.tiles}
+      .run(block.tiles.count(), [&](int i) { return block.tile_of(i); });
+}
+
+template <class Block>
+void launch_states(const GatedPass& pass, const Gpu& gpu) {
+  const GatedRule& op = pass.op;
+  using Division = typename Block::Division;
+  const size_t shared = sizeof(typename Block::Memory);
+  expect_shared(shared, gpu);
+  launch(state_kernel<Block>,
+         {unsigned(op.batch * op.heads * op.values / Division::rows), unsigned(Division::threads),
+          shared},
+         gpu, pass, int(tile_count(op)));
+}
+// Block<decay, division> for the operator's rule, sizes and number of heads.
+template <template <Decay, class> class Block>
+void launch_states(const GatedPass& pass, const Gpu& gpu) {
+  const bool many = many_heads(pass.op, gpu);
+  choose<64, 96, 128, 256>(pass.op.keys, "key channels per head", [&]<int keys>() {
+    choose<0, 1>(pass.op.rule == Rule::kda, "decays", [&]<int channels>() {
+      constexpr Decay decay = channels ? Decay::per_channel : Decay::per_head;
+      many ? launch_states<Block<decay, ManyHeads<keys>>>(pass, gpu)
+           : launch_states<Block<decay, FewHeads<keys>>>(pass, gpu);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace deltasane::kernel::cuda
