@@ -41,26 +41,21 @@ __device__ float sum_channels(float (&x)[32], float (&memory)[warps][32]) {
   return sum;
 }
 
-// What a thread has of its channel: k and r of the tile, and their gradients, summed over heads.
-struct ChannelVectors {
-  float k[tile_size], r[tile_size], dk[tile_size] = {}, dr[tile_size] = {};
-};
-
-// One head's part in a channel, given its products with the state. out: the sums over all channels
-// that are wanted, of dbeta and, with one decay for all channels, of dG.
+// One head's part in a channel, given its products with the state.
 template <Decay decay, int keys>
 struct ChannelBackward {
   const InputMemory<decay, keys>& memory;
-  ChannelVectors& x;
+  float (&k)[tile_size], (&r)[tile_size];
   float (&w)[tile_size];  // decays of the channel; not used where one is for all
-  float (&out)[32];
+  float (&eh)[tile_size][40];  // E H, in this warp's columns
 
   __device__ float in(int t, float running) const {
     return decay == Decay::per_head ? memory.decays[0][t] : running;
   }
-  // Gradient of g, summed over the tokens that follow, in dG.
-  __device__ void run(float (&dq)[tile_size], float (&row)[tile_size],
-                      const float (&eh)[tile_size], float states, float (&dG)[tile_size]) {
+  // dq and row: the products with the state, then dr and row. dk: without row. dbeta: this channel's
+  // part. dG: without the sum over the tokens that follow. states: the sum of H S0.
+  __device__ void run(float (&dq)[tile_size], float (&row)[tile_size], float (&dk)[tile_size],
+                      float (&dbeta)[tile_size], float (&dG)[tile_size], float states) const {
     float running = 1;
 #pragma unroll
     for (int t = 0; t < tile_size; ++t) {
@@ -72,9 +67,10 @@ struct ChannelBackward {
 #pragma unroll
     for (int s = tile_size - 1; s >= 0; --s) {
       const float beta = memory.beta[s];
-      float written = beta * x.k[s], d = 1;
+      float written = beta * k[s], d = 1;
       const float at_end =
-          eh[s] * (decay == Decay::per_head ? memory.decays[s + 1][tile_size - 1] : up_to);
+          eh[s][threadIdx.x % 32] *
+          (decay == Decay::per_head ? memory.decays[s + 1][tile_size - 1] : up_to);
       last = fmaf(written, at_end, last);
       float column = at_end;
 #pragma unroll
@@ -82,19 +78,19 @@ struct ChannelBackward {
         const float2 pair = memory.pair[s][t];  // X, Y; with one decay for all, times d_ts
         if constexpr (decay == Decay::per_channel) d *= w[t], written *= w[t];
         dq[t] = fmaf(pair.y, written, dq[t]), row[t] = fmaf(pair.x, written, row[t]);
-        column = fmaf(d, fmaf(pair.x, x.k[t], pair.y * x.r[t]), column);
+        column = fmaf(d, fmaf(pair.x, k[t], pair.y * r[t]), column);
       }
-      dG[s] = -beta * x.k[s] * column;
-      column = fmaf(memory.pair[s][s].y, x.r[s], column);
-      out[s] = x.k[s] * column;
-      x.dk[s] = fmaf(beta, column, x.dk[s]);
+      dG[s] = -beta * k[s] * column;
+      column = fmaf(memory.pair[s][s].y, r[s], column);
+      dbeta[s] = k[s] * column;
+      dk[s] = beta * column;
       if constexpr (decay == Decay::per_channel) up_to *= w[s];
     }
 #pragma unroll
     for (int t = 0; t < tile_size; ++t) {
-      dG[t] += fmaf(x.r[t], dq[t], x.k[t] * row[t]);
-      x.dr[t] += fmaf(memory.pair[t][t].y * memory.beta[t], x.k[t], dq[t]);
-      x.dk[t] += row[t];
+      dG[t] += fmaf(r[t], dq[t], k[t] * row[t]);
+      dq[t] = fmaf(memory.pair[t][t].y * memory.beta[t], k[t], dq[t]);
+      dk[t] += row[t];
     }
     dG[tile_size - 1] += last;
   }
@@ -134,66 +130,75 @@ struct InputBlock {
 
   __device__ void run(int64_t key_head) {
     const GatedRule& op = pass.op;
-    const int group = int(op.heads / op.key_heads), first = tiles.first(tile);
+    const int group = int(op.heads / op.key_heads);
     if (tile >= tiles.count()) {
       for (int h = 0; h < group; ++h) store_tau(key_head * group + h);
       return;
     }
-    const int channel = threadIdx.x;
-    const Rows rows = key_rows(op, sequence, key_head * group);
-    ChannelVectors x;
-#pragma unroll
-    for (int t = 0; t < tile_size; ++t) {
-      const int64_t at = rows.first + (first + t) * rows.step + channel;
-      const bool present = tiles.present(first + t);
-      x.k[t] = present ? to_float(op.k[at]) : 0, x.r[t] = present ? to_float(op.r[at]) : 0;
-    }
-    SliceLoader<decay, keys> loader{pass, memory, tiles, sequence, key_head * group, tile,
-                                    all_tiles};
+    SliceLoader<decay, keys> loader{pass, memory, tiles, sequence, key_head * group,
+                                    tile, group,  all_tiles};
     loader.begin();
     for (int h = 0; h < group; ++h) {
       const int64_t head = key_head * group + h;
       load_scalars(head);
       store_tau(head);
       TileProducts<decay, keys> products;
-      const int slices = int(op.values) / slice_rows;
-      for (int i = 0; i < slices; ++i) products.add(loader.next());
+      for (int row = 0; row < op.values; row += slice_rows) products.add(loader.next());
       products.store_pairs(memory);
-      float w[tile_size], dq[tile_size], row[tile_size], eh[tile_size], dG[tile_size], out[32] = {};
-      const Rows decays = head_rows(op, sequence, head, keys);
-      if constexpr (decay == Decay::per_channel) {
-#pragma unroll
-        for (int t = 0; t < tile_size; ++t)
-          w[t] = tiles.present(first + t)
-                     ? __expf(op.g[decays.first + (first + t) * decays.step + channel])
-                     : 1;
-      }
+      float dq[tile_size], row[tile_size];
       products.by_channel(memory, products.read, dq);
       products.by_channel(memory, products.erased, row);
-      products.by_channel(memory, products.written, eh);
+      auto& eh = products.by_channel(memory, products.written);
       const float states = products.states_of_channel();
-      __syncthreads();  // the pairs and scalars are there
-      ChannelBackward<decay, keys>{memory, x, w, out}.run(dq, row, eh, states, dG);
-      if constexpr (decay == Decay::per_channel) {
-        float sum = 0;
+      __syncthreads();  // the pairs are there
+      channel_gradients(key_head, h, dq, row, eh, states);
+    }
+  }
+  // Of the h-th head of those that share the keys.
+  __device__ void channel_gradients(int64_t key_head, int h, float (&dq)[tile_size],
+                                    float (&row)[tile_size], float (&eh)[tile_size][40],
+                                    float states) {
+    const GatedRule& op = pass.op;
+    const int group = int(op.heads / op.key_heads), first = tiles.first(tile);
+    const int channel = threadIdx.x;
+    const int64_t head = key_head * group + h;
+    const uint32_t present = tiles.mask(tile);
+    const Rows rows = key_rows(op, sequence, head), decays = head_rows(op, sequence, head, keys);
+    const int64_t at = rows.first + first * rows.step + channel,
+                  g_at = decays.first + first * decays.step + channel;
+    const int step = int(rows.step), g_step = int(decays.step);
+    float k[tile_size], r[tile_size], w[tile_size], dk[tile_size], dG[tile_size], out[32] = {};
 #pragma unroll
-        for (int t = tile_size - 1; t >= 0; --t) {
-          sum += dG[t];
-          if (tiles.present(first + t))
-            pass.gradient.dg[decays.first + (first + t) * decays.step + channel] = sum;
-        }
-      } else {
+    for (int t = 0; t < tile_size; ++t) {
+      const bool there = present >> t & 1;
+      k[t] = there ? to_float((op.k + at)[t * step]) : 0;
+      r[t] = there ? to_float((op.r + at)[t * step]) : 0;
+      if constexpr (decay == Decay::per_channel)
+        w[t] = there ? __expf((op.g + g_at)[t * g_step]) : 1;
+    }
+    float dbeta[tile_size];
+    ChannelBackward<decay, keys>{memory, k, r, w, eh}.run(dq, row, dk, dbeta, dG, states);
+    if constexpr (decay == Decay::per_channel) {
+      float sum = 0;
 #pragma unroll
-        for (int t = 0; t < tile_size; ++t) out[tile_size + t] = dG[t];
+      for (int t = tile_size - 1; t >= 0; --t) {
+        sum += dG[t];
+        if (present >> t & 1) (pass.gradient.dg + g_at)[t * g_step] = sum;
       }
-      store_sums(sum_channels(out, memory.sums), head);
     }
 #pragma unroll
-    for (int t = 0; t < tile_size; ++t)
-      if (tiles.present(first + t)) {
-        const int64_t at = rows.first + (first + t) * rows.step + channel;
-        store_one(pass.gradient.dr + at, x.dr[t]), store_one(pass.gradient.dk + at, x.dk[t]);
+    for (int t = 0; t < tile_size; ++t) {
+      if (h > 0) dq[t] += memory.dr[t][channel], dk[t] += memory.dk[t][channel];
+      if (h + 1 < group) {
+        memory.dr[t][channel] = dq[t], memory.dk[t][channel] = dk[t];
+      } else if (present >> t & 1) {
+        store_one(pass.gradient.dr + at + t * step, dq[t]);
+        store_one(pass.gradient.dk + at + t * step, dk[t]);
       }
+      out[t] = dbeta[t];
+      if (decay == Decay::per_head) out[tile_size + t] = dG[t];
+    }
+    store_sums(sum_channels(out, memory.sums), head);
   }
   // Lane l of the first warp has dbeta, and lane 16 + l dG, of token l.
   __device__ void store_sums(float sum, int64_t head) const {
@@ -217,7 +222,7 @@ struct InputBlock {
 
 // Blocks that a multiprocessor has registers for.
 template <int keys>
-constexpr int resident = 256 / keys;
+constexpr int resident = keys <= 128 ? 384 / keys : 1;
 
 template <Decay decay, int keys>
 __global__ __launch_bounds__(keys, resident<keys>) void input_kernel(const __grid_constant__ GatedPass pass,

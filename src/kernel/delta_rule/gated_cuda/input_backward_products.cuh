@@ -23,12 +23,14 @@ struct Slice {
 
 template <Decay decay, int keys>
 struct InputMemory {
-  static constexpr int slices = 3, warps = keys / 32;
+  static constexpr int slices = 2, warps = keys / 32;
   Slice<keys> slice[slices];
-  float channel[warps][tile_size][33];
-  float2 pair[tile_size][tile_size];  // [s][t]: X_ts and Y_ts
+  // Products with the state, of a warp's channels. Pairs of four rows are in different banks.
+  alignas(8) float channel[warps][tile_size][40];
+  float2 pair[tile_size][tile_size];           // [s][t]: X_ts and Y_ts
   float decays[tile_size + 1][tile_size + 1];  // see decays_between
   float beta[tile_size], sums[warps][32];
+  float dk[tile_size][keys], dr[tile_size][keys];  // where heads share keys: of those before
 };
 
 // Copies the slices of one head after the other, by all threads of a block.
@@ -37,45 +39,46 @@ struct SliceLoader {
   const GatedPass& pass;
   InputMemory<decay, keys>& memory;
   Tiles tiles;
-  int64_t sequence, first_head;
-  int tile;
+  int64_t sequence, head;  // the next one's
+  int tile, heads_left;
   int64_t all_tiles;
-  int issued = 0, given = 0;
+  int row = 0, issued = 0, given = 0;
 
   template <int count>
   __device__ void copy(__nv_bfloat16 (&to)[count], const bf16* from) const {
     constexpr int pieces = count / 8;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < pieces; i += keys)
-      copy_async(reinterpret_cast<uint4*>(to) + i, reinterpret_cast<const uint4*>(from) + i);
+#pragma unroll
+    for (int i = 0; i < (pieces + keys - 1) / keys; ++i) {
+      const int piece = i * keys + threadIdx.x;
+      if (pieces % keys == 0 || piece < pieces)
+        copy_async(reinterpret_cast<uint4*>(to) + piece,
+                   reinterpret_cast<const uint4*>(from) + piece);
+    }
   }
   __device__ void issue() {
     const GatedRule& op = pass.op;
-    const int slices = int(op.values) / slice_rows, group = int(op.heads / op.key_heads);
-    if (issued < slices * group) {
+    const int values = int(op.values);
+    if (heads_left > 0) {
       Slice<keys>& to = memory.slice[issued % memory.slices];
-      const int64_t head = first_head + issued / slices, of_head = sequence * op.heads + head;
-      const int row = issued % slices * slice_rows;
-      copy(to.state, pass.state_upper +
-                         ((of_head * (all_tiles + 1) + tile) * op.values + row) * keys);
-      copy(to.dstate, pass.dstate + ((of_head * all_tiles + tile) * op.values + row) * keys);
+      const int64_t of_head = sequence * op.heads + head, of_tile = of_head * all_tiles + tile;
+      copy(to.state, pass.state_upper + ((of_tile + of_head) * values + row) * keys);
+      copy(to.dstate, pass.dstate + (of_tile * values + row) * keys);
+      const int64_t rows = (of_tile * gated_planes * values + row) * tile_size;
 #pragma unroll
       for (int p = 0; p < gated_planes; ++p) {
-        const int64_t from =
-            (((of_head * all_tiles + tile) * gated_planes + p) * op.values + row) * tile_size;
-        copy(to.missing[p], pass.missing + from);
-        copy(to.dvalues[p], pass.dvalues + from);
+        copy(to.missing[p], pass.missing + rows + p * values * tile_size);
+        copy(to.dvalues[p], pass.dvalues + rows + p * values * tile_size);
       }
-      const Rows rows = head_rows(op, sequence, head, op.values);
       constexpr int pieces = slice_rows / 8;
-      for (int i = threadIdx.x; i < tile_size * pieces; i += keys) {
+      if (const int i = threadIdx.x; i < tile_size * pieces) {
         const int t = i / pieces, column = i % pieces * 8, token = tiles.first(tile) + t;
         const bool present = tiles.present(token);
+        const int64_t at = (sequence * op.time + (present ? token : 0)) * op.heads + head;
         copy_async(reinterpret_cast<uint4*>(to.dy.at(0, t, column)),
-                   pass.gradient.dy + rows.first +
-                       (present ? token * rows.step + row + column : 0),
-                   present);
+                   pass.gradient.dy + at * values + row + column, present);
       }
+      row += slice_rows;
+      if (row == values) row = 0, ++head, --heads_left;
     }
     ++issued;
     commit_group();
@@ -84,7 +87,7 @@ struct SliceLoader {
 #pragma unroll
     for (int i = 0; i < InputMemory<decay, keys>::slices - 1; ++i) issue();
   }
-  // The next slice. Its place is used again after the call after the next one.
+  // The next slice, which is there until the next call.
   __device__ const Slice<keys>& next() {
     wait_group<InputMemory<decay, keys>::slices - 2>();
     __syncthreads();
@@ -180,20 +183,23 @@ struct TileProducts {
       store(s, x), store(s + 1, next);
     });
   }
-  // The 16 tokens of this thread's channel.
-  __device__ static void by_channel(InputMemory<decay, keys>& memory, const Accumulator (&x)[2],
-                                    float (&to)[tile_size]) {
+  // Gives every thread of a warp the 16 tokens of its channel: column lane of the result.
+  __device__ static auto& by_channel(InputMemory<decay, keys>& memory, const Accumulator (&x)[2]) {
     auto& own = memory.channel[threadIdx.x / 32];
-    const int lane = threadIdx.x % 32;
     __syncwarp();
 #pragma unroll
     for (int h = 0; h < 2; ++h)
       x[h].each([&](int t, int c, float value, float next) {
-        own[t][16 * h + c] = value, own[t][16 * h + c + 1] = next;
+        *reinterpret_cast<float2*>(&own[t][16 * h + c]) = {value, next};
       });
     __syncwarp();
+    return own;
+  }
+  __device__ static void by_channel(InputMemory<decay, keys>& memory, const Accumulator (&x)[2],
+                                    float (&to)[tile_size]) {
+    const auto& own = by_channel(memory, x);
 #pragma unroll
-    for (int t = 0; t < tile_size; ++t) to[t] = own[t][lane];
+    for (int t = 0; t < tile_size; ++t) to[t] = own[t][threadIdx.x % 32];
   }
   __device__ float states_of_channel() const {
     const int lane = threadIdx.x % 32;

@@ -112,33 +112,37 @@ __global__ __launch_bounds__(2 * half_threads<keys>) void terms_kernel(
   PerChannelTerms<keys>& terms = all[blockIdx.x];
 
   HalfVectors x;
+  const uint32_t present = tiles.mask(tile);
+  if (thread < tile_size)
+    memory.beta[thread] = present >> thread & 1
+                              ? op.beta[(sequence * op.time + first + thread) * op.heads + head]
+                              : 0;
+  __syncthreads();
   if (channel < keys) {
     const Rows rows = key_rows(op, sequence, head);
     const Rows decays = head_rows(op, sequence, head, keys);
+    const int own = mine * half, others = half - own;
+    const auto* const k = reinterpret_cast<const uint32_t*>(
+        op.k + rows.first + (first + own) * rows.step + channel);
+    const auto* const r = reinterpret_cast<const uint32_t*>(
+        op.r + rows.first + (first + own) * rows.step + channel);
+    const auto* const g =
+        reinterpret_cast<const float2*>(op.g + decays.first + first * decays.step + channel);
+    const int step = int(rows.step) / 2, g_step = int(decays.step) / 2;
     Two other_log;
 #pragma unroll
     for (int i = 0; i < half; ++i) {
-      const int token = first + mine * half + i, other = first + (1 - mine) * half + i;
-      const auto logarithm = [&](int t) {
-        const float2 g = __ldg(
-            reinterpret_cast<const float2*>(op.g + decays.first + t * decays.step + channel));
-        return Two{g.x, g.y};
-      };
       x.w[i] = {1, 1};
-      if (tiles.present(token)) {
-        const auto load = [&](const bf16* from) {
-          return Two::of_bf16(__ldg(reinterpret_cast<const uint32_t*>(
-              from + rows.first + token * rows.step + channel)));
-        };
-        x.k[i] = load(op.k), x.r[i] = load(op.r);
-        const Two g = logarithm(token);
-        x.w[i] = {__expf(g.x), __expf(g.y)};
+      if (present >> (own + i) & 1) {
+        x.k[i] = Two::of_bf16(__ldg(k + i * step)), x.r[i] = Two::of_bf16(__ldg(r + i * step));
+        const float2 log = __ldg(g + (own + i) * g_step);
+        x.w[i] = {__expf(log.x), __expf(log.y)};
       }
-      if (tiles.present(other)) {
-        const Two g = logarithm(other);
-        other_log.x += g.x, other_log.y += g.y;
+      if (present >> (others + i) & 1) {
+        const float2 log = __ldg(g + (others + i) * g_step);
+        other_log.x += log.x, other_log.y += log.y;
       }
-      x.beta[i] = tiles.present(token) ? op.beta[(sequence * op.time + token) * op.heads + head] : 0;
+      x.beta[i] = memory.beta[own + i];
     }
     x.other = {__expf(other_log.x), __expf(other_log.y)};
     Two since = {1, 1};
@@ -170,10 +174,6 @@ __global__ __launch_bounds__(2 * half_threads<keys>) void terms_kernel(
     const Two decay = up_to * x.other;
     if (mine == 0) terms.decay[channel] = decay.x, terms.decay[channel + 1] = decay.y;
   }
-  if (thread < tile_size)
-    memory.beta[thread] = tiles.present(first + thread)
-                              ? op.beta[(sequence * op.time + first + thread) * op.heads + head]
-                              : 0;
   float sums[2][pairs / 2];
   sum_pairs(x, sums);
 #pragma unroll

@@ -21,7 +21,7 @@ struct Division {
 };
 // For few heads, which leave multiprocessors idle otherwise; for many.
 template <int keys>
-using FewHeads = Division<keys, keys == 256 ? 64 : keys / 2, 1>;
+using FewHeads = Division<keys, 32, 1>;
 template <int keys>
 using ManyHeads = Division<keys, keys == 256 ? 128 : keys, 4>;
 

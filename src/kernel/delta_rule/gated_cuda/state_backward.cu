@@ -41,19 +41,20 @@ template <class Division>
 __device__ float through_tanh(StateFragment<Division>& G, const SavedFragment<Division>& S,
                               float tau) {
   const float inverse = 1.0f / tau;
-  float largest = 0, sum = 0;
+  float most[4] = {}, sums[4] = {};  // in chains of a quarter of the latency
 #pragma unroll
   for (int n = 0; n < S.parts; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i)  // the upper planes suffice, up to a 256th
-      largest = fmaxf(largest, fmaxf(fabsf(__uint_as_float(S.upper[n][i] << 16)),
+      most[i] = fmaxf(most[i], fmaxf(fabsf(__uint_as_float(S.upper[n][i] << 16)),
                                      fabsf(__uint_as_float(S.upper[n][i] & 0xffff0000u))));
-  largest *= inverse * (1 + 0x1p-8f);
+  const float largest =
+      fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])) * inverse * (1 + 0x1p-8f);
   const auto apply = [&](auto&& derivative) {
     S.each([&](int n, int piece, int i, float s) {
       const float x = s * inverse, q = x * x;
       float& gradient = G.part[n].c[piece][i];
-      sum = fmaf(gradient * x, q * derivative(q), sum);
+      sums[i] = fmaf(gradient * x, q * derivative(q), sums[i]);
       gradient = state_derivative(q, gradient);
     });
   };
@@ -64,7 +65,7 @@ __device__ float through_tanh(StateFragment<Division>& G, const SavedFragment<Di
     apply([](float q) { return tau_derivative_moderate(q); });
   else
     apply([](float q) { return tau_derivative_any(q); });
-  return sum;
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 template <Decay decay_, class Division_>
@@ -102,7 +103,7 @@ struct BackwardBlock : HeadRows {
                                                const FragmentB<gated_planes>& inverse) {
     stage.scale_out(carried);
     carried.add(read);
-    SplitAccumulator<1> sums;
+    SplitAccumulator<2> sums;
     sums.add(FragmentA<gated_planes>(carried), inverse);
     return sums.total();
   }
@@ -154,10 +155,19 @@ struct BackwardBlock : HeadRows {
         k.template load<Layout::transposed>(stage.k_out(), column + 16 * n, 0);
         carried.add(part, k);
       }
+      // What does not depend on the gradient is loaded before the warps meet.
       FragmentA<1> dy;
       dy.template load<Layout::transposed>(stage.values, group * row_group, 0);
       FragmentB<gated_planes> inverse;
       inverse.template load<Layout::row_major>(stage.terms.inverse, 0, 0);
+      FragmentB<k_planes> k[split > 1 ? State::parts : 1], q[split > 1 ? State::parts : 1];
+      const auto load_part = [&](int n, int to) {
+        q[to].template load<Layout::row_major>(stage.q_in(), 0, column + 16 * n);
+        k[to].template load<Layout::row_major>(stage.k_in(), 0, column + 16 * n);
+      };
+      if constexpr (split > 1)
+#pragma unroll
+        for (int n = 0; n < State::parts; ++n) load_part(n, n);
       Accumulator dv;
       if constexpr (split > 1) {
         auto& shared = memory.group[i % 2][group];
@@ -186,12 +196,11 @@ struct BackwardBlock : HeadRows {
       }
 #pragma unroll
       for (int n = 0; n < State::parts; ++n) {
-        FragmentB<k_planes> k, q;
-        q.template load<Layout::row_major>(stage.q_in(), 0, column + 16 * n);
-        k.template load<Layout::row_major>(stage.k_in(), 0, column + 16 * n);
+        const int at = split > 1 ? n : 0;
+        if (split == 1) load_part(n, 0);
         SplitAccumulator<1> added;
-        added.add(scaled, q);
-        added.add(erased, k);
+        added.add(scaled, q[at]);
+        added.add(erased, k[at]);
         G.decay_and_add(n, stage, column + 16 * n, added);
       }
       memory.queue.release(i);

@@ -44,7 +44,7 @@ struct ForwardBlock : HeadRows {
     for (int p = 0; p < 2; ++p)
 #pragma unroll
       for (int i = 0; i < 4; ++i) difference.c[p][i] -= recalled.c[p][i];
-    SplitAccumulator<1> sums;
+    SplitAccumulator<2> sums;
     sums.add(FragmentA<gated_planes>(difference), known.inverse);
     return sums.total();
   }
@@ -73,6 +73,26 @@ struct ForwardBlock : HeadRows {
     State S;
     S.load(op.initial ? op.initial + of_head * op.values * keys : nullptr, row, column);
     float bound = tau(0);
+    // Where warps meet, what does not depend on the state is loaded before: of K_in in the tile
+    // before.
+    constexpr int ahead = split > 1 ? State::parts : 1;
+    FragmentB<k_planes> k_in[ahead], k_out[ahead];
+    FragmentB<1> q_in[ahead];
+    const auto load_k_in = [&](const TileStage& stage, int n, int to) {
+      k_in[to].template load<Layout::transposed>(stage.k_in(), column + 16 * n, 0);
+    };
+    const auto load_q_in = [&](const TileStage& stage, int n, int to) {
+      q_in[to].template load<Layout::transposed>(stage.q_in(), column + 16 * n, 0);
+    };
+    const auto load_k_out = [&](const TileStage& stage, int n, int to) {
+      k_out[to].template load<Layout::row_major>(stage.k_out(), 0, column + 16 * n);
+    };
+    const auto load_ahead = [&](int tile) {
+      if constexpr (split > 1)
+#pragma unroll
+        for (int n = 0; n < ahead; ++n) load_k_in(memory.queue.wait(tile), n, n);
+    };
+    load_ahead(0);
     for (int tile = 0; tile < count; ++tile) {
       const float next_bound = tau(tile + 1);
       const TileStage& stage = memory.queue.wait(tile);
@@ -81,50 +101,54 @@ struct ForwardBlock : HeadRows {
 #pragma unroll
       for (int n = 0; n < State::parts; ++n) {
         state[n] = FragmentA<gated_planes>(S.part[n]);
-        FragmentB<k_planes> k;
-        k.template load<Layout::transposed>(stage.k_in(), column + 16 * n, 0);
-        recalled.add(state[n], k);
+        if constexpr (split == 1) {
+          load_k_in(stage, n, 0), load_q_in(stage, n, 0);
+          read.add(state[n], q_in[0]);
+          if (pass.state_upper) save(state[n], tile, row, column + 16 * n);
+        }
+        recalled.add(state[n], k_in[split > 1 ? n : 0]);
       }
-      if (pass.state_upper)
-#pragma unroll
-        for (int n = 0; n < State::parts; ++n) save(state[n], tile, row, column + 16 * n);
-      if constexpr (split > 1) memory.group[tile % 2][group].recalled.store(warp, recalled.total());
       const Known known(stage, group);
-      if constexpr (split > 1) group_barrier<Division>(group);
+      if constexpr (split > 1)
 #pragma unroll
-      for (int n = 0; n < State::parts; ++n) {
-        FragmentB<1> q;
-        q.template load<Layout::transposed>(stage.q_in(), column + 16 * n, 0);
-        read.add(state[n], q);
-      }
+        for (int n = 0; n < ahead; ++n) load_q_in(stage, n, n), load_k_out(stage, n, n);
       Accumulator missing;
       if constexpr (split > 1) {
-        auto& shared = memory.group[tile % 2][group];
-        missing = missing_values(stage, known, shared.recalled.sum());
-        shared.read.store(warp, read.total());
+        memory.group[tile % 2][group].recalled.store(warp, recalled.total());
+        group_barrier<Division>(group);
+        missing = memory.group[tile % 2][group].recalled.sum();
       } else {
-        missing = missing_values(stage, known, recalled.total());
-        if (pass.missing || op.y) {
-          const FragmentA<gated_planes> planes(missing);
-          if (pass.missing) save_rows(pass.missing, tile, row, planes);
-          if (op.y) {
-            Accumulator result = read.total();
-            stage.scale_in(result);
-            result.add(read_missing(stage, planes));
-            store_transposed(result, op.y + rows.first + row, rows.step, tiles, tiles.first(tile));
-          }
+        missing = recalled.total();
+      }
+      if constexpr (split > 1)
+#pragma unroll
+        for (int n = 0; n < State::parts; ++n) read.add(state[n], q_in[n]);
+      missing = missing_values(stage, known, missing);
+      if constexpr (split > 1) {
+        memory.group[tile % 2][group].read.store(warp, read.total());
+      } else if (pass.missing || op.y) {
+        const FragmentA<gated_planes> planes(missing);
+        if (pass.missing) save_rows(pass.missing, tile, row, planes);
+        if (op.y) {
+          Accumulator result = read.total();
+          stage.scale_in(result);
+          result.add(read_missing(stage, planes));
+          store_transposed(result, op.y + rows.first + row, rows.step, tiles, tiles.first(tile));
         }
       }
+      if (split > 1 && pass.state_upper)
+#pragma unroll
+        for (int n = 0; n < State::parts; ++n) save(state[n], tile, row, column + 16 * n);
       stage.scale_out(missing);
       const FragmentA<gated_planes> written(missing);
 #pragma unroll
       for (int n = 0; n < State::parts; ++n) {
-        FragmentB<k_planes> k;
-        k.template load<Layout::row_major>(stage.k_out(), 0, column + 16 * n);
+        if (split == 1) load_k_out(stage, n, 0);
         SplitAccumulator<1> added;
-        added.add(written, k);
+        added.add(written, k_out[split > 1 ? n : 0]);
         S.decay_and_add(n, stage, column + 16 * n, added);
       }
+      if (tile + 1 < count) load_ahead(tile + 1);
       memory.queue.release(tile);
       if (bound > 0) S.neutralize(bound);
       bound = next_bound;

@@ -55,13 +55,20 @@ struct StateFragment {
                           added.small[0].c[p][i];
     }
   }
+  // The largest magnitude of this lane's entries, in chains of a quarter of the latency.
+  __device__ float largest() const {
+    float most[4] = {};
+#pragma unroll
+    for (int n = 0; n < 2 * parts; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) most[i] = fmaxf(most[i], fabsf(part[n / 2].c[n % 2][i]));
+    return fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
+  }
   // SANE. As Tanh of neutralize.cuh, with fewer instructions where all entries of the warp are below
   // a quarter of tau.
   __device__ void neutralize(float tau) {
     const Tanh tanh(tau);
-    float largest = 0;
-    each([&](float& x) { largest = fmaxf(largest, fabsf(x)); });
-    if (!__all_sync(~0u, largest * tanh.inverse < Tanh::quarter))
+    if (!__all_sync(~0u, largest() * tanh.inverse < Tanh::quarter))
       return tanh.apply([&](auto&& map) { each(map); });
     const float unit = tanh.inverse * tanh.inverse;
     const float c0 = -0.333332777f * unit, c1 = 0.133261727f * unit * unit,

@@ -16,6 +16,10 @@ struct Tiles {
   __device__ int count() const { return (offset + tokens + tile_size - 1) / tile_size; }
   __device__ int first(int tile) const { return tile * tile_size - offset; }  // may be negative
   __device__ bool present(int token) const { return token >= 0 && token < tokens; }
+  __device__ uint32_t mask(int tile) const {  // of present tokens, a bit each
+    const int from = max(0, -first(tile)), to = min(tile_size, tokens - first(tile));
+    return (1u << to) - (1u << from);
+  }
   __device__ bool ends_chunk(int tile) const { return present(first(tile) + tile_size - 1); }
 };
 
