@@ -265,7 +265,7 @@ std::vector<GatedShape> gated_cases(Rule rule, int64_t keys, int64_t values) {
       {.time = 150, .heads = 2, .position = 16, .strongest = 0.05, .save_states = true},
       {.time = 37, .heads = 2, .position = int64_t{1} << 33 | 11, .strongest = 5},
       {.time = 75, .tau_low = 0.4, .tau_high = 12, .strongest = 20, .with_zeros = true},
-      {.time = 50, .strongest = 100, .with_zeros = true, .state_scale = 30},
+      {.time = 50, .strongest = 100, .with_zeros = true, .state_scale = 3},
       {.batch = 2, .time = 35, .key_heads = 36, .heads = 72, .strongest = 2}};
   if (keys * values > 128 * 128)  // the definition is slow
     cases = {{.time = 35, .key_heads = 1, .heads = 2, .position = 11, .strongest = 5},

@@ -41,6 +41,38 @@ __device__ float sum_channels(float (&x)[32], float (&memory)[warps][32]) {
   return sum;
 }
 
+// k, r and g of a thread's channel: loaded before the products with the state, and unpacked after.
+template <Decay decay, int keys>
+struct ChannelInputs {
+  uint32_t k_and_r[tile_size];
+  float g[decay == Decay::per_channel ? tile_size : 1];
+
+  __device__ ChannelInputs(const GatedRule& op, int64_t sequence, int64_t head, const Tiles& tiles,
+                           int tile) {
+    const uint32_t present = tiles.mask(tile);
+    const int first = tiles.first(tile);
+    const Rows rows = key_rows(op, sequence, head), decays = head_rows(op, sequence, head, keys);
+    const int64_t at = rows.first + first * rows.step + threadIdx.x,
+                  g_at = decays.first + first * decays.step + threadIdx.x;
+    const int step = int(rows.step), g_step = int(decays.step);
+#pragma unroll
+    for (int t = 0; t < tile_size; ++t) {
+      const bool there = present >> t & 1;
+      k_and_r[t] = there ? (op.k + at)[t * step].bits | uint32_t((op.r + at)[t * step].bits) << 16
+                         : 0;
+      if constexpr (decay == Decay::per_channel) g[t] = there ? (op.g + g_at)[t * g_step] : 0;
+    }
+  }
+  __device__ void unpack(float (&k)[tile_size], float (&r)[tile_size],
+                         float (&w)[tile_size]) const {
+#pragma unroll
+    for (int t = 0; t < tile_size; ++t) {
+      k[t] = __uint_as_float(k_and_r[t] << 16), r[t] = __uint_as_float(k_and_r[t] & 0xffff0000u);
+      if constexpr (decay == Decay::per_channel) w[t] = __expf(g[t]);
+    }
+  }
+};
+
 // One head's part in a channel, given its products with the state.
 template <Decay decay, int keys>
 struct ChannelBackward {
@@ -142,6 +174,7 @@ struct InputBlock {
       const int64_t head = key_head * group + h;
       load_scalars(head);
       store_tau(head);
+      const ChannelInputs<decay, keys> inputs(op, sequence, head, tiles, tile);
       TileProducts<decay, keys> products;
       for (int row = 0; row < op.values; row += slice_rows) products.add(loader.next());
       products.store_pairs(memory);
@@ -151,11 +184,12 @@ struct InputBlock {
       auto& eh = products.by_channel(memory, products.written);
       const float states = products.states_of_channel();
       __syncthreads();  // the pairs are there
-      channel_gradients(key_head, h, dq, row, eh, states);
+      channel_gradients(inputs, key_head, h, dq, row, eh, states);
     }
   }
   // Of the h-th head of those that share the keys.
-  __device__ void channel_gradients(int64_t key_head, int h, float (&dq)[tile_size],
+  __device__ void channel_gradients(const ChannelInputs<decay, keys>& inputs, int64_t key_head,
+                                    int h, float (&dq)[tile_size],
                                     float (&row)[tile_size], float (&eh)[tile_size][40],
                                     float states) {
     const GatedRule& op = pass.op;
@@ -168,14 +202,7 @@ struct InputBlock {
                   g_at = decays.first + first * decays.step + channel;
     const int step = int(rows.step), g_step = int(decays.step);
     float k[tile_size], r[tile_size], w[tile_size], dk[tile_size], dG[tile_size], out[32] = {};
-#pragma unroll
-    for (int t = 0; t < tile_size; ++t) {
-      const bool there = present >> t & 1;
-      k[t] = there ? to_float((op.k + at)[t * step]) : 0;
-      r[t] = there ? to_float((op.r + at)[t * step]) : 0;
-      if constexpr (decay == Decay::per_channel)
-        w[t] = there ? __expf((op.g + g_at)[t * g_step]) : 1;
-    }
+    inputs.unpack(k, r, w);
     float dbeta[tile_size];
     ChannelBackward<decay, keys>{memory, k, r, w, eh}.run(dq, row, dk, dbeta, dG, states);
     if constexpr (decay == Decay::per_channel) {

@@ -45,7 +45,6 @@ __device__ void set(Matrix& to, int row, int channel, Two x) {
 // What a thread has of its half: two channels.
 struct HalfVectors {
   Two k[half], r[half], w[half];
-  float beta[half];
   Two other = {1, 1};  // the decay of the whole other half
 };
 
@@ -94,7 +93,7 @@ __device__ void multiply_halves(TermsMemory<keys>& memory) {
 }
 
 template <int keys>
-__global__ __launch_bounds__(2 * half_threads<keys>) void terms_kernel(
+__global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) void terms_kernel(
     GatedRule op, int all_tiles, PerChannelTerms<keys>* all,
     TermsFor direction) {
   extern __shared__ float4 dynamic_shared[];
@@ -117,7 +116,6 @@ __global__ __launch_bounds__(2 * half_threads<keys>) void terms_kernel(
     memory.beta[thread] = present >> thread & 1
                               ? op.beta[(sequence * op.time + first + thread) * op.heads + head]
                               : 0;
-  __syncthreads();
   if (channel < keys) {
     const Rows rows = key_rows(op, sequence, head);
     const Rows decays = head_rows(op, sequence, head, keys);
@@ -142,9 +140,11 @@ __global__ __launch_bounds__(2 * half_threads<keys>) void terms_kernel(
         const float2 log = __ldg(g + (others + i) * g_step);
         other_log.x += log.x, other_log.y += log.y;
       }
-      x.beta[i] = memory.beta[own + i];
     }
     x.other = {__expf(other_log.x), __expf(other_log.y)};
+  }
+  __syncthreads();  // beta is there
+  if (channel < keys) {
     Two since = {1, 1};
 #pragma unroll
     for (int i = 0; i < half; ++i) {
@@ -168,7 +168,7 @@ __global__ __launch_bounds__(2 * half_threads<keys>) void terms_kernel(
     for (int i = half - 1; i >= 0; --i) {
       const Two k = x.k[i] * up_to;
       if (mine == 0) set(memory.first, i, channel, k);
-      set(terms.k_out, mine * half + i, channel, (mine == 0 ? k * x.other : k) * x.beta[i]);
+      set(terms.k_out, mine * half + i, channel, (mine == 0 ? k * x.other : k) * memory.beta[mine * half + i]);
       up_to = up_to * x.w[i];
     }
     const Two decay = up_to * x.other;

@@ -59,13 +59,14 @@ __global__ __launch_bounds__(32 * warps) void terms_kernel(
   const Rows rows = key_rows(op, sequence, head);
   const TileRows k{op.k + rows.first, rows.step, tiles, first};
   const TileRows r{op.r + rows.first, rows.step, tiles, first};
+  uint32_t a[keys / 16][4], b[keys / 16][4];  // all loads are issued before the first product
+#pragma unroll
+  for (int i = 0; i < keys / 16; ++i) k.load(a[i], 16 * i), r.load(b[i], 16 * i);
   Accumulator kk, rk;
 #pragma unroll
-  for (int channel = 0; channel < keys; channel += 16) {
-    uint32_t a[4], b[4];
-    k.load(a, channel), r.load(b, channel);
-    mma(kk.c[0], a, a[0], a[2]), mma(kk.c[1], a, a[1], a[3]);
-    mma(rk.c[0], b, a[0], a[2]), mma(rk.c[1], b, a[1], a[3]);
+  for (int i = 0; i < keys / 16; ++i) {
+    mma(kk.c[0], a[i], a[i][0], a[i][2]), mma(kk.c[1], a[i], a[i][1], a[i][3]);
+    mma(rk.c[0], b[i], a[i][0], a[i][2]), mma(rk.c[1], b[i], a[i][1], a[i][3]);
   }
   kk.each([&](int t, int s, float x, float next) {
     memory.a[t][s] = x * memory.decays[s + 1][t] * memory.beta[s];

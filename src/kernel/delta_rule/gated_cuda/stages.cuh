@@ -19,11 +19,12 @@ struct Division {
   static constexpr int threads = 32 * (state_warps + writers + 1), rows = groups * row_group;
   static_assert(keys % columns == 0 && columns % 16 == 0);
 };
-// For few heads, which leave multiprocessors idle otherwise; for many.
+// For few heads, which leave multiprocessors idle otherwise; for many, of 256 keys as a warp has no
+// registers for whole rows of them.
 template <int keys>
 using FewHeads = Division<keys, 32, 1>;
 template <int keys>
-using ManyHeads = Division<keys, keys == 256 ? 128 : keys, 4>;
+using ManyHeads = Division<keys, keys == 256 ? 64 : keys, keys == 256 ? 2 : 4>;
 
 template <Decay decay, class Division, int q_planes>
 struct Stage;
@@ -92,24 +93,30 @@ struct TileLoader {
   int64_t key_step, value_step;
   Tiles tiles;
 
+  // present: a bit for each token.
   template <int planes, int rows, int columns>
   __device__ void copy_rows(SplitMatrix<planes, rows, columns>& to, const bf16* from, int64_t step,
-                            int first) const {
-    constexpr int pieces = columns / 8;
-    static_assert(rows * pieces % 32 == 0);
+                            int first, uint32_t present) const {
+    constexpr int pieces = columns / 8, lanes = 32 / pieces * pieces, at_once = lanes / pieces;
+    static_assert(pieces <= 32 && rows % at_once == 0);
+    const int lane = threadIdx.x % 32, row = lane / pieces, column = lane % pieces * 8;
+    if (lane >= lanes) return;
+    const bf16* at = from + (first + row) * step + column;
+    auto* place = reinterpret_cast<uint4*>(to.at(0, row, column));
+    present >>= row;
 #pragma unroll
-    for (int i = 0; i < rows * pieces / 32; ++i) {
-      const int piece = 32 * i + threadIdx.x % 32, row = piece / pieces, column = piece % pieces * 8;
-      const bool present = tiles.present(first + row);
-      copy_async(reinterpret_cast<uint4*>(to.at(0, row, column)),
-                 from + (present ? (first + row) * step + column : 0), present);
+    for (int i = 0; i < rows; i += at_once) {
+      const bool wanted = present >> i & 1;
+      copy_async(place, wanted ? at : from, wanted);
+      at += at_once * step, place += at_once * to.stride / 8;
     }
   }
   template <Decay decay, class Division, int q_planes>
-  __device__ void copy_vectors(Stage<decay, Division, q_planes>& to, int first) const {
+  __device__ void copy_vectors(Stage<decay, Division, q_planes>& to, int first,
+                               uint32_t present) const {
     if constexpr (decay == Decay::per_head) {
-      copy_rows(to.k, k, key_step, first);
-      copy_rows(to.q, q, key_step, first);
+      copy_rows(to.k, k, key_step, first, present);
+      copy_rows(to.q, q, key_step, first, present);
     }
   }
   __device__ void issue(int at, int tile) const {
@@ -120,13 +127,17 @@ struct TileLoader {
     static_assert(sizeof(to.terms) % sizeof(uint4) == 0);
 #pragma unroll 8
     for (int i = threadIdx.x % 32; i < pieces; i += 32) copy_async(place + i, from + i);
-    copy_vectors(to, tiles.first(tile));
-    copy_rows(to.values, values, value_step, tiles.first(tile));
+    const int first = tiles.first(tile);
+    const uint32_t present = tiles.mask(tile);
+    copy_vectors(to, first, present);
+    copy_rows(to.values, values, value_step, first, present);
   }
   // tile_of(i): the i-th of `count` tiles.
   template <class TileOf>
   __device__ void run(int count, TileOf&& tile_of) const {
-    constexpr int behind = Queue::count - 2;  // tiles whose copies are under way
+    // A tile counts as full when the next one is being copied. Waiting for more would hold it back
+    // until a stage is empty.
+    constexpr int behind = 1;
     for (int i = 0; i < count + behind; ++i) {
       if (i < count) {
         if (i >= Queue::count)

@@ -40,7 +40,7 @@ struct SavedFragment {
 template <class Division>
 __device__ float through_tanh(StateFragment<Division>& G, const SavedFragment<Division>& S,
                               float tau) {
-  const float inverse = 1.0f / tau;
+  const float inverse = 1.0f / tau, unit = inverse * inverse;
   float most[4] = {}, sums[4] = {};  // in chains of a quarter of the latency
 #pragma unroll
   for (int n = 0; n < S.parts; ++n)
@@ -52,20 +52,20 @@ __device__ float through_tanh(StateFragment<Division>& G, const SavedFragment<Di
       fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])) * inverse * (1 + 0x1p-8f);
   const auto apply = [&](auto&& derivative) {
     S.each([&](int n, int piece, int i, float s) {
-      const float x = s * inverse, q = x * x;
       float& gradient = G.part[n].c[piece][i];
-      sums[i] = fmaf(gradient * x, q * derivative(q), sums[i]);
-      gradient = state_derivative(q, gradient);
+      const float square = s * s, product = gradient * square;
+      sums[i] = fmaf(product * s, derivative(square), sums[i]);
+      gradient = fmaf(product, -unit, gradient);
     });
   };
   constexpr float tiny = 0.3f;  // the tanh of tiny_limit is 0.3027
   if (__all_sync(~0u, largest < tiny))
-    apply([](float q) { return tau_derivative_tiny(q); });
+    apply([&](float square) { return tau_derivative_tiny(square, unit); });
   else if (__all_sync(~0u, largest < moderate_limit))
-    apply([](float q) { return tau_derivative_moderate(q); });
+    apply([&](float square) { return tau_derivative_moderate(square * unit); });
   else
-    apply([](float q) { return tau_derivative_any(q); });
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    apply([&](float square) { return tau_derivative_any(square * unit); });
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (unit * inverse);
 }
 
 template <Decay decay_, class Division_>
@@ -75,7 +75,7 @@ struct BackwardBlock : HeadRows {
   using TileStage = Stage<decay_, Division, gated_planes>;
   static constexpr int keys = Division::keys, columns = Division::columns, split = Division::split;
   static constexpr int k_planes = decay_ == Decay::per_head ? 1 : gated_planes;
-  static constexpr int resident = 1;
+  static constexpr int resident = Division::groups > 1 && keys <= 128 ? 2 : 1;
   struct Memory {
     StageQueue<TileStage, Division::state_warps + Division::writers> queue;
     struct Group {
