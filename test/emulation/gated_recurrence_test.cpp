@@ -4,6 +4,7 @@
 
 #include "emulation/block.h"
 #include "kernel/delta_rule/bench/gated_check.h"
+#include "support/errors.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
@@ -37,7 +38,7 @@ TEST_P(RecurrenceOf, HeadsThatShareKeys) {
 TEST_P(RecurrenceOf, OtherSizes) {
   check({.time = 17, .keys = 128, .values = 32});
   check({.time = 17, .keys = 96, .values = 64});
-  check({.time = 17, .keys = 256, .values = 32});
+  check({.time = 85, .keys = 256, .values = 32});  // several rounds of three stages
   emulation::emulated_gpu().multiprocessors = 1;
   check({.time = 17, .keys = 128});
   check({.time = 17, .keys = 256}, Checked::forward);
@@ -69,6 +70,12 @@ TEST_P(RecurrenceOf, OfDifferentLengthsEqualsEachAlone) {
   constexpr int32_t lengths[] = {53, 16, 1, 37};
   EXPECT_TRUE(gated_lengths_are_alone(
       {.rule = GetParam(), .batch = 4, .time = 53, .heads = 2, .position = 7}, lengths, Gpu(0)));
+}
+TEST_P(RecurrenceOf, RefusesWhatItHasNoKernelsFor) {
+  EXPECT_FAULT(check({.time = 2, .keys = 80}), Fault::argument, "key channels per head");
+  EXPECT_FAULT(check({.time = 2, .values = 24}), Fault::argument, "value channels per head");
+  emulation::emulated_gpu().shared = 24 * 1024;
+  EXPECT_FAULT(check({.time = 2}), Fault::device, "KiB of shared memory a block");
 }
 
 }  // namespace
