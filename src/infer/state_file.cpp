@@ -19,8 +19,12 @@ std::string model_text(uint64_t identity, std::string_view name) {
 }  // namespace
 
 SavedState load_state(const fs::path& path, const StateExpectation& expected) {
-  const MappedFile file(path);
-  SavedState saved = read_state(file.bytes(), path.string());
+  return load_state(MappedFile(path).bytes(), path, expected);
+}
+
+SavedState load_state(std::span<const std::byte> bytes, const fs::path& path,
+                      const StateExpectation& expected) {
+  SavedState saved = read_state(bytes, path.string());
   const StateStamp& stamp = saved.stamp;
   if (stamp.model_identity != expected.model_identity)
     refuse(path, "model", model_text(expected.model_identity, expected.model_name),

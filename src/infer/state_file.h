@@ -52,6 +52,9 @@ struct StateExpectation {
 
 // Fails, and says what to do, where the state is another model's or was made with another SANE.
 SavedState load_state(const fs::path& path, const StateExpectation& expected);
+// The same for bytes that are not in a file. `name` is for messages.
+SavedState load_state(std::span<const std::byte> bytes, const fs::path& name,
+                      const StateExpectation& expected);
 
 // The same for a model: what belongs to it is filled in and checked. A tensor file is taken for a
 // tuned state, where the architecture has them: it begins at position 0, with nothing pending.

@@ -43,12 +43,17 @@ Scheduler::Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, con
                      const SchedulerSettings& settings, Metrics& metrics)
     : settings_(settings),
       metrics_(metrics),
-      engine_(model, tokenizer, cpu, engine_settings(settings)) {
+      engine_(model, tokenizer, cpu, engine_settings(settings)),
+      prefixes_(settings.prefix_bytes, model.tile()) {
   engine_.on_prompt_read = [this](uint64_t id, LogProbabilities scores) {
+    readings_.erase(id);
     job_of(id).job->on_prompt_read(id % prompts_of_job, std::move(scores));
   };
   engine_.on_state_kept = [this](uint64_t id, int64_t after, SequenceState state) {
-    job_of(id).job->on_state_kept(id % prompts_of_job, after, std::move(state));
+    const Reading& reading = readings_.at(id);
+    prefixes_.keep(reading.owner,
+                   std::span(reading.tokens).first(size_t(reading.cached + after)),
+                   std::move(state));
   };
   engine_.on_token = [this](const WrittenToken& token) {
     Job& job = job_of(token.request);
@@ -196,9 +201,9 @@ bool Scheduler::submit_next() {
     job.job->on_begin();
   }
   const size_t prompt = job.next_prompt++;
-  on_prompt(*job.job, prompt);
   TextRequest& request = job.job->prompts[prompt];
   metrics_.add("prompt_tokens_total", double(request.prompt.size()));
+  use_prefix(*job.job, prompt);
   engine_.submit(std::move(request));
   if (job.next_prompt == job.job->prompts.size()) {
     turn->second.pop_front();
@@ -207,11 +212,33 @@ bool Scheduler::submit_next() {
   return true;
 }
 
+// Begins a prompt with a state that has read some of it.
+void Scheduler::use_prefix(TextJob& job, size_t prompt) {
+  TextRequest& request = job.prompts[prompt];
+  if (request.top_prompt || !request.state.is_fresh() || request.state.position > 0) return;
+  PrefixTree::Plan plan = prefixes_.plan(job.owner, request.prompt);
+  if (plan.keep_after.empty() && !plan.state) return;
+  metrics_.add("prefix_cache_queries_total", double(request.prompt.size()));
+  metrics_.add("prefix_cache_hits_total", double(plan.cached));
+  metrics_.add("prompt_tokens_cached_total", double(plan.cached));
+  if (!plan.keep_after.empty())
+    readings_[request.id] = {job.owner, request.prompt, plan.cached};
+  for (int64_t& place : plan.keep_after) place -= plan.cached;
+  request.keep_states_after = std::move(plan.keep_after);
+  if (!plan.state) return;
+  request.state = plan.state->clone();
+  request.prompt.erase(request.prompt.begin(), request.prompt.begin() + plan.cached);
+  job.on_prefix_found(prompt, plan.cached);
+}
+
 void Scheduler::take_cancelled(const std::vector<uint64_t>& jobs) {
   for (const uint64_t id : jobs) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) continue;
-    for (size_t i = 0; i < found->second.next_prompt; ++i) engine_.cancel(id * prompts_of_job + i);
+    for (size_t i = 0; i < found->second.next_prompt; ++i) {
+      engine_.cancel(id * prompts_of_job + i);
+      readings_.erase(id * prompts_of_job + i);
+    }
     const Refusal why(503, "cancelled", "request: cancelled");
     end(id, &why);
   }

@@ -18,6 +18,7 @@
 #include "infer/engine/engine.h"
 #include "serve/http/http.h"
 #include "serve/metrics.h"
+#include "serve/state/prefix_tree.h"
 
 namespace deltasane::serve {
 
@@ -31,8 +32,8 @@ class TextJob {
   std::vector<TextRequest> prompts;  // at least one; ids are set by the scheduler
 
   virtual void on_begin() {}  // the first prompt is being read
+  virtual void on_prefix_found(size_t, int64_t) {}  // so many tokens of a prompt were read before
   virtual void on_prompt_read(size_t, LogProbabilities) {}
-  virtual void on_state_kept(size_t, int64_t, SequenceState) {}
   virtual void on_token(size_t prompt, const WrittenToken& token) = 0;
   virtual void on_end(size_t prompt, GeneratedText text) = 0;
   virtual void on_done() = 0;                      // all texts have ended
@@ -44,6 +45,7 @@ struct SchedulerSettings {
   size_t queue = 256;   // requests that wait
   std::chrono::milliseconds queue_time{60'000};
   bool batch_invariant = false;
+  uint64_t prefix_bytes = 0;  // of states of earlier prompts
 };
 
 class Scheduler {
@@ -57,9 +59,6 @@ class Scheduler {
   void cancel(uint64_t job);
   void refuse_further();  // the server ends: what is submitted from now on is refused
 
-  // Called before each prompt is read, on the engine's thread: may begin it with a state that has
-  // read some of it.
-  std::function<void(TextJob& job, size_t prompt)> on_prompt = [](TextJob&, size_t) {};
   // The engine failed (the text says how): nothing that it computes can be trusted any more.
   std::function<void(const std::string&)> on_fatal = [](const std::string&) {};
   void start();  // after these were set
@@ -79,6 +78,7 @@ class Scheduler {
   void run();
   void take_turns();
   bool submit_next();
+  void use_prefix(TextJob& job, size_t prompt);
   void take_cancelled(const std::vector<uint64_t>& jobs);
   void expire();
   void end(uint64_t id, const Refusal* why);
@@ -103,6 +103,13 @@ class Scheduler {
   std::map<uint64_t, Job> jobs_;
   std::map<std::string, std::deque<uint64_t>> queues_;  // by owner: jobs with prompts to submit
   std::string last_owner_;
+  PrefixTree prefixes_;
+  struct Reading {
+    std::string owner;
+    std::vector<int32_t> tokens;  // of the whole prompt
+    int64_t cached;
+  };
+  std::map<uint64_t, Reading> readings_;  // by request: prompts of which states are kept
 
   std::atomic<Clock::rep> step_began_{0};
   std::atomic<size_t> running_{0};

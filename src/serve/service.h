@@ -8,6 +8,8 @@
 #include "serve/keys.h"
 #include "serve/metrics.h"
 #include "serve/scheduler.h"
+#include "serve/state/conversation_store.h"
+#include "serve/state/state_store.h"
 #include "text/chat/chat_template.h"
 
 namespace deltasane::serve {
@@ -22,6 +24,7 @@ struct ServeSettings {
   std::vector<std::string> hosts;  // names in lower case that clients may call it by; empty: any
   size_t body_bytes = HttpLimits().body_bytes;
   SchedulerSettings scheduler;
+  StateStoreSettings states;
 };
 
 struct Service {
@@ -33,6 +36,8 @@ struct Service {
         chat(std::move(with_chat)),
         settings(std::move(wanted)),
         keys(std::move(with_keys)),
+        states(model, settings.model_name, settings.states, metrics),
+        conversations(settings.states.folder),
         scheduler(model, tokenizer, cpu, settings.scheduler, metrics) {}
 
   const LanguageModel& model;
@@ -42,7 +47,10 @@ struct Service {
   const Keys keys;
   Metrics metrics;
   std::atomic<bool> is_draining{false};
-  Scheduler scheduler;  // last: its thread uses what is above
+  // These two have threads, which use what is above them.
+  StateStore states;
+  ConversationStore conversations;
+  Scheduler scheduler;
 };
 
 }  // namespace deltasane::serve

@@ -21,6 +21,7 @@ class TextStop {
   std::string finish();  // at the end of the text: what was held back; empty after a stop
 
   bool stopped() const { return found_.has_value(); }
+  bool holds() const { return !held_.empty(); }  // text that may become a stop string
   std::string_view stop() const;  // the string that was found; empty before
   void restart();                 // resets it for another text
 

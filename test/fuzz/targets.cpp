@@ -29,6 +29,8 @@ constexpr Target all[] = {
     {"state", state, true},
     {"records", records},  // cut where rows end, it is a shorter table
     {"config", config},
+    {"http_request", http_request},
+    {"request_body", request_body},
 };
 
 }  // namespace

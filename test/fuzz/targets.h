@@ -1,8 +1,8 @@
 // Every parser of untrusted bytes, behind one kind of function: for the fuzzers (fuzzer.cpp), for
 // the files they have found (corpus_test.cpp) and for damaged files (damage_test.cpp).
 //
-// To add a parser: a function here and in format_targets.cpp, row_targets.cpp or model_targets.cpp,
-// a row in targets.cpp, its name in CMakeLists.txt, and a few small files in corpus/NAME/.
+// To add a parser: a function here and in one of the files *_targets.cpp, a row in targets.cpp, its
+// name in CMakeLists.txt, and a few small files in corpus/NAME/.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +45,10 @@ Meaning model(Bytes bytes);
 Meaning state(Bytes bytes);
 Meaning records(Bytes bytes);
 Meaning config(Bytes bytes);
+
+// What the server reads from strangers.
+Meaning http_request(Bytes bytes);
+Meaning request_body(Bytes bytes);
 
 struct Target {
   std::string_view name;  // of the function, of its fuzzer and of its folder in corpus/

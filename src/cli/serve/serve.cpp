@@ -11,6 +11,7 @@
 #include "cli/text/sampling_flags.h"
 #include "serve/http/head_check.h"
 #include "serve/http/http_server.h"
+#include "serve/notify.h"
 #include "serve/route/server.h"
 
 namespace deltasane::cli {
@@ -20,10 +21,10 @@ struct ServeOptions {
   ModelFlags model;
   SamplerSettings sampling;
   ChatFlags chat;
-  std::string host = "127.0.0.1", name, key_file;
+  std::string host = "127.0.0.1", name, key_file, states;
   std::vector<std::string> hosts;
   int port = 8080;
-  int64_t batch = 64, queue = 256, max_output = 8192;
+  int64_t batch = 64, queue = 256, max_output = 8192, states_host = 4096, prefix_cache = 1024;
   double drain_seconds = 30;
   bool deterministic = false, no_keys = false;
 };
@@ -67,6 +68,9 @@ serve::ServeSettings settings_of(const ServeOptions& options, const serve::Keys&
   settings.reply_mode = options.chat.reply_mode();
   settings.max_output = options.max_output;
   settings.hosts = hosts_of(options, keys);
+  settings.states.folder = options.states;
+  settings.states.host_bytes = uint64_t(options.states_host) << 20;
+  settings.scheduler.prefix_bytes = uint64_t(options.prefix_cache) << 20;
   settings.scheduler.batch = options.batch;
   settings.scheduler.queue = size_t(options.queue);
   settings.scheduler.batch_invariant = options.deterministic;
@@ -110,6 +114,7 @@ int serve_model(const ServeOptions& options) {
     if (count > 1) return server.stop();
     fmt::print(stderr, "ending: replies have {} s to end; again: at once\n", options.drain_seconds);
     service.is_draining = true;
+    serve::notify_systemd("STOPPING=1");
     service.scheduler.refuse_further();
     server.drain(std::chrono::milliseconds(int64_t(options.drain_seconds * 1000)));
   });
@@ -122,6 +127,7 @@ int serve_model(const ServeOptions& options) {
                                        : fmt::format("[{}]", options.host),
                                    server.port()));
   std::fflush(stdout);
+  serve::notify_systemd("READY=1");
   server.run(2);
   return has_failed ? 1 : 0;
 }
@@ -144,6 +150,16 @@ const Command serve_texts{
       app.add_flag("--no-auth", options->no_keys, "let everybody in who can reach the address");
       app.add_option("--allow-host", options->hosts,
                      "a further name that clients call this server by (may be given several times)");
+      app.add_option("--states", options->states,
+                     "a folder for states, responses and conversations; without it they end with "
+                     "the server");
+      app.add_option("--states-host", options->states_host, "MiB of states to hold in memory")
+          ->check(CLI::PositiveNumber)
+          ->capture_default_str();
+      app.add_option("--prefix-cache", options->prefix_cache,
+                     "MiB of states of earlier prompts, which are not read twice; 0: none")
+          ->check(CLI::NonNegativeNumber)
+          ->capture_default_str();
       app.add_option("--batch", options->batch, "texts that are written at a time, 1 to 512")
           ->capture_default_str();
       app.add_option("--queue", options->queue, "requests that may wait")

@@ -72,15 +72,29 @@ struct Engine::Writing {
   Sampler sampler;
   TextWriter writer;
   GeneratedText text;
+  bool keeps_before_stop;
+  std::optional<SequenceState> before_stop{};  // from before a stop text that may be forming
+  std::string since_stop{};                    // text that was given out since
   std::optional<int64_t> top;  // how many of the likeliest tokens' log probabilities are wanted
 
   Writing(const Engine& engine, const Prompt& prompt, size_t sample, SequenceState state)
       : sequence(engine.model_, engine.cpu_, engine.settings_.on_overflow, std::move(state)),
         sampler(prompt.request.samplers[sample]),
         writer(engine.tokenizer_, limits_of(engine, prompt.request)),
-        text{prompt.request.id, sample, {}, 0, Ended::token_limit, {}, {}, sampler, {}},
+        text{prompt.request.id, sample, {}, 0, Ended::token_limit, {}, {}, sampler, {}, {}},
+        keeps_before_stop(prompt.request.keeps_before_stop),
         top(prompt.request.top_written) {
     sequence.on_reset = engine.on_reset;
+  }
+
+  // The state has not read the token that was just taken.
+  void follow_stop(bool could_stop, const std::string& piece) {
+    if (!writer.may_stop()) {
+      before_stop.reset();
+      return;
+    }
+    if (!could_stop || !before_stop) before_stop = sequence.state().clone(), since_stop.clear();
+    since_stop += piece;
   }
 
   static TextLimits limits_of(const Engine& engine, const TextRequest& request) {
@@ -239,8 +253,10 @@ void Engine::take_token(Writing& one, const kernel::SampledToken& sampled,
                         std::span<const float> logits) {
   one.text.pending = sampled.token;
   one.sequence.append({&sampled.token, 1});
+  const bool could_stop = one.writer.may_stop();
   const std::string piece = one.writer.take(sampled.token);
   one.text.text += piece;
+  if (one.keeps_before_stop) one.follow_stop(could_stop, piece);
   WrittenToken written{one.text.request, one.text.sample, sampled.token, piece};
   LogProbabilities found;
   if (one.top) {
@@ -276,7 +292,13 @@ void Engine::hand_out() {
     text.ended = *writing->writer.ended();
     text.tokens = writing->writer.tokens();
     text.stop = writing->writer.stop();
-    text.state = writing->sequence.take_state();
+    if (text.ended == Ended::stop_text && writing->before_stop) {
+      text.state = std::move(*writing->before_stop);
+      text.unread = tokenizer_.encode(writing->since_stop);
+    } else {
+      text.state = writing->sequence.take_state();
+      if (text.ended == Ended::token_limit && text.pending) text.unread = {*text.pending};
+    }
     text.sampler = writing->sampler;
     on_end(std::move(text));
   }

@@ -41,6 +41,8 @@ struct TextRequest {
   // Log probabilities are wanted of this many of the likeliest tokens, and of the one that is there:
   // of each written token, and of each token of the prompt but the first.
   std::optional<int64_t> top_written{}, top_prompt{};
+  // A text that ends in a stop text leaves the state from before that, to continue from.
+  bool keeps_before_stop = false;
   // Ascending places in the prompt, after so many of its tokens, where the state is handed out.
   std::vector<int64_t> keep_states_after{};
 };
@@ -71,6 +73,7 @@ struct GeneratedText {
   SequenceState state;
   Sampler sampler;
   std::optional<int32_t> pending;
+  std::vector<int32_t> unread;  // tokens of the text that `state` has not read
 };
 
 class Engine {

@@ -36,6 +36,7 @@ class TextWriter {
   int64_t tokens() const { return tokens_; }
   int64_t limit() const { return limits_.tokens; }
   std::string_view stop() const { return stop_.stop(); }  // the text that ended it
+  bool may_stop() const { return stop_.holds() || stop_.stopped(); }  // a stop text has begun
   const std::optional<Ended>& ended() const { return ended_; }
 
  private:

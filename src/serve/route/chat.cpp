@@ -15,6 +15,7 @@ struct ChatRequestFields {
   int64_t tokens = 0;
   ReplyMode mode = ReplyMode::plain;
   std::optional<int64_t> top;
+  StateFields state;
 };
 
 Json bytes_of(const Tokenizer& tokenizer, int32_t token) {
@@ -38,13 +39,18 @@ class ChatCompletion final : public TextReply {
         choices_(size_t(wanted_.samples),
                  Choice(service.chat->reply_beginning(fields.mode))) {
     usage_.prompt = int64_t(fields.prompt.size());
-    TextRequest request{0, service.model.fresh_state(), std::move(fields.prompt),
+    TextRequest request{0, fields.state.state_or(service.model), std::move(fields.prompt),
                         wanted_.samplers()};
+    usage_.cached = request.state.position;
+    usage_.prompt += usage_.cached;
+    request.keeps_before_stop = keeps_state_ = fields.state.returns;
+    state_in_ = fields.state.id;
     request.limits = wanted_.limits(fields.tokens, std::move(fields.stops));
     request.top_written = top_;
     prompts.push_back(std::move(request));
   }
 
+  void on_prefix_found(size_t, int64_t tokens) override { usage_.cached += tokens; }
   void on_prompt_read(size_t, LogProbabilities) override {
     for (size_t i = 0; wanted_.streams && i < choices_.size(); ++i)
       send(chunk_of(i, {{"role", "assistant"}, {"content", ""}}, nullptr));
@@ -135,15 +141,16 @@ class ChatCompletion final : public TextReply {
     }
     all["usage"] = usage_.json();
     all["system_fingerprint"] = service_.settings.version;
-    all["deltasane"] = {{"seed", wanted_.sampling.seed}};
+    all["deltasane"] = state_fields();
     return all;
   }
 
   void end_events() override {
-    if (!wanted_.sends_usage) return;
+    if (!wanted_.sends_usage && !keeps_state_) return;
     Json last = head("chat.completion.chunk");
     last["choices"] = Json::array();
     last["usage"] = usage_.json();
+    last["deltasane"] = state_fields();
     send(last);
   }
 
@@ -182,7 +189,17 @@ void complete_chat(Service& service, Call& call) {
   if (const Json* const kinds = fields.find("modalities"); kinds && *kinds != Json::array({"text"}))
     refuse_field("modalities", "expected text only", "unsupported");
   const std::vector<Message> messages = read_messages(fields);
-  chat.append_prompt(messages, found.mode, service.tokenizer, found.prompt);
+  found.state = read_state_fields(service, call, fields);
+  if (found.state.returns && wanted.samples != 1)
+    refuse_field("return_state", "expected one text");
+  if (found.state.id.empty()) {
+    chat.append_prompt(messages, found.mode, service.tokenizer, found.prompt);
+  } else {
+    if (messages.size() != 1 || messages[0].role != Role::user)
+      refuse_field("messages", "expected one message of the user after a state");
+    found.prompt = found.state.unread;
+    chat.append_next_turn(messages[0].text, found.mode, service.tokenizer, found.prompt);
+  }
   found.stops = chat.stops();
   const auto job =
       std::make_shared<ChatCompletion>(service, call, std::move(wanted), std::move(found));

@@ -15,13 +15,15 @@ struct CompletionFields {
   int64_t tokens = 16;
   bool echoes = false;
   std::optional<int64_t> top;  // logprobs
+  StateFields state;
 };
 
-std::vector<std::vector<int32_t>> read_prompts(const Service& service, Fields& fields) {
+std::vector<std::vector<int32_t>> read_prompts(const Service& service, Fields& fields,
+                                               bool begins_document) {
   const Json* const prompt = fields.find("prompt");
   if (!prompt) refuse_field("prompt", "expected a text or token ids, found none");
   const auto encode = [&](const Json& text) {
-    return encode_text(service.tokenizer, text.get_ref<const std::string&>(), true);
+    return encode_text(service.tokenizer, text.get_ref<const std::string&>(), begins_document);
   };
   std::vector<std::vector<int32_t>> found;
   const bool is_list = prompt->is_array() && !prompt->empty() &&
@@ -63,8 +65,13 @@ class Completion final : public TextReply {
       : TextReply(service, call, std::move(wanted), random_id("cmpl-")),
         fields_(std::move(fields)),
         choices_(fields_.prompts.size() * size_t(wanted_.samples)) {
+    state_in_ = fields_.state.id;
+    keeps_state_ = fields_.state.returns;
     for (const std::vector<int32_t>& prompt : fields_.prompts) {
-      TextRequest request{0, service.model.fresh_state(), prompt, wanted_.samplers()};
+      TextRequest request{0, fields_.state.state_or(service.model), fields_.state.unread,
+                          wanted_.samplers()};
+      request.prompt.insert(request.prompt.end(), prompt.begin(), prompt.end());
+      request.keeps_before_stop = fields_.state.returns;
       request.limits = wanted_.limits(fields_.tokens);
       request.top_written = fields_.top;
       if (fields_.echoes) request.top_prompt = fields_.top;
@@ -73,6 +80,7 @@ class Completion final : public TextReply {
     }
   }
 
+  void on_prefix_found(size_t, int64_t tokens) override { usage_.cached += tokens; }
   void on_prompt_read(size_t prompt, LogProbabilities scores) override {
     if (!fields_.echoes) return;
     for (size_t sample = 0; sample < size_t(wanted_.samples); ++sample) {
@@ -146,15 +154,16 @@ class Completion final : public TextReply {
                                 {"finish_reason", choices_[i].finish}});
     all["usage"] = usage_.json();
     all["system_fingerprint"] = service_.settings.version;
-    all["deltasane"] = {{"seed", wanted_.sampling.seed}};
+    all["deltasane"] = state_fields();
     return all;
   }
 
   void end_events() override {
-    if (!wanted_.sends_usage) return;
+    if (!wanted_.sends_usage && !keeps_state_) return;
     Json last = head();
     last["choices"] = Json::array();
     last["usage"] = usage_.json();
+    last["deltasane"] = state_fields();
     send(last);
   }
 
@@ -178,7 +187,12 @@ void complete_prompts(Service& service, Call& call) {
   if (logprobs && logprobs->is_boolean() && logprobs->get<bool>()) found.top = 0;
   if (found.top) found.top = std::min(*found.top, service.model.vocabulary());
   fields.refuse_unless_empty("suffix", "suffixes are not supported");
-  found.prompts = read_prompts(service, fields);
+  found.state = read_state_fields(service, call, fields);
+  found.prompts = read_prompts(service, fields, found.state.id.empty());
+  if (found.state.returns && found.prompts.size() * size_t(wanted.samples) != 1)
+    refuse_field("return_state", "expected one prompt and one text");
+  if (found.echoes && !found.state.unread.empty())
+    refuse_field("echo", "expected a state that has read its whole text", "unsupported");
   const auto job =
       std::make_shared<Completion>(service, call, std::move(wanted), std::move(found));
   job->ignore_fields(fields.unknown());

@@ -8,7 +8,7 @@ namespace {
 using test::events_in;
 using test::ServiceFixture;
 
-const std::string prompt = "User: 3 + 4 = ?\n\nAssistant:";
+const std::string sum_prompt = "User: 3 + 4 = ?\n\nAssistant:";
 
 // The text that the engine writes alone, as `generate` does.
 GeneratedText generated(ServiceFixture& fixture, const std::string& text, SamplerSettings sampling,
@@ -28,13 +28,13 @@ TEST(Completions, EqualWhatGenerateWrites) {
   ServiceFixture fixture;
   for (const uint64_t seed : {1, 2, 3}) {
     const Json reply = fixture.post(
-        "/v1/completions", {{"model", "small"}, {"prompt", prompt}, {"max_tokens", 24}, {"seed", seed}});
+        "/v1/completions", {{"model", "small"}, {"prompt", sum_prompt}, {"max_tokens", 24}, {"seed", seed}});
     SamplerSettings sampling;
     sampling.seed = seed;
-    const GeneratedText alone = generated(fixture, prompt, sampling, 24);
+    const GeneratedText alone = generated(fixture, sum_prompt, sampling, 24);
     EXPECT_EQ(reply["choices"][0]["text"], alone.text);
     EXPECT_EQ(reply["choices"][0]["finish_reason"], "length");
-    EXPECT_EQ(reply["usage"]["prompt_tokens"], prompt.size());
+    EXPECT_EQ(reply["usage"]["prompt_tokens"], sum_prompt.size());
     EXPECT_EQ(reply["usage"]["completion_tokens"], 24);
     EXPECT_EQ(reply["deltasane"]["seed"], seed);
     EXPECT_TRUE(reply["id"].get<std::string>().starts_with("cmpl-"));
@@ -43,7 +43,7 @@ TEST(Completions, EqualWhatGenerateWrites) {
 
 TEST(Completions, StreamTheSameText) {
   ServiceFixture fixture;
-  Json body{{"prompt", prompt}, {"max_tokens", 20}, {"seed", 9}, {"n", 2}, {"temperature", 3}, {"top_k", 0}};
+  Json body{{"prompt", sum_prompt}, {"max_tokens", 20}, {"seed", 9}, {"n", 2}, {"temperature", 3}, {"top_k", 0}};
   const Json whole = fixture.post("/v1/completions", body);
   body["stream"] = true;
   body["stream_options"] = {{"include_usage", true}};
@@ -68,11 +68,11 @@ TEST(Completions, StreamTheSameText) {
 
 TEST(Completions, EndAtStopTexts) {
   ServiceFixture fixture;
-  const Json body{{"prompt", prompt}, {"max_tokens", 200}, {"seed", 1}, {"stop", {"\n\nUser:", "zzz"}}};
+  const Json body{{"prompt", sum_prompt}, {"max_tokens", 200}, {"seed", 1}, {"stop", {"\n\nUser:", "zzz"}}};
   const Json reply = fixture.post("/v1/completions", body);
   SamplerSettings sampling;
   sampling.seed = 1;
-  const GeneratedText alone = generated(fixture, prompt, sampling, 200, {"\n\nUser:", "zzz"});
+  const GeneratedText alone = generated(fixture, sum_prompt, sampling, 200, {"\n\nUser:", "zzz"});
   EXPECT_EQ(reply["choices"][0]["text"], alone.text);
   EXPECT_EQ(reply["choices"][0]["finish_reason"], alone.ended == Ended::stop_text ? "stop" : "length");
 }

@@ -53,4 +53,23 @@ const ChatTemplate& expect_chat(const Service& service);  // refuses where there
 void complete_prompts(Service& service, Call& call);
 void complete_chat(Service& service, Call& call);
 
+// States.
+void create_state(Service& service, Call& call);
+void read_state_on(Service& service, Call& call);
+void list_states(Service& service, Call& call);
+void show_state(Service& service, Call& call);
+void delete_state(Service& service, Call& call);
+void export_state(Service& service, Call& call);
+void import_state(Service& service, Call& call);
+
+// Responses and conversations.
+void create_response(Service& service, Call& call);
+void show_response(Service& service, Call& call);
+void delete_response(Service& service, Call& call);
+void list_input_items(Service& service, Call& call);
+void create_conversation(Service& service, Call& call);
+void show_conversation(Service& service, Call& call);
+void delete_conversation(Service& service, Call& call);
+void list_items(Service& service, Call& call);
+
 }  // namespace deltasane::serve

@@ -26,6 +26,21 @@ constexpr Route all_routes[] = {
     {"POST", "/apply-template", show_chat_prompt},
     {"POST", "/v1/completions", complete_prompts},
     {"POST", "/v1/chat/completions", complete_chat},
+    {"GET", "/v1/states", list_states},
+    {"POST", "/v1/states", create_state},
+    {"PUT", "/v1/states", import_state},
+    {"GET", "/v1/states/{}", show_state},
+    {"DELETE", "/v1/states/{}", delete_state},
+    {"GET", "/v1/states/{}/file", export_state},
+    {"POST", "/v1/states/{}/read", read_state_on},
+    {"POST", "/v1/responses", create_response},
+    {"GET", "/v1/responses/{}", show_response},
+    {"DELETE", "/v1/responses/{}", delete_response},
+    {"GET", "/v1/responses/{}/input_items", list_input_items},
+    {"POST", "/v1/conversations", create_conversation},
+    {"GET", "/v1/conversations/{}", show_conversation},
+    {"DELETE", "/v1/conversations/{}", delete_conversation},
+    {"GET", "/v1/conversations/{}/items", list_items},
 };
 
 // Whether the path is the route's; then `ids` has the parts for its {}.
@@ -109,7 +124,10 @@ size_t Server::body_limit(const HttpRequest& head) {
   check_host(service_, head);
   const Found found = find_route(head);
   if (!found.route->is_open) owner_of(service_, head);
-  return found.route->method == "GET" ? 0 : service_.settings.body_bytes;
+  if (found.route->method == "GET") return 0;
+  if (found.route->method == "PUT")  // a state file
+    return service_.model.fresh_state().bytes() + service_.settings.body_bytes;
+  return service_.settings.body_bytes;
 }
 
 void Server::answer(HttpRequest request, std::shared_ptr<Exchange> exchange) {

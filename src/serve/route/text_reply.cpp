@@ -12,6 +12,17 @@ Json Usage::json() const {
           {"completion_tokens_details", {{"reasoning_tokens", thoughts}}}};
 }
 
+StateFields read_state_fields(Service& service, const Call& call, Fields& fields) {
+  StateFields found;
+  found.id = fields.text("state").value_or("");
+  found.returns = fields.flag("return_state").value_or(false);
+  fields.accept({"session"});
+  if (found.id.empty()) return found;
+  KeptState kept = service.states.find(call.owner, found.id);
+  found.state = std::move(kept.state), found.unread = std::move(kept.unread);
+  return found;
+}
+
 std::string_view finish_reason(Ended ended) {
   return ended == Ended::token_limit ? "length" : "stop";
 }
@@ -49,18 +60,42 @@ void TextReply::on_end(size_t prompt, GeneratedText text) {
                                            "position ", position));
     return;
   }
-  if (text.ended != Ended::cancelled) take_text(prompt, text);
+  if (text.ended == Ended::cancelled) return;
+  take_text(prompt, text);
+  if (keeps_state_) kept_.emplace(std::move(text));
+}
+
+Json TextReply::state_fields() const {
+  Json fields{{"seed", wanted_.sampling.seed}};
+  if (!state_in_.empty()) fields["state_in"] = state_in_;
+  if (!state_out_.empty()) fields["state_out"] = state_out_;
+  return fields;
 }
 
 void TextReply::on_done() {
   if (failure_) return on_failure(Refusal(*failure_));
-  if (!wanted_.streams) {
-    exchange_->reply({200, "application/json", dump(reply()), headers_});
-    return;
+  if (!kept_) return finish();
+  // On another thread, so that no step waits for a disk.
+  service_.states.keep_later(owner, std::move(kept_->state), std::move(kept_->unread),
+                             [self = shared_from_this()](const std::string& id, const Refusal* why) {
+                               if (why) return self->on_failure(*why);
+                               self->state_out_ = id;
+                               self->finish();
+                             });
+}
+
+void TextReply::finish() {
+  try {
+    if (!wanted_.streams) {
+      exchange_->reply({200, "application/json", dump(reply()), headers_});
+      return;
+    }
+    end_events();
+    send_frame(std::string(last_line()));
+    exchange_->end_stream();
+  } catch (const std::exception& error) {  // a turn that cannot be written
+    on_failure(Refusal(500, "not_kept", error.what()));
   }
-  end_events();
-  send_frame(std::string(last_line()));
-  exchange_->end_stream();
 }
 
 void TextReply::on_failure(const Refusal& why) {

@@ -17,10 +17,23 @@ struct Usage {
   Json json() const;  // as completions and chats have it
 };
 
+// The fields state and return_state: what a text continues from, and whether what comes out is kept.
+struct StateFields {
+  std::string id;  // empty: none
+  std::shared_ptr<const SequenceState> state;
+  std::vector<int32_t> unread;
+  bool returns = false;
+
+  SequenceState state_or(const LanguageModel& model) const {
+    return state ? state->clone() : model.fresh_state();
+  }
+};
+StateFields read_state_fields(Service& service, const Call& call, Fields& fields);
+
 // Of a text that ended well: "stop" or "length".
 std::string_view finish_reason(Ended ended);
 
-class TextReply : public TextJob {
+class TextReply : public TextJob, public std::enable_shared_from_this<TextReply> {
  public:
   TextReply(Service& service, const Call& call, GenerationFields wanted, std::string id);
 
@@ -44,12 +57,18 @@ class TextReply : public TextJob {
   const GenerationFields wanted_;
   const std::string id_;
   const int64_t created_;
+  // Where the state of the (one) text is kept: its id, when all is done.
+  bool keeps_state_ = false;
+  std::string state_in_, state_out_;
+  Json state_fields() const;  // of both, and the seed
 
  private:
+  void finish();
   std::shared_ptr<Exchange> exchange_;
   Headers headers_;
   bool has_begun_ = false;
   std::optional<Refusal> failure_;
+  std::optional<GeneratedText> kept_;
 };
 
 // Queues the job; it is cancelled when its client goes away.

@@ -1,0 +1,75 @@
+// What a server reads from strangers: requests as bytes, and the bodies of its routes.
+#include <xxhash.h>
+
+#include "fuzz/targets.h"
+#include "serve/http/head_check.h"
+#include "serve/http/request_reader.h"
+#include "serve/wire/chat_fields.h"
+#include "serve/wire/generation_fields.h"
+#include "serve/wire/token_text.h"
+
+namespace deltasane::fuzz {
+namespace {
+
+uint64_t add(uint64_t sum, std::string_view text) {
+  return XXH3_64bits_withSeed(text.data(), text.size(), sum);
+}
+
+}  // namespace
+
+// All requests in the bytes, as one connection sends them, whole and in pieces: both must be
+// understood alike.
+Meaning http_request(Bytes bytes) {
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const serve::HttpLimits limits;
+  const auto read = [&](size_t piece) {
+    Meaning meaning = 0;
+    try {
+      serve::RequestReader reader(limits);
+      std::string held;
+      bool is_limited = false;
+      for (size_t at = 0; at < text.size(); at += piece) {
+        held += text.substr(at, piece);
+        while (!held.empty()) {
+          const size_t used = reader.feed(held);
+          held.erase(0, used);
+          if (reader.has_head() && !is_limited) {
+            is_limited = true;
+            reader.set_body_limit(1 << 16);
+          } else if (used == 0) {
+            break;
+          }
+          if (!reader.is_done()) continue;
+          const serve::HttpRequest request = reader.take_request();
+          meaning = add(add(add(*meaning, request.method), request.path), request.body);
+          for (const auto& [name, value] : request.headers) meaning = add(add(*meaning, name), value);
+          reader = serve::RequestReader(limits);
+          is_limited = false;
+        }
+      }
+      if (reader.has_begun()) return Meaning();  // not whole
+    } catch (const serve::Refusal&) {
+      return Meaning();
+    }
+    return meaning;
+  };
+  const Meaning whole = read(text.size() + 1);
+  require(read(1) == whole, "a request means the same however it is cut");
+  return whole;
+}
+
+Meaning request_body(Bytes bytes) {
+  using namespace serve;
+  const Json body = read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  Fields fields(body);
+  const GenerationFields wanted = read_generation(fields, {});
+  uint64_t meaning = add(uint64_t(wanted.samples), dump(body));
+  if (fields.find("messages"))
+    for (const Message& message : read_messages(fields)) meaning = add(meaning, message.text);
+  if (const Json* const ids = fields.find("prompt"); ids && ids->is_array())
+    meaning += read_ids(*ids, "prompt", 65536).size();
+  read_reply_mode(fields, ReplyMode::plain);
+  return add(meaning, header_list(fields.unknown()));
+}
+
+}  // namespace deltasane::fuzz
