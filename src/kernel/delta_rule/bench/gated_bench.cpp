@@ -80,10 +80,14 @@ std::vector<DeltaRuleMeasurement> bench_gated(const Gpu& gpu, Rule rule, int64_t
   const double decay_bytes = rule == Rule::kda ? 4 * K : rule == Rule::gated_deltanet ? 4 : 0;
   const auto row = [&](const char* pass, const GatedRule& op, double bytes, double flops) {
     const double head_tokens = double(op.batch * op.time * op.heads);
-    DeltaRuleMeasurement m{pass,           false,
-                           op.batch,       op.time,
-                           op.heads,       keys,
-                           head_tokens * bytes, head_tokens * flops * K * V,
+    DeltaRuleMeasurement m{pass,
+                           false,
+                           op.batch,
+                           op.time,
+                           op.heads,
+                           keys,
+                           head_tokens * bytes,
+                           head_tokens * flops * K * V,
                            {}};
     m.values = values;
     return m;
@@ -91,23 +95,28 @@ std::vector<DeltaRuleMeasurement> bench_gated(const Gpu& gpu, Rule rule, int64_t
   const double forward = (2 * K + 2 * V) * 2 + decay_bytes + 4, states = K * V * 4 / 16;
   for (const GatedRule& op : {of(8, 4096), of(1, 4096), of(1, 65536)}) {
     GatedBenchCase data(op, tau, true, gpu);
-    add_pair(rows, row("forward", op, forward, gated_forward_flops),
-             [&](bool sane) { gated_rule(data.op(sane), data.scratch, gpu); }, gpu);
-    add_pair(rows, row("keeping", op, forward + states, gated_forward_flops),
-             [&](bool sane) { gated_rule(data.op(sane, true), data.scratch, gpu); }, gpu);
-    add_pair(rows, row("backward", op, (4 * K + 3 * V) * 2 + 2 * (decay_bytes + 4) + states,
-                       gated_backward_flops),
-             [&](bool sane) {
-               gated_rule_backward(data.op(sane, true), data.gradient(), data.scratch, gpu);
-             },
-             gpu);
+    add_pair(
+        rows, row("forward", op, forward, gated_forward_flops),
+        [&](bool sane) { gated_rule(data.op(sane), data.scratch, gpu); }, gpu);
+    add_pair(
+        rows, row("keeping", op, forward + states, gated_forward_flops),
+        [&](bool sane) { gated_rule(data.op(sane, true), data.scratch, gpu); }, gpu);
+    add_pair(
+        rows,
+        row("backward", op, (4 * K + 3 * V) * 2 + 2 * (decay_bytes + 4) + states,
+            gated_backward_flops),
+        [&](bool sane) {
+          gated_rule_backward(data.op(sane, true), data.gradient(), data.scratch, gpu);
+        },
+        gpu);
   }
   for (const int64_t batch : {1, 64}) {
     GatedRule op = of(batch, 1);
     op.position = 15;
     GatedBenchCase data(op, tau, false, gpu);
-    add_pair(rows, row("step", op, forward + 2 * 4 * K * V, gated_forward_flops),
-             [&](bool sane) { gated_rule(data.op(sane), data.scratch, gpu); }, gpu);
+    add_pair(
+        rows, row("step", op, forward + 2 * 4 * K * V, gated_forward_flops),
+        [&](bool sane) { gated_rule(data.op(sane), data.scratch, gpu); }, gpu);
   }
   return rows;
 }

@@ -198,7 +198,8 @@ void add_case(const GatedShape& shape, uint64_t seed, Checked checked, const Gpu
   d.dr = dr.data(), d.dk = dk.data(), d.dv = dv.data(), d.dg = dg.data(), d.dbeta = dbeta.data();
   d.dtau = dtau.data(), d.dinitial = dinitial.data();
   gated_rule_backward(op, d, scratch, gpu);
-  for (const char* name : {"dr", "dk", "dbeta", "dg", "dtau"}) pool[name].kind = Pooled::Kind::gradient;
+  for (const char* name : {"dr", "dk", "dbeta", "dg", "dtau"})
+    pool[name].kind = Pooled::Kind::gradient;
   pool["dr"].add(sum_of_groups(c.truth.dr, shape), sum_of_groups(c.plain.dr, shape),
                  downloaded(dr, gpu));
   pool["dk"].add(sum_of_groups(c.truth.dk, shape), sum_of_groups(c.plain.dk, shape),
@@ -223,7 +224,7 @@ std::vector<std::string> faults_of(const Pool& pool, const GatedShape& shape) {
     // The rows of docs/numerics.md for these kernels.
     double largest = 0;
     for (const double x : one.truth) largest = std::max(largest, std::abs(x));
-    const double allowed = one.kind == Pooled::Kind::state    ? std::ldexp(largest, -14)
+    const double allowed = one.kind == Pooled::Kind::state      ? std::ldexp(largest, -14)
                            : one.kind == Pooled::Kind::gradient ? result.allowed
                                                                 : 0;
     if (result.error <= result.allowed + allowed) continue;

@@ -16,10 +16,10 @@ struct GatedShape {
   int64_t batch = 1, time = 1, key_heads = 1, heads = 1, keys = 64, values = 64;
   double tau_low = 1.4, tau_high = 1.6;  // both 0: no SANE
   int64_t position = 0;
-  double strongest = 0.6;     // decays: e^-x with x from 0 to this one
-  bool with_zeros = false;    // some decays are 0
-  double state_scale = 1;     // of the initial state's entries
-  bool save_states = false;   // backward is given what forward saved
+  double strongest = 0.6;    // decays: e^-x with x from 0 to this one
+  bool with_zeros = false;   // some decays are 0
+  double state_scale = 1;    // of the initial state's entries
+  bool save_states = false;  // backward is given what forward saved
 };
 std::string name_of(const GatedShape& shape);
 

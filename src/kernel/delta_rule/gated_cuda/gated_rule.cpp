@@ -70,14 +70,14 @@ void gated_rule(const GatedRule& op, DeltaRuleScratch& scratch, const Gpu& gpu) 
 }
 
 void gated_rule_backward(const GatedRule& op, const GatedRuleGradient& gradient,
-                               DeltaRuleScratch& scratch, const Gpu& gpu) {
+                         DeltaRuleScratch& scratch, const Gpu& gpu) {
   validate(op);
   require(gradient.dy && gradient.dr && gradient.dk && gradient.dv && gradient.dbeta &&
               (!op.g || gradient.dg) && (!op.tau || gradient.dtau),
           "gated_rule_backward: expected all gradients");
   if (op.values % 32 != 0)
-    fail(Fault::argument, "value channels per head: expected a multiple of 32 for gradients, found ",
-         op.values);
+    fail(Fault::argument,
+         "value channels per head: expected a multiple of 32 for gradients, found ", op.values);
   const int64_t heads = op.batch * op.heads, tiles = tile_count(op);
   Workspace all;
   const int64_t terms = all.add<char>(gated_terms_bytes(op));

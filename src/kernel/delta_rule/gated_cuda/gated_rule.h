@@ -22,8 +22,8 @@ namespace deltasane::kernel::cuda {
 struct GatedRule {
   Rule rule = Rule::gated_deltanet;
   int64_t batch = 0, time = 0, key_heads = 0, heads = 0;  // heads: a multiple of key_heads
-  int64_t keys = 0, values = 0;  // keys: 64, 96, 128 or 256; values: a multiple of 16
-  int64_t position = 0;          // of the first token, of every sequence
+  int64_t keys = 0, values = 0;           // 64, 96, 128 or 256; a multiple of 16, of 32 backward
+  int64_t position = 0;                   // of the first token, of every sequence
   const bf16 *r = nullptr, *k = nullptr;  // (batch, time, key head, key)
   const bf16* v = nullptr;                // (batch, time, head, value)
   // (batch, time, head); kda: (batch, time, head, key); deltanet: null
@@ -44,12 +44,12 @@ int64_t gated_rule_states(const GatedRule& op);
 
 struct GatedRuleGradient {
   const bf16* dy = nullptr;
-  const float* dfinal = nullptr;               // null: zero
-  bf16 *dr = nullptr, *dk = nullptr;           // summed over the heads that share a key head
+  const float* dfinal = nullptr;      // null: zero
+  bf16 *dr = nullptr, *dk = nullptr;  // summed over the heads that share a key head
   bf16* dv = nullptr;
-  float *dg = nullptr, *dbeta = nullptr;       // dg: required where g is given
-  float* dtau = nullptr;                       // like tau; required where tau is given
-  float* dinitial = nullptr;                   // null: not wanted
+  float *dg = nullptr, *dbeta = nullptr;  // dg: required where g is given
+  float* dtau = nullptr;                  // like tau; required where tau is given
+  float* dinitial = nullptr;              // null: not wanted
 };
 
 // Fails where the GPU or the heads' sizes are not supported.
@@ -57,6 +57,6 @@ void gated_rule(const GatedRule& op, DeltaRuleScratch& scratch, const Gpu& gpu);
 
 // op.y and op.final_state are not used.
 void gated_rule_backward(const GatedRule& op, const GatedRuleGradient& gradient,
-                               DeltaRuleScratch& scratch, const Gpu& gpu);
+                         DeltaRuleScratch& scratch, const Gpu& gpu);
 
 }  // namespace deltasane::kernel::cuda

@@ -31,8 +31,7 @@ TEST_P(GpuGatedRule, HeadsOf96And192) { check(96, 192); }
 TEST_P(GpuGatedRule, CutIntoCalls) {
   constexpr int64_t calls[] = {5, 1, 1, 30, 16, 9, 1, 1};
   const GatedShape shape{.rule = GetParam(), .time = 64, .heads = 3, .position = 9};
-  for (const std::string& fault : check_gated_calls(shape, 1, calls, gpu()))
-    ADD_FAILURE() << fault;
+  for (const std::string& fault : check_gated_calls(shape, 1, calls, gpu())) ADD_FAILURE() << fault;
 }
 TEST_P(GpuGatedRule, OfALongSequenceEqualsItsParts) {
   const int64_t many = gpu().properties().multiprocessors / 2 + 1;  // heads

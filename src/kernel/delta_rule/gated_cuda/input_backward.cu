@@ -18,10 +18,10 @@
 // rest is done by a thread for each key channel.
 #include "base/choose.h"
 #include "kernel/cuda/vectorized_row.cuh"
+#include "kernel/cuda/warp_reduce.cuh"
 #include "kernel/delta_rule/gated_cuda/input_backward_products.cuh"
 #include "kernel/delta_rule/gated_cuda/passes.h"
 #include "kernel/delta_rule/gated_cuda/state_fragment.cuh"
-#include "kernel/cuda/warp_reduce.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -58,8 +58,8 @@ struct ChannelInputs {
 #pragma unroll
     for (int t = 0; t < tile_size; ++t) {
       const bool there = present >> t & 1;
-      k_and_r[t] = there ? (op.k + at)[t * step].bits | uint32_t((op.r + at)[t * step].bits) << 16
-                         : 0;
+      k_and_r[t] =
+          there ? (op.k + at)[t * step].bits | uint32_t((op.r + at)[t * step].bits) << 16 : 0;
       if constexpr (decay == Decay::per_channel) g[t] = there ? (op.g + g_at)[t * g_step] : 0;
     }
   }
@@ -78,7 +78,7 @@ template <Decay decay, int keys>
 struct ChannelBackward {
   const InputMemory<decay, keys>& memory;
   float (&k)[tile_size], (&r)[tile_size];
-  float (&w)[tile_size];  // decays of the channel; not used where one is for all
+  float (&w)[tile_size];       // decays of the channel; not used where one is for all
   float (&eh)[tile_size][40];  // E H, in this warp's columns
 
   __device__ float in(int t, float running) const {
@@ -100,9 +100,8 @@ struct ChannelBackward {
     for (int s = tile_size - 1; s >= 0; --s) {
       const float beta = memory.beta[s];
       float written = beta * k[s], d = 1;
-      const float at_end =
-          eh[s][threadIdx.x % 32] *
-          (decay == Decay::per_head ? memory.decays[s + 1][tile_size - 1] : up_to);
+      const float at_end = eh[s][threadIdx.x % 32] *
+                           (decay == Decay::per_head ? memory.decays[s + 1][tile_size - 1] : up_to);
       last = fmaf(written, at_end, last);
       float column = at_end;
 #pragma unroll
@@ -167,7 +166,7 @@ struct InputBlock {
       for (int h = 0; h < group; ++h) store_tau(key_head * group + h);
       return;
     }
-    SliceLoader<decay, keys> loader{pass, memory, tiles, sequence, key_head * group,
+    SliceLoader<decay, keys> loader{pass, memory, tiles,    sequence, key_head * group,
                                     tile, group,  all_tiles};
     loader.begin();
     for (int h = 0; h < group; ++h) {
@@ -189,9 +188,8 @@ struct InputBlock {
   }
   // Of the h-th head of those that share the keys.
   __device__ void channel_gradients(const ChannelInputs<decay, keys>& inputs, int64_t key_head,
-                                    int h, float (&dq)[tile_size],
-                                    float (&row)[tile_size], float (&eh)[tile_size][40],
-                                    float states) {
+                                    int h, float (&dq)[tile_size], float (&row)[tile_size],
+                                    float (&eh)[tile_size][40], float states) {
     const GatedRule& op = pass.op;
     const int group = int(op.heads / op.key_heads), first = tiles.first(tile);
     const int channel = threadIdx.x;
@@ -252,14 +250,14 @@ template <int keys>
 constexpr int resident = keys <= 128 ? 384 / keys : 1;
 
 template <Decay decay, int keys>
-__global__ __launch_bounds__(keys, resident<keys>) void input_kernel(const __grid_constant__ GatedPass pass,
-                                                      int all_tiles) {
+__global__ __launch_bounds__(keys, resident<keys>) void input_kernel(
+    const __grid_constant__ GatedPass pass, int all_tiles) {
   extern __shared__ float4 dynamic_shared[];
   auto& memory = *reinterpret_cast<InputMemory<decay, keys>*>(dynamic_shared);
   const int64_t of_key_head = blockIdx.x / all_tiles;
   const int64_t sequence = of_key_head / pass.op.key_heads;
-  InputBlock<decay, keys>{pass,     memory,
-                          Tiles(pass.op, sequence), sequence, int(blockIdx.x % all_tiles), all_tiles}
+  InputBlock<decay, keys>{
+      pass, memory, Tiles(pass.op, sequence), sequence, int(blockIdx.x % all_tiles), all_tiles}
       .run(of_key_head % pass.op.key_heads);
 }
 
@@ -270,7 +268,8 @@ void run(const GatedPass& pass, const Gpu& gpu) {
   expect_shared(shared, gpu);
   const int64_t tiles = tile_count(op);
   launch(input_kernel<decay, keys>,
-         {unsigned(op.batch * op.key_heads * tiles), unsigned(keys), shared}, gpu, pass, int(tiles));
+         {unsigned(op.batch * op.key_heads * tiles), unsigned(keys), shared}, gpu, pass,
+         int(tiles));
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ constexpr int slice_rows = 32;
 // Matrices as in blocked_matrix.cuh.
 template <int keys>
 struct Slice {
-  alignas(16) __nv_bfloat16 state[slice_rows * keys];  // S0
-  alignas(16) __nv_bfloat16 dstate[slice_rows * keys];  // H
+  alignas(16) __nv_bfloat16 state[slice_rows * keys];                       // S0
+  alignas(16) __nv_bfloat16 dstate[slice_rows * keys];                      // H
   alignas(16) __nv_bfloat16 missing[gated_planes][slice_rows * tile_size];  // E', dV'
   alignas(16) __nv_bfloat16 dvalues[gated_planes][slice_rows * tile_size];
   SplitMatrix<1, tile_size, slice_rows> dy;
@@ -105,10 +105,8 @@ struct TileProducts {
 
   // Operand A (token, row) of a matrix whose blocks are (row, token), from row `row` on.
   template <int planes>
-  __device__ static void load_transposed(FragmentA<planes>& to,
-                                         const __nv_bfloat16 (&from)[planes]
-                                                                    [slice_rows * tile_size],
-                                         int row) {
+  __device__ static void load_transposed(
+      FragmentA<planes>& to, const __nv_bfloat16 (&from)[planes][slice_rows * tile_size], int row) {
     const int lane = threadIdx.x % 32, block = (row / 8 + lane / 16) * 2 + lane / 8 % 2;
 #pragma unroll
     for (int p = 0; p < planes; ++p)
@@ -122,8 +120,7 @@ struct TileProducts {
     ldmatrix_transposed(to.plane[0], shared_address(from + block * 64 + lane % 8 * 8));
   }
   template <int planes>
-  __device__ static void add(Accumulator& sums, const FragmentA<planes>& a,
-                             const FragmentB<1>& b) {
+  __device__ static void add(Accumulator& sums, const FragmentA<planes>& a, const FragmentB<1>& b) {
 #pragma unroll
     for (int p = planes - 1; p >= 0; --p) {
       mma(sums.c[0], a.plane[p], b.plane[0][0], b.plane[0][1]);

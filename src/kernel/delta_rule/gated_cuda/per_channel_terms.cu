@@ -7,8 +7,8 @@
 // 0 belongs to a product that is smaller still.
 #include "base/choose.h"
 #include "kernel/cuda/warp_reduce.cuh"
-#include "kernel/delta_rule/gated_cuda/terms_passes.h"
 #include "kernel/delta_rule/gated_cuda/terms.cuh"
+#include "kernel/delta_rule/gated_cuda/terms_passes.h"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -94,8 +94,7 @@ __device__ void multiply_halves(TermsMemory<keys>& memory) {
 
 template <int keys>
 __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) void terms_kernel(
-    GatedRule op, int all_tiles, PerChannelTerms<keys>* all,
-    TermsFor direction) {
+    GatedRule op, int all_tiles, PerChannelTerms<keys>* all, TermsFor direction) {
   extern __shared__ float4 dynamic_shared[];
   auto& memory = *reinterpret_cast<TermsMemory<keys>*>(dynamic_shared);
   constexpr int threads = 2 * half_threads<keys>;
@@ -120,10 +119,10 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
     const Rows rows = key_rows(op, sequence, head);
     const Rows decays = head_rows(op, sequence, head, keys);
     const int own = mine * half, others = half - own;
-    const auto* const k = reinterpret_cast<const uint32_t*>(
-        op.k + rows.first + (first + own) * rows.step + channel);
-    const auto* const r = reinterpret_cast<const uint32_t*>(
-        op.r + rows.first + (first + own) * rows.step + channel);
+    const auto* const k =
+        reinterpret_cast<const uint32_t*>(op.k + rows.first + (first + own) * rows.step + channel);
+    const auto* const r =
+        reinterpret_cast<const uint32_t*>(op.r + rows.first + (first + own) * rows.step + channel);
     const auto* const g =
         reinterpret_cast<const float2*>(op.g + decays.first + first * decays.step + channel);
     const int step = int(rows.step) / 2, g_step = int(decays.step) / 2;
@@ -168,7 +167,8 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
     for (int i = half - 1; i >= 0; --i) {
       const Two k = x.k[i] * up_to;
       if (mine == 0) set(memory.first, i, channel, k);
-      set(terms.k_out, mine * half + i, channel, (mine == 0 ? k * x.other : k) * memory.beta[mine * half + i]);
+      set(terms.k_out, mine * half + i, channel,
+          (mine == 0 ? k * x.other : k) * memory.beta[mine * half + i]);
       up_to = up_to * x.w[i];
     }
     const Two decay = up_to * x.other;
@@ -218,10 +218,10 @@ void per_channel_terms(const GatedPass& pass, TermsFor direction, const Gpu& gpu
   const int64_t tiles = tile_count(op);
   choose<64, 96, 128, 256>(op.keys, "key channels per head", [&]<int keys>() {
     using Terms = PerChannelTerms<keys>;
-    launch(terms_kernel<keys>,
-           {unsigned(op.batch * op.heads * tiles), 2 * half_threads<keys>,
-            sizeof(TermsMemory<keys>)},
-           gpu, op, int(tiles), static_cast<Terms*>(pass.terms), direction);
+    launch(
+        terms_kernel<keys>,
+        {unsigned(op.batch * op.heads * tiles), 2 * half_threads<keys>, sizeof(TermsMemory<keys>)},
+        gpu, op, int(tiles), static_cast<Terms*>(pass.terms), direction);
   });
 }
 

@@ -1,8 +1,8 @@
 // The terms of a tile where one decay is for all channels of a head: a warp per tile.
 #include "base/choose.h"
 #include "kernel/cuda/approximate_math.cuh"
-#include "kernel/delta_rule/gated_cuda/terms_passes.h"
 #include "kernel/delta_rule/gated_cuda/terms.cuh"
+#include "kernel/delta_rule/gated_cuda/terms_passes.h"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -34,8 +34,8 @@ struct TileRows {
 };
 
 template <int keys>
-__global__ __launch_bounds__(32 * warps) void terms_kernel(
-    GatedRule op, int all_tiles, PerHeadTerms* all) {
+__global__ __launch_bounds__(32 * warps) void terms_kernel(GatedRule op, int all_tiles,
+                                                           PerHeadTerms* all) {
   extern __shared__ float4 dynamic_shared[];
   WarpMemory& memory = reinterpret_cast<WarpMemory*>(dynamic_shared)[threadIdx.x / 32];
   const int lane = threadIdx.x % 32;

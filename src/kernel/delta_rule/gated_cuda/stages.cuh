@@ -71,8 +71,7 @@ struct StageQueue {
   Mbarrier full[count], empty[count];
 
   __device__ void init() {  // by one thread, before a barrier of the block
-    for (int i = 0; i < count; ++i)
-      mbarrier_init(full[i], 1), mbarrier_init(empty[i], consumers);
+    for (int i = 0; i < count; ++i) mbarrier_init(full[i], 1), mbarrier_init(empty[i], consumers);
   }
   __device__ const Stage& wait(int i) const {  // for the i-th tile
     mbarrier_wait(full[i % count], i / count % 2);

@@ -33,8 +33,7 @@ struct HeadRows {
     return neutralized(tile) ? __ldg(pass.op.tau + chunk(tile)) : 0.0f;
   }
   // Of a tile's E or dV, whose rows are value channels: saved for the inputs' gradients.
-  __device__ void save_rows(bf16* to, int tile, int row,
-                            const FragmentA<gated_planes>& x) const {
+  __device__ void save_rows(bf16* to, int tile, int row, const FragmentA<gated_planes>& x) const {
     const int64_t plane = pass.op.values * tile_size;
     const int64_t from = (of_head * all_tiles + tile) * gated_planes * plane;
 #pragma unroll
@@ -55,9 +54,9 @@ __global__ __launch_bounds__(Block::Division::threads, Block::resident) void sta
   using Division = typename Block::Division;
   const GatedRule& op = pass.op;
   const int row_blocks = int(op.values) / Division::rows, warp = threadIdx.x / 32;
-  Block block{HeadRows(pass, blockIdx.x / row_blocks, blockIdx.x % row_blocks * Division::rows,
-                       all_tiles),
-              memory};
+  Block block{
+      HeadRows(pass, blockIdx.x / row_blocks, blockIdx.x % row_blocks * Division::rows, all_tiles),
+      memory};
   if (threadIdx.x == 0) memory.queue.init();
   __syncthreads();
   if (warp < Division::state_warps)

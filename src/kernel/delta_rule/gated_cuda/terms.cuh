@@ -46,8 +46,7 @@ struct PerChannelTerms {
   SplitMatrix<q_planes, tile_size, keys> q_in;
 };
 template <Decay decay, int keys>
-using TileTerms =
-    std::conditional_t<decay == Decay::per_head, PerHeadTerms, PerChannelTerms<keys>>;
+using TileTerms = std::conditional_t<decay == Decay::per_head, PerHeadTerms, PerChannelTerms<keys>>;
 
 // Sums of g over tokens as decays: [s + 1][t] is the one after token s up to token t, 1 where t <= s.
 // Lane t has token t's g; by one warp.

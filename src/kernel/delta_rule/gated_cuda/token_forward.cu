@@ -13,8 +13,7 @@ namespace {
 constexpr int warps = 4, warp_rows = 4;
 
 template <int keys>
-__global__ __launch_bounds__(32 * warps) void token_kernel(const __grid_constant__
-                                                            GatedRule op) {
+__global__ __launch_bounds__(32 * warps) void token_kernel(const __grid_constant__ GatedRule op) {
   constexpr int channels = keys / 32;
   const int lane = threadIdx.x % 32, row_blocks = int(op.values) / (warps * warp_rows);
   const int64_t of_head = blockIdx.x / row_blocks, sequence = of_head / op.heads,
@@ -22,7 +21,7 @@ __global__ __launch_bounds__(32 * warps) void token_kernel(const __grid_constant
   const int row = (blockIdx.x % row_blocks * warps + threadIdx.x / 32) * warp_rows;
   const Rows rows = key_rows(op, sequence, head);
   float S[warp_rows][channels] = {}, k[channels], r[channels], recalled[warp_rows] = {},
-                             read[warp_rows] = {}, both = 0;
+        read[warp_rows] = {}, both = 0;
   if (op.initial)
 #pragma unroll
     for (int i = 0; i < warp_rows; ++i)
