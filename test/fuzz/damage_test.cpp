@@ -12,7 +12,7 @@
 #include <iostream>
 #include <set>
 
-#include "base/timing.h"
+#include "base/processor_time.h"
 #include "fuzz/corpus.h"
 #include "support/fixture_bytes.h"
 #include "support/mutate.h"
@@ -26,7 +26,7 @@ constexpr rlim_t most_bytes = rlim_t{1} << 30;
 // What the process has to say, also where it is killed.
 struct Report {
   int64_t round = 0, accepted = 0, other_meaning = 0, out_of_memory = 0;
-  double slowest = 0;  // seconds
+  double slowest = 0;  // seconds of a processor
 };
 
 int64_t mutations() {
@@ -49,7 +49,7 @@ void mutate_all(const Target& target, int64_t rounds, Report& report) {
     std::string bytes = seeds[size_t(report.round) % seeds.size()];
     test::mutate(bytes, random);
     ::setitimer(ITIMER_PROF, &most_time, nullptr);  // ends the process by SIGPROF
-    const double begin = seconds_now();
+    const double begin = processor_seconds_now();
     try {
       const auto meaning = parse(target, test::Exact(bytes).span());
       report.accepted += meaning.has_value();
@@ -57,7 +57,7 @@ void mutate_all(const Target& target, int64_t rounds, Report& report) {
     } catch (const std::bad_alloc&) {
       ++report.out_of_memory;
     }
-    report.slowest = std::max(report.slowest, seconds_now() - begin);
+    report.slowest = std::max(report.slowest, processor_seconds_now() - begin);
   }
 }
 

@@ -72,6 +72,33 @@ TEST_F(SequenceTest, GoesOnFromAStateFileAsIfItHadNeverStopped) {
   EXPECT_EQ(whole.state().position, resumed.state().position);
 }
 
+// A position counts in 64 bits, and matters only by its place in a chunk of 16, where SANE acts.
+TEST_F(SequenceTest, CountsPastThirtyTwoBits) {
+  OpenOptions options;
+  options.sane.alpha = 1;
+  const Rwkv7 with_sane{Rwkv7Checkpoint(path), options};
+  for (const int64_t limit : {int64_t{1} << 31, int64_t{1} << 32}) {
+    Sequence near(with_sane, {threads});
+    near.read(tokens(11));
+    SequenceState moved = near.state().clone();
+    moved.position = limit - 5;
+    Sequence far(with_sane, {threads}, OnOverflow::stop, std::move(moved));
+    for (int i = 0; i < 3; ++i) {
+      near.read(tokens(20));
+      far.read(tokens(20));
+      EXPECT_TRUE(same_bits(near.logits(), far.logits())) << limit << " " << i;
+    }
+    EXPECT_EQ(far.state().position, limit + 55);
+    far.save(scratch.path() / "far", "small", {});
+    Sequence loaded(with_sane, {threads});
+    loaded.load(scratch.path() / "far", "small", OtherSane::refuse);
+    EXPECT_EQ(loaded.state().position, limit + 55);
+    near.read(tokens(1));
+    loaded.read(tokens(1));
+    EXPECT_TRUE(same_bits(near.logits(), loaded.logits())) << limit;
+  }
+}
+
 TEST_F(SequenceTest, RefusesTheStateOfAnotherModel) {
   Sequence sequence(model, {threads});
   sequence.read(tokens(3));
