@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/io/host_memory.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
 #include "model/registry.h"
@@ -37,8 +38,7 @@ int show_model(const InspectOptions& options) {
   }
   const std::optional<NonFinite> non_finite = find_non_finite(checkpoint.file());
   const int64_t state_bytes = 4 * layout.floats();
-  int64_t cache_bytes = 0;  // of a token
-  for (int64_t i = 0; i < layout.caches(); ++i) cache_bytes += 4 * layout.cache(i).floats();
+  const int64_t cache_bytes = 4 * layout.cache_floats();  // of a token
   if (options.json) {
     nlohmann::ordered_json all{{"path", options.model},
                                {"format", checkpoint.file().format()},
@@ -74,7 +74,9 @@ int show_model(const InspectOptions& options) {
   for (const auto& [type, elements] : types)
     fmt::print("    {:<12} {:.1f} M\n", type, double(elements) / 1e6);
   fmt::print("  state          {:.2f} MB{}\n", double(state_bytes) / 1e6,
-             cache_bytes ? fmt::format(", and {} bytes a token", cache_bytes) : ", at any length");
+             cache_bytes ? fmt::format(", and {} bytes a token: {} after 100000", cache_bytes,
+                                       bytes_text(uint64_t(state_bytes + 100'000 * cache_bytes)))
+                         : ", at any length");
   if (checkpoint.sane())
     fmt::print("  SANE           alpha {}, chunks of {}\n", checkpoint.sane()->alpha,
                checkpoint.sane()->chunk);

@@ -1,7 +1,9 @@
 #include "cli/open_model.h"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/io/host_memory.h"
 #include "format/tokenizer/find_tokenizer.h"
 
 namespace deltasane::cli {
@@ -89,6 +91,19 @@ OpenModel::OpenModel(const ModelFlags& flags)
       owned(open(flags)),
       model(*owned),
       name(name_of_path(flags.path)) {}
+
+void foresee_states(const LanguageModel& model, int64_t position, int64_t sequences) {
+  if (model.state_layout()->caches() == 0) return;
+  const uint64_t bytes = model.state_bytes(position) * uint64_t(sequences);
+  const uint64_t found = host_memory_size().free;
+  if (bytes > found)
+    fail(Fault::usage, "memory: expected ", bytes_text(bytes), " for the attention caches of ",
+         sequences, " x ", position, " tokens, found ", bytes_text(found),
+         " free; read fewer tokens, or give --attention-window N, which bounds them");
+  if (bytes >= uint64_t{1} << 30)
+    fmt::print(stderr, "states grow to {}, of {} of memory free\n", bytes_text(bytes),
+               bytes_text(found));
+}
 
 StoredType written_type(const ModelCheckpoint& checkpoint, const std::string& name) {
   if (!name.empty()) return stored_type_named(name);

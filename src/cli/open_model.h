@@ -41,6 +41,10 @@ struct OpenModel {
   kernel::Cpu cpu() { return {threads}; }
 };
 
+// Says how large the states of `sequences` that are read up to `position` become, where they grow with
+// every token; fails where they do not fit the free memory.
+void foresee_states(const LanguageModel& model, int64_t position, int64_t sequences = 1);
+
 // The type to write a model in: the named one, or that of its large matrices, if it is plain.
 StoredType written_type(const ModelCheckpoint& checkpoint, const std::string& name);
 

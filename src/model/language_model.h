@@ -76,6 +76,13 @@ class LanguageModel {
 
   const std::shared_ptr<const StateLayout>& state_layout() const { return layout_; }
   SequenceState fresh_state() const { return SequenceState(layout_); }
+  // Rows that caches hold at a position: with a window fewer than tokens were read.
+  virtual int64_t cached_tokens(int64_t position) const { return position; }
+  // Of a sequence's state at a position.
+  uint64_t state_bytes(int64_t position) const {
+    return uint64_t(layout_->floats() + cached_tokens(position) * layout_->cache_floats()) *
+           sizeof(float);
+  }
 
   // A long input can be cut at positions that are multiples of this: cuts elsewhere may show in the
   // last bits.

@@ -1,8 +1,6 @@
 #include "train/training_memory.h"
 
 #include <algorithm>
-#include <charconv>
-#include <fstream>
 #include <optional>
 
 #include "comm/local_rank.h"
@@ -21,25 +19,6 @@ constexpr int64_t cpu_pass_tokens = 8192;
 
 uint64_t floats(const TrainableModel& model) {
   return uint64_t(model.layout().elements()) * sizeof(float);
-}
-
-// A number of kilobytes in /proc/meminfo.
-uint64_t meminfo(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(key + ":"))
-      return std::stoull(line.substr(key.size() + 1)) * uint64_t{1024};
-  fail(Fault::device, "/proc/meminfo: expected ", key, ", found none");
-}
-
-std::optional<uint64_t> number_in(const char* path) {
-  std::ifstream file(path);
-  std::string text;
-  uint64_t value = 0;
-  if (!(file >> text)) return std::nullopt;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;  // "max"
-  return value;
 }
 
 int64_t rows_of_process(const TrainConfig& config, int processes) {
@@ -64,13 +43,6 @@ int gpu_of(const std::string& name, const comm::LocalRank& here, bool share) {
 }
 
 }  // namespace
-
-std::string bytes_text(uint64_t bytes) {
-  const bool large = bytes >= 1'000'000'000;
-  const uint64_t unit = large ? 1'000'000'000 : 1'000'000;
-  const uint64_t tenths = (bytes + unit / 20) / (unit / 10);
-  return cat(tenths / 10, ".", tenths % 10, large ? " GB" : " MB");
-}
 
 uint64_t BytesNeeded::total() const {
   uint64_t sum = 0;
@@ -102,16 +74,6 @@ BytesNeeded device_memory(const TrainableModel& model, const PassSettings& pass,
 
 BytesNeeded host_memory_beside_gpu(const TrainableModel& model) {
   return {{{"weights", floats(model)}, {"optimizer", 2 * floats(model)}}};
-}
-
-MemorySize host_memory_size() {
-  MemorySize size{meminfo("MemTotal"), meminfo("MemAvailable")};
-  if (const auto limit = number_in("/sys/fs/cgroup/memory.max"); limit && *limit < size.total) {
-    size.total = *limit;
-    const uint64_t used = number_in("/sys/fs/cgroup/memory.current").value_or(0);
-    size.free = std::min(size.free, *limit > used ? *limit - used : 0);
-  }
-  return size;
 }
 
 RowSplit split_rows(const TrainConfig& config, int processes, const Fits& fits) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/io/host_memory.h"
 #include "comm/group.h"
 #include "model/train/trainable_model.h"
 #include "train/config.h"
@@ -25,19 +26,11 @@ struct BytesNeeded {
   uint64_t total() const;
   std::string text() const;  // "7.2 GB (weights 1.8 GB, gradient 1.8 GB, ...)"
 };
-std::string bytes_text(uint64_t bytes);  // "7.2 GB", "13 MB"
 
 enum class Place { cpu, gpu };
 // In the memory of the device, and in the host's beside a GPU.
 BytesNeeded device_memory(const TrainableModel& model, const PassSettings& pass, Place place);
 BytesNeeded host_memory_beside_gpu(const TrainableModel& model);
-
-// Of a machine or a GPU; the part that one of `sharing` processes may use.
-struct MemorySize {
-  uint64_t total = 0, free = 0;
-  MemorySize part(int sharing) const { return {total / uint64_t(sharing), free / uint64_t(sharing)}; }
-};
-MemorySize host_memory_size();  // of the machine, or of the control group where that is less
 
 // How one process computes its rows of a step: `accumulate` passes over `micro_batch` rows.
 struct RowSplit {

@@ -15,7 +15,7 @@ namespace {
 
 TEST_F(ToyCommands, Info) {
   expect(0, "deltasane info toy.safetensors --tensors", "Toy, safetensors");
-  for (const char* part : {"memories       2 of 6x4, 3 of 5x3, 1 of 2x7", "and 40 bytes a token",
+  for (const char* part : {"memories       2 of 6x4, 3 of 5x3, 1 of 2x7", "and 40 bytes a token: 4.0 MB after 100000",
                            "alpha 0.5, chunks of 10", "layers.2.memory.1.tau"})
     EXPECT_NE(output.find(part), std::string::npos) << part << "\n" << output;
   const auto found = json("info toy.safetensors");
@@ -37,6 +37,17 @@ TEST_F(ToyCommands, ConvertToWhatTheArchitectureHas) {
   expect(2, "deltasane bench weights 0.1B out.safetensors --architecture toy",
          "expected one with random models, found toy");
   expect(2, "deltasane generate toy.safetensors --prompt a --weights q8", "expected f32 on a CPU");
+}
+
+// Before anything is read, not when memory ends.
+TEST_F(ToyCommands, CachesThatWillNotFitAreForeseen) {
+  expect(2, "deltasane stream toy.safetensors --corpus math-chat:seed=1 --tokens 1000000000000 "
+            "--out run", "for the attention caches of 1 x 1000000000000 tokens");
+  EXPECT_NE(output.find("40000.0 GB"), std::string::npos) << output;
+  EXPECT_NE(output.find("--attention-window N"), std::string::npos) << output;
+  EXPECT_FALSE(fs::exists(file("run")));
+  expect(2, "deltasane generate toy.safetensors --prompt a --tokens 1000000000000",
+         "for the attention caches of 1 x 1000000000001 tokens");
 }
 
 TEST_F(ToyCommands, GenerateGoesOnAsIfItHadNeverStopped) {

@@ -6,6 +6,7 @@
 #include "cli/open_model.h"
 #include "cli/publish/model_card.h"
 #include "cli/publish/tokenizer_files.h"
+#include "format/tokenizer/find_tokenizer.h"
 
 namespace deltasane::cli {
 namespace {
@@ -28,6 +29,15 @@ std::string pth_notes(const std::string& file, const ModelCheckpoint& checkpoint
     notes +=
         "\nThe tensors `sane.alpha` and `sane.chunk`, of one element each, are SANE's settings.\n";
   return notes;
+}
+
+// The tokenizer.json that open_tokenizer reads; empty where it is another.
+fs::path tokenizer_json(const PublishOptions& options) {
+  const fs::path named = options.tokenizer;
+  if (named.extension() == ".json") return named;
+  const auto found =
+      tokenizer_file_beside(options.tokenizer.empty() ? fs::path(options.model) : named);
+  return found && found->extension() == ".json" ? *found : fs::path();
 }
 
 int publish_model(const PublishOptions& options) {
@@ -58,7 +68,7 @@ int publish_model(const PublishOptions& options) {
     card.files = pth_notes(file, checkpoint);
   } else {
     card.files = checkpoint.write_hugging_face(folder.path(), type, tokenizer->end_of_document());
-    card.tokens = write_tokenizer_files(folder.path(), *tokenizer);
+    card.tokens = write_tokenizer_files(folder.path(), *tokenizer, tokenizer_json(options));
   }
   for (size_t at; (at = card.files.find("PATH")) != card.files.npos;)
     card.files.replace(at, 4, card.name);

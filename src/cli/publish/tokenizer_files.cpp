@@ -125,8 +125,17 @@ void write_vocabulary_file(const fs::path& folder, const Tokenizer& tokenizer) {
     replace_file(vocabulary_beside(folder), world_file_of(tokenizer));
 }
 
-std::string write_tokenizer_files(const fs::path& folder, const Tokenizer& tokenizer) {
-  if (tokenizer.name() != "world" && tokenizer.name() != "byte")
+std::string write_tokenizer_files(const fs::path& folder, const Tokenizer& tokenizer,
+                                  const fs::path& json) {
+  const bool bpe = tokenizer.name() != "world" && tokenizer.name() != "byte";
+  if (bpe && !json.empty()) {
+    replace_file(folder / "tokenizer.json", read_file(json));
+    for (const char* const name : {"tokenizer_config.json", "chat_template.jinja"})
+      if (fs::exists(json.parent_path() / name))
+        replace_file(folder / name, read_file(json.parent_path() / name));
+    return "Its tokenizer is in `tokenizer.json`; `AutoTokenizer` reads it.";
+  }
+  if (bpe)
     return "Its tokenizer is that of the model it was made from; copy tokenizer.json from there.";
   if (tokenizer.name() != "world")
     return "Its tokens are the bytes of the text, 0 to 255; there are no tokenizer files.";

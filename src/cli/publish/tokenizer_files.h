@@ -7,8 +7,10 @@
 namespace deltasane::cli {
 
 // World vocabularies: the vocabulary file, tokenizer_config.json with the chat template, and the
-// class that it names. Others have no such files. Returns a sentence for the model card.
-std::string write_tokenizer_files(const fs::path& folder, const Tokenizer& tokenizer);
+// class that it names. BPE: a copy of `json`, the tokenizer.json that was read, and of the
+// tokenizer_config.json beside it; an empty path: none was. Returns a sentence for the model card.
+std::string write_tokenizer_files(const fs::path& folder, const Tokenizer& tokenizer,
+                                  const fs::path& json = {});
 // The vocabulary file alone, where there is one.
 void write_vocabulary_file(const fs::path& folder, const Tokenizer& tokenizer);
 

@@ -116,6 +116,7 @@ int stream_tokens(StreamOptions& options) {
       open.model, open.name,
       *source,    *tokenizer,
       open.cpu(), ProblemProbe{open.model, *tokenizer, open.cpu(), problems, options.probe_tokens}};
+  foresee_states(open.model, options.settings.tokens, options.settings.streams);
   StreamDisplay display;
   int64_t first = -1, last = 0;
   const OnExisting existing = !options.resume       ? OnExisting::refuse

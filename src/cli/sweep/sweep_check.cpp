@@ -132,8 +132,8 @@ void check_disk(const SweepOptions& o, const std::optional<train::TrainConfig>& 
   const uint64_t found = fs::space(there).available, written = folder_bytes(o.out);
   if (need.total() > found + written)
     fail(Fault::file, "disk of ", there, ": expected at least ", need.text(), ", found ",
-         train::bytes_text(found), " free; free some, lower run.keep, or name another --out");
-  fmt::print("disk: at most {}, of {} free\n", need.text(), train::bytes_text(found + written));
+         bytes_text(found), " free; free some, lower run.keep, or name another --out");
+  fmt::print("disk: at most {}, of {} free\n", need.text(), bytes_text(found + written));
 }
 
 // train's own checks, with SANE, which takes more: data, memory, the model.

@@ -81,6 +81,9 @@ int generate_text(const GenerateOptions& options) {
   if (prompt_tokens == 0)
     fail(Fault::file, options.state_in, ": expected a state with a pending token, or a --prompt");
 
+  foresee_states(open.model,
+                 request.state.position + int64_t(prompt_tokens) + options.tokens);
+
   Engine engine(open.model, *tokenizer, open.cpu(),
                 {.stops = stops,
                  .tokens = options.tokens,

@@ -207,10 +207,10 @@ void introduce(const train::TrainingRun& run, const train::TrainConfig& config, 
              plan.split.activations == Activations::keep ? "kept" : "recomputed",
              run.sums_by().empty() ? "" : fmt::format(", sums by {}", run.sums_by()));
   fmt::print("memory on {}: {}, of {} free\n", plan.device, plan.need.text(),
-             train::bytes_text(plan.found.free));
+             bytes_text(plan.found.free));
   if (!plan.host_need.parts.empty())
     fmt::print("memory of the host: {}, of {} free\n", plan.host_need.text(),
-               train::bytes_text(plan.host_found.free));
+               bytes_text(plan.host_found.free));
 }
 
 int train_model(const TrainOptions& options) {

@@ -406,13 +406,17 @@ void Model::run_pass(const ForwardPass& pass, const Cpu& cpu) const {
   kernel::matmul(*head_, normal, pass.logits, cpu);
 }
 
+int64_t Model::cached_tokens(int64_t position) const {
+  return drops_rows_ ? position - dropped_rows(position, config_.window) : position;
+}
+
 // A state that was made with another window lacks rows, or has some too many.
 void Model::expect_caches(const SequenceState& state) const {
-  const int64_t dropped = drops_rows_ ? dropped_rows(state.position, config_.window) : 0;
+  const int64_t expected = cached_tokens(state.position);
   for (int64_t i = 0; i < state.layout().caches(); ++i) {
     const int64_t found = int64_t(state.cache(i).size()) / state.layout().cache(i).floats();
-    if (found != state.position - dropped)
-      fail(Fault::argument, "state: expected ", state.position - dropped,
+    if (found != expected)
+      fail(Fault::argument, "state: expected ", expected,
            " cached rows at position ", state.position, ", found ", found,
            ": it was made with another attention window; give that one");
   }

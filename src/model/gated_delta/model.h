@@ -68,6 +68,7 @@ class Model : public LanguageModel {
   uint64_t weight_bytes() const override { return held_bytes_ + embedding_.bytes(); }
   uint64_t read_bytes() const override { return read_bytes_; }
   int64_t prefill_chunk() const override { return 512; }
+  int64_t cached_tokens(int64_t position) const override;
 
  protected:
   void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) const override;

@@ -30,6 +30,13 @@ void StateLayout::add(std::string name, StateKind kind, int64_t layer, const Sha
   parts_.push_back(std::move(part));
 }
 
+int64_t StateLayout::cache_floats() const {
+  int64_t sum = 0;
+  for (const StatePart& part : parts_)
+    if (part.grows()) sum += part.floats();
+  return sum;
+}
+
 const StatePart& StateLayout::cache(int64_t number) const {
   const auto found = std::ranges::find_if(
       parts_, [&](const StatePart& part) { return part.grows() && part.offset == number; });

@@ -57,6 +57,7 @@ class StateLayout {
   int64_t floats() const { return floats_; }  // of all fixed parts
   int64_t caches() const { return caches_; }
   const StatePart& cache(int64_t number) const;
+  int64_t cache_floats() const;  // that all caches grow by with a token
 
   // The heads of one layer, numbered as in heads().
   struct HeadRange {

@@ -17,12 +17,6 @@ std::string_view text_of(const TensorFile& file, const char* key) {
   return found == file.metadata().end() ? std::string_view() : std::string_view(found->second);
 }
 
-// `stored` in place of our value head `head`, where the file has them tiled.
-int64_t tiled_head(const Config& c, int64_t head) {
-  const int64_t ratio = c.value_heads / c.key_heads;
-  return head % ratio * c.key_heads + head / ratio;
-}
-
 // Rows of all value heads, from the order of the file to ours; `head` elements are one head.
 template <class T>
 void group_columns(const Config& c, std::span<T> numbers, size_t head) {

@@ -38,6 +38,8 @@ class Checkpoint : public ModelCheckpoint {
                          const Metadata& metadata) const override;
   void write_gguf(const fs::path& path, StoredType type, const std::vector<std::string>& vocabulary,
                   const Metadata& metadata) const override;
+  std::string write_hugging_face(const fs::path& folder, StoredType type,
+                                 std::optional<int32_t> end_of_document) const override;
 
  private:
   const Part& part(std::string_view name) const;

@@ -51,9 +51,8 @@ class GgufNames {
   std::vector<Rows> value_heads(const StoredTensor& from, int64_t first, int64_t size) const {
     if (!tiled_) return {{&from, first, c.value_heads * size}};
     std::vector<Rows> rows;
-    const int64_t ratio = c.value_heads / c.key_heads;
     for (int64_t head = 0; head < c.value_heads; ++head)  // ours
-      rows.push_back({&from, first + (head % ratio * c.key_heads + head / ratio) * size, size});
+      rows.push_back({&from, first + tiled_head(c, head) * size, size});
     return rows;
   }
   void by_value_head(std::string_view name, const Shape& shape, int64_t size,

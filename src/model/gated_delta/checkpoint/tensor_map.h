@@ -2,6 +2,7 @@
 // tensors, in order, and of one change at most.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -34,11 +35,19 @@ struct Part {
   Change change = Change::none;
 };
 
+// Where a file that has value heads tiled keeps our value head `head`.
+inline int64_t tiled_head(const Config& c, int64_t head) {
+  const int64_t ratio = c.value_heads / c.key_heads;
+  return head % ratio * c.key_heads + head / ratio;
+}
+
 class TensorMap {
  public:
-  TensorMap(const TensorFile& file, const Config& config) : file_(file), config_(config) {}
+  TensorMap(const TensorFile& file, const Config& config) : file_(&file), config_(config) {}
+  // For a file that is to be written: it has what is asked for, and no alternatives.
+  explicit TensorMap(const Config& config) : config_(config) {}
 
-  bool has(std::string_view stored) const { return file_.find(stored) != nullptr; }
+  bool has(std::string_view stored) const { return file_ && file_->find(stored) != nullptr; }
   // A stored tensor of `rows` rows of `length` numbers, whatever its rank.
   const StoredTensor& stored(const std::string& name, int64_t rows, int64_t length);
 
@@ -60,11 +69,15 @@ class TensorMap {
   void refuse_others(std::initializer_list<std::string_view> ignored) const;
 
   const Config& config() const { return config_; }
+  const std::deque<StoredTensor>& planned() const { return planned_; }
   const std::map<std::string, Part, std::less<>>& parts() const { return parts_; }
 
  private:
-  const TensorFile& file_;
+  const StoredTensor& plan(const std::string& name, const Shape& shape);
+
+  const TensorFile* file_ = nullptr;
   const Config& config_;
+  std::deque<StoredTensor> planned_;  // without numbers
   std::map<std::string, Part, std::less<>> parts_;
   std::set<std::string, std::less<>> used_;
 };

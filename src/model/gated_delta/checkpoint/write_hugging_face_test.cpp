@@ -1,0 +1,84 @@
+// Folders for other libraries are read back as the same model.
+#include <gtest/gtest.h>
+
+#include "model/gated_delta/fixture.h"
+#include "model/gated_delta/train/initialise.h"
+#include "support/errors.h"
+
+namespace deltasane::gated_delta {
+namespace {
+
+// Of every kind that the libraries have: with few sizes that are equal by chance.
+std::vector<Config> published_configs() {
+  std::vector<Config> all;
+  for (const char* const kind : {"gated_deltanet", "delta_net", "kda", "qwen3_5", "olmo_hybrid"}) {
+    Config c = config_for({4, 48, 8, 30, kind});
+    c.feed_forward = 20;
+    all.push_back(c);
+  }
+  all[0].value_heads = 2 * all[0].key_heads, all[0].gate = OutputGate::sigmoid;
+  all[1].taps = 0, all[1].beta_scale = 0;
+  all[2].decay_bound = -5;
+  all[3].value_heads = 2 * all[3].key_heads;
+  all[4].rotary = all[4].head_size, all[4].theta = 500;
+  Config fla = all[0];  // with attention
+  fla.mixers[2] = Mixer::attention, fla.heads = 6, fla.kv_heads = 3, fla.head_size = fla.rotary = 8;
+  fla.theta = 1000, fla.window = 9;
+  all.push_back(fla);
+  Config moe = all[3];
+  moe.model_type = "qwen3_5_moe", moe.experts = {true, false, true, true};
+  moe.expert_count = 5, moe.experts_used = 2, moe.expert_size = 6, moe.shared_expert_size = 7;
+  moe.shared_expert_gate = true;
+  all.push_back(moe);
+  moe.model_type = "qwen3_next", moe.renormalize = false;
+  all.push_back(moe);
+  Config kimi = config_for({4, 48, 8, 30, "kda"});
+  kimi.model_type = "kimi_linear", kimi.gate_bias = false, kimi.feed_forward = 20;
+  kimi.heads = 3, kimi.latent_size = 10, kimi.shared_key_size = 6, kimi.latent_norm_eps = 1e-6;
+  kimi.latent_key_size = 8, kimi.latent_value_size = 7;
+  kimi.mixers[3] = Mixer::latent, kimi.experts = {false, true, true, true};
+  kimi.expert_count = 5, kimi.experts_used = 2, kimi.expert_size = 6, kimi.shared_expert_size = 6;
+  kimi.sigmoid_router = true, kimi.expert_scale = 2.5;
+  all.push_back(kimi);
+  return all;
+}
+
+TEST(WriteHuggingFace, AFolderIsReadBackAsTheSameModel) {
+  for (const Config& config : published_configs()) {
+    const SmallModel small(config);
+    const auto checkpoint = open_checkpoint(small.path);
+    const fs::path folder = small.scratch.path() / "folder";
+    fs::create_directory(folder);
+    const std::string notes = checkpoint->write_hugging_face(folder, StoredType::f32, 3);
+    EXPECT_NE(notes.find("from_pretrained(\"PATH\")"), std::string::npos);
+    const auto again = open_checkpoint(folder);
+    EXPECT_EQ(own_metadata(dynamic_cast<const Checkpoint&>(*again).config(), {}),
+              own_metadata(config, {}))
+        << config.model_type;
+    ASSERT_EQ(again->names(), checkpoint->names()) << config.model_type;
+    for (const std::string& name : checkpoint->names()) {
+      const Tensor<float> a = checkpoint->read(name), b = again->read(name);
+      ASSERT_EQ(a.shape(), b.shape()) << name;
+      for (int64_t i = 0; i < a.elements(); ++i)  // 1 + (w - 1) may round
+        ASSERT_NEAR(a[i], b[i], name.ends_with("norm.weight") ? 2e-7 : 0.0)
+            << config.model_type << " " << name;
+    }
+  }
+}
+
+TEST(WriteHuggingFace, WhatTheLibrariesDoNotHaveIsRefused) {
+  const Config config = published_configs()[0];
+  const SmallModel sane(config, SaneSettings{1, 16});
+  const auto with_sane = open_checkpoint(sane.path);
+  EXPECT_FAULT(with_sane->write_hugging_face(sane.scratch.path(), StoredType::f32, {}),
+               Fault::usage, "expected a model without SANE's w_tau");
+  const SmallModel other(small_configs()[0]);
+  const auto unknown = open_checkpoint(other.path);
+  EXPECT_FAULT(unknown->write_hugging_face(other.scratch.path(), StoredType::f32, {}),
+               Fault::usage, "expected a kind of model that the libraries have, found small");
+  EXPECT_FAULT(unknown->write_hugging_face(other.scratch.path(), StoredType::q8_0, {}),
+               Fault::usage, "expected f32, f16 or bf16");
+}
+
+}  // namespace
+}  // namespace deltasane::gated_delta
