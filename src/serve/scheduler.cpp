@@ -195,8 +195,10 @@ bool Scheduler::submit_next() {
   const uint64_t id = turn->second.front();
   Job& job = jobs_.at(id);
   if (!std::exchange(job.has_begun, true)) {
-    const std::lock_guard lock(mutex_);
-    --waiting_;
+    {
+      const std::lock_guard lock(mutex_);
+      --waiting_;
+    }
     metrics_.observe("request_queue_time_seconds", seconds_between(job.submitted, Clock::now()));
     job.job->on_begin();
   }

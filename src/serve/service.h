@@ -11,6 +11,7 @@
 #include "serve/state/conversation_store.h"
 #include "serve/state/state_store.h"
 #include "text/chat/chat_template.h"
+#include "text/grammar/grammar_matcher.h"
 
 namespace deltasane::serve {
 
@@ -45,12 +46,24 @@ struct Service {
   const std::unique_ptr<ChatTemplate> chat;  // null: the model has none that is known
   const ServeSettings settings;
   const Keys keys;
+  // For grammars; made when the first is used.
+  std::shared_ptr<const SortedVocabulary> sorted_vocabulary() {
+    std::call_once(has_sorted_, [this] {
+      sorted_ = std::make_shared<const SortedVocabulary>(tokenizer, model.vocabulary());
+    });
+    return sorted_;
+  }
+
   Metrics metrics;
   std::atomic<bool> is_draining{false};
   // These two have threads, which use what is above them.
   StateStore states;
   ConversationStore conversations;
   Scheduler scheduler;
+
+ private:
+  std::once_flag has_sorted_;
+  std::shared_ptr<const SortedVocabulary> sorted_;
 };
 
 }  // namespace deltasane::serve

@@ -42,6 +42,22 @@ def run_openai(server, program, model):
     scored = client.completions.create(
         model=server.name, prompt=["1 + 1", "2 + 2 = 4"], max_tokens=0, echo=True, logprobs=2)
     assert [len(one.logprobs.tokens) for one in scored.choices] == [5, 9]
+    first = client.responses.create(model=server.name, input="3 + 4", max_output_tokens=100)
+    second = client.responses.create(
+        model=server.name, input="5 + 1", previous_response_id=first.id, max_output_tokens=100)
+    assert second.usage.input_tokens_details.cached_tokens > 0, second.usage
+    assert client.responses.retrieve(first.id).output_text == first.output_text
+    with client.responses.stream(model=server.name, input="3 + 4", max_output_tokens=100) as stream:
+        text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        assert stream.get_final_response().output_text == text, text
+    talk = client.conversations.create(metadata={"topic": "sums"})
+    client.responses.create(
+        model=server.name, input="3 + 4", conversation=talk.id, max_output_tokens=100)
+    assert len(list(client.conversations.items.list(talk.id))) == 2
+    kept = client.chat.completions.create(**wanted, extra_body={"return_state": True})
+    state = kept.model_extra["deltasane"]["state_out"]
+    turn = client.chat.completions.create(**wanted, extra_body={"state": state})
+    assert turn.usage.prompt_tokens_details.cached_tokens > 0, turn.usage
     for bad, kind in [({"temperature": -1}, openai.BadRequestError),
                       ({"model": "other"}, openai.NotFoundError)]:
         try:

@@ -75,6 +75,7 @@ struct Engine::Writing {
   bool keeps_before_stop;
   std::optional<SequenceState> before_stop{};  // from before a stop text that may be forming
   std::string since_stop{};                    // text that was given out since
+  std::optional<TokenConstraint> constraint;
   std::optional<int64_t> top;  // how many of the likeliest tokens' log probabilities are wanted
 
   Writing(const Engine& engine, const Prompt& prompt, size_t sample, SequenceState state)
@@ -83,9 +84,12 @@ struct Engine::Writing {
         writer(engine.tokenizer_, limits_of(engine, prompt.request)),
         text{prompt.request.id, sample, {}, 0, Ended::token_limit, {}, {}, sampler, {}, {}},
         keeps_before_stop(prompt.request.keeps_before_stop),
+        constraint(prompt.request.constraint),
         top(prompt.request.top_written) {
     sequence.on_reset = engine.on_reset;
   }
+
+  bool wants_logits() const { return top || constraint; }  // and the host samples
 
   // The state has not read the token that was just taken.
   void follow_stop(bool could_stop, const std::string& piece) {
@@ -155,16 +159,15 @@ bool Engine::step() {
   std::vector<SequenceInput> batch;
   std::vector<kernel::SampledToken> sampled(writings_.size());
   const auto count = int64_t(writings_.size()), vocabulary = model_.vocabulary();
-  const bool any_top =
-      std::ranges::any_of(writings_, [](const auto& one) { return one->top.has_value(); });
-  if ((!model_.on_gpu() || any_top) && logits_.elements() < count * vocabulary)
+  const bool any_wants =
+      std::ranges::any_of(writings_, [](const auto& one) { return one->wants_logits(); });
+  if ((!model_.on_gpu() || any_wants) && logits_.elements() < count * vocabulary)
     logits_ = model_.allocate_logits(count);
   for (size_t i = 0; i < writings_.size(); ++i) {
     Writing& one = *writings_[i];
-    // Where log probabilities are wanted, the logits are, and the host samples.
-    SequenceInput input = one.top ? one.sequence.next_input(Want::last_logits)
+    SequenceInput input = one.wants_logits() ? one.sequence.next_input(Want::last_logits)
                                   : one.sequence.next_input(one.sampler, sampled[i]);
-    if (!model_.on_gpu() || one.top) input.logits = logits_.view().slice(0, int64_t(i), 1);
+    if (!model_.on_gpu() || one.wants_logits()) input.logits = logits_.view().slice(0, int64_t(i), 1);
     batch.push_back(input);
   }
   add_padding(batch, count);
@@ -180,14 +183,16 @@ bool Engine::step() {
   model_.forward(batch, cpu_);
   for (size_t i = 0; i < writings_.size(); ++i) {
     Writing& one = *writings_[i];
-    const std::span<const float> logits = one.top ? logits_.span().subspan(
-        i * size_t(vocabulary), size_t(vocabulary)) : std::span<float>();
-    if (!one.sequence.take_results(batch[i])) {
+    std::span<float> logits;
+    if (one.wants_logits())
+      logits = logits_.span().subspan(i * size_t(vocabulary), size_t(vocabulary));
+    const bool is_finite = one.sequence.take_results(batch[i]);
+    std::optional<kernel::SampledToken> found = sampled[i];
+    if (is_finite && one.wants_logits()) found = sample(one, logits);
+    if (is_finite && found)
+      take_token(one, *found, logits);
+    else
       one.text.text += one.writer.end(Ended::overflow);
-      continue;
-    }
-    if (one.top) sampled[i] = one.sampler.sample(logits, one.sequence.state().position);
-    take_token(one, sampled[i], logits);
   }
   take_prompts(prompts);
   begin_texts();
@@ -234,9 +239,17 @@ void Engine::begin_texts() {
         is_last ? prompt.sequence.take_state() : prompt.sequence.state().clone()));
     Writing& one = *writings_.back();
     const int64_t position = one.sequence.state().position;
-    const std::span<const float> logits = prompt.logits.span();
+    // Other texts begin with the same logits.
+    std::vector<float> own;
+    if (one.constraint) own.assign(prompt.logits.span().begin(), prompt.logits.span().end());
+    const std::span<float> logits = one.constraint ? std::span(own) : prompt.logits.span();
     if (one.writer.limit() < 1) {
       one.text.text += one.writer.end(Ended::token_limit);
+    } else if (one.constraint) {
+      if (const auto sampled = sample(one, logits))
+        take_token(one, *sampled, logits);
+      else
+        one.text.text += one.writer.end(Ended::overflow);
     } else if (settings_.on_overflow != OnOverflow::end) {
       kernel::SampledToken sampled;
       sampled.token = one.sampler.next(logits, position);
@@ -249,12 +262,25 @@ void Engine::begin_texts() {
   }
 }
 
+// None where the logits are not finite, or no token is allowed.
+std::optional<kernel::SampledToken> Engine::sample(Writing& one, std::span<float> logits) {
+  if (one.constraint && !one.constraint->mask(logits)) return std::nullopt;
+  const auto sampled = one.sampler.sample(logits, one.sequence.state().position);
+  if (sampled.broken >= 0) return std::nullopt;
+  return sampled;
+}
+
 void Engine::take_token(Writing& one, const kernel::SampledToken& sampled,
                         std::span<const float> logits) {
   one.text.pending = sampled.token;
   one.sequence.append({&sampled.token, 1});
   const bool could_stop = one.writer.may_stop();
-  const std::string piece = one.writer.take(sampled.token);
+  std::string piece = one.writer.take(sampled.token);
+  if (one.constraint) {
+    one.constraint->take(sampled.token);
+    if (one.constraint->is_over() && !one.writer.ended())
+      piece += one.writer.end(Ended::end_of_document);
+  }
   one.text.text += piece;
   if (one.keeps_before_stop) one.follow_stop(could_stop, piece);
   WrittenToken written{one.text.request, one.text.sample, sampled.token, piece};

@@ -20,6 +20,7 @@
 
 #include "infer/engine/sequence.h"
 #include "infer/engine/text_writer.h"
+#include "text/grammar/grammar_matcher.h"
 
 namespace deltasane {
 
@@ -41,6 +42,7 @@ struct TextRequest {
   // Log probabilities are wanted of this many of the likeliest tokens, and of the one that is there:
   // of each written token, and of each token of the prompt but the first.
   std::optional<int64_t> top_written{}, top_prompt{};
+  std::optional<TokenConstraint> constraint{};  // of what is written; not with top_written
   // A text that ends in a stop text leaves the state from before that, to continue from.
   bool keeps_before_stop = false;
   // Ascending places in the prompt, after so many of its tokens, where the state is handed out.
@@ -106,6 +108,7 @@ class Engine {
   struct Writing;
 
   void begin_texts();
+  std::optional<kernel::SampledToken> sample(Writing& writing, std::span<float> logits);
   void take_token(Writing& writing, const kernel::SampledToken& sampled,
                   std::span<const float> logits);
   void take_prompts(std::span<const SequenceInput> inputs);

@@ -47,6 +47,7 @@ class ChatCompletion final : public TextReply {
     state_in_ = fields.state.id;
     request.limits = wanted_.limits(fields.tokens, std::move(fields.stops));
     request.top_written = top_;
+    request.constraint = constraint(top_.has_value());
     prompts.push_back(std::move(request));
   }
 
@@ -177,6 +178,11 @@ void complete_chat(Service& service, Call& call) {
   GenerationFields wanted = read_generation(fields, service.settings.sampling);
   ChatRequestFields found;
   found.mode = read_reply_mode(fields, service.settings.reply_mode);
+  if (wanted.grammar) {  // it says how the answer begins
+    if (found.mode == ReplyMode::think)
+      refuse_field("response_format", "expected an answer without thoughts", "unsupported");
+    found.mode = ReplyMode::plain;
+  }
   const auto limit = read_token_limit(fields, "max_completion_tokens", 1);
   const auto other_limit = read_token_limit(fields, "max_tokens", 1);
   found.tokens = limit ? *limit : other_limit.value_or(service.settings.max_output);

@@ -74,6 +74,7 @@ class Completion final : public TextReply {
       request.keeps_before_stop = fields_.state.returns;
       request.limits = wanted_.limits(fields_.tokens);
       request.top_written = fields_.top;
+      request.constraint = constraint(fields_.top.has_value());
       if (fields_.echoes) request.top_prompt = fields_.top;
       prompts.push_back(std::move(request));
       usage_.prompt += int64_t(prompt.size());

@@ -56,6 +56,7 @@ class ResponseReply final : public TextReply {
     usage_.prompt = cached + int64_t(request.prompt.size());
     usage_.cached = cached;
     request.keeps_before_stop = keeps_state_ = fields_.is_kept;
+    request.constraint = constraint(false);
     prompts.push_back(std::move(request));
   }
   ~ResponseReply() override {
@@ -233,8 +234,11 @@ ResponseFields read_response(const Service& service, Fields& fields) {
   if (const Json* const text = fields.find("text")) {
     Fields inner(*text, "text");
     inner.accept({"verbosity"});
-    if (const Json* const format = inner.find("format"); format && format->value("type", "") != "text")
-      refuse_field("text.format", "expected the type text; others are not supported", "unsupported");
+    if (const Json* const format = inner.find("format")) {
+      Fields kind(*format, "text.format");
+      if (kind.text("type").value_or("") != "text")
+        refuse_field("text.format", "expected the type text; others are not supported", "unsupported");
+    }
   }
   fields.accept({"include", "truncation", "tool_choice", "stream_options"});
   return found;
@@ -250,6 +254,7 @@ void create_response(Service& service, Call& call) {
   GenerationFields wanted = read_generation(fields, service.settings.sampling);
   if (wanted.samples != 1) refuse_field("n", "expected 1");
   ResponseFields found = read_response(service, fields);
+  if (wanted.grammar) found.mode = ReplyMode::plain;
   const auto instructions = fields.text("instructions");
   if (!found.previous.empty()) found.before = service.conversations.turn(call.owner, found.previous);
   if (!found.conversation.empty())

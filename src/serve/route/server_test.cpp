@@ -173,7 +173,7 @@ TEST(Chat, RefusesHostileRequests) {
         R"({"messages":[{"role":"user","content":"a"}],"top_logprobs":21,"logprobs":true})",
         R"({"messages":[{"role":"user","content":"a"}],"reasoning_effort":"much"})",
         R"({"messages":[{"role":"user","content":"a"}],"modalities":["audio"]})",
-        R"({"messages":[{"role":"user","content":"a"}],"response_format":{"type":"json_object"}})"})
+        R"({"messages":[{"role":"user","content":"a"}],"response_format":{"type":"xml"}})"})
     EXPECT_EQ(fixture.call("POST", "/v1/chat/completions", bad).status, 400) << bad;
 }
 

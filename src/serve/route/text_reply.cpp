@@ -36,6 +36,13 @@ TextReply::TextReply(Service& service, const Call& call, GenerationFields wanted
   owner = call.owner;
 }
 
+std::optional<TokenConstraint> TextReply::constraint(bool with_log_probabilities) const {
+  if (!wanted_.grammar) return std::nullopt;
+  if (with_log_probabilities)
+    refuse_field("logprobs", "expected none with a grammar or a schema", "unsupported");
+  return TokenConstraint(wanted_.grammar, service_.sorted_vocabulary());
+}
+
 void TextReply::ignore_fields(const std::vector<std::string>& names) {
   if (const std::string list = header_list(names); !list.empty())
     headers_.emplace_back("x-deltasane-ignored", list);

@@ -53,6 +53,9 @@ class TextReply : public TextJob, public std::enable_shared_from_this<TextReply>
   void send(const Json& event);
   void send_frame(std::string frame);
 
+  // What the grammar of the request allows; refused with log probabilities.
+  std::optional<TokenConstraint> constraint(bool with_log_probabilities) const;
+
   Service& service_;
   const GenerationFields wanted_;
   const std::string id_;

@@ -2,6 +2,8 @@
 
 #include <sys/random.h>
 
+#include "serve/wire/json_schema.h"
+
 namespace deltasane::serve {
 namespace {
 
@@ -30,6 +32,38 @@ uint64_t drawn_seed() {
   if (::getrandom(&seed, sizeof seed, 0) != ssize_t(sizeof seed))
     fail(Fault::device, "random numbers of the system: expected 4 bytes, found fewer");
   return seed;
+}
+
+// response_format, or a grammar of the request's own.
+std::shared_ptr<const Grammar> read_grammar(Fields& fields) {
+  std::string text = fields.text("grammar").value_or("");
+  std::string param = "grammar";
+  if (const Json* const format = fields.find("response_format")) {
+    if (!text.empty()) refuse_field("grammar", "expected it or response_format, found both");
+    param = "response_format";
+    Fields inner(*format, param);
+    const std::string type = inner.text("type").value_or("");
+    if (type == "json_object") {
+      text = any_object_grammar();
+    } else if (type == "json_schema") {
+      const Json* const wrapper = inner.find("json_schema");
+      if (!wrapper) refuse_field("response_format.json_schema", "expected a schema, found none");
+      Fields named(*wrapper, "response_format.json_schema");
+      const Json* const schema = named.find("schema");
+      if (!schema) refuse_field("response_format.json_schema.schema", "expected a schema, found none");
+      text = grammar_of_schema(*schema, "response_format.json_schema.schema");
+    } else if (type != "text") {
+      refuse_field("response_format.type", "expected text, json_object or json_schema", "unsupported");
+    }
+  }
+  if (text.empty()) return nullptr;
+  try {
+    return std::make_shared<const Grammar>(parse_grammar(text));
+  } catch (const Refusal&) {
+    throw;
+  } catch (const Error& error) {
+    refuse_field(param, error.what(), "invalid_grammar");
+  }
 }
 
 }  // namespace
@@ -78,18 +112,12 @@ GenerationFields read_generation(Fields& fields, const SamplerSettings& defaults
                                   {"logit_bias", "biases of tokens are not supported"},
                                   {"stop_token_ids", "stop tokens are not supported; use stop"},
                                   {"min_p", "min_p is not supported"},
-                                  {"grammar", "grammars are not supported"},
-                                  {"guided_json", "schemas are not supported"}})
+                                  {"guided_json", "use response_format"}})
     fields.refuse_unless_empty(name, why);
   if (const auto best_of = fields.integer("best_of", 1, INT32_MAX);
       best_of && *best_of > found.samples)
     refuse_field("best_of", "expected at most n", "unsupported");
-  if (const Json* const format = fields.find("response_format")) {
-    Fields inner(*format, "response_format");
-    if (inner.text("type").value_or("") != "text")
-      refuse_field("response_format", "expected the type text; others are not supported",
-                   "unsupported");
-  }
+  found.grammar = read_grammar(fields);
   return found;
 }
 

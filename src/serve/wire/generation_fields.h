@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "infer/engine/text_writer.h"
 #include "kernel/sampler/sampler.h"
 #include "serve/wire/body.h"
+#include "text/grammar/grammar.h"
 
 namespace deltasane::serve {
 
@@ -17,6 +19,7 @@ struct GenerationFields {
   int64_t samples = 1;       // n
   std::vector<std::string> stops;
   bool ignores_end = false;
+  std::shared_ptr<const Grammar> grammar;  // that texts must keep to; null: none
   bool streams = false, sends_usage = false, sends_usage_always = false;
 
   TextLimits limits(int64_t tokens, std::vector<std::string> more_stops = {}) const;
