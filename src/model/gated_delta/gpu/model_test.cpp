@@ -180,8 +180,8 @@ TEST_P(GpuFamily, WindowOfAttentionIsTheDefinition) {
       open_model(small.path, {.weights = kernel::WeightType::f32, .attention_window = 9});
   small.config.window = small.config.window ? std::min<int64_t>(9, small.config.window) : 9;
   small.config.kept = 4;
-  const std::vector<int32_t> tokens = random_tokens(110, config.vocabulary);
-  expect_definition(small, tokens, {{}, {50, 1, 30}});
+  const std::vector<int32_t> tokens = random_tokens(85, config.vocabulary);
+  expect_definition(small, tokens, {{50, 1, 20}});
   // As many rows on the host as the CPU's has.
   SequenceState here = small.model->fresh_state(), there = small.model->fresh_state();
   small.model->forward({.tokens = tokens, .state = &here}, small.cpu);
@@ -206,6 +206,37 @@ TEST_P(GpuFamily, WithHalfTheBitsIsNear) {
   EXPECT_LT(std::sqrt(error / size), 0.15);
   EXPECT_GT(error, 0);
   EXPECT_EQ(small.model->weight_type(), "bf16");
+}
+
+// Sizes that tiles take, in bf16: a prompt at once, on the tensor cores, against the same tokens one
+// by one, which take none. Both are bf16 between operators, so they differ by its rounding.
+class GpuFamilyTiles : public testing::TestWithParam<kernel::Rule> {};
+INSTANTIATE_TEST_SUITE_P(Rules, GpuFamilyTiles,
+                         testing::Values(kernel::Rule::deltanet, kernel::Rule::gated_deltanet,
+                                         kernel::Rule::kda),
+                         [](const auto& rule) { return std::string(name_of(rule.param)); });
+TEST_P(GpuFamilyTiles, AreTheTokensOneByOne) {
+  if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no CUDA device";
+  Config config = small_config(GetParam());
+  config.mixers = {Mixer::recurrent, Mixer::attention};
+  config.key_size = 64, config.value_size = 32, config.value_heads = 4;
+  config.gate = OutputGate::silu;
+  config.heads = 2, config.kv_heads = 1, config.head_size = 64, config.rotary = 16;
+  config.theta = 1e4, config.attention_gate = true, config.qk_norm = QkNorm::head;
+  const SmallGpuModel small(config, SaneSettings{0.1, 16}, {}, kernel::WeightType::bf16);
+  const std::vector<int32_t> tokens = random_tokens(53, config.vocabulary);
+  SequenceState at_once = small.model->fresh_state(), one_by_one = small.model->fresh_state();
+  const std::vector<float> found = small.logits(tokens, at_once, {19});
+  const std::vector<float> expected = small.logits(tokens, one_by_one, std::vector<int64_t>(53, 1));
+  const auto relative_error = [](std::span<const float> a, std::span<const float> b) {
+    double error = 0, size = 0;
+    for (size_t i = 0; i < a.size(); ++i)
+      error += std::pow(double(a[i]) - double(b[i]), 2), size += std::pow(double(b[i]), 2);
+    return std::sqrt(error / size);
+  };
+  EXPECT_LT(relative_error(found, expected), 0.02);
+  for (const StatePart& part : at_once.layout().parts())
+    EXPECT_LT(relative_error(at_once.of(part), one_by_one.of(part)), 0.02) << part.name;
 }
 
 TEST(GpuFamilyFiles, WhatTheKernelsLackIsNamed) {
