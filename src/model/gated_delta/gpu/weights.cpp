@@ -85,7 +85,12 @@ GpuLayerWeights<Real> GpuWeights<Real>::load_layer(int64_t number, SaneKind sane
   w.beta = one("mixer.beta.weight"), w.decay = one("mixer.decay.weight");
   w.decay_down = one("mixer.decay_down.weight"), w.decay_up = one("mixer.decay_up.weight");
   w.gate_down = one("mixer.gate_down.weight"), w.gate_up = one("mixer.gate_up.weight");
-  w.decay_rate = vector(name("mixer.decay_rate")), w.decay_bias = vector(name("mixer.decay_bias"));
+  w.decay_bias = vector(name("mixer.decay_bias"));
+  if (const std::string log_rate = name("mixer.decay_log_rate"); checkpoint_.has(log_rate)) {
+    Tensor<float> rate = checkpoint_.read(log_rate);
+    for (float& value : rate.span()) value = std::exp(value);
+    w.decay_rate = keep<float>(rate.span(), log_rate);
+  }
   w.gate_bias = vector(name("mixer.gate_bias"));
   w.output_norm = vector(name("mixer.output_norm.weight"));
   const int64_t taps = std::max<int64_t>(1, config.taps), channels = config.mixed_channels();
