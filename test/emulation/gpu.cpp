@@ -24,6 +24,16 @@ Gpu::Gpu(int index) : index_(index) {
 Gpu::~Gpu() = default;
 int Gpu::count() { return 1; }
 void Gpu::wait() const {}
+void Gpu::make_current() const {}
+uint64_t Gpu::free_bytes() const { return properties_.memory_bytes; }
+
+// All work is done when it is enqueued.
+GpuEvent::GpuEvent() : event_(nullptr) {}
+GpuEvent::~GpuEvent() = default;
+void GpuEvent::record(const Gpu&) {}
+void GpuEvent::stream_wait(CUstream_st*) const {}
+
+Buffer pinned_memory(uint64_t bytes) { return Buffer(bytes); }
 
 namespace {
 
@@ -63,6 +73,12 @@ void copy_to_host(void* to, const void* from, uint64_t bytes, const Gpu&) {
 }
 void copy_on_gpu(void* to, const void* from, uint64_t bytes, const Gpu&) {
   if (bytes) std::memmove(to, from, bytes);
+}
+void copy_rows_on_gpu(const GpuRows& to, const GpuRows& from, uint64_t bytes, int64_t rows,
+                      const Gpu&) {
+  for (int64_t i = 0; i < rows; ++i)
+    std::memmove(static_cast<char*>(to.data) + uint64_t(i) * to.step,
+                 static_cast<char*>(from.data) + uint64_t(i) * from.step, bytes);
 }
 void zero_on_gpu(void* at, uint64_t bytes, const Gpu&) {
   if (bytes) std::memset(at, 0, bytes);

@@ -1,4 +1,4 @@
-// The definition of the decay and of its gradient, in float or double. x = z + bias.
+// The definition of the decay, of its logarithm and of its gradient, in float or double. x = z + bias.
 #pragma once
 
 #include <cmath>
@@ -9,10 +9,15 @@
 namespace deltasane::kernel::reference {
 
 template <class Real>
-Real decay(Real x, Real rate, std::optional<Real> bound) {
-  if (bound) return std::exp(*bound * sigmoid(rate * x));
+Real log_decay(Real x, Real rate, std::optional<Real> bound) {
+  if (bound) return *bound * sigmoid(rate * x);
   const Real softplus = std::max(x, Real(0)) + std::log1p(std::exp(-std::abs(x)));
-  return std::exp(-rate * softplus);
+  return -rate * softplus;
+}
+
+template <class Real>
+Real decay(Real x, Real rate, std::optional<Real> bound) {
+  return std::exp(log_decay(x, rate, bound));
 }
 
 // Derivatives of w with respect to x and to log rate.

@@ -24,6 +24,11 @@ void embed(const RowBlock& rows, const int32_t* tokens, const float* table, cons
 void embed(const RowBlock& rows, const int32_t* tokens, const bf16* table, const float* weight,
            const float* bias, float eps, float* x, const Gpu& gpu);
 
+// Without a norm, of any number of channels.
+template <class Real>
+void embed(const RowBlock& rows, const int32_t* tokens, const Real* table, float* x,
+           const Gpu& gpu);
+
 // Rows are added in their order, without atomics: the result is the same every time.
 void embed_backward(const RowBlock& rows, const int32_t* tokens, int64_t vocabulary,
                     const float* dx, float* dtable, int32_t* scratch, const Gpu& gpu);

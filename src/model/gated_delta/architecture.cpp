@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "model/gated_delta/checkpoint/checkpoint.h"
+#include "model/gated_delta/gpu/model.h"
 #include "model/gated_delta/model.h"
 #include "model/gated_delta/random.h"
 #include "model/gated_delta/trainable.h"
+#include "tensor/cuda/gpu.h"
 
 namespace deltasane {
 namespace gated_delta {
@@ -15,7 +17,11 @@ std::unique_ptr<LanguageModel> open(std::unique_ptr<ModelCheckpoint> checkpoint,
                                     const OpenOptions& options) {
   auto* const own = dynamic_cast<Checkpoint*>(checkpoint.get());
   require(own != nullptr, "an architecture opens its own checkpoints");
-  return std::make_unique<Model>(std::move(*own), options);
+  if (!options.device.gpu) return std::make_unique<Model>(std::move(*own), options);
+  if constexpr (built_with_cuda)
+    return open_on_gpu(std::move(*own), options);
+  else
+    fail(Fault::usage, "this build has no CUDA backend; build with make cuda");
 }
 
 std::vector<StateHead> write_random(const RandomModel& model, const fs::path& path,

@@ -64,6 +64,9 @@ bool parse(const std::string& text, Setting& setting) {
   }
 }
 
+// Attention that loses its first tokens breaks: models put there what they do not need elsewhere.
+constexpr int64_t kept_tokens = 4;
+
 struct Title {
   std::string_view model_type, title;
 };
@@ -173,6 +176,13 @@ StateLayout state_layout(const Config& c) {
                  {c.latent_size + c.shared_key_size});
   }
   return layout;
+}
+
+Config with_window(Config config, std::optional<int64_t> tokens) {
+  if (!tokens) return config;
+  config.kept = kept_tokens;
+  config.window = config.window ? std::min(config.window, *tokens) : *tokens;
+  return config;
 }
 
 }  // namespace deltasane::gated_delta

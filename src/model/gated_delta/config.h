@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -112,5 +113,8 @@ void expect_consistent(const Config& config, std::string_view where);
 std::string title_of(const Config& config);
 
 StateLayout state_layout(const Config& config);
+
+// With a window of so many tokens, beside the first few, where one is given.
+Config with_window(Config config, std::optional<int64_t> tokens);
 
 }  // namespace deltasane::gated_delta

@@ -14,6 +14,7 @@
 #include "model/gated_delta/block.h"
 #include "model/gated_delta/heads.h"
 #include "model/gated_delta/scratch.h"
+#include "model/state/cache_window.h"
 
 namespace deltasane::gated_delta {
 
@@ -23,14 +24,6 @@ using kernel::Matmul;
 using kernel::Store;
 
 namespace {
-
-constexpr int64_t tile_rows = 32;  // that attention takes at a time
-
-// Rows of a cache that no later token sees, at a position: whole tiles after the first, which has the
-// tokens that a window keeps. So tiles stay what they were, and bits with them.
-int64_t dropped_rows(int64_t position, int64_t window) {
-  return tile_rows * std::max<int64_t>(0, (position + 1 - window) / tile_rows - 1);
-}
 
 // (time, heads * size) of one sequence as (1, time, head, size)
 template <class T>
@@ -410,16 +403,8 @@ int64_t Model::cached_tokens(int64_t position) const {
   return drops_rows_ ? position - dropped_rows(position, config_.window) : position;
 }
 
-// A state that was made with another window lacks rows, or has some too many.
 void Model::expect_caches(const SequenceState& state) const {
-  const int64_t expected = cached_tokens(state.position);
-  for (int64_t i = 0; i < state.layout().caches(); ++i) {
-    const int64_t found = int64_t(state.cache(i).size()) / state.layout().cache(i).floats();
-    if (found != expected)
-      fail(Fault::argument, "state: expected ", expected,
-           " cached rows at position ", state.position, ", found ", found,
-           ": it was made with another attention window; give that one");
-  }
+  expect_cached_rows(state, drops_rows_ ? dropped_rows(state.position, config_.window) : 0);
 }
 
 void Model::drop_rows(SequenceState& state, int64_t before) const {
@@ -429,7 +414,7 @@ void Model::drop_rows(SequenceState& state, int64_t before) const {
   for (int64_t i = 0; more > 0 && i < state.layout().caches(); ++i) {
     std::vector<float>& cache = state.mutable_cache(i);
     const int64_t row = state.layout().cache(i).floats();
-    cache.erase(cache.begin() + tile_rows * row, cache.begin() + (tile_rows + more) * row);
+    cache.erase(cache.begin() + cache_tile * row, cache.begin() + (cache_tile + more) * row);
   }
 }
 

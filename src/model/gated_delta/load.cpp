@@ -9,13 +9,6 @@ namespace deltasane::gated_delta {
 using kernel::Weights;
 using kernel::WeightType;
 
-namespace {
-
-// Attention that loses its first tokens breaks: models put there what they do not need elsewhere.
-constexpr int64_t kept_tokens = 4;
-
-}  // namespace
-
 class Model::Loader {
  public:
   Loader(Model& model, std::optional<WeightType> wanted) : model_(model), wanted_(wanted) {}
@@ -180,17 +173,10 @@ Model::Model(Checkpoint checkpoint, const OpenOptions& options)
                     chosen_sane(checkpoint.sane(), options.sane, checkpoint.where()),
                     options.device),
       checkpoint_(std::move(checkpoint)),
-      config_(checkpoint_.config()),
+      config_(with_window(checkpoint_.config(), options.attention_window)),
+      drops_rows_(options.attention_window.has_value()),
       memory_(std::make_unique<kernel::WeightMemory>(uint64_t{256} << 20)) {
-  if (on_gpu())
-    fail(Fault::usage, checkpoint_.where(), ": expected the device cpu for ",
-         description().title, ", found ", to_string(device()));
-  if (options.attention_window) {
-    drops_rows_ = true;
-    config_.kept = kept_tokens;
-    config_.window = config_.window ? std::min(config_.window, *options.attention_window)
-                                    : *options.attention_window;
-  }
+  require(!on_gpu(), "a model on a GPU is another class");
   Loader(*this, options.weights).load();
 }
 

@@ -79,6 +79,7 @@ void __stcs(T* at, T x) {
 }
 inline unsigned atomicAdd(unsigned* at, unsigned x) { return std::exchange(*at, *at + x); }
 inline int atomicAdd(int* at, int x) { return std::exchange(*at, *at + x); }
+inline int atomicMax(int* at, int x) { return std::exchange(*at, std::max(*at, x)); }
 inline unsigned atomicOr(unsigned* at, unsigned x) { return std::exchange(*at, *at | x); }
 
 inline void __syncthreads() { deltasane::emulation::barrier_sync(0, 0); }

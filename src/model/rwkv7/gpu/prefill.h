@@ -13,7 +13,7 @@
 
 #include "model/rwkv7/gpu/alphas.h"
 #include "model/rwkv7/gpu/executor.h"
-#include "model/rwkv7/gpu/state.h"
+#include "model/gpu/states.h"
 
 namespace deltasane {
 

@@ -1,0 +1,205 @@
+// Attention row by row: a block has a token, up to four heads that share keys and values, and a part
+// of the rows that the token sees; its warps take these in turn.
+#include "kernel/attention/cuda.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "base/choose.h"
+#include "kernel/attention/cache_rows.cuh"
+#include "kernel/cuda/channel_width.cuh"
+#include "tensor/cuda/launch.h"
+
+namespace deltasane::kernel::cuda {
+namespace {
+
+constexpr int warps = 4, most_together = 4;
+
+template <int width, class Real>
+__global__ void __launch_bounds__(channel_threads)
+    append_rows(const __grid_constant__ AppendRows<Real> op) {
+  const int64_t i = int64_t(blockIdx.x) * channel_threads + threadIdx.x;
+  const int64_t pieces = op.row / width, row = i / pieces, c = i % pieces * width;
+  if (row >= op.rows.rows) return;
+  const int sequence = op.rows.sequence[row];
+  const int64_t position = op.rows.position[sequence] + row - op.rows.first[sequence];
+  float x[width];
+  load_channels<width>(op.from + row * op.step + c, x);
+  store_channels<width>(CacheRows<Real>(op.cache, sequence, op.row).at(position) + c, x);
+}
+
+// Each block has one of `parts` parts. Its result goes to y, or, where there are several, to `memory`,
+// (rows, H, parts, D + 2).
+template <class Real, int channels>  // channels: of a lane, every 32nd
+__global__ void __launch_bounds__(32 * warps)
+    attend_rows(const __grid_constant__ Attention<Real> op, int parts, float* memory) {
+  extern __shared__ float4 dynamic_shared[];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, size = int(op.size);
+  const int group = int(op.heads / op.kv_heads), blocks = (group + most_together - 1) / most_together;
+  const int64_t row = blockIdx.x;
+  const int kv_head = int(blockIdx.y) / blocks, part = int(blockIdx.z);
+  const int first = int(blockIdx.y) % blocks * most_together;  // in the group
+  const int together = min(group - first, most_together);
+  const int64_t head = int64_t(kv_head) * group + first;
+  const int sequence = op.rows.sequence[row];
+  const int64_t position = op.rows.position[sequence] + row - op.rows.first[sequence];
+  const CacheRows<Real> cache(op.cache, sequence, 2 * op.kv_heads * op.size);
+  const Seen seen(position, op.window, op.kept);
+
+  float q[most_together][channels], y[most_together][channels] = {};
+  float largest[most_together], sum[most_together] = {};
+#pragma unroll
+  for (int h = 0; h < most_together; ++h) {
+    largest[h] = -INFINITY;
+#pragma unroll
+    for (int c = 0; c < channels; ++c) {
+      const int at = 32 * c + lane;
+      q[h][c] = h < together && at < size
+                    ? op.scale * to_float(op.q[row * op.q_step + (head + h) * size + at])
+                    : 0.0f;
+    }
+  }
+  const int64_t begin = seen.count * part / parts,
+                end = seen.count * (part + 1) / parts;
+  for (int64_t i = begin + warp; i < end; i += warps) {
+    const Real* const key = cache.at(seen.position(i)) + int64_t(kv_head) * size;
+    const Real* const value = key + op.kv_heads * size;
+    float k[channels], v[channels];
+#pragma unroll
+    for (int c = 0; c < channels; ++c) {
+      const int at = 32 * c + lane;
+      k[c] = at < size ? to_float(key[at]) : 0.0f, v[c] = at < size ? to_float(value[at]) : 0.0f;
+    }
+#pragma unroll
+    for (int h = 0; h < most_together; ++h) {
+      float score = 0;
+#pragma unroll
+      for (int c = 0; c < channels; ++c) score = fmaf(q[h][c], k[c], score);
+      score = warp_sum(score);
+      if (score > largest[h]) {
+        const float factor = expf(largest[h] - score);
+        largest[h] = score, sum[h] *= factor;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) y[h][c] *= factor;
+      }
+      const float weight = expf(score - largest[h]);
+      sum[h] += weight;
+#pragma unroll
+      for (int c = 0; c < channels; ++c) y[h][c] = fmaf(weight, v[c], y[h][c]);
+    }
+  }
+
+  // (warp, head, D + 2) of all warps
+  float* const of_warps = reinterpret_cast<float*>(dynamic_shared);
+  const int wide = size + 2;
+#pragma unroll
+  for (int h = 0; h < most_together; ++h) {
+    float* const mine = of_warps + (warp * most_together + h) * wide;
+#pragma unroll
+    for (int c = 0; c < channels; ++c)
+      if (32 * c + lane < size) mine[32 * c + lane] = y[h][c];
+    if (lane == 0) mine[size] = largest[h], mine[size + 1] = sum[h];
+  }
+  __syncthreads();
+  for (int i = int(threadIdx.x); i < together * size; i += 32 * warps) {
+    const int h = i / size, c = i % size;
+    float most = -INFINITY, total = 0, result = 0;
+    for (int w = 0; w < warps; ++w) most = fmaxf(most, of_warps[(w * most_together + h) * wide + size]);
+    for (int w = 0; w < warps && most > -INFINITY; ++w) {
+      const float* const of = of_warps + (w * most_together + h) * wide;
+      const float factor = expf(of[size] - most);
+      total = fmaf(factor, of[size + 1], total), result = fmaf(factor, of[c], result);
+    }
+    if (parts == 1) {
+      store_one(op.y + (row * op.heads + head + h) * size + c, result / total);
+      continue;
+    }
+    float* const to = memory + ((row * op.heads + head + h) * parts + part) * wide;
+    to[c] = result;
+    if (c == 0) to[size] = most, to[size + 1] = total;
+  }
+}
+
+template <class Real>
+__global__ void __launch_bounds__(channel_threads)
+    combine_parts(const float* memory, int count, int64_t heads, int64_t size, Real* y) {
+  const int64_t i = int64_t(blockIdx.x) * channel_threads + threadIdx.x, wide = size + 2;
+  if (i >= heads * size) return;
+  const float* const of = memory + i / size * count * wide;
+  float most = -INFINITY, total = 0, result = 0;
+  for (int p = 0; p < count; ++p) most = fmaxf(most, of[p * wide + size]);
+  for (int p = 0; p < count; ++p) {
+    const float factor = expf(of[p * wide + size] - most);
+    total = fmaf(factor, of[p * wide + size + 1], total);
+    result = fmaf(factor, of[p * wide + i % size], result);
+  }
+  store_one(y + i, result / total);
+}
+
+}  // namespace
+
+float* AttentionScratch::floats(const Gpu& gpu, int64_t count) {
+  if (memory_.elements() < count) {
+    gpu.wait();
+    memory_ = GpuTensor<float>(gpu, {count}, "attention over a long cache");
+  }
+  return memory_.data();
+}
+
+template <class Real>
+void append_to_cache(const AppendRows<Real>& op, const Gpu& gpu) {
+  if (op.rows.rows == 0) return;
+  with_width(in_eights({op.row, op.step}, {op.from}), [&]<int width>() {
+    launch(append_rows<width, Real>,
+           {blocks_for(op.rows.rows * (op.row / width)), channel_threads}, gpu, op);
+  });
+}
+
+template <class Real>
+void attention_by_rows(const Attention<Real>& op, AttentionScratch& scratch, const Gpu& gpu) {
+  if (op.rows.rows == 0) return;
+  const int64_t group = op.heads / op.kv_heads;
+  const int64_t blocks = op.kv_heads * ((group + most_together - 1) / most_together);
+  // Enough blocks for the GPU where there are few rows; how many depends on sizes alone, so that the
+  // launch can be repeated whatever the caches have become.
+  const int64_t wanted = 4 * gpu.properties().multiprocessors / (op.rows.rows * blocks);
+  const int parts = int(std::clamp<int64_t>(wanted, 1, 64));
+  float* memory = nullptr;
+  if (parts > 1)
+    memory = scratch.floats(gpu, op.rows.rows * op.heads * parts * (op.size + 2));
+  const size_t shared = size_t(warps * most_together * (op.size + 2)) * sizeof(float);
+  const int64_t lane_channels = (op.size + 31) / 32;
+  const int64_t held = lane_channels <= 1 ? 1 : lane_channels <= 2 ? 2 : lane_channels <= 4 ? 4 : 8;
+  choose<1, 2, 4, 8>(held, "channels of a lane", [&]<int channels>() {
+    launch(attend_rows<Real, channels>,
+           {dim3(unsigned(op.rows.rows), unsigned(blocks), unsigned(parts)), 32 * warps,
+            shared},
+           gpu, op, parts, memory);
+  });
+  if (parts > 1)
+    launch(combine_parts<Real>, {blocks_for(op.rows.rows * op.heads * op.size), channel_threads},
+           gpu, static_cast<const float*>(memory), parts, op.rows.rows * op.heads,
+           op.size, op.y);
+}
+
+template <class Real>
+void attention(const Attention<Real>& op, AttentionScratch& scratch, const Gpu& gpu) {
+  require(op.kv_heads > 0 && op.heads % op.kv_heads == 0,
+          "attention: expected heads that share keys and values");
+  if (op.size > 256)
+    fail(Fault::device, "attention on a GPU: expected heads of up to 256 channels, found ", op.size,
+         "; use the device cpu");
+  constexpr int64_t few = 8;  // tokens of a sequence that are read row by row
+  if constexpr (std::is_same_v<Real, bf16>)
+    if (op.rows.longest > few && has_attention_tiles(op.size)) return attention_by_tiles(op, gpu);
+  attention_by_rows(op, scratch, gpu);
+}
+
+template void append_to_cache(const AppendRows<float>&, const Gpu&);
+template void append_to_cache(const AppendRows<bf16>&, const Gpu&);
+template void attention_by_rows(const Attention<float>&, AttentionScratch&, const Gpu&);
+template void attention_by_rows(const Attention<bf16>&, AttentionScratch&, const Gpu&);
+template void attention(const Attention<float>&, AttentionScratch&, const Gpu&);
+template void attention(const Attention<bf16>&, AttentionScratch&, const Gpu&);
+
+}  // namespace deltasane::kernel::cuda

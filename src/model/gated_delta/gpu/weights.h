@@ -1,0 +1,68 @@
+// The weights of a model in a GPU's memory: matrices of Real (float or bf16), vectors of float.
+// Matrices that read the same rows lie one below the other, so that one product does for them.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "model/gated_delta/checkpoint/checkpoint.h"
+#include "model/sane.h"
+#include "tensor/cuda/gpu_tensor.h"
+
+namespace deltasane::gated_delta {
+
+template <class Real>
+struct GpuLayerWeights {
+  Mixer mixer = Mixer::recurrent;
+  bool norms_after = false;
+  const float *mixer_norm = nullptr, *ffn_norm = nullptr;
+  // Recurrent: q, k, v and the gate, where that is one matrix. Attention: q, k, v and the gate.
+  const Real* in = nullptr;
+  const Real *beta = nullptr, *decay = nullptr, *w_tau = nullptr;  // (head, channel)
+  const Real *decay_down = nullptr, *decay_up = nullptr, *gate_down = nullptr, *gate_up = nullptr;
+  const float* convolution = nullptr;  // (tap, channel)
+  const float *decay_rate = nullptr, *decay_bias = nullptr, *gate_bias = nullptr,
+              *output_norm = nullptr;
+  const float *q_norm = nullptr, *k_norm = nullptr;
+  const Real* output = nullptr;
+  const Real *gate_and_up = nullptr, *down = nullptr;  // of the network: (2, F, C), (C, F)
+  int64_t memory_at = 0, inputs_at = 0;  // in a state's fixed numbers
+  int64_t cache = 0;                     // its number
+};
+
+template <class Real>
+class GpuWeights {
+ public:
+  GpuWeights(const Checkpoint& checkpoint, const Config& config, SaneKind sane, const Gpu& gpu);
+
+  const Config& config;
+  const Real *embedding = nullptr, *head = nullptr;
+  std::vector<GpuLayerWeights<Real>> layers;
+  const float* norm = nullptr;
+  const double* frequencies = nullptr;  // of rotary positions
+  uint64_t bytes = 0, embedding_bytes = 0;
+
+  // Columns of what `in` makes.
+  int64_t recurrent_columns() const {
+    return config.mixed_channels() + (has_gate_matrix() ? config.value_channels() : 0);
+  }
+  int64_t attention_columns() const {
+    return config.heads * config.head_size * (config.attention_gate ? 2 : 1) +
+           2 * config.kv_heads * config.head_size;
+  }
+  bool has_gate_matrix() const { return config.gate != OutputGate::none && config.gate_rank == 0; }
+
+ private:
+  GpuLayerWeights<Real> load_layer(int64_t number, SaneKind sane);
+  const Real* matrix(const std::vector<std::string>& names);
+  const float* vector(const std::string& name);  // null where there is none
+  template <class T>
+  const T* keep(std::span<const T> numbers, const std::string& name);
+
+  const Checkpoint& checkpoint_;
+  const Gpu& gpu_;
+  std::deque<GpuBuffer> memory_;
+};
+
+}  // namespace deltasane::gated_delta
