@@ -59,6 +59,9 @@ class GpuModel : public LanguageModel {
     return gpu_->properties().memory_bytes - gpu_->free_bytes();
   }
   int64_t prefill_chunk() const override { return int64_t{1} << 16; }
+  int64_t cached_tokens(int64_t position) const override {
+    return position - dropped_at(position);
+  }
   Tensor<float> allocate_logits(int64_t rows) const override {
     gpu_->make_current();
     const Shape shape{rows, vocabulary()};
@@ -99,7 +102,10 @@ class GpuModel : public LanguageModel {
   // A state that was made with another window, on the host, lacks rows or has some too many.
   void expect_caches(const SequenceState& state) const {
     if (state.on_device() || state.is_fresh()) return;
-    expect_cached_rows(state, storage_.ring ? dropped_rows(state.position, storage_.window) : 0);
+    expect_cached_rows(state, dropped_at(state.position));
+  }
+  int64_t dropped_at(int64_t position) const {
+    return storage_.ring ? dropped_rows(position, storage_.window) : 0;
   }
 
   struct Reading {
