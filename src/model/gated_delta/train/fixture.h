@@ -6,7 +6,7 @@
 #include "model/gated_delta/fixture.h"
 #include "model/gated_delta/reference.h"
 #include "model/gated_delta/train/layout.h"
-#include "model/train/training_batch.h"
+#include "model/train/fixture_batch.h"
 #include "tensor/tape.h"
 
 namespace deltasane::gated_delta {
@@ -18,27 +18,9 @@ inline Parameters random_parameters(const Config& config, const std::optional<Sa
   return parameters;
 }
 
+using test::padded;
 inline TrainingBatch random_batch(const Config& config, int64_t sequences, int64_t time) {
-  Random random(1, 77);
-  TrainingBatch batch;
-  batch.sequences = sequences, batch.time = time;
-  for (int64_t i = 0; i < batch.rows(); ++i) {
-    batch.tokens.push_back(int32_t(random.below(uint64_t(config.vocabulary))));
-    batch.targets.push_back(int32_t(random.below(uint64_t(config.vocabulary))));
-    batch.weights.push_back(i % 5 == 3 ? 0.0f : float(random.below(8)) / 4 + 0.25f);
-  }
-  return batch;
-}
-
-// Padding in front of the first sequence, inside of the others and behind the last.
-inline TrainingBatch padded(TrainingBatch batch) {
-  batch.present.assign(size_t(batch.rows()), 1);
-  for (int64_t i = 0; i < batch.rows(); ++i) {
-    const int64_t sequence = i / batch.time, t = i % batch.time;
-    const bool padding = sequence == 0 ? t < 3 : t == 6;
-    if (padding || i + 2 >= batch.rows()) batch.present[size_t(i)] = 0;
-  }
-  return batch;
+  return test::random_batch(config.vocabulary, sequences, time);
 }
 
 // The loss, and what its gradient is of: with L2-wrap's term.
