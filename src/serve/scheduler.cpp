@@ -76,7 +76,9 @@ Scheduler::Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, con
   };
 }
 
-Scheduler::~Scheduler() {
+Scheduler::~Scheduler() { stop(); }
+
+void Scheduler::stop() {
   {
     const std::lock_guard lock(mutex_);
     stops_ = refuses_ = true;

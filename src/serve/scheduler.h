@@ -52,7 +52,7 @@ class Scheduler {
  public:
   Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, const kernel::Cpu& cpu,
             const SchedulerSettings& settings, Metrics& metrics);
-  ~Scheduler();  // cancels all active jobs, and joins its thread
+  ~Scheduler();  // stops
 
   // From any thread. Throws Refusal where the queue is full or the server ends.
   uint64_t submit(std::shared_ptr<TextJob> job);
@@ -62,6 +62,8 @@ class Scheduler {
   // The engine failed (the text says how): nothing that it computes can be trusted any more.
   std::function<void(const std::string&)> on_fatal = [](const std::string&) {};
   void start();  // after these were set
+  // Ends all jobs and joins the thread: before anything is destroyed that a job replies to.
+  void stop();
 
   double seconds_in_step() const;  // of the step that runs now; 0: none does
   size_t running() const { return running_; }

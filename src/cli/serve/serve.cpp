@@ -98,6 +98,7 @@ int serve_model(const ServeOptions& options) {
                          std::move(settings), std::move(keys));
   serve::Server routes(service);
   serve::HttpServer server(routes, {});
+  const std::shared_ptr<void> stops_before_server(nullptr, [&](void*) { service.scheduler.stop(); });
   const bool on_path = options.host.starts_with(path_prefix);
   if (on_path)
     server.listen_on_path(options.host.substr(path_prefix.size()));

@@ -109,7 +109,7 @@ TEST(Completions, ScorePromptsAsScoreDoes) {
       const double best = lists["top_logprobs"][i].begin()->get<double>();
       EXPECT_GE(best, lists["token_logprobs"][i].get<double>());
       const std::string likeliest = lists["top_logprobs"][i].begin().key();
-      if (likeliest == lists["tokens"][i]) {
+      if (likeliest == lists["tokens"][i].get<std::string>()) {
         EXPECT_EQ(best, lists["token_logprobs"][i].get<double>());
       }
     }
