@@ -69,7 +69,8 @@ GpuLayerWeights<Real> GpuWeights<Real>::load_layer(int64_t number, SaneKind sane
   w.output = one("mixer.output.weight");
   w.gate_and_up = matrix({name("ffn.gate.weight"), name("ffn.up.weight")});
   w.down = one("ffn.down.weight");
-  for (const StatePart& part : checkpoint_.state_layout().parts()) {
+  const StateLayout layout = checkpoint_.state_layout();
+  for (const StatePart& part : layout.parts()) {
     if (part.layer != number) continue;
     if (part.kind == StateKind::memory) w.memory_at = part.offset;
     if (part.kind == StateKind::convolution) w.inputs_at = part.offset;
