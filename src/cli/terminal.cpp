@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <iostream>
@@ -54,8 +55,10 @@ class ToFile : public std::streambuf {
 
 void guard(FILE*& file, int descriptor, int buffering, std::ostream& stream) {
   if (::isatty(descriptor) == 0) return;
-  // All three live as long as the program: streams are flushed after main has returned.
-  auto* const terminal = new GuardedTerminal{descriptor};
+  // All three live as long as the program: streams are flushed after main has returned. A leak checker
+  // does not see glibc's pointer to the first.
+  static std::array<GuardedTerminal*, 3> terminals;
+  auto* const terminal = terminals.at(size_t(descriptor)) = new GuardedTerminal{descriptor};
   FILE* const guarded = ::fopencookie(terminal, "w", {nullptr, write_guarded, nullptr, nullptr});
   if (guarded == nullptr) fail(Fault::device, "terminal: cannot open a stream to it");
   std::setvbuf(guarded, nullptr, buffering, BUFSIZ);

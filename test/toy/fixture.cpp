@@ -1,7 +1,6 @@
 #include "toy/fixture.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/random.h"
 
@@ -81,8 +80,7 @@ std::vector<int32_t> random_bytes(int64_t count, uint64_t seed) {
 
 bool same_bits(const SequenceState& a, const SequenceState& b) {
   const auto equal = [](std::span<const float> one, std::span<const float> other) {
-    return one.size() == other.size() &&
-           std::memcmp(one.data(), other.data(), one.size_bytes()) == 0;
+    return std::ranges::equal(std::as_bytes(one), std::as_bytes(other));
   };
   bool same = a.position == b.position && a.alphas == b.alphas && a.layout() == b.layout();
   for (const StatePart& part : a.layout().parts()) same = same && equal(a.of(part), b.of(part));
