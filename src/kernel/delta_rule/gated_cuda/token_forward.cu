@@ -1,10 +1,9 @@
 // Forward of a single token: a warp has some rows of a state, and a lane every 32nd channel of them.
 #include "base/choose.h"
 #include "kernel/cuda/vectorized_row.cuh"
-#include "kernel/cuda/warp_reduce.cuh"
-#include "kernel/delta_rule/cuda/neutralize.cuh"
 #include "kernel/delta_rule/gated_cuda/passes.h"
 #include "kernel/delta_rule/gated_cuda/tiles.cuh"
+#include "kernel/delta_rule/token_cuda/state_rows.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -20,53 +19,30 @@ __global__ __launch_bounds__(32 * warps) void token_kernel(const __grid_constant
                 head = of_head % op.heads;
   const int row = (blockIdx.x % row_blocks * warps + threadIdx.x / 32) * warp_rows;
   const Rows rows = key_rows(op, sequence, head);
-  float S[warp_rows][channels] = {}, k[channels], r[channels], recalled[warp_rows] = {},
-        read[warp_rows] = {}, both = 0;
-  if (op.initial)
-#pragma unroll
-    for (int i = 0; i < warp_rows; ++i)
-#pragma unroll
-      for (int c = 0; c < channels; ++c)
-        S[i][c] = op.initial[(of_head * op.values + row + i) * keys + 32 * c + lane];
+  const int64_t value_at = of_head * op.values + row;
+  StateRows<warp_rows, channels> state;
+  state.each([&](int i, int c, float& entry) {
+    entry = op.initial ? op.initial[(value_at + i) * keys + 32 * c + lane] : 0.0f;
+  });
+  float k[channels], r[channels], w[channels];
 #pragma unroll
   for (int c = 0; c < channels; ++c) {
     const int64_t at = 32 * c + lane;
     k[c] = to_float(op.k[rows.first + at]), r[c] = to_float(op.r[rows.first + at]);
-    const float g = op.rule == Rule::deltanet         ? 0.0f
-                    : op.rule == Rule::gated_deltanet ? op.g[of_head]
-                                                      : op.g[of_head * keys + at];
-    const float w = expf(g);
-    both = fmaf(k[c], r[c], both);
-#pragma unroll
-    for (int i = 0; i < warp_rows; ++i) {
-      S[i][c] *= w;
-      recalled[i] = fmaf(S[i][c], k[c], recalled[i]), read[i] = fmaf(S[i][c], r[c], read[i]);
-    }
+    w[c] = op.rule == Rule::deltanet ? 1.0f
+                                     : expf(op.rule == Rule::gated_deltanet ? op.g[of_head]
+                                                                            : op.g[of_head * keys + at]);
   }
-  const float beta = op.beta[of_head];
-  both = warp_sum(both);
-#pragma unroll
-  for (int i = 0; i < warp_rows; ++i) {
-    const float v = to_float(op.v[of_head * op.values + row + i]);
-    const float u = beta * (v - warp_sum(recalled[i]));
-    const float y = fmaf(u, both, warp_sum(read[i]));
-    if (lane == 0) store_one(op.y + of_head * op.values + row + i, y);
-#pragma unroll
-    for (int c = 0; c < channels; ++c) S[i][c] = fmaf(u, k[c], S[i][c]);
-  }
-  if (op.tau && (op.position + 1) % tile_size == 0)
-    Tanh(op.tau[of_head]).apply([&](auto&& map) {
-#pragma unroll
-      for (int i = 0; i < warp_rows; ++i)
-#pragma unroll
-        for (int c = 0; c < channels; ++c) map(S[i][c]);
-    });
+  state.step(
+      k, r, w, op.beta[of_head], [&](int i) { return to_float(op.v[value_at + i]); },
+      [&](int i, float y) {
+        if (lane == 0) store_one(op.y + value_at + i, y);
+      });
+  if (op.tau && (op.position + 1) % tile_size == 0) state.neutralize(op.tau[of_head]);
   if (!op.final_state) return;
-#pragma unroll
-  for (int i = 0; i < warp_rows; ++i)
-#pragma unroll
-    for (int c = 0; c < channels; ++c)
-      op.final_state[(of_head * op.values + row + i) * keys + 32 * c + lane] = S[i][c];
+  state.each([&](int i, int c, float& entry) {
+    op.final_state[(value_at + i) * keys + 32 * c + lane] = entry;
+  });
 }
 
 }  // namespace

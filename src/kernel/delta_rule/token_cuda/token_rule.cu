@@ -3,8 +3,7 @@
 
 #include "base/choose.h"
 #include "kernel/cuda/vectorized_row.cuh"
-#include "kernel/cuda/warp_reduce.cuh"
-#include "kernel/delta_rule/cuda/neutralize.cuh"
+#include "kernel/delta_rule/token_cuda/state_rows.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -26,57 +25,35 @@ __global__ __launch_bounds__(32 * warps) void token_by_token(const __grid_consta
   float* const state =
       op.rows.states[sequence] + op.state_at + (head * values + row) * int64_t(keys);
   const auto present = [&](int i, int c) { return row + i < values && 32 * c + lane < keys; };
-  float S[warp_rows][channels];
-#pragma unroll
-  for (int i = 0; i < warp_rows; ++i)
-#pragma unroll
-    for (int c = 0; c < channels; ++c)
-      S[i][c] = present(i, c) ? state[i * keys + 32 * c + lane] : 0.0f;
-
+  StateRows<warp_rows, channels> rows;
+  rows.each([&](int i, int c, float& entry) {
+    entry = present(i, c) ? state[i * keys + 32 * c + lane] : 0.0f;
+  });
   for (int t = 0; t < length; ++t) {
     const int64_t key_at = ((first + t) * op.key_heads + key_head) * keys;
     const int64_t of_head = (first + t) * op.heads + head;
-    float k[channels], recalled[warp_rows] = {}, read[warp_rows] = {}, both = 0;
     const float of_all = op.rule == Rule::gated_deltanet ? expf(op.g[of_head]) : 1.0f;
+    float k[channels], r[channels], w[channels];
 #pragma unroll
     for (int c = 0; c < channels; ++c) {
       const int at = 32 * c + lane;
       const bool mine = at < keys;
       k[c] = mine ? to_float(op.k[key_at + at]) : 0.0f;
-      const float r = mine ? to_float(op.r[key_at + at]) : 0.0f;
-      const float w = op.rule == Rule::kda && mine ? expf(op.g[of_head * keys + at]) : of_all;
-      both = fmaf(k[c], r, both);
-#pragma unroll
-      for (int i = 0; i < warp_rows; ++i) {
-        S[i][c] *= w;
-        recalled[i] = fmaf(S[i][c], k[c], recalled[i]), read[i] = fmaf(S[i][c], r, read[i]);
-      }
+      r[c] = mine ? to_float(op.r[key_at + at]) : 0.0f;
+      w[c] = op.rule == Rule::kda && mine ? expf(op.g[of_head * keys + at]) : of_all;
     }
-    const float beta = op.beta[of_head];
-    both = warp_sum(both);
-#pragma unroll
-    for (int i = 0; i < warp_rows; ++i) {
-      const bool mine = row + i < values;
-      const float v = mine ? to_float(op.v[of_head * values + row + i]) : 0.0f;
-      const float u = beta * (v - warp_sum(recalled[i]));
-      const float y = fmaf(u, both, warp_sum(read[i]));
-      if (lane == 0 && mine) store_one(op.y + of_head * values + row + i, y);
-#pragma unroll
-      for (int c = 0; c < channels; ++c) S[i][c] = fmaf(u, k[c], S[i][c]);
-    }
-    if (op.tau && (position + t + 1) % op.chunk == 0)
-      Tanh(op.tau[of_head]).apply([&](auto&& map) {
-#pragma unroll
-        for (int i = 0; i < warp_rows; ++i)
-#pragma unroll
-          for (int c = 0; c < channels; ++c) map(S[i][c]);
-      });
+    const int64_t value_at = of_head * values + row;
+    rows.step(
+        k, r, w, op.beta[of_head],
+        [&](int i) { return row + i < values ? to_float(op.v[value_at + i]) : 0.0f; },
+        [&](int i, float y) {
+          if (lane == 0 && row + i < values) store_one(op.y + value_at + i, y);
+        });
+    if (op.tau && (position + t + 1) % op.chunk == 0) rows.neutralize(op.tau[of_head]);
   }
-#pragma unroll
-  for (int i = 0; i < warp_rows; ++i)
-#pragma unroll
-    for (int c = 0; c < channels; ++c)
-      if (present(i, c)) state[i * keys + 32 * c + lane] = S[i][c];
+  rows.each([&](int i, int c, float& entry) {
+    if (present(i, c)) state[i * keys + 32 * c + lane] = entry;
+  });
 }
 
 }  // namespace
