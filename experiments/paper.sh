@@ -47,7 +47,7 @@ tiny)
   made "$out/raw/math.jsonl" problems 11 600 "$out/raw/math.jsonl"
   cp "$here/test/data/rows/plain.parquet" "$out/raw/"
   set_recipe 'optimizer.precision="fp32"' optimizer.rows=4 optimizer.warmup=1
-  steps=6 tokens=4096 stream=math-chat:seed=21,level=1-2,style=brief limit=12 samples=2 answer_tokens=24
+  steps=3 tokens=2048 stream=math-chat:seed=21,level=1-2,style=brief limit=6 samples=2 answer_tokens=24
   ;;
 small)
   ALPHAS=${ALPHAS:-0,1,3,10} DEVICES=${DEVICES:-cuda:0}
