@@ -32,6 +32,8 @@ program=$1 out=$2 limit=${3:-100000}
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=steps.sh
 . "$here/steps.sh"
+# shellcheck source=pair_corpus.sh
+. "$here/pair_corpus.sh"
 
 # rate bias shift, decay bias shift, steps, seed
 VARIANTS=${VARIANTS:-"-1.5:-12:2000:1 -2:-12:2000:1 -2.5:-12:2000:1 -1:-12:2000:1"}
@@ -45,13 +47,7 @@ if [ "$SCALE" = tiny ]; then
   questions=8 evaluation_batches=1 recipe="-2:-12:30:1"
 fi
 asked_at="0 $((tokens / 48)) $((tokens / 12)) $((tokens / 3)) $tokens"
-brief="level=2,style=brief,family=addition+subtraction"
-corpus_of() {  # seed, split
-  echo "mixed:0.7*(math-chat:seed=$1,split=$2,$brief)+0.3*(math-chat:seed=$1,split=$2,level=1-2,style=sentence,family=addition+subtraction+comparison+story)"
-}
-held_out=$(corpus_of 2 held-out)
-# What a pair reads and is asked: seeds of the stream and of the questions.
-seeds_to_choose="9 0" fresh_seeds="19 7"
+seeds_to_choose="9 0"  # of the stream and of the questions
 
 # stream_model FOLDER MODEL NAME SEED QUESTIONS: its norm after the training length, then the stream
 stream_model() {
