@@ -97,7 +97,8 @@ set_recipe "model.from=\"$base\"" "corpus.source=\"npy:$out/sft.npy\"" "corpus.t
 
 say "table and figures"
 runs=() streams=() names=""
-for folder in "$out"/sweep/baseline "$out"/sweep/alpha-*; do
+mapfile -t folders < <(printf '%s\n' "$out"/sweep/alpha-* | sort -V)
+for folder in "$out"/sweep/baseline "${folders[@]}"; do
   name=$(basename "$folder")
   runs+=("$folder/eval/$name")
   streams+=("$folder/stream")

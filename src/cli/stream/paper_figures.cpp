@@ -124,7 +124,7 @@ plot::Chart perplexity_panel(const std::vector<const ReportRun*>& runs,
   for (size_t i = 0; i < runs.size(); ++i) {
     const Perplexities& found = perplexities.at(runs[i]);
     plot::Curve local = found.local, cumulative = found.cumulative;
-    local.label = runs[i]->name + ", local", cumulative.label = runs[i]->name + ", cumulative";
+    local.label = "", cumulative.label = runs[i]->name;
     local.colour = cumulative.colour = int(i);
     local.width = 1, local.pale = true;
     cumulative.width = 3, cumulative.dashed = true;
@@ -175,7 +175,7 @@ plot::ChartGrid perplexity_panels(const std::vector<ReportRun>& runs,
   }
   const bool has_both =
       std::ranges::any_of(runs, is_baseline) && !std::ranges::all_of(runs, is_baseline);
-  plot::ChartGrid grid{.title = "Local and cumulative perplexity, local clipped at 4 sigma",
+  plot::ChartGrid grid{.title = "Perplexity: local (pale, clipped at 4 sigma) and cumulative (dashed)",
                        .columns = has_both ? 2 : 1};
   grid.panel_width = has_both ? 640 : 900;
   const std::vector<std::string> names = short_names(corpora);
@@ -302,7 +302,7 @@ std::vector<ReportFigure> draw_paper_figures(const std::vector<ReportRun>& runs,
     add(long_perplexity(runs[i], perplexities[&runs[i]]), fmt::format("long_perplexity_{}", i + 1),
         fmt::format("{}: perplexity, and the norm of the state.", runs[i].name));
   add(perplexity_panels(runs, perplexities), "perplexity_panels",
-      "Local perplexity (solid, clipped at 4 standard deviations) and cumulative (dashed).");
+      "Local perplexity (pale, clipped at 4 standard deviations) and cumulative (dashed).");
   for (size_t i = 0; i < runs.size(); ++i)
     if (const plot::HeatMap map = state_evolution(runs[i], options); !map.panels.empty())
       add(map, fmt::format("state_evolution_{}", i + 1),

@@ -149,7 +149,7 @@ TEST_F(StreamCommands, FiguresAreThoseOfThePaper) {
   expect_words("long_perplexity_1",
                {"first", "each token", "mean over 50 tokens", "cumulative", "Norm of the state"});
   expect_words("perplexity_panels", {"baseline: math-chat:seed=1", "SANE: math-chat:seed=2",
-                                     "first, local", "second, cumulative", "stroke-dasharray"});
+                                     "first", "second", "stroke-dasharray"});
   const std::string maps = expect_words("state_evolution_1", {"L0", "L1", "256 tokens"});
   EXPECT_NE(maps.find("2K tokens"), maps.npos);  // the first and the last of five, and two between
   EXPECT_EQ(maps.find("1536 tokens"), maps.npos);

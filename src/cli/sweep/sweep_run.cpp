@@ -8,6 +8,20 @@
 #include "train/checkpoint.h"
 
 namespace deltasane::cli {
+namespace {
+
+// Four positions, spread over a stream as those of the paper's heat maps: 4,096 tokens, a twentieth and three
+// twentieths of it, and its end.
+std::vector<int64_t> heat_map_positions(int64_t tokens) {
+  std::vector<int64_t> positions;
+  for (const int64_t position : {int64_t{4096}, tokens / 20, tokens / 20 * 3})
+    if (position > (positions.empty() ? 0 : positions.back()) && position < tokens)
+      positions.push_back(position);
+  positions.push_back(tokens);
+  return positions;
+}
+
+}  // namespace
 
 std::string run_name(double alpha) {
   return alpha == 0 ? "baseline" : fmt::format("alpha-{:g}", alpha);
@@ -78,7 +92,9 @@ void SweepRun::stream(const Place& place) const {
                                  "--corpus", options_.corpus,
                                  "--tokens", fmt::to_string(options_.tokens),
                                  "--out",    streaming().string(),
-                                 "--snapshots", fmt::to_string(options_.tokens)};
+                                 "--snapshots"};
+  for (const int64_t position : heat_map_positions(options_.tokens))
+    words.push_back(fmt::to_string(position));
   add_model_flags(words, place);
   if (fs::exists(streaming())) words.push_back("--resume");
   run_own(words, place.log);
