@@ -5,7 +5,7 @@
 
 #include "base/io/host_memory.h"
 #include "cli/command.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "model/registry.h"
 
 namespace deltasane::cli {

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/io/mapped_ranges.h"
 #include "cli/command.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "cli/version.h"
 
 namespace deltasane::cli {

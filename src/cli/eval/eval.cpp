@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/eval/eval_prefix.h"
 #include "cli/open_model.h"
-#include "cli/progress_line.h"
+#include "cli/terminal/progress_line.h"
 #include "cli/text/chat_flags.h"
 #include "cli/text/sampling_flags.h"
 #include "comm/local_rank.h"

@@ -5,7 +5,7 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "cli/own_commands.h"
 #include "corpus/math/chat.h"
 #include "eval/stream/problem_probe.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "eval/stream/stream_folder.h"
 #include "infer/state_file.h"
 #include "probe/diagnosis.h"

@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "eval/stream/stream_folder.h"
 #include "probe/loss_codes.h"
 #include "probe/record_file.h"

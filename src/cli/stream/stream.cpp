@@ -5,7 +5,7 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "cli/duration.h"
 #include "cli/open_model.h"
 #include "corpus/math/chat.h"

@@ -17,10 +17,12 @@ void SamplingFlags::describe(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--penalty-decay", settings.penalty_decay, "how fast penalties are forgotten")
       ->capture_default_str();
-  app.add_option("--seed", settings.seed, "the same seed draws the same tokens")
-      ->capture_default_str();
+  seed_ = app.add_option("-s,--seed", settings.seed, "the same seed draws the same tokens")
+              ->capture_default_str();
   app.add_option("--on-overflow", overflow, "stop, or reset the state and continue")
       ->capture_default_str();
 }
+
+bool SamplingFlags::has_seed() const { return seed_ != nullptr && seed_->count() > 0; }
 
 }  // namespace deltasane::cli

@@ -8,6 +8,7 @@
 
 namespace CLI {
 class App;
+class Option;
 }
 
 namespace deltasane::cli {
@@ -17,7 +18,11 @@ struct SamplingFlags {
   std::string overflow = "stop";
 
   void describe(CLI::App& app);
+  bool has_seed() const;  // was given
   OnOverflow on_overflow() const { return on_overflow_named(overflow); }
+
+ private:
+  const CLI::Option* seed_ = nullptr;
 };
 
 }  // namespace deltasane::cli

@@ -10,7 +10,8 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "cli/open_model.h"
-#include "cli/progress_line.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/progress_line.h"
 #include "corpus/description.h"
 #include "corpus/source.h"
 #include "format/npy/indexed_tokens.h"
@@ -31,10 +32,6 @@ struct PrepareOptions {
   uint64_t length = 4097, seed = 1, rows = 0;
   bool json = false;
 };
-
-// Set by SIGTERM and SIGINT: the file that is being written is removed.
-volatile std::sig_atomic_t preparing_stopped = 0;
-extern "C" void stop_preparing(int) { preparing_stopped = 1; }
 
 // A summary of the rows that were written.
 struct Prepared {
@@ -112,7 +109,7 @@ void write_rows(const PrepareOptions& options, const corpus::Source& source,
   constexpr uint64_t at_once = 256;
   ThreadPool pool;
   for (uint64_t done = 0; done < rows; done += at_once) {
-    if (preparing_stopped)
+    if (interrupts() > 0)
       fail(Fault::file, options.out, ": stopped after ", done, " of ", rows,
            " rows; nothing was written. Run the command again");
     if (line.due()) line.show(fmt::format("{}: {} of {} rows", options.out, done, rows));
@@ -160,14 +157,13 @@ int prepare(const PrepareOptions& options) {
     fail(Fault::usage, "--weights: expected one for each of ", options.inputs.size(),
          " inputs, found ", options.weights.size());
   const auto tokenizer = open_vocabulary(options.tokenizer);
-  std::signal(SIGTERM, stop_preparing);
-  std::signal(SIGINT, stop_preparing);
+  count_interrupts({SIGTERM, SIGINT});  // the file that is being written is removed
   TokenFile file(options, *tokenizer);
   ProgressLine line(ProgressLine::First::after_a_pause);
   const auto progress = opening_progress(line);
   const auto source = corpus::open_source(
       source_of(options), [&](const std::string& name, uint64_t done, uint64_t all) {
-        if (preparing_stopped) fail(Fault::file, name, ": stopped; nothing was written");
+        if (interrupts() > 0) fail(Fault::file, name, ": stopped; nothing was written");
         progress(name, done, all);
       });
   const uint64_t rows = options.rows ? options.rows : *source->pieces_before_repeat();

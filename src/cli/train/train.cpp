@@ -11,7 +11,8 @@
 #include "cli/command.h"
 #include "cli/duration.h"
 #include "cli/memory_advice.h"
-#include "cli/progress_line.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/progress_line.h"
 #include "comm/group.h"
 #include "eval/answer_accuracy.h"
 #include "format/tokenizer/find_tokenizer.h"
@@ -28,10 +29,6 @@ struct TrainOptions {
   std::vector<std::string> set;
   bool resume = false, unverified = false, check = false;
 };
-
-// Set by SIGTERM and SIGINT: the step that runs is finished and saved.
-volatile std::sig_atomic_t asked_to_stop = 0;
-extern "C" void ask_to_stop(int) { asked_to_stop = 1; }
 
 // One JSON object a line, and the same numbers for TensorBoard. Lines behind the step that a run
 // resumes from are dropped: that part of the run is made again.
@@ -139,7 +136,7 @@ class TrainLoop {
     double shown = began;
     bool saved = false;
     bool stop = false;
-    while (!run_.finished() && !(stop = group_.any(asked_to_stop))) {
+    while (!run_.finished() && !(stop = group_.any(interrupts() > 0))) {
       const double before = seconds_now();
       const train::StepReport report = run_.step();
       const double now = seconds_now();
@@ -259,8 +256,7 @@ int train_model(const TrainOptions& options) {
     std::fflush(stdout);
   }
   if (options.check) return 0;
-  std::signal(SIGTERM, ask_to_stop);
-  std::signal(SIGINT, ask_to_stop);
+  count_interrupts({SIGTERM, SIGINT});  // the step that runs is finished and saved
   return TrainLoop(run, folder, *group).run();
 }
 

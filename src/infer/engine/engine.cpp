@@ -323,7 +323,8 @@ void Engine::hand_out() {
       text.unread = tokenizer_.encode(writing->since_stop);
     } else {
       text.state = writing->sequence.take_state();
-      if (text.ended == Ended::token_limit && text.pending) text.unread = {*text.pending};
+      const bool is_cut = text.ended == Ended::token_limit || text.ended == Ended::cancelled;
+      if (is_cut && text.pending) text.unread = {*text.pending};
     }
     text.sampler = writing->sampler;
     on_end(std::move(text));

@@ -44,8 +44,12 @@ void expect_output_written();  // flushes standard output; throws OutputError
 // Whether nobody reads standard output any more, as after `deltasane ... | head -1`.
 bool output_reader_has_gone();
 
-// The program's own control sequences, past the guard: to the beginning of a cleared line, or up.
+// The program's own control sequences, past the guard: to the beginning of a cleared line, up, or
+// dimmed letters from here on.
+void send_control(FILE* to, std::string_view sequence);
 void clear_line(FILE* to);
 void move_up(FILE* to, int lines);
+enum class Letters { normal, dimmed };
+void set_letters(FILE* to, Letters letters);
 
 }  // namespace deltasane::cli

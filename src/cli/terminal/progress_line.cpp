@@ -1,10 +1,10 @@
-#include "cli/progress_line.h"
+#include "cli/terminal/progress_line.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "base/timing.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 
 namespace deltasane::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -66,11 +66,6 @@ void guard(FILE*& file, int descriptor, int buffering, std::ostream& stream) {
   stream.rdbuf(new ToFile(guarded));
 }
 
-void send_control(FILE* to, std::string_view sequence) {
-  std::fflush(to);
-  write_all(to == stderr ? STDERR_FILENO : STDOUT_FILENO, sequence);
-}
-
 }  // namespace
 
 std::string TerminalText::feed(std::string_view bytes) {
@@ -118,7 +113,15 @@ bool output_reader_has_gone() {
   return ::poll(&output, 1, 0) > 0 && (output.revents & (POLLERR | POLLHUP)) != 0;
 }
 
+void send_control(FILE* to, std::string_view sequence) {
+  std::fflush(to);
+  write_all(to == stderr ? STDERR_FILENO : STDOUT_FILENO, sequence);
+}
+
 void clear_line(FILE* to) { send_control(to, "\r\x1b[K"); }
 void move_up(FILE* to, int lines) { send_control(to, cat("\x1b[", lines, "A")); }
+void set_letters(FILE* to, Letters letters) {
+  send_control(to, letters == Letters::dimmed ? "\x1b[2m" : "\x1b[0m");
+}
 
 }  // namespace deltasane::cli
