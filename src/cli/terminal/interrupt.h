@@ -10,4 +10,9 @@ void count_interrupts(std::initializer_list<int> signals);  // from now on
 int interrupts();  // since the last forget_interrupts
 void forget_interrupts();
 
+// Waits until a descriptor can be read, or a signal came that is counted or wakes: also one that came
+// before the wait began, and one that another thread took. Returns whether there is something to read.
+bool wait_for_input(int descriptor);
+extern "C" void wake_waiting();  // for handlers of other signals
+
 }  // namespace deltasane::cli

@@ -23,7 +23,10 @@ constexpr std::string_view paste_marks_on = "\x1b[?2004h", paste_marks_off = "\x
 volatile std::sig_atomic_t terminal_changed = 0;  // its size, or this program was suspended
 termios mode_before;                              // for a signal that ends the program
 
-extern "C" void note_change(int) { terminal_changed = 1; }
+extern "C" void note_change(int) {
+  terminal_changed = 1;
+  wake_waiting();
+}
 
 extern "C" void restore_and_end(int number) {
   ::tcsetattr(STDIN_FILENO, TCSANOW, &mode_before);
@@ -76,8 +79,7 @@ void TerminalInput::enter_mode() {
 }
 
 bool TerminalInput::fill() {
-  pollfd input{STDIN_FILENO, POLLIN, 0};
-  if (::poll(&input, 1, -1) < 0) return false;
+  if (!wait_for_input(STDIN_FILENO)) return false;
   std::array<char, 4096> block;
   const ssize_t got = ::read(STDIN_FILENO, block.data(), block.size());
   if (got > 0) bytes_.append(block.data(), size_t(got));
