@@ -63,8 +63,9 @@ sanitize: packages
 	@$(call test_preset,tsan)
 
 FUZZ_SECONDS ?= 60
+export FUZZ_PRESET ?= fuzz
 fuzz: packages
-	@$(call make_preset,fuzz)
+	@$(call make_preset,$(FUZZ_PRESET))
 	@tools/run_fuzzers $(FUZZ_SECONDS)
 
 cuda: packages

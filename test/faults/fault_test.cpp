@@ -3,13 +3,16 @@
 // start ends as if nothing had happened, with nothing left behind.
 //
 // Every test run takes some calls of each kind; DELTASANE_FAULTS=N takes N of each, once and from
-// there on, and DELTASANE_FAULTS=all takes all, which takes hours.
+// there on, and DELTASANE_FAULTS=all takes all, which takes hours. DELTASANE_FAULTS_PART=K/N takes the
+// K-th of N parts of these, for several processes or machines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <iostream>
 #include <sstream>
+#include <stdexcept>
 
 #include "base/cat.h"
 #include "base/io/file.h"
@@ -34,7 +37,23 @@ int64_t wanted_calls() {
   return std::string_view(asked) == "all" ? INT64_MAX : std::atoll(asked);
 }
 
-// 1 to `count`, or some of them: the first, the last and a few between.
+// Part K of N, 1 <= K <= N, of what is tried.
+struct Part {
+  int64_t number = 1, of = 1;
+};
+
+Part wanted_part() {
+  const char* const asked = std::getenv("DELTASANE_FAULTS_PART");
+  Part part;
+  char slash = 0;
+  if (asked && !(std::istringstream(asked) >> part.number >> slash >> part.of && slash == '/' &&
+                 part.number >= 1 && part.number <= part.of))
+    throw std::invalid_argument(
+        cat("DELTASANE_FAULTS_PART: expected K/N, K from 1 to N, found ", asked));
+  return part;
+}
+
+// 1 to `count`, or some of them: the first, the last and a few between; of these, this process's part.
 std::vector<int64_t> some_of(int64_t count, uint64_t seed) {
   std::vector<int64_t> all;
   const int64_t wanted = std::min(count, wanted_calls() ? wanted_calls() : 4);
@@ -44,7 +63,11 @@ std::vector<int64_t> some_of(int64_t count, uint64_t seed) {
                       ? i + 1
                       : 1 + count * i / wanted + int64_t(random.below(uint64_t(count / wanted))));
   if (count > 0) all.back() = count;
-  return all;
+  const Part part = wanted_part();
+  std::vector<int64_t> mine;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (int64_t(i) % part.of == part.number - 1) mine.push_back(all[i]);
+  return mine;
 }
 
 std::map<std::string, int64_t> counts_in(const fs::path& file) {
@@ -109,12 +132,17 @@ TEST_P(Faults, LeaveOldFilesOrWholeNewOnes) {
   const auto whole = files_below(folder);
   std::map<std::string, int64_t> counts = counts_in(counted);
   EXPECT_GT(counts["allocate"], 0);
-  for (const Fault& fault : faults)
-    for (const int64_t at : some_of(counts[fault.call], counts[fault.call])) {
+  for (const Fault& fault : faults) {
+    const std::vector<int64_t> tried = some_of(counts[fault.call], uint64_t(counts[fault.call]));
+    for (const int64_t at : tried) {
       expect_survived(fault, at, false, before, whole);
       if (wanted_calls()) expect_survived(fault, at, true, before, whole);
       if (HasFailure()) return;
     }
+    std::cout << GetParam() << ": " << tried.size() << " of " << counts[fault.call] << " calls of "
+              << fault.call << " made to fail" << (wanted_calls() ? ", once and from there on" : "")
+              << std::endl;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Commands, Faults,
