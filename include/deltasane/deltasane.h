@@ -74,7 +74,7 @@ class [[gnu::visibility("default")]] Tokenizer {
 
 struct ModelOptions {
   std::string device = "cpu";  // "cpu", "cuda" (the first GPU) or "cuda:N"
-  std::string weights;         // compute with f32, f16, bf16 or q8; empty: as in the file
+  std::string weights;         // compute with f32, f16, bf16, q8, q6_k, q5_k, q4_k or q4; empty: as in the file
   int threads = 0;             // 0: all processors
   std::optional<double>
       sane_alpha;             // SANE for a model that was trained without: tau = alpha ln 2 + 1

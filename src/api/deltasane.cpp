@@ -56,10 +56,9 @@ auto translated(Body&& body) {
 
 std::optional<kernel::WeightType> weight_type_named(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  for (const auto type : {kernel::WeightType::f32, kernel::WeightType::f16,
-                          kernel::WeightType::bf16, kernel::WeightType::q8})
+  for (const kernel::WeightType type : kernel::weight_types)
     if (name == kernel::name_of(type)) return type;
-  fail(below::Fault::usage, "weights: expected f32, f16, bf16 or q8, found '", name, "'");
+  fail(below::Fault::usage, "weights: expected ", kernel::weight_types_text, ", found '", name, "'");
 }
 
 OpenOptions options_of(const ModelOptions& options) {

@@ -151,7 +151,7 @@ TEST_F(Commands, RefuseAPromptThatIsNotText) {
 // Every 41st byte; the readers' own tests damage every byte of every header.
 TEST_F(Commands, RefuseDamagedModels) {
   const std::string whole = read_file(model_), gguf = scratch_.path() / "model.gguf";
-  write_rwkv7_gguf(gguf, RandomRwkv7(shape_, 1), StoredType::f16, {}, {});
+  write_rwkv7_gguf(gguf, RandomRwkv7(shape_, 1), {StoredType::f16});
   const std::string out = scratch_.path() / "out.safetensors";
   for (const std::string& path : {model_, gguf}) {
     const std::string bytes = read_file(path);

@@ -11,10 +11,9 @@ namespace {
 
 std::optional<kernel::WeightType> weight_type_named(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  for (const auto type : {kernel::WeightType::f32, kernel::WeightType::f16,
-                          kernel::WeightType::bf16, kernel::WeightType::q8})
+  for (const kernel::WeightType type : kernel::weight_types)
     if (name == kernel::name_of(type)) return type;
-  fail(Fault::usage, "--weights: expected f32, f16, bf16 or q8, found '", name, "'");
+  fail(Fault::usage, "--weights: expected ", kernel::weight_types_text, ", found '", name, "'");
 }
 
 NonFiniteWeights weights_wanted(bool allow) {
@@ -55,8 +54,8 @@ void ModelFlags::describe(CLI::App& app) {
   app.add_option("--tokenizer", tokenizer, tokenizer_help);
   app.add_option("--threads", threads, "threads; 0: all processors")->capture_default_str();
   app.add_option("--weights", weights,
-                 "compute with f32, f16, bf16 or q8; as in the file if not given. On a GPU: f32, "
-                 "or else bf16");
+                 cat("compute with ", kernel::weight_types_text,
+                     "; as in the file if not given. On a GPU: f32, or else bf16"));
   app.add_option("--device", device, "cpu, cuda (the first GPU) or cuda:N")->capture_default_str();
   app.add_option("--sane-alpha", sane_alpha,
                  "apply SANE to a model that was not trained with it: tau = alpha ln 2 + 1");

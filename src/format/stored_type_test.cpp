@@ -9,7 +9,7 @@
 #include "base/printable.h"
 #include "format/dequantize.h"
 #include "support/fixture_bytes.h"
-#include "format/quantize.h"
+#include "format/quantize/quantize.h"
 #include "support/errors.h"
 
 namespace deltasane {

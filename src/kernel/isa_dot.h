@@ -6,6 +6,9 @@
 //   start(first)              sums that start at `first`; 0 unless there is an `offset`
 //   take<c>(sums, w, inputs)  adds the products of inputs 4c .. 4c + 3; w: (row, 4 numbers)
 //   total(sums)               as one 32-bit number per row
+//   Bytes, widen(from)        a vector of weights that are 0 .. 127, which `take` takes too, faster on
+//                             some processors; `width` bytes as 32-bit numbers
+//   upper(a, b, c)            of Bytes: their highest two bits side by side, those of a lowest
 //
 // PanelDot<isa> does so for many tokens, with weights packed for it, `vectors` of rows side by
 // side. Where the processor multiplies unsigned by signed numbers only, `offset` was added to each
@@ -28,7 +31,8 @@ namespace {
 
 struct PlainDot {
   static constexpr int width = 4, vectors = 2, offset = 0;
-  typedef int8_t Bytes __attribute__((vector_size(16), aligned(1), may_alias));
+  typedef uint8_t Bytes __attribute__((vector_size(16)));
+  typedef int8_t Signed __attribute__((vector_size(16), aligned(1), may_alias));
   typedef int16_t Wide __attribute__((vector_size(32)));
   typedef int32_t Pairs __attribute__((vector_size(32)));
   using Int = Vector<4>::Int;
@@ -45,10 +49,17 @@ struct PlainDot {
   [[gnu::always_inline]] static inline Sums start(int32_t) { return {}; }
   template <int c>
   [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* w, const Inputs& x) {
+    add<c>(sums, __builtin_convertvector(*reinterpret_cast<const Signed*>(w), Wide), x);
+  }
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, Bytes w, const Inputs& x) {
+    add<c>(sums, __builtin_convertvector(w, Wide), x);
+  }
+  template <int c>
+  [[gnu::always_inline]] static inline void add(Sums& sums, Wide weights, const Inputs& x) {
     const int8_t* four = x.first + 4 * c;
     const int16_t a = four[0], b = four[1], m = four[2], n = four[3];
     const Wide inputs{a, b, m, n, a, b, m, n, a, b, m, n, a, b, m, n};
-    const Wide weights = __builtin_convertvector(*reinterpret_cast<const Bytes*>(w), Wide);
     const Pairs products = reinterpret_cast<Pairs>(weights * inputs);  // at most 128 * 127 each
     sums.pairs += (products >> 16) + ((products << 16) >> 16);
   }
@@ -56,6 +67,13 @@ struct PlainDot {
     const Halves halves = __builtin_bit_cast(Halves, sums.pairs);
     return __builtin_shufflevector(halves.low, halves.high, 0, 2, 4, 6) +
            __builtin_shufflevector(halves.low, halves.high, 1, 3, 5, 7);
+  }
+  [[gnu::always_inline]] static inline Bytes upper(Bytes a, Bytes b, Bytes c) {
+    return (a >> 6) | ((b >> 4) & 12) | ((c >> 2) & 48);
+  }
+  template <class Byte>
+  [[gnu::always_inline]] static inline Int widen(const Byte* from) {
+    return Int{from[0], from[1], from[2], from[3]};
   }
 };
 
@@ -67,6 +85,7 @@ struct PanelDot : Dot<isa> {};
 #if defined(__ARM_FEATURE_DOTPROD)
 struct ArmDot {
   static constexpr int width = 4, vectors = 2, offset = 0;
+  using Bytes = uint8x16_t;
   struct Inputs {
     int8x16_t low, high;
     explicit Inputs(const int8_t* x) : low(vld1q_s8(x)), high(vld1q_s8(x + 16)) {}
@@ -79,7 +98,27 @@ struct ArmDot {
   [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* w, const Inputs& x) {
     sums.sum = vdotq_laneq_s32(sums.sum, vld1q_s8(w), c < 4 ? x.low : x.high, c % 4);
   }
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, Bytes w, const Inputs& x) {
+    sums.sum =
+        vdotq_laneq_s32(sums.sum, vreinterpretq_s8_u8(w), c < 4 ? x.low : x.high, c % 4);
+  }
   [[gnu::always_inline]] static inline Vector<4>::Int total(const Sums& sums) { return sums.sum; }
+  [[gnu::always_inline]] static inline Bytes upper(Bytes a, Bytes b, Bytes c) {
+    return vshrq_n_u8(vsriq_n_u8(vsriq_n_u8(c, b, 2), a, 4), 2);
+  }
+  [[gnu::always_inline]] static inline Vector<4>::Int widen(const uint8_t* from) {
+    uint32_t four;
+    __builtin_memcpy(&four, from, sizeof four);
+    const uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)));
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide)));
+  }
+  [[gnu::always_inline]] static inline Vector<4>::Int widen(const int8_t* from) {
+    uint32_t four;
+    __builtin_memcpy(&four, from, sizeof four);
+    const int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
+    return vmovl_s16(vget_low_s16(wide));
+  }
 };
 template <>
 struct Dot<Isa::neon_dot> : ArmDot {};
@@ -101,6 +140,7 @@ struct WideInputs {
 // |w| times x with w's sign: pairs are at most 2 * 128 * 127, which 16 bits hold.
 struct AvxDot {
   static constexpr int width = 8, vectors = 1, offset = 0;
+  typedef uint8_t Bytes __attribute__((vector_size(32)));
   using Inputs = WideInputs;
   struct Sums {
     __m256i sum = {};
@@ -112,6 +152,24 @@ struct AvxDot {
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_sign_epi8(w, w),
                                                _mm256_sign_epi8(_mm256_set1_epi32(x.bits<c>()), w));
     sums.sum = _mm256_add_epi32(sums.sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  // Pairs are at most 2 * 127 * 127, which 16 bits hold.
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, Bytes w, const Inputs& x) {
+    const __m256i pairs = _mm256_maddubs_epi16(reinterpret_cast<__m256i>(w),
+                                               _mm256_set1_epi32(x.bits<c>()));
+    sums.sum = _mm256_add_epi32(sums.sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  [[gnu::always_inline]] static inline Bytes upper(Bytes a, Bytes b, Bytes c) {
+    return (a >> 6) | ((b >> 4) & 12) | ((c >> 2) & 48);
+  }
+  [[gnu::always_inline]] static inline Vector<8>::Int widen(const uint8_t* from) {
+    return reinterpret_cast<Vector<8>::Int>(
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+  }
+  [[gnu::always_inline]] static inline Vector<8>::Int widen(const int8_t* from) {
+    return reinterpret_cast<Vector<8>::Int>(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
   }
   [[gnu::always_inline]] static inline Vector<8>::Int total(const Sums& sums) {
     return reinterpret_cast<Vector<8>::Int>(sums.sum);
@@ -131,6 +189,11 @@ struct Dot<Isa::avx512_dot> : AvxDot {
     const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     sums.sum = _mm256_dpbusd_epi32(sums.sum, _mm256_sign_epi8(w, w),
                                    _mm256_sign_epi8(_mm256_set1_epi32(x.bits<c>()), w));
+  }
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, Bytes w, const Inputs& x) {
+    sums.sum = _mm256_dpbusd_epi32(sums.sum, reinterpret_cast<__m256i>(w),
+                                   _mm256_set1_epi32(x.bits<c>()));
   }
 };
 template <>

@@ -4,6 +4,11 @@
 
 namespace deltasane {
 
+void ModelCheckpoint::write_gguf(const fs::path& path, const GgufRequest&) const {
+  fail(Fault::usage, path, ": expected .safetensors for ", describe().title,
+       ", which has no .gguf files");
+}
+
 void ModelCheckpoint::write_pth(const fs::path& path, StoredType) const {
   fail(Fault::usage, path, ": expected .safetensors for ", describe().title,
        ", which has no .pth files");

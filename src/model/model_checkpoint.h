@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "format/tensor_file.h"
+#include "model/gguf_request.h"
 #include "model/sane.h"
 #include "model/state/state_layout.h"
 #include "model/tensor_source.h"
@@ -47,11 +48,8 @@ class ModelCheckpoint : public TensorSource {
 
   virtual void write_safetensors(const fs::path& path, StoredType type,
                                  const Metadata& metadata) const = 0;
-  // `vocabulary`: as GGUF stores it; empty: none.
-  virtual void write_gguf(const fs::path& path, StoredType type,
-                          const std::vector<std::string>& vocabulary,
-                          const Metadata& metadata) const = 0;
-  // These two fail where an architecture has no such files.
+  // These three fail where an architecture has no such files.
+  virtual void write_gguf(const fs::path& path, const GgufRequest& request) const;
   // As torch.load reads it, with SANE's settings.
   virtual void write_pth(const fs::path& path, StoredType type) const;
   // Weights and configuration as the Hugging Face libraries read them, into a folder that is there.

@@ -47,7 +47,7 @@ struct Architecture {
   const TrainableFactory* training = nullptr;  // null: it cannot be trained
   // Writes a random model; returns the places of its planted heads.
   std::vector<StateHead> (*write_random)(const RandomModel& model, const fs::path& path,
-                                         StoredType type);
+                                         const MatrixTypes& types);
 };
 
 std::span<const Architecture> architectures();  // the first one is the default

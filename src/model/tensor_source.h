@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "format/tensor_file.h"
 
 namespace deltasane {
 
@@ -17,6 +18,9 @@ class TensorSource {
   virtual bool has(std::string_view name) const = 0;
   virtual Shape shape(std::string_view name) const = 0;
   virtual Tensor<float> read(std::string_view name) const = 0;  // of that shape
+  // The stored bytes themselves, when they lie packed, in this orientation and on a boundary that
+  // suits their type. Good for as long as the source lives.
+  virtual std::optional<StoredTensor> in_place(std::string_view) const { return std::nullopt; }
   virtual std::string where() const { return "model"; }         // for messages
 };
 

@@ -2,6 +2,7 @@
 
     load_published.py imports MODULE...       fails where one is not installed
     load_published.py pth FILE...             a line for each tensor: name, type, shape, CRC-32
+    load_published.py gguf FILE...            a line for each tensor: name, CRC-32 of its float32 numbers
     load_published.py fla FOLDER TOKENS OUT   logits of the tokens, as raw float32 to OUT
     load_published.py tokenizer FOLDER TEXTS  ids of each text of a JSON list, and the texts again
 """
@@ -24,6 +25,16 @@ def show_pth(*paths):
         for name, tensor in torch.load(path, weights_only=True).items():
             data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
             print(name, str(tensor.dtype), list(tensor.shape), zlib.crc32(data))
+
+
+def show_gguf(*paths):
+    import numpy
+    from gguf import GGUFReader, dequantize
+
+    for path in paths:
+        for tensor in GGUFReader(path).tensors:
+            numbers = dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32)
+            print(tensor.name, zlib.crc32(numpy.ascontiguousarray(numbers).tobytes()))
 
 
 def run_fla(folder, tokens, out):
@@ -72,4 +83,4 @@ if __name__ == "__main__":
         for word in words:
             importlib.import_module(word)
     else:
-        {"pth": show_pth, "fla": run_fla, "tokenizer": show_tokenizer}[command](*words)
+        {"pth": show_pth, "gguf": show_gguf, "fla": run_fla, "tokenizer": show_tokenizer}[command](*words)

@@ -2,7 +2,7 @@
 #include <set>
 
 #include "base/random.h"
-#include "format/quantize.h"
+#include "format/quantize/quantize.h"
 #include "format/safetensors/safetensors.h"
 #include "toy/toy.h"
 
@@ -142,11 +142,6 @@ StateLayout Checkpoint::state_layout() const {
 void Checkpoint::write_safetensors(const fs::path& path, StoredType type,
                                    const Metadata& metadata) const {
   write(path, sizes_, *this, type, metadata);
-}
-
-void Checkpoint::write_gguf(const fs::path& path, StoredType, const std::vector<std::string>&,
-                            const Metadata&) const {
-  fail(Fault::usage, path, ": expected .safetensors for this architecture, found .gguf");
 }
 
 void write(const fs::path& path, const Sizes& sizes, const TensorSource& source, StoredType type,

@@ -96,7 +96,7 @@ TEST(ToyModel, RefusesFilesThatAreNotWhole) {
   const fs::path other = scratch.path() / "other.safetensors";
   write(other, sizes, good, StoredType::f32, {});
   EXPECT_FAULT(open_checkpoint(other), Fault::file, "expected none of this name");
-  EXPECT_FAULT(good.write_gguf(scratch.path() / "toy.gguf", StoredType::f32, {}, {}), Fault::usage,
+  EXPECT_FAULT(good.write_gguf(scratch.path() / "toy.gguf", {StoredType::f32}), Fault::usage,
                "expected .safetensors");
 }
 

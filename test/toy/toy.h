@@ -65,8 +65,6 @@ class Checkpoint : public ModelCheckpoint {
   StoredType matrix_type() const override { return type("head.weight"); }
   void write_safetensors(const fs::path& path, StoredType type,
                          const Metadata& metadata) const override;
-  void write_gguf(const fs::path& path, StoredType type, const std::vector<std::string>& vocabulary,
-                  const Metadata& metadata) const override;
 
  private:
   const StoredTensor& stored(std::string_view name) const;

@@ -18,7 +18,7 @@ int write_weights(const BenchWeightsOptions& options) {
   if (!wanted.write_random)
     fail(Fault::usage, "--architecture: expected one with random models, found ", wanted.name);
   const std::vector<StateHead> planted =
-      wanted.write_random(options.model, options.to, stored_type_named(options.type));
+      wanted.write_random(options.model, options.to, matrix_types_named(options.type));
   fmt::print("{}: written, random {}, {}, {:.1f} MB\n", options.to, options.model.size,
              options.type, double(fs::file_size(options.to)) / 1e6);
   for (const StateHead& head : planted)
@@ -35,7 +35,7 @@ void describe_bench_weights(CLI::App& parent, const Chosen& chosen) {
   app->add_option("SIZE", options->model.size, "of a released model, such as 0.4B; another name lists them")
       ->required();
   app->add_option("OUT", options->to, "a name that ends in .safetensors or .gguf")->required();
-  app->add_option("--type", options->type, "f32, f16 or bf16; q8_0 for .gguf")
+  app->add_option("--type", options->type, "f32, f16 or bf16; for .gguf also a quantized one: see convert")
       ->capture_default_str();
   app->add_option("--architecture", options->architecture, "of the model")->capture_default_str();
   app->add_option("--seed", options->model.seed, "of the weights")->capture_default_str();

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "format/contents/contents.h"
-#include "format/quantize.h"
+#include "format/quantize/quantize.h"
 #include "support/errors.h"
 
 namespace deltasane {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <variant>
 
 #include "format/tensor_file.h"
@@ -24,9 +25,13 @@ struct GgufEntry {
   GgufValue value;
 };
 
+// Called when so many bytes of the tensors are written.
+using WriteProgress = std::function<void(uint64_t done, uint64_t all)>;
+
 // Version 3, tensors on multiples of 32 bytes, in the planned order, produced one at a time.
 // Replaces `path` atomically.
 void write_gguf(const fs::path& path, const std::vector<GgufEntry>& entries,
-                const std::vector<PlannedTensor>& plan, const FillTensor& fill);
+                const std::vector<PlannedTensor>& plan, const FillTensor& fill,
+                const WriteProgress& progress = {});
 
 }  // namespace deltasane

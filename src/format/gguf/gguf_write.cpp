@@ -57,7 +57,8 @@ void pad(AtomicFile& file) {
 }  // namespace
 
 void write_gguf(const fs::path& path, const std::vector<GgufEntry>& entries,
-                const std::vector<PlannedTensor>& plan, const FillTensor& fill) {
+                const std::vector<PlannedTensor>& plan, const FillTensor& fill,
+                const WriteProgress& progress) {
   GgufHeader header;
   header.put(gguf_magic);
   header.put(uint32_t{3});
@@ -76,14 +77,17 @@ void write_gguf(const fs::path& path, const std::vector<GgufEntry>& entries,
     header.put(offset);
     offset = aligned(checked_add(offset, tensor.bytes(), tensor.name));
   }
+  const uint64_t all = offset;
   AtomicFile file(path);
   file.write(header.bytes());
   pad(file);
+  const uint64_t start = file.size();
   for (const PlannedTensor& tensor : plan) {
     const uint64_t before = file.size();
     fill(tensor, [&](std::span<const std::byte> piece) { file.write(piece); });
     require(file.size() - before == tensor.bytes(), "a tensor is filled with its planned bytes");
     pad(file);
+    if (progress) progress(file.size() - start, all);
   }
   file.commit();
 }

@@ -6,6 +6,7 @@
 #include "format/tokenizer/tokenizer_json.h"
 #include "text/bpe/bpe_tokenizer.h"
 #include "text/byte_tokenizer.h"
+#include "text/vocabulary/gguf_tokens.h"
 #include "text/world_tokenizer.h"
 
 namespace deltasane {
@@ -18,10 +19,20 @@ fs::path folder_of(const fs::path& model) {
   return fs::is_directory(model) ? model : model.parent_path();
 }
 
+// Whether each token is the byte of its number, but for token 0, which ends documents.
+bool is_bytes(const std::vector<std::string>& tokens) {
+  const ByteTokenizer bytes;
+  if (int32_t(tokens.size()) != bytes.vocabulary_size()) return false;
+  for (int32_t id = 1; id < bytes.vocabulary_size(); ++id)
+    if (tokens[size_t(id)] != gguf_escaped(bytes.bytes_of(id))) return false;
+  return true;
+}
+
 // Null: the file has none inside.
 std::unique_ptr<Tokenizer> inside(const TensorFile& file) {
   if (!file.vocabulary()) return nullptr;
   const auto model = file.metadata().find("tokenizer.ggml.model");
+  if (is_bytes(*file.vocabulary())) return std::make_unique<ByteTokenizer>();
   if (model == file.metadata().end() || model->second == "rwkv")
     return std::make_unique<WorldTokenizer>(world_from_gguf_tokens(*file.vocabulary()));
   if (model->second == "gpt2") return std::make_unique<BpeTokenizer>(bpe_of_gguf(file));

@@ -11,15 +11,11 @@ constexpr uint64_t beyond_caches = uint64_t{256} << 20;
 
 // As many matrices as it takes to leave the caches, all with one content.
 std::vector<Weights> rotation(WeightType type, int64_t out, int64_t in, int64_t tokens) {
-  MatmulProblem first({type, 1, std::min<int64_t>(out, 64), in}, 1);
-  std::vector<float> rows(size_t(out * in));
-  for (int64_t r = 0; r < out; ++r)
-    for (int64_t i = 0; i < in; ++i)
-      rows[size_t(r * in + i)] = first.weights.at(r % first.weights.out(), i);
+  const MatmulProblem first({type, 1, out, in}, 1);
   std::vector<Weights> matrices;
   uint64_t bytes = 0;
   do {
-    matrices.push_back(Weights::copied(type, rows, out, in));
+    matrices.push_back(Weights::copied(first.weights));
     bytes += matrices.back().bytes();
   } while (tokens <= matmul_few_tokens && bytes < beyond_caches);
   return matrices;
@@ -50,8 +46,7 @@ std::vector<MatmulMeasurement> bench_matmul(const Cpu& cpu) {
   std::vector<MatmulMeasurement> rows;
   for (const auto& [out, in] :
        {std::pair<int64_t, int64_t>{1024, 1024}, {4096, 1024}, {1024, 4096}, {65536, 1024}})
-    for (const WeightType type :
-         {WeightType::f32, WeightType::f16, WeightType::bf16, WeightType::q8})
+    for (const WeightType type : weight_types)
       for (const int64_t tokens : {1, 8, 512}) rows.push_back(measure(type, tokens, out, in, cpu));
   return rows;
 }

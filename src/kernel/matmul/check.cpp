@@ -1,9 +1,13 @@
 #include "kernel/matmul/check.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
+#include "base/half.h"
 #include "base/random.h"
+#include "kernel/matmul/cpu/kernels.h"
+#include "kernel/matmul/low_bits/pack.h"
 #include "kernel/matmul/reference.h"
 #include "tensor/closeness.h"
 
@@ -15,6 +19,39 @@ Tensor<float> random_tensor(const Shape& shape, uint64_t seed, double scale) {
   Random stream(seed);
   for (float& x : tensor.span()) x = float(scale * stream.normal());
   return tensor;
+}
+
+// Rows of few bits are whole blocks.
+MatmulShape in_blocks(MatmulShape shape) {
+  if (is_low_bits(shape.type))
+    shape.in = cpu::rounded_up(shape.in, low_bit_columns(shape.type));
+  return shape;
+}
+
+// Any bits, and scales of which the weights are about as large as the others.
+Weights random_low_bits(const MatmulShape& shape, uint64_t seed) {
+  const auto bytes = size_t(gguf_block_bytes(shape.type));
+  const int64_t count = shape.out * (shape.in / low_bit_columns(shape.type));
+  std::vector<std::byte> blocks(size_t(count) * bytes);
+  Random stream(seed);
+  for (std::byte& byte : blocks) byte = std::byte(uint8_t(stream.word64()));
+  const double scale = shape.type == WeightType::q4     ? 0.02
+                       : shape.type == WeightType::q6_k ? 1e-4
+                                                        : 3e-4;
+  for (int64_t b = 0; b < count; ++b) {
+    std::byte* const block = blocks.data() + size_t(b) * bytes;
+    const f16 d(float(scale * stream.normal())), d_min(float(3 * scale * stream.normal()));
+    std::memcpy(block + (shape.type == WeightType::q6_k ? 208 : 0), &d.bits, 2);
+    if (shape.type == WeightType::q4_k || shape.type == WeightType::q5_k)
+      std::memcpy(block + 2, &d_min.bits, 2);
+  }
+  return Weights::from_gguf(shape.type, blocks, shape.out, shape.in);
+}
+
+Weights random_weights(const MatmulShape& shape, uint64_t seed) {
+  if (is_low_bits(shape.type)) return random_low_bits(shape, seed);
+  return Weights::copied(shape.type, random_tensor({shape.out, shape.in}, seed, 0.1).span(),
+                         shape.out, shape.in);
 }
 
 template <class T>
@@ -42,11 +79,9 @@ struct Yardstick {
 }  // namespace
 
 MatmulProblem::MatmulProblem(const MatmulShape& sizes, uint64_t seed)
-    : shape(sizes),
-      weights(Weights::copied(sizes.type,
-                              random_tensor({sizes.out, sizes.in}, 3 * seed, 0.1).span(), sizes.out,
-                              sizes.in)),
-      x(random_tensor({sizes.tokens, sizes.in}, 3 * seed + 1, 1.0)),
+    : shape(in_blocks(sizes)),
+      weights(random_weights(shape, 3 * seed)),
+      x(random_tensor({shape.tokens, shape.in}, 3 * seed + 1, 1.0)),
       y(random_tensor({sizes.tokens, sizes.out}, 3 * seed + 2, 1.0)) {
   if (shape.store == Store::overwrite) y.fill(std::numeric_limits<float>::quiet_NaN());
 }

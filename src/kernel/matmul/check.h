@@ -18,7 +18,7 @@ struct MatmulShape {
   Store store = Store::overwrite;
 };
 
-// Random weights and inputs of a shape. y starts as NaN, or as random numbers if it is added to.
+// Random weights and inputs of a shape; rows of few bits are longer, up to whole blocks. y starts as NaN, or as random numbers if it is added to.
 struct MatmulProblem {
   MatmulProblem(const MatmulShape& shape, uint64_t seed);
   MatmulShape shape;

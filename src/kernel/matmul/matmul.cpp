@@ -5,6 +5,7 @@
 
 #include "kernel/isa_dispatch.h"
 #include "kernel/matmul/cpu/tiled.h"
+#include "kernel/matmul/low_bits/block.h"
 #include "kernel/matmul/pieces.h"
 
 namespace deltasane::kernel {
@@ -19,11 +20,11 @@ void multiply_few(std::span<const Matmul> products, const Cpu& cpu) {
   cpu.threads.parallel(pieces.count(), [&](int64_t piece) { pieces.run(piece); });
 }
 
-template <Isa isa>
-void multiply_many_q8(const Matmul& p, ThreadPool& threads) {
+template <Isa isa, WeightType type>
+void multiply_many_quantized(const Matmul& p, ThreadPool& threads) {
   const int64_t tokens = p.x.shape[0], in = p.w.in();
   const Buffer memory(uint64_t(cpu::q8_token_bytes(tokens, in)));
-  const cpu::Q8Product product{p.w.blocks(),
+  const cpu::Q8Product product{p.w.rows(),
                                p.w.out(),
                                in,
                                q8_tokens_in(memory.data(), tokens, in, has_matrices(isa)),
@@ -37,10 +38,13 @@ void multiply_many_q8(const Matmul& p, ThreadPool& threads) {
   const int64_t parts = token_parts(threads, panels, tokens / 64);
   threads.parallel(panels * parts, [&](int64_t piece) {
     const int64_t panel = piece / parts, part = piece % parts;
-    const Buffer scratch(uint64_t(cpu::q8_panel_bytes(isa, in)));
-    cpu::q8_many_tokens<isa>(product, panel,
-                             {part * token_groups / parts, (part + 1) * token_groups / parts},
-                             scratch.data());
+    constexpr int factors = type == WeightType::q8 ? 1 : low_bit_factors(type);
+    const Buffer scratch(uint64_t(cpu::q8_panel_bytes(isa, in, factors)));
+    const cpu::Range some{part * token_groups / parts, (part + 1) * token_groups / parts};
+    if constexpr (type == WeightType::q8)
+      cpu::q8_many_tokens<isa>(product, panel, some, scratch.data());
+    else
+      cpu::low_bit_many_tokens<isa, type>(product, panel, some, scratch.data());
   });
 }
 
@@ -68,7 +72,15 @@ void multiply_many(const Matmul& p, ThreadPool& threads) {
     case WeightType::bf16:
       return multiply_many<isa, WeightType::bf16>(p, threads);
     case WeightType::q8:
-      return multiply_many_q8<isa>(p, threads);
+      return multiply_many_quantized<isa, WeightType::q8>(p, threads);
+    case WeightType::q6_k:
+      return multiply_many_quantized<isa, WeightType::q6_k>(p, threads);
+    case WeightType::q5_k:
+      return multiply_many_quantized<isa, WeightType::q5_k>(p, threads);
+    case WeightType::q4_k:
+      return multiply_many_quantized<isa, WeightType::q4_k>(p, threads);
+    case WeightType::q4:
+      return multiply_many_quantized<isa, WeightType::q4>(p, threads);
   }
 }
 

@@ -7,7 +7,7 @@
 // the processor multiplies matrices of bf16 numbers, many tokens are multiplied with bf16 weights
 // as sums of two bf16 numbers, each x off by at most 2^-17 |x|. For q8 weights, x is rounded to 8
 // bits as well, per token and 32 inputs: scale = max|x| / 127, so each x is off by at most
-// scale / 2, and the products are exact integers until they are scaled.
+// scale / 2, and the products are exact integers until they are scaled; so for q6_k to q4.
 //
 // A token's result does not depend on the number of threads, nor on the other tokens, but for one
 // thing: alone, among few and among many (matmul_few_tokens) its sums are ordered differently, and

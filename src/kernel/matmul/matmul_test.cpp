@@ -188,7 +188,8 @@ TEST_P(Matmul, NoTokensAreNoWork) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Matmul,
                          testing::Values(WeightType::f32, WeightType::f16, WeightType::bf16,
-                                         WeightType::q8),
+                                         WeightType::q8, WeightType::q6_k, WeightType::q5_k,
+                                         WeightType::q4_k, WeightType::q4),
                          [](const auto& type) { return name_of(type.param); });
 
 // Rows of a mapped file may start at any element.
@@ -214,7 +215,8 @@ TEST(MatmulAll, EachProductGivesTheBitsItGivesAlone) {
   std::vector<MatmulProblem> problems;
   for (const int64_t tokens : {1, 3, 12, 13, 40})
     for (const WeightType type :
-         {WeightType::f32, WeightType::q8, WeightType::f16, WeightType::bf16})
+         {WeightType::f32, WeightType::q8, WeightType::f16, WeightType::bf16, WeightType::q4_k,
+          WeightType::q6_k})
       for (const Store store : {Store::overwrite, Store::add})
         problems.emplace_back(MatmulShape{type, tokens, 10 + 40 * tokens, 70, store}, tokens + 1);
   for (const Isa isa : usable_isas())
@@ -278,7 +280,7 @@ TEST(MatmulOfIntegers, TheSmallestNumberOfEightBits) {
       for (int64_t i = 0; i < q8_columns; ++i)
         stored.push_back(std::byte(uint8_t(value(row, block * q8_columns + i))));
     }
-  const Weights weights = Weights::from_q8_0(stored, out, in);
+  const Weights weights = Weights::from_gguf(WeightType::q8, stored, out, in);
   for (const Isa isa : usable_isas())
     for (const int64_t tokens : {1, 4, 41})
       for (const float x_of_all : {127.0f, -127.0f}) {

@@ -9,7 +9,7 @@
 namespace deltasane::kernel {
 namespace {
 
-bool is_q8(const Weights& w) { return w.type() == WeightType::q8; }
+bool is_quantized(const Weights& w) { return is_quantized(w.type()); }
 
 // One token is read in place, if its inputs are whole steps of the kernels.
 bool is_in_place(const Matmul& one, Isa isa) {
@@ -19,8 +19,8 @@ bool is_in_place(const Matmul& one, Isa isa) {
 // Of x, prepared for the kernels.
 uint64_t bytes_for(const Matmul& one, Isa isa) {
   const int64_t tokens = one.x.shape[0], in = one.w.in();
-  if (!is_q8(one.w) && is_in_place(one, isa)) return 0;
-  const int64_t bytes = is_q8(one.w)
+  if (!is_quantized(one.w) && is_in_place(one, isa)) return 0;
+  const int64_t bytes = is_quantized(one.w)
                             ? cpu::q8_token_bytes(tokens, in)
                             : cpu::interleaved_floats(isa, tokens, in) * int64_t(sizeof(float));
   return uint64_t(cpu::rounded_up(bytes, int64_t(Buffer::alignment)));
@@ -36,7 +36,7 @@ void expect_product(const Matmul& product) {
   expect_shape("y", product.y, {tokens, product.w.out()});
 }
 
-int64_t MatmulPieces::Part::rows() const { return is_q8(*w) ? q8_groups(w->out()) : w->out(); }
+int64_t MatmulPieces::Part::rows() const { return is_quantized(*w) ? q8_groups(w->out()) : w->out(); }
 
 void MatmulPieces::begin(std::span<const Matmul> products) {
   uint64_t bytes = 0;
@@ -62,8 +62,8 @@ void MatmulPieces::prepare(const Matmul& one, std::byte* memory) {
             one.x.data,
             {nullptr, one.w.out(), in, {}, {one.y.data, one.y.stride[0]}, sum_of(one)}};
   with_isa(isa_, [&]<Isa isa>() {
-    if (is_q8(one.w)) {
-      part.q8.w = one.w.blocks();
+    if (is_quantized(one.w)) {
+      part.q8.w = one.w.rows();
       part.q8.x = q8_tokens_in(memory, tokens, in, false);
       for (int64_t group = 0; group < pieces_of(tokens, cpu::q8_tokens); ++group)
         cpu::quantize_tokens<isa>(x, in, group, part.q8.x);
@@ -115,6 +115,14 @@ void MatmulPieces::run(int64_t piece) const {
         return dots.template operator()<WeightType::bf16>();
       case WeightType::q8:
         return cpu::q8_few_tokens<isa>(p.q8, rows);
+      case WeightType::q6_k:
+        return cpu::low_bit_few_tokens<isa, WeightType::q6_k>(p.q8, rows);
+      case WeightType::q5_k:
+        return cpu::low_bit_few_tokens<isa, WeightType::q5_k>(p.q8, rows);
+      case WeightType::q4_k:
+        return cpu::low_bit_few_tokens<isa, WeightType::q4_k>(p.q8, rows);
+      case WeightType::q4:
+        return cpu::low_bit_few_tokens<isa, WeightType::q4>(p.q8, rows);
     }
   });
 }

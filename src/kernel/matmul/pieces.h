@@ -23,8 +23,8 @@ inline cpu::Sum sum_of(const Matmul& product) {
 inline cpu::Q8Tokens q8_tokens_in(std::byte* memory, int64_t tokens, int64_t in, bool strips) {
   const int64_t numbers = cpu::rounded_up(tokens, cpu::q8_tokens) * q8_blocks(in);
   auto* const scale = reinterpret_cast<float*>(memory + numbers * q8_columns);
-  return {reinterpret_cast<int8_t*>(memory), scale, reinterpret_cast<int32_t*>(scale + numbers),
-          tokens, strips};
+  return {reinterpret_cast<int8_t*>(memory), scale,
+          reinterpret_cast<cpu::HalfSums*>(scale + numbers), tokens, strips};
 }
 
 class MatmulPieces {
@@ -43,8 +43,8 @@ class MatmulPieces {
   struct Part {
     const Weights* w;
     int64_t tokens;
-    const float* interleaved;  // x, unless the weights are q8
-    cpu::Q8Product q8;         // y and sum for all types, w and x for q8
+    const float* interleaved;  // x, unless the weights are quantized
+    cpu::Q8Product q8;         // y and sum for all types, w and x for quantized ones
     int64_t rows() const;      // or groups of rows
   };
   struct Piece {

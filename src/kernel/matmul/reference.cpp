@@ -38,15 +38,17 @@ Tensor<float> bf16_pairs(View<const float> x) {
 template <class Real>
 void matmul(const Weights& w, View<const float> x, View<Real> y, Store store) {
   std::vector<Real> rounded;
-  if (w.type() == WeightType::q8) rounded = q8_rounded<Real>(x);
-  for (int64_t t = 0; t < x.shape[0]; ++t)
-    for (int64_t o = 0; o < w.out(); ++o) {
+  if (is_quantized(w.type())) rounded = q8_rounded<Real>(x);
+  std::vector<Real> row(size_t(w.in()));
+  for (int64_t o = 0; o < w.out(); ++o) {
+    for (int64_t i = 0; i < w.in(); ++i) row[size_t(i)] = Real(w.at(o, i));
+    for (int64_t t = 0; t < x.shape[0]; ++t) {
       Real sum = 0;
       for (int64_t i = 0; i < w.in(); ++i)
-        sum +=
-            Real(w.at(o, i)) * (rounded.empty() ? Real(x(t, i)) : rounded[size_t(t * w.in() + i)]);
+        sum += row[size_t(i)] * (rounded.empty() ? Real(x(t, i)) : rounded[size_t(t * w.in() + i)]);
       y(t, o) = store == Store::add ? y(t, o) + sum : sum;
     }
+  }
 }
 
 template std::vector<float> q8_rounded(View<const float>);

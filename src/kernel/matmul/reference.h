@@ -8,7 +8,7 @@
 
 namespace deltasane::kernel::reference {
 
-// The input of q8 weights: x (tokens, in) rounded to 8 bits per token and 32 inputs, as
+// The input of quantized weights: x (tokens, in) rounded to 8 bits per token and 32 inputs, as
 // matmul.h says. The rounding is done in float, whatever Real is, so that it is the same
 // everywhere.
 template <class Real>

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/half.h"
+#include "kernel/matmul/low_bits/pack.h"
 
 namespace deltasane::kernel {
 namespace {
@@ -58,6 +59,17 @@ void expect_count(std::string_view what, uint64_t found, int64_t out, int64_t in
          "), found ", found);
 }
 
+// Of 8 rows.
+int64_t block_bytes(WeightType type) {
+  return type == WeightType::q8 ? int64_t(sizeof(Q8Block)) : low_bit_block_bytes(type);
+}
+
+void pack_q8_0(const std::byte* from, int in_group, Q8Block& block) {
+  std::memcpy(&block.scale[in_group], from, 2);
+  for (int64_t i = 0; i < q8_columns / 4; ++i)
+    std::memcpy(block.value[i][in_group], from + 2 + 4 * i, 4);
+}
+
 float element(WeightType type, const std::byte* from) {
   if (type == WeightType::f32) {
     float value;
@@ -81,6 +93,14 @@ const char* name_of(WeightType type) {
       return "bf16";
     case WeightType::q8:
       return "q8";
+    case WeightType::q6_k:
+      return "q6_k";
+    case WeightType::q5_k:
+      return "q5_k";
+    case WeightType::q4_k:
+      return "q4_k";
+    case WeightType::q4:
+      return "q4";
   }
   return "unknown";
 }
@@ -107,32 +127,37 @@ std::byte* Weights::own(WeightMemory* memory) {
   if (!memory) owned_ = Buffer(bytes());
   std::byte* const place = memory ? memory->allocate(bytes()) : owned_.data();
   rows_ = place;
-  if (type_ == WeightType::q8) std::memset(place, 0, bytes());  // for rows and columns past the end
+  if (is_quantized(type_)) std::memset(place, 0, bytes());  // for rows and columns past the end
   return place;
 }
 
 uint64_t Weights::bytes() const {
-  if (type_ == WeightType::q8) return uint64_t(q8_groups(out_) * q8_blocks(in_)) * sizeof(Q8Block);
+  if (is_quantized(type_)) {
+    const int64_t columns = type_ == WeightType::q8 ? q8_columns : low_bit_columns(type_);
+    return uint64_t(q8_groups(out_) * ((in_ + columns - 1) / columns) * block_bytes(type_));
+  }
   return uint64_t(out_ * in_ * element_bytes(type_));
 }
 
-const Q8Block* Weights::blocks() const {
-  require(type_ == WeightType::q8, "only q8 weights have blocks");
-  return reinterpret_cast<const Q8Block*>(rows_);
-}
-
 float Weights::at(int64_t row, int64_t column) const {
-  if (type_ != WeightType::q8)
+  if (!is_quantized(type_))
     return element(type_, rows_ + (row * in_ + column) * element_bytes(type_));
-  const Q8Block& block = blocks()[row / q8_rows * q8_blocks(in_) + column / q8_columns];
+  if (is_low_bits(type_)) {
+    const int64_t columns = low_bit_columns(type_);
+    const int64_t number = row / q8_rows * (in_ / columns) + column / columns;
+    return low_bit_element(type_, rows_ + number * block_bytes(type_), int(row % q8_rows),
+                           column % columns);
+  }
+  const Q8Block& block = reinterpret_cast<const Q8Block*>(
+      rows_)[row / q8_rows * q8_blocks(in_) + column / q8_columns];
   const int64_t i = column % q8_columns, r = row % q8_rows;
   return float(f16::from_bits(block.scale[r])) * float(block.value[i / 4][r][i % 4]);
 }
 
 Weights Weights::view(WeightType type, const void* rows, int64_t out, int64_t in) {
   Weights weights(type, out, in);
-  if (type == WeightType::q8)
-    fail(Fault::argument, "weights: expected f32, f16 or bf16 for a view, found q8");
+  if (is_quantized(type))
+    fail(Fault::argument, "weights: expected f32, f16 or bf16 for a view, found ", name_of(type));
   if (!rows || reinterpret_cast<uintptr_t>(rows) % uintptr_t(element_bytes(type)) != 0)
     fail(Fault::argument, "weights: expected ", name_of(type), " rows aligned to ",
          element_bytes(type), " bytes, found ", rows ? "others" : "no memory");
@@ -143,6 +168,7 @@ Weights Weights::view(WeightType type, const void* rows, int64_t out, int64_t in
 Weights Weights::copied(WeightType type, std::span<const float> rows, int64_t out, int64_t in,
                         WeightMemory* memory) {
   if (type == WeightType::q8) return quantized(rows, out, in, memory);
+  require(!is_quantized(type), "weights of few bits are made of GGUF's blocks");
   Weights weights(type, out, in);
   expect_count("weights", rows.size(), out, in, uint64_t(out * in));
   std::byte* to = weights.own(memory);
@@ -172,8 +198,9 @@ Weights Weights::quantized(std::span<const float> rows, int64_t out, int64_t in,
 
 Weights Weights::quantized(const Weights& floats, WeightMemory* memory) {
   Weights weights(WeightType::q8, floats.out_, floats.in_);
-  if (floats.type_ == WeightType::q8)
-    fail(Fault::argument, "weights: expected f32, f16 or bf16 to quantize, found q8");
+  if (is_quantized(floats.type_))
+    fail(Fault::argument, "weights: expected f32, f16 or bf16 to quantize, found ",
+         name_of(floats.type_));
   auto* const to = reinterpret_cast<Q8Block*>(weights.own(memory));
   std::vector<float> row(size_t(floats.in_));
   quantize_all(
@@ -185,23 +212,28 @@ Weights Weights::quantized(const Weights& floats, WeightMemory* memory) {
   return weights;
 }
 
-Weights Weights::from_q8_0(std::span<const std::byte> blocks, int64_t out, int64_t in,
-                           WeightMemory* memory) {
-  Weights weights(WeightType::q8, out, in);
-  if (in % q8_columns != 0)
-    fail(Fault::argument, "Q8_0 weights: expected rows of a multiple of 32, found ", in);
-  constexpr int64_t block_bytes = 2 + q8_columns;
-  const int64_t row_blocks = in / q8_columns;
-  expect_count("Q8_0 bytes", blocks.size(), out, in, uint64_t(out * row_blocks * block_bytes));
-  auto* to = reinterpret_cast<Q8Block*>(weights.own(memory));
+Weights Weights::from_gguf(WeightType type, std::span<const std::byte> blocks, int64_t out,
+                           int64_t in, WeightMemory* memory) {
+  require(is_quantized(type), "GGUF's blocks become a quantized type");
+  Weights weights(type, out, in);
+  const int64_t columns = type == WeightType::q8 ? q8_columns : low_bit_columns(type);
+  if (in % columns != 0)
+    fail(Fault::argument, name_of(type), " weights: expected rows of a multiple of ", columns,
+         ", found ", in);
+  const int64_t from_bytes = type == WeightType::q8 ? 2 + q8_columns : gguf_block_bytes(type);
+  const int64_t to_bytes = block_bytes(type), row_blocks = in / columns;
+  expect_count(cat(name_of(type), " bytes"), blocks.size(), out, in,
+               uint64_t(out * row_blocks * from_bytes));
+  std::byte* const to = weights.own(memory);
   for (int64_t r = 0; r < out; ++r)
     for (int64_t b = 0; b < row_blocks; ++b) {
-      const std::byte* from = blocks.data() + (r * row_blocks + b) * block_bytes;
-      Q8Block& block = to[r / q8_rows * row_blocks + b];
-      const int64_t in_group = r % q8_rows;
-      std::memcpy(&block.scale[in_group], from, 2);
-      for (int64_t i = 0; i < q8_columns / 4; ++i)
-        std::memcpy(block.value[i][in_group], from + 2 + 4 * i, 4);
+      const std::byte* from = blocks.data() + (r * row_blocks + b) * from_bytes;
+      std::byte* const block = to + (r / q8_rows * row_blocks + b) * to_bytes;
+      const int in_group = int(r % q8_rows);
+      if (type == WeightType::q8)
+        pack_q8_0(from, in_group, *reinterpret_cast<Q8Block*>(block));
+      else
+        pack_low_bits(type, from, in_group, block);
     }
   return weights;
 }

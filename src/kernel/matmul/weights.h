@@ -2,10 +2,11 @@
 //
 //   f32 f16 bf16   row-major, in place: a view of a mapped file, or an owned copy
 //   q8             8-bit numbers with one scale per 32 inputs (Q8Block below), always owned
+//   q6_k q5_k q4_k q4   GGUF's Q6_K, Q5_K, Q4_K, Q4_0 (low_bits/block.h), always owned
 //
 // A q8 weight is scale * value. From floats: scale is the smallest f16 number that is at least
 // max|w| / 127 of its 32, value = w / scale rounded to nearest; so each weight is off by at most
-// scale / 2. From GGUF's Q8_0 blocks nothing is rounded again.
+// scale / 2. From GGUF's blocks nothing is rounded again.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +47,10 @@ class Weights {
   static Weights copied(const Weights& other, WeightMemory* memory = nullptr);  // same type
   // f32, f16 or bf16, without a copy in between
   static Weights quantized(const Weights& floats, WeightMemory* memory = nullptr);
-  // GGUF's Q8_0: blocks of one f16 scale and 32 values, 34 bytes, row by row; in is a multiple
-  // of 32.
-  static Weights from_q8_0(std::span<const std::byte> blocks, int64_t out, int64_t in,
-                           WeightMemory* memory = nullptr);
+  // GGUF's blocks, row by row, to the type that has their numbers: q8 from Q8_0 (an f16 scale and 32
+  // values), q6_k, q5_k, q4_k, and q4 from Q4_0. in: whole blocks, of 32 or of 256 columns.
+  static Weights from_gguf(WeightType type, std::span<const std::byte> blocks, int64_t out,
+                           int64_t in, WeightMemory* memory = nullptr);
 
   WeightType type() const { return type_; }
   int64_t out() const { return out_; }
@@ -57,12 +58,12 @@ class Weights {
   uint64_t bytes() const;  // of the matrix as it is held, owned or not
   float at(int64_t row, int64_t column) const;
 
-  const std::byte* rows() const { return rows_; }  // f32, f16, bf16
-  const Q8Block* blocks() const;                   // q8: (groups of 8 rows, blocks of 32 columns)
+  // f32, f16, bf16: rows. Quantized: (groups of 8 rows, blocks of columns).
+  const std::byte* rows() const { return rows_; }
 
  private:
   Weights(WeightType type, int64_t out, int64_t in);
-  std::byte* own(WeightMemory* memory);  // bytes() of memory; zeros for q8
+  std::byte* own(WeightMemory* memory);  // bytes() of memory; zeros for quantized types
 
   WeightType type_;
   int64_t out_, in_;

@@ -61,7 +61,7 @@ TEST(Weights, Q8OfHalvesNeedsNoFloats) {
     for (int64_t i = 0; i < 9 * 70; ++i) rounded.push_back(floats.at(i / 70, i % 70));
     const Weights expected = Weights::quantized(rounded, 9, 70);
     const Weights found = Weights::quantized(floats);
-    EXPECT_EQ(std::memcmp(found.blocks(), expected.blocks(), found.bytes()), 0);
+    EXPECT_EQ(std::memcmp(found.rows(), expected.rows(), found.bytes()), 0);
   }
 }
 
@@ -81,7 +81,7 @@ TEST(Weights, FromGgufBlocksExactly) {
     for (int64_t i = 0; i < 32; ++i)
       blocks[size_t(b * 34 + 2 + i)] = std::byte((b * 37 + i * 11) % 256);
   }
-  const Weights q8 = Weights::from_q8_0(blocks, out, in);
+  const Weights q8 = Weights::from_gguf(WeightType::q8, blocks, out, in);
   std::vector<double> rows;
   for (int64_t e = 0; e < out * in; ++e) {
     f16 scale;
@@ -153,10 +153,14 @@ TEST(WeightsErrors, AreNamed) {
   EXPECT_FAULT(Weights::view(WeightType::f32, nullptr, 3, 4), Fault::argument, "found no memory");
   EXPECT_FAULT(Weights::view(WeightType::f32, reinterpret_cast<const char*>(rows.data()) + 2, 1, 4),
                Fault::argument, "expected f32 rows aligned to 4 bytes");
-  EXPECT_FAULT(Weights::from_q8_0(std::vector<std::byte>(34), 1, 33), Fault::argument,
-               "expected rows of a multiple of 32, found 33");
-  EXPECT_FAULT(Weights::from_q8_0(std::vector<std::byte>(33), 1, 32), Fault::argument,
-               "Q8_0 bytes: expected 34 for a matrix (1, 32), found 33");
+  EXPECT_FAULT(Weights::from_gguf(WeightType::q8, std::vector<std::byte>(34), 1, 33),
+               Fault::argument, "expected rows of a multiple of 32, found 33");
+  EXPECT_FAULT(Weights::from_gguf(WeightType::q8, std::vector<std::byte>(33), 1, 32),
+               Fault::argument, "q8 bytes: expected 34 for a matrix (1, 32), found 33");
+  EXPECT_FAULT(Weights::from_gguf(WeightType::q4_k, std::vector<std::byte>(144), 1, 128),
+               Fault::argument, "q4_k weights: expected rows of a multiple of 256, found 128");
+  EXPECT_FAULT(Weights::from_gguf(WeightType::q6_k, std::vector<std::byte>(420), 3, 256),
+               Fault::argument, "q6_k bytes: expected 630 for a matrix (3, 256), found 420");
   const std::vector<float> nan(32, std::numeric_limits<float>::quiet_NaN());
   EXPECT_FAULT(Weights::quantized(nan, 1, 32), Fault::argument, "expected finite numbers");
   EXPECT_FAULT(Weights::quantized(std::vector<float>(32, 1e9f), 1, 32), Fault::argument,

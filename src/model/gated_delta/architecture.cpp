@@ -25,14 +25,14 @@ std::unique_ptr<LanguageModel> open(std::unique_ptr<ModelCheckpoint> checkpoint,
 }
 
 std::vector<StateHead> write_random(const RandomModel& model, const fs::path& path,
-                                    StoredType type) {
+                                    const MatrixTypes& types) {
   const Config config = released_config(model.size);
   if (model.slow_heads != 0)
     fail(Fault::usage, "slow heads: expected 0 for this architecture, whose states do not grow ",
          "exponentially, found ", model.slow_heads);
   if (path.extension() != ".safetensors")
     fail(Fault::usage, path, ": expected a name that ends in .safetensors");
-  write(path, config, RandomTensors(config, model.seed), type, {});
+  write(path, config, RandomTensors(config, model.seed), types.most, {});
   return {};
 }
 

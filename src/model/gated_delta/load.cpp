@@ -68,7 +68,7 @@ class Model::Loader {
     if (!from().has(name(part))) return std::nullopt;
     const WeightType nearest = nearest_type(from().type(name(part)));
     return load_one(name(part), 0,
-                    wanted_.value_or(WeightType::q8) == WeightType::q8 ? nearest : wanted_);
+                    is_quantized(wanted_.value_or(WeightType::q8)) ? nearest : wanted_);
   }
   Matrices matrices(std::string_view part, double read_share = 1) {
     Matrices all;

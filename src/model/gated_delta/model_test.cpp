@@ -152,7 +152,7 @@ TEST_P(Family, ConvertedModelIsTheSame) {
   EXPECT_EQ(checkpoint->identity(), again->identity());
   EXPECT_EQ(again->sane(), (SaneSettings{0.5, 8}));
   EXPECT_EQ(checkpoint->names(), again->names());
-  EXPECT_FAULT(checkpoint->write_gguf(copy, StoredType::f32, {}, {}), Fault::usage,
+  EXPECT_FAULT(checkpoint->write_gguf(copy, {StoredType::f32}), Fault::usage,
                "expected .safetensors");
 }
 

@@ -22,15 +22,15 @@ std::unique_ptr<LanguageModel> open(std::unique_ptr<ModelCheckpoint> checkpoint,
 }
 
 std::vector<StateHead> write_random(const RandomModel& model, const fs::path& path,
-                                    StoredType type) {
+                                    const MatrixTypes& types) {
   const Rwkv7Shape shape = released_shape(model.size);
   const RandomRwkv7 random(shape, model.seed);
   const SlowHeadsRwkv7 source(random, shape, {.count = model.slow_heads});
   const std::string extension = path.extension().string();
   if (extension == ".gguf")
-    write_rwkv7_gguf(path, source, type, {}, {});
+    write_rwkv7_gguf(path, source, {types});
   else if (extension == ".safetensors")
-    write_rwkv7_safetensors(path, source, type, {});
+    write_rwkv7_safetensors(path, source, types.most, {});
   else
     fail(Fault::usage, path, ": expected a name that ends in .safetensors or .gguf");
   std::vector<StateHead> planted;
@@ -87,10 +87,8 @@ void Rwkv7Checkpoint::write_safetensors(const fs::path& path, StoredType type,
   write_rwkv7_safetensors(path, *this, type, metadata);
 }
 
-void Rwkv7Checkpoint::write_gguf(const fs::path& path, StoredType type,
-                                 const std::vector<std::string>& vocabulary,
-                                 const Metadata& metadata) const {
-  write_rwkv7_gguf(path, *this, type, vocabulary, metadata);
+void Rwkv7Checkpoint::write_gguf(const fs::path& path, const GgufRequest& request) const {
+  write_rwkv7_gguf(path, *this, request);
 }
 
 void Rwkv7Checkpoint::write_pth(const fs::path& path, StoredType type) const {

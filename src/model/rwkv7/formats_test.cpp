@@ -90,7 +90,7 @@ TEST(Formats, AllGiveTheSameLogits) {
   }
   for (const StoredType type : {StoredType::f32, StoredType::f16, StoredType::bf16}) {
     const fs::path path = at / cat(name_of(type), ".gguf");
-    write_rwkv7_gguf(path, small, type, {}, {});
+    write_rwkv7_gguf(path, small, {type});
     EXPECT_EQ(logits_of(path), expected) << path;
   }
   write_pth(at / "model.pth", official_tensors(small));
@@ -113,7 +113,7 @@ TEST(Formats, SurviveTheWayThereAndBack) {
   const SmallModel small(test::small_sane_shape());
   write_rwkv7_safetensors(at / "a.safetensors", small, StoredType::f32, sane);
   const Rwkv7Checkpoint first(at / "a.safetensors");
-  write_rwkv7_gguf(at / "b.gguf", first, StoredType::f32, {}, first.metadata());
+  write_rwkv7_gguf(at / "b.gguf", first, {.types = StoredType::f32, .metadata = first.metadata()});
   const Rwkv7Checkpoint second(at / "b.gguf");
   write_rwkv7_safetensors(at / "c.safetensors", second, StoredType::f32, sane);
   test::expect_same(Rwkv7Checkpoint(at / "c.safetensors"), small);

@@ -74,7 +74,7 @@ Rwkv7::LowRankWeights Rwkv7::load_low_rank(const std::string& down, const std::s
   const auto load = [&](const std::string& name) {
     const Tensor<float> factor = transposed(checkpoint_.read(name));
     WeightType type = wanted_.value_or(nearest_type(checkpoint_.type(name)));
-    if (type == WeightType::q8) type = nearest_type(checkpoint_.type(name));
+    if (is_quantized(type)) type = nearest_type(checkpoint_.type(name));
     return Weights::copied(type, factor.span(), factor.shape()[0], factor.shape()[1],
                            memory_.get());
   };

@@ -95,21 +95,27 @@ void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* 
 
 // ---- q8 weights (q8.cpp)
 
+// Of 32 numbers of 8 bits: the sums of the first and of the last 16.
+struct HalfSums {
+  int16_t half[2];
+  int32_t all() const { return int32_t{half[0]} + half[1]; }
+};
+
 // x in 8 bits: groups of q8_tokens tokens, in each (blocks, token) of 32 numbers, with a scale each
-// and the number their sums of products start from (isa_dot.h). As strips for matrix instructions,
+// and their sums, for weights that are stored with something added to them. As strips for matrix instructions,
 // the 32 numbers of a block are (number / 8, token, number % 8), and the last group is whole, its
 // tokens past the end zero.
 inline constexpr int64_t q8_tokens = 4;
 struct Q8Tokens {
   int8_t* value;
   float* scale;
-  int32_t* start;
+  HalfSums* total;
   int64_t tokens;
   bool strips;
 };
 constexpr int64_t q8_token_bytes(int64_t tokens, int64_t in) {
   return rounded_up(tokens, q8_tokens) * q8_blocks(in) *
-         int64_t(q8_columns * sizeof(int8_t) + sizeof(float) + sizeof(int32_t));
+         int64_t(q8_columns * sizeof(int8_t) + sizeof(float) + sizeof(HalfSums));
 }
 
 // One group of tokens.
@@ -117,7 +123,7 @@ template <Isa isa>
 void quantize_tokens(Strided<const float> x, int64_t in, int64_t group, Q8Tokens to);
 
 struct Q8Product {
-  const Q8Block* w;
+  const void* w;  // blocks of 8 rows: Q8Block, or those of low_bits/block.h
   int64_t rows, in;
   Q8Tokens x;
   Strided<float> y;
@@ -132,14 +138,22 @@ void q8_few_tokens(const Q8Product& product, Range row_groups);
 constexpr int64_t q8_panel_rows(Isa isa) {
   return isa == Isa::avx512_dot || has_matrices(isa) ? 48 : q8_rows;
 }
-constexpr int64_t q8_panel_bytes(Isa isa, int64_t in) {
-  const int64_t scales = has_matrices(isa) ? 2 : 1;  // copies of each
-  return q8_panel_rows(isa) * q8_blocks(in) * int64_t(q8_columns + scales * sizeof(float));
+// factors: numbers for each row and block, the scale and others.
+constexpr int64_t q8_panel_bytes(Isa isa, int64_t in, int factors) {
+  const int64_t copies = has_matrices(isa) ? 2 : 1;  // of each
+  return q8_panel_rows(isa) * q8_blocks(in) * int64_t(q8_columns + factors * copies * sizeof(float));
 }
 
 // y's columns of one panel, for the tokens of some groups, in strips where has_matrices(isa).
 // scratch: q8_panel_bytes.
 template <Isa isa>
 void q8_many_tokens(const Q8Product& product, int64_t panel, Range token_groups, void* scratch);
+
+// The same for weights of fewer bits (low_bits/product.cpp).
+template <Isa isa, WeightType type>
+void low_bit_few_tokens(const Q8Product& product, Range row_groups);
+template <Isa isa, WeightType type>
+void low_bit_many_tokens(const Q8Product& product, int64_t panel, Range token_groups,
+                         void* scratch);
 
 }  // namespace deltasane::kernel::cpu

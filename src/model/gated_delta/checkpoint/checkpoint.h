@@ -36,8 +36,7 @@ class Checkpoint : public ModelCheckpoint {
   StoredType matrix_type() const override { return type("layers.0.mixer.output.weight"); }
   void write_safetensors(const fs::path& path, StoredType type,
                          const Metadata& metadata) const override;
-  void write_gguf(const fs::path& path, StoredType type, const std::vector<std::string>& vocabulary,
-                  const Metadata& metadata) const override;
+  void write_gguf(const fs::path& path, const GgufRequest& request) const override;
   std::string write_hugging_face(const fs::path& folder, StoredType type,
                                  std::optional<int32_t> end_of_document) const override;
 

@@ -1,4 +1,4 @@
-#include "format/quantize.h"
+#include "format/quantize/quantize.h"
 #include "format/safetensors/safetensors.h"
 #include "model/gated_delta/checkpoint/checkpoint.h"
 #include "model/gated_delta/checkpoint/tensor_table.h"
@@ -39,8 +39,7 @@ void Checkpoint::write_safetensors(const fs::path& path, StoredType type,
   write(path, config_, *this, type, metadata);
 }
 
-void Checkpoint::write_gguf(const fs::path& path, StoredType, const std::vector<std::string>&,
-                            const Metadata&) const {
+void Checkpoint::write_gguf(const fs::path& path, const GgufRequest&) const {
   fail(Fault::usage, path, ": expected .safetensors for this architecture, found .gguf");
 }
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "format/quantize.h"
+#include "format/quantize/quantize.h"
 #include "format/safetensors/safetensors.h"
 #include "model/gated_delta/checkpoint/checkpoint.h"
 #include "model/gated_delta/checkpoint/config_sources.h"

@@ -32,10 +32,7 @@ class Rwkv7Checkpoint : public ModelCheckpoint {
   StoredType type(std::string_view name) const override { return part(name).tensor->type; }
   Tensor<float> read(std::string_view name) const override;
   std::string where() const override { return file_.path(); }
-
-  // The stored bytes themselves, when they lie packed, in the official orientation and on a
-  // boundary that suits their type. Good for as long as this checkpoint lives.
-  std::optional<StoredTensor> in_place(std::string_view name) const;
+  std::optional<StoredTensor> in_place(std::string_view name) const override;
 
   // Checks that the model is complete and agrees with what the file says about itself.
   Rwkv7Shape validate() const;
@@ -48,8 +45,7 @@ class Rwkv7Checkpoint : public ModelCheckpoint {
   StoredType matrix_type() const override { return type("head.weight"); }
   void write_safetensors(const fs::path& path, StoredType type,
                          const Metadata& metadata) const override;
-  void write_gguf(const fs::path& path, StoredType type, const std::vector<std::string>& vocabulary,
-                  const Metadata& metadata) const override;
+  void write_gguf(const fs::path& path, const GgufRequest& request) const override;
   void write_pth(const fs::path& path, StoredType type) const override;
   std::string write_hugging_face(const fs::path& folder, StoredType type,
                                  std::optional<int32_t> end_of_document) const override;

@@ -4,6 +4,7 @@
 #include "format/npy/fixture_indexed.h"
 #include "format/pth/fixture_pth.h"
 #include "format/fixture_tensor_file.h"
+#include "format/tokenizer/gguf_tokenizer_write.h"
 #include "model/rwkv7/checkpoint/fixture.h"
 #include "format/gguf/gguf.h"
 #include "format/npy/indexed_tokens.h"
@@ -71,7 +72,9 @@ TEST(Fuzz, SafetensorsSmall) {
 
 TEST(Fuzz, Gguf) {
   const test::Scratch scratch;
-  write_rwkv7_gguf(scratch.path() / "m", test::SmallModel(tiny()), StoredType::f16, {"<s>"}, {});
+  write_rwkv7_gguf(scratch.path() / "m", test::SmallModel(tiny()),
+                   {.types = StoredType::f16,
+                    .tokenizer = gguf_rwkv_tokenizer({"<s>"}, tiny().vocabulary, "m")});
   const std::string good = read_file(scratch.path() / "m");
   test::expect_mutations_survived(good, 3, rounds, checkpoint_reader(read_gguf));
 }

@@ -3,6 +3,7 @@
 // A SANE model needs the metadata sane.alpha and sane.chunk; a baseline must not have them.
 #pragma once
 
+#include "model/gguf_request.h"
 #include "model/rwkv7/checkpoint/source.h"
 #include "model/sane.h"
 
@@ -13,18 +14,15 @@ namespace deltasane {
 void write_rwkv7_safetensors(const fs::path& path, const TensorSource& source, StoredType type,
                              const Metadata& metadata);
 
-// GGUF as llama.cpp reads it. `type` is f32, f16, bf16 or q8_0 and is meant for the large matrices;
-// vectors, the fused token shifts and the factors w1, w2 are always f32, and the other low-rank
-// factors are never quantised (f16 in a q8_0 file). Block 0 gets copies of a0, a1, a2 as v0, v1,
-// v2: llama.cpp wants something there and never reads it.
-//
-// `vocabulary` is as GGUF stores it (escaped bytes, entry 0 "<s>"); it is filled up to the model's
-// size with unused entries. Without one the file says so, and llama.cpp takes token numbers only.
+// GGUF as llama.cpp reads it. The request's types are those of the large matrices; vectors, the
+// fused token shifts and the factors w1, w2 are always f32, and the other low-rank factors are never
+// quantised (f16 in a file of such types). A matrix that has its type already is copied as it is.
+// Block 0 gets copies of a0, a1, a2 as v0, v1, v2: llama.cpp wants something there and never reads it.
+// Without a tokenizer the file says so, and llama.cpp takes token numbers only.
 //
 // SANE models add sane.alpha (f32), sane.chunk (u32), blk.N.time_mix_x_tau.weight of C and
 // blk.N.time_mix_w_tau.weight, transposed like the low-rank factors (ggml sizes C, H), both f32.
 // llama.cpp refuses such a file: it counts the tensors it knows.
-void write_rwkv7_gguf(const fs::path& path, const TensorSource& source, StoredType type,
-                      const std::vector<std::string>& vocabulary, const Metadata& metadata);
+void write_rwkv7_gguf(const fs::path& path, const TensorSource& source, const GgufRequest& request);
 
 }  // namespace deltasane

@@ -1,8 +1,7 @@
 #include <map>
 
 #include "format/gguf/gguf.h"
-#include "format/gguf/gguf_types.h"
-#include "model/rwkv7/checkpoint/fill.h"
+#include "format/quantize/fill.h"
 #include "model/rwkv7/checkpoint/norms.h"
 #include "model/rwkv7/checkpoint/names.h"
 #include "model/rwkv7/checkpoint/write.h"
@@ -18,7 +17,8 @@ struct Recipe {
 
 class Plan {
  public:
-  Plan(const Rwkv7Shape& shape, StoredType type) : shape_(shape), type_(type) {
+  Plan(const Rwkv7Shape& shape, const TensorSource& source, const GgufRequest& request)
+      : shape_(shape), source_(source), request_(request) {
     each_rwkv7_tensor(shape, [&](const std::string& name, const Rwkv7Row& row) {
       const bool of_model = row.where == Rwkv7Row::Where::model;
       add(of_model ? -1 : block_of(name), name, row);
@@ -42,12 +42,12 @@ class Plan {
     if (factor) shape = {shape[1], shape[0]};
     if (row.suffix == "att.r_k") shape = {shape.elements()};
     const std::string gguf = rwkv7_gguf_name(block, row.suffix);
-    put({gguf, type_of(row, shape), shape}, {{name}, factor});
+    put({gguf, type_of(block, name, row, shape), shape}, {{name}, factor});
     if (block == 0 &&
         (row.suffix == "att.a0" || row.suffix == "att.a1" || row.suffix == "att.a2")) {
       std::string unused(row.suffix);
       unused[4] = 'v';
-      put({rwkv7_gguf_name(0, unused), type_of(row, shape), shape}, {{name}, factor});
+      put({rwkv7_gguf_name(0, unused), type_of(0, name, row, shape), shape}, {{name}, factor});
     }
   }
 
@@ -59,13 +59,18 @@ class Plan {
         std::move(recipe));
   }
 
-  StoredType type_of(const Rwkv7Row& row, const Shape& shape) const {
+  StoredType type_of(int64_t block, const std::string& name, const Rwkv7Row& row,
+                     const Shape& shape) const {
+    const auto& [most, sensitive] = request_.types;
     if (shape.rank() == 1 || row.sane() || row.suffix == "att.w1" || row.suffix == "att.w2")
       return StoredType::f32;
-    const bool whole_blocks = shape[1] % layout_of(type_).block == 0;
-    if (type_ == StoredType::q8_0 && (row.form == Rwkv7Row::Form::factor || !whole_blocks))
-      return StoredType::f16;
-    return type_;
+    if (row.form == Rwkv7Row::Form::factor) return dtype_of(most) ? most : StoredType::f16;
+    if (request_.keep == GgufRequest::Keep::stored_types)
+      if (const auto stored = source_.in_place(name)) return stored->type;
+    const bool value = row.suffix == "att.value.weight" || row.suffix == "ffn.value.weight";
+    const bool costly =
+        row.suffix == "head.weight" || (value && sensitive_layer(block, shape_.layers));
+    return type_of_rows(costly ? sensitive : most, shape[1]);
   }
 
   void put(PlannedTensor tensor, Recipe recipe) {
@@ -74,50 +79,9 @@ class Plan {
   }
 
   const Rwkv7Shape& shape_;
-  StoredType type_;
+  const TensorSource& source_;
+  const GgufRequest& request_;
 };
-
-uint32_t file_type(StoredType type) {  // llama.cpp's numbers
-  switch (type) {
-    case StoredType::f32:
-      return 0;
-    case StoredType::f16:
-      return 1;
-    case StoredType::q8_0:
-      return 7;
-    case StoredType::bf16:
-      return 32;
-    default:
-      fail(Fault::argument, "GGUF: expected f32, f16, bf16 or q8_0, found ", name_of(type));
-  }
-}
-
-void add_vocabulary(std::vector<GgufEntry>& entries, std::vector<std::string> tokens,
-                    const Rwkv7Shape& shape, const fs::path& path) {
-  if (tokens.empty()) {
-    entries.push_back({"rwkv7.vocab_size", uint32_t(shape.vocabulary)});
-    entries.push_back({"tokenizer.ggml.model", std::string("none")});
-    return;
-  }
-  const size_t size = size_t(shape.vocabulary);
-  if (tokens.size() > size)
-    fail(Fault::argument, path, ": expected a vocabulary of at most ", size, " tokens, found ",
-         tokens.size());
-  constexpr int32_t normal = 1, control = 3, unused = 5;
-  while (tokens.size() < size) tokens.push_back(cat("[PAD", tokens.size(), "]"));
-  std::vector<int32_t> types(size, normal);
-  for (size_t i = 0; i < size; ++i)
-    if (tokens[i] == cat("[PAD", i, "]")) types[i] = unused;
-  types[0] = control;
-  const bool world = size > 261 && tokens[261] == "\\n\\n";
-  entries.push_back({"tokenizer.ggml.model", std::string("rwkv")});
-  entries.push_back({std::string(gguf_tokens_key), std::move(tokens)});
-  entries.push_back({"tokenizer.ggml.token_type", std::move(types)});
-  entries.push_back({"tokenizer.ggml.bos_token_id", uint32_t{0}});
-  entries.push_back({"tokenizer.ggml.eos_token_id", uint32_t{0}});
-  if (world) entries.push_back({"tokenizer.ggml.eot_token_id", uint32_t{261}});
-  entries.push_back({"tokenizer.ggml.add_bos_token", false});
-}
 
 // Keys that this writer states itself; a caller's copies of another file's are dropped.
 bool is_stated(const std::string& key) {
@@ -126,13 +90,13 @@ bool is_stated(const std::string& key) {
          key == "general.file_type" || key == "general.quantization_version";
 }
 
-std::vector<GgufEntry> entries_of(const fs::path& path, const Rwkv7Shape& shape, StoredType type,
-                                  const std::vector<std::string>& vocabulary,
-                                  const Metadata& metadata) {
+std::vector<GgufEntry> entries_of(const fs::path& path, const Rwkv7Shape& shape,
+                                  const GgufRequest& request) {
+  const Metadata& metadata = request.metadata;
   const Rwkv7Norms norms = rwkv7_norms(metadata, shape.head_size, path.string());
   std::vector<GgufEntry> entries{
       {"general.architecture", std::string("rwkv7")},
-      {"general.file_type", file_type(type)},
+      {"general.file_type", gguf_file_type(request.types)},
       {"general.quantization_version", uint32_t{2}},
       {"rwkv7.context_length", uint32_t{1048576}},
       {"rwkv7.embedding_length", uint32_t(shape.channels)},
@@ -155,27 +119,33 @@ std::vector<GgufEntry> entries_of(const fs::path& path, const Rwkv7Shape& shape,
   }
   for (const auto& [key, value] : metadata)
     if (!is_stated(key)) entries.push_back({key, value});
-  add_vocabulary(entries, vocabulary, shape, path);
+  if (request.tokenizer.empty()) {
+    entries.push_back({"rwkv7.vocab_size", uint32_t(shape.vocabulary)});
+    entries.push_back({"tokenizer.ggml.model", std::string("none")});
+  }
+  entries.insert(entries.end(), request.tokenizer.begin(), request.tokenizer.end());
   return entries;
 }
 
 }  // namespace
 
-void write_rwkv7_gguf(const fs::path& path, const TensorSource& source, StoredType type,
-                      const std::vector<std::string>& vocabulary, const Metadata& metadata) {
+void write_rwkv7_gguf(const fs::path& path, const TensorSource& source,
+                      const GgufRequest& request) {
   const Rwkv7Shape shape = measure_rwkv7(source);
-  const std::vector<GgufEntry> entries = entries_of(path, shape, type, vocabulary, metadata);
-  const Plan plan(shape, type);
+  const std::vector<GgufEntry> entries = entries_of(path, shape, request);
+  const Plan plan(shape, source, request);
   write_gguf(path, entries, plan.tensors, [&](const PlannedTensor& tensor, const Sink& sink) {
     const Recipe& recipe = plan.recipes.at(tensor.name);
     if (recipe.from.size() == 1) {
+      const auto stored = recipe.transposed ? std::nullopt : source.in_place(recipe.from[0]);
+      if (stored && stored->type == tensor.type) return sink(stored->bytes);
       const Tensor<float> values = source.read(recipe.from[0]);
       return recipe.transposed ? fill_transposed(tensor, values, sink)
                                : fill_tensor(tensor, values, sink);
     }
     for (const std::string& name : recipe.from)
       fill_tensor({name, tensor.type, {shape.channels}}, source.read(name), sink);
-  });
+  }, request.progress);
 }
 
 }  // namespace deltasane

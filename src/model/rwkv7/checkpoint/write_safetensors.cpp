@@ -1,4 +1,4 @@
-#include "model/rwkv7/checkpoint/fill.h"
+#include "format/quantize/fill.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "format/safetensors/safetensors.h"
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "format/tokenizer/gguf_tokenizer_write.h"
 #include "model/rwkv7/checkpoint/fixture.h"
 #include "model/rwkv7/checkpoint/norms.h"
 #include "support/errors.h"
@@ -40,7 +41,8 @@ TEST(Rwkv7Write, GgufComesBackBitEqualWhereTheTypeAllows) {
   for (const Rwkv7Shape& shape : {test::small_shape(), test::small_sane_shape()}) {
     const SmallModel model(shape);
     for (const StoredType type : {StoredType::f32, StoredType::f16, StoredType::bf16}) {
-      write_rwkv7_gguf(path, model, type, {}, shape.sane ? sane_metadata : Metadata{});
+      write_rwkv7_gguf(path, model,
+                       {.types = type, .metadata = shape.sane ? sane_metadata : Metadata{}});
       const Rwkv7Checkpoint checkpoint(path);
       EXPECT_EQ(checkpoint.file().format(), "gguf");
       EXPECT_EQ(checkpoint.validate(), shape);
@@ -60,7 +62,7 @@ TEST(Rwkv7Write, NormsComeBack) {
   for (const Rwkv7Norms& one : {Rwkv7Norms{}, norms}) {
     write_rwkv7_safetensors(path, model, StoredType::f32, rwkv7_norm_metadata(one));
     EXPECT_EQ(Rwkv7Checkpoint(path).validate().norms, one);
-    write_rwkv7_gguf(path, model, StoredType::f32, {}, rwkv7_norm_metadata(one));
+    write_rwkv7_gguf(path, model, {.types = StoredType::f32, .metadata = rwkv7_norm_metadata(one)});
     EXPECT_EQ(Rwkv7Checkpoint(path).validate().norms, one);
   }
   write_rwkv7_safetensors(path, model, StoredType::f32, {{"rwkv7.key_norm", "l1"}});
@@ -72,7 +74,10 @@ TEST(Rwkv7Write, GgufKeepsTheRulesOfItsReaders) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "model";
   const SmallModel model(test::small_shape());
-  write_rwkv7_gguf(path, model, StoredType::q8_0, {"<s>", "a"}, {{"general.name", "small"}});
+  write_rwkv7_gguf(path, model,
+                   {.types = StoredType::q8_0,
+                    .tokenizer = gguf_rwkv_tokenizer({"<s>", "a"}, 40, "small"),
+                    .metadata = {{"general.name", "small"}}});
   const Rwkv7Checkpoint checkpoint(path);
   const TensorFile& file = checkpoint.file();
   const auto type = [&](const char* name) { return file.find(name)->type; };
@@ -111,7 +116,7 @@ TEST(Rwkv7Write, OneLayerHasNoValueResidual) {
   shape.layers = 1;
   shape.rank_v = 0;
   const SmallModel model(shape);
-  write_rwkv7_gguf(scratch.path() / "g", model, StoredType::f32, {}, {});
+  write_rwkv7_gguf(scratch.path() / "g", model, {StoredType::f32});
   write_rwkv7_safetensors(scratch.path() / "s", model, StoredType::f32, {});
   for (const char* const name : {"g", "s"}) {
     const Rwkv7Checkpoint checkpoint(scratch.path() / name);
@@ -123,12 +128,15 @@ TEST(Rwkv7Write, OneLayerHasNoValueResidual) {
 TEST(Rwkv7Write, GoesFromOneFormatToTheOther) {
   const test::Scratch scratch;
   const SmallModel model(test::small_shape());
-  write_rwkv7_gguf(scratch.path() / "a", model, StoredType::bf16, {"<s>"}, {});
+  write_rwkv7_gguf(scratch.path() / "a", model,
+                   {.types = StoredType::bf16, .tokenizer = gguf_rwkv_tokenizer({"<s>"}, 40, "a")});
   const Rwkv7Checkpoint first(scratch.path() / "a");
   write_rwkv7_safetensors(scratch.path() / "b", first, StoredType::f16, {});
   const Rwkv7Checkpoint second(scratch.path() / "b");
-  write_rwkv7_gguf(scratch.path() / "c", second, StoredType::bf16, *first.vocabulary(),
-                   first.metadata());
+  write_rwkv7_gguf(scratch.path() / "c", second,
+                   {.types = StoredType::bf16,
+                    .tokenizer = gguf_rwkv_tokenizer(*first.vocabulary(), 40, "c"),
+                    .metadata = first.metadata()});
   test::expect_same(Rwkv7Checkpoint(scratch.path() / "c"), model);
   EXPECT_EQ(read_file(scratch.path() / "a"), read_file(scratch.path() / "c"));
 }
@@ -138,19 +146,19 @@ TEST(Rwkv7Write, RefusesAndLeavesNothingBehind) {
   const fs::path path = scratch.path() / "model";
   SmallModel model(test::small_shape());
   EXPECT_FAULT(write_rwkv7_safetensors(path, model, StoredType::q8_0, {}), Fault::argument, "q8_0");
-  EXPECT_FAULT(write_rwkv7_gguf(path, model, StoredType::q4_0, {}, {}), Fault::argument, "q4_0");
+  EXPECT_FAULT(write_rwkv7_gguf(path, model, {StoredType::i32}), Fault::argument, "i32");
   EXPECT_FAULT(write_rwkv7_safetensors(path, model, StoredType::f32, sane_metadata), Fault::file,
                "found none");
   EXPECT_FAULT(
-      write_rwkv7_gguf(path, SmallModel(test::small_sane_shape()), StoredType::f32, {}, {}),
+      write_rwkv7_gguf(path, SmallModel(test::small_sane_shape()), {StoredType::f32}),
       Fault::file, "sane.alpha");
-  EXPECT_FAULT(write_rwkv7_gguf(path, model, StoredType::f32, std::vector<std::string>(41), {}),
+  EXPECT_FAULT(gguf_rwkv_tokenizer(std::vector<std::string>(41), 40, "out"),
                Fault::argument, "at most 40");
   model.tensors["blocks.2.ffn.value.weight"][9] = 1e6f;
   EXPECT_FAULT(write_rwkv7_safetensors(path, model, StoredType::f16, {}), Fault::overflow,
                "blocks.2.ffn.value.weight");
   model.tensors.erase("blocks.1.att.a2");
-  EXPECT_FAULT(write_rwkv7_gguf(path, model, StoredType::f32, {}, {}), Fault::file,
+  EXPECT_FAULT(write_rwkv7_gguf(path, model, {StoredType::f32}), Fault::file,
                "blocks.1.att.a2");
   EXPECT_TRUE(fs::is_empty(scratch.path()));
 }

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "format/safetensors/safetensors.h"
-#include "model/rwkv7/checkpoint/fill.h"
+#include "format/quantize/fill.h"
 #include "model/rwkv7/checkpoint/names.h"
 #include "model/rwkv7/checkpoint/source.h"
 #include "model/rwkv7/publish/publish.h"

@@ -1,5 +1,5 @@
 #include "format/pth/pth.h"
-#include "model/rwkv7/checkpoint/fill.h"
+#include "format/quantize/fill.h"
 #include "model/rwkv7/checkpoint/source.h"
 #include "model/rwkv7/publish/publish.h"
 

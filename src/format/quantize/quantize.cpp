@@ -1,8 +1,10 @@
-#include "format/quantize.h"
+#include "format/quantize/quantize.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "format/k_quants/quantize_k_quant.h"
 
 namespace deltasane {
 namespace {
@@ -75,7 +77,7 @@ void to_q4_0(std::span<const float> in, std::byte* out, std::string_view what) {
 }  // namespace
 
 void quantize_from_float(StoredType type, std::span<const float> in, std::span<std::byte> out,
-                         std::string_view what) {
+                         std::string_view what, std::span<const float> importance) {
   require(out.size() == stored_bytes(type, in.size(), what),
           "quantize_from_float has an output of the right size");
   if (in.empty()) return;
@@ -91,8 +93,12 @@ void quantize_from_float(StoredType type, std::span<const float> in, std::span<s
       return to_q8_0(in, out.data(), what);
     case StoredType::q4_0:
       return to_q4_0(in, out.data(), what);
+    case StoredType::q4_k:
+    case StoredType::q5_k:
+    case StoredType::q6_k:
+      return quantize_k_quant(type, in, importance, out.data(), what);
     default:
-      fail(Fault::argument, what, ": expected f32, f16, bf16, q8_0 or q4_0 to write, found ",
+      fail(Fault::argument, what, ": expected ", written_types_text, " to write, found ",
            name_of(type));
   }
 }

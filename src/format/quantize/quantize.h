@@ -4,7 +4,8 @@
 //   q8_0   d = max|x| / 127                  q = round(x / d), halves away from zero
 //   q4_0   d = (the x of largest |x|) / -8   q = min(15, floor(x / d + 8.5))
 //
-// where x / d is x times the float 1/d, and d is rounded to f16 only when it is stored.
+// where x / d is x times the float 1/d, and d is rounded to f16 only when it is stored; q4_k, q5_k and
+// q6_k by a rule of our own (k_quants/quantize_k_quant.h).
 #pragma once
 
 #include <cstddef>
@@ -15,9 +16,13 @@
 
 namespace deltasane {
 
+inline constexpr std::string_view written_types_text =
+    "f32, f16, bf16, q8_0, q6_k, q5_k, q4_k or q4_0";
+
 // out has stored_bytes(type, in.size()) bytes. A finite number that f16 cannot hold, or a number
 // that is not finite in a block type, fails and names `what` and the element.
+// importance: for each element, what an error of it costs; of use to q4_k, q5_k and q6_k alone.
 void quantize_from_float(StoredType type, std::span<const float> in, std::span<std::byte> out,
-                         std::string_view what);
+                         std::string_view what, std::span<const float> importance = {});
 
 }  // namespace deltasane
