@@ -33,7 +33,8 @@ TEST_F(ToyCommands, ConvertToWhatTheArchitectureHas) {
   EXPECT_EQ(found["architecture"], "toy");
   EXPECT_EQ(found["sane"]["chunk"], 10);
   expect(0, "deltasane generate half.safetensors --prompt abc --tokens 5");
-  expect(2, "deltasane convert toy.safetensors toy.gguf --tokenizer byte", "write .safetensors");
+  expect(2, "deltasane convert toy.safetensors toy.gguf --tokenizer byte",
+         "expected .safetensors for Toy");
   expect(2, "deltasane bench weights 0.1B out.safetensors --architecture toy",
          "expected one with random models, found toy");
   expect(2, "deltasane generate toy.safetensors --prompt a --weights q8", "expected f32 on a CPU");
