@@ -12,7 +12,8 @@ namespace {
 const std::map<std::string_view, int> level{
     {"base", 0},   {"tensor", 1}, {"text", 1},  {"plot", 1},   {"answers", 1}, {"kernel", 2},
     {"format", 2}, {"comm", 2},   {"model", 3}, {"corpus", 3}, {"train", 4},   {"infer", 4},
-    {"probe", 4},  {"eval", 5},   {"serve", 5}, {"cli", 6},    {"api", 6}};
+    {"probe", 4},  {"eval", 5},   {"serve", 5}, {"cli", 6},    {"api", 6},
+    {"python", 7}};
 
 std::string_view first_folder(std::string_view path) {
   const size_t slash = path.find('/');

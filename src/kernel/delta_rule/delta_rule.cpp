@@ -29,6 +29,10 @@ int64_t kernel_keys(int64_t keys) {
   fail(Fault::argument, "k: key channels per head: expected at most 256, found ", keys);
 }
 
+bool is_lowered(const DeltaRule<float>& op) {
+  return op.rule != Rule::generalized || kernel_keys(op.k.shape[3]) != op.k.shape[3];
+}
+
 // The kernels need a head's channels to be contiguous.
 void expect_packed_channels(
     std::initializer_list<std::pair<std::string_view, View<const float>>> views) {
@@ -279,7 +283,7 @@ const char* name_of(Rule rule) {
 void delta_rule(const DeltaRule<float>& op, const Cpu& cpu) {
   validate(op);
   expect_packed_channels(op);
-  if (op.rule == Rule::generalized) return forward(op, cpu);
+  if (!is_lowered(op)) return forward(op, cpu);
   const Lowered lowered = lower(op, kernel_keys(op.k.shape[3]), cpu);
   forward(lowered.op, cpu);
   store_final_state(lowered, op);
@@ -290,7 +294,7 @@ void delta_rule_backward(const DeltaRule<float>& op, const DeltaRuleGradient<flo
   validate(op, gradient);
   expect_packed_channels(op);
   expect_packed_channels(gradient);
-  if (op.rule == Rule::generalized) return backward(op, gradient, cpu);
+  if (!is_lowered(op)) return backward(op, gradient, cpu);
   const Lowered lowered = lower(op, kernel_keys(op.k.shape[3]), cpu);
   const LoweredGradient lowered_gradient = lower_gradient(lowered.op, gradient);
   backward(lowered.op, lowered_gradient.gradient, cpu);

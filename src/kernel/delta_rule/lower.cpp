@@ -1,11 +1,12 @@
 #include "kernel/delta_rule/lower.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace deltasane::kernel {
 namespace {
 
-// Of all keys of a head; not for kda.
+// Of all keys of a head; not for kda and generalized.
 float decay_of(const DeltaRule<float>& op, int64_t b, int64_t t, int64_t h) {
   return op.rule == Rule::deltanet ? 1.0f : op.w(b, t, h);
 }
@@ -21,10 +22,11 @@ void each_token(const DeltaRule<float>& op, const Cpu& cpu, const Body& body) {
   });
 }
 
-// Rows of `keys` numbers with zeros up to `wanted`.
-Tensor<float> widened(const View<const float>& from, int64_t wanted) {
+// Rows of `wanted` numbers: those of `from`, then `filler`.
+Tensor<float> widened(const View<const float>& from, int64_t wanted, float filler = 0) {
   const Shape& shape = from.shape;
   Tensor<float> to({shape[0], shape[1], shape[2], wanted});
+  to.fill(filler);
   for (int64_t i = 0; i < shape[0]; ++i)
     for (int64_t j = 0; j < shape[1]; ++j)
       for (int64_t h = 0; h < shape[2]; ++h)
@@ -41,9 +43,8 @@ void store_narrowed(const Tensor<float>& from, const View<float>& to) {
         std::copy_n(from.view().at(i, j, h), shape[3], to.at(i, j, h));
 }
 
-}  // namespace
-
-Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
+// The other rules, in the generalized form.
+Lowered generalized(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
   const int64_t batch = op.v.shape[0], time = op.v.shape[1], heads = op.v.shape[2];
   const int64_t values = op.v.shape[3], own_keys = op.k.shape[3];
   const int64_t heads_per_key_head = heads / op.k.shape[2];
@@ -78,6 +79,22 @@ Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
   low.op.b = low.b.view();
   low.op.v = low.v.view();
   low.op.beta = {};
+  return low;
+}
+
+// The generalized rule with more keys.
+Lowered widened(const DeltaRule<float>& op, int64_t keys) {
+  Lowered low{widened(op.w, keys, 1), widened(op.a, keys), widened(op.b, keys), {}, {}, {}, {}, op};
+  low.op.w = low.w.view(), low.op.a = low.a.view(), low.op.b = low.b.view();
+  return low;
+}
+
+}  // namespace
+
+Lowered lower(const DeltaRule<float>& op, int64_t keys, const Cpu& cpu) {
+  const int64_t batch = op.v.shape[0], heads = op.v.shape[2];
+  const int64_t values = op.v.shape[3], own_keys = op.k.shape[3];
+  Lowered low = op.rule == Rule::generalized ? widened(op, keys) : generalized(op, keys, cpu);
   if (keys == own_keys) return low;
   low.r = widened(op.r, keys), low.k = widened(op.k, keys);
   low.op.r = low.r.view(), low.op.k = low.k.view();
@@ -164,13 +181,24 @@ void raise_head(const DeltaRule<float>& op, const LoweredGradient& low,
   if (gradient.dw && !kda) gradient.dw(b, t, h) = present ? dw_head : 0.0f;
 }
 
+void store_narrowed(const LoweredGradient& low, const DeltaRuleGradient<float>& gradient) {
+  const std::pair<const Tensor<float>*, View<float>> all[] = {
+      {&low.dr, gradient.dr}, {&low.dw, gradient.dw}, {&low.dk, gradient.dk},
+      {&low.dv, gradient.dv}, {&low.da, gradient.da}, {&low.db, gradient.db}};
+  for (const auto& [from, to] : all)
+    if (to) store_narrowed(*from, to);
+}
+
 }  // namespace
 
 void raise_gradient(const DeltaRule<float>& op, const LoweredGradient& low,
                     const DeltaRuleGradient<float>& gradient, const Cpu& cpu) {
-  each_token(op, cpu, [&](int64_t b, int64_t t) {
-    for (int64_t h = 0; h < op.v.shape[2]; ++h) raise_head(op, low, gradient, b, t, h);
-  });
+  if (op.rule == Rule::generalized)
+    store_narrowed(low, gradient);
+  else
+    each_token(op, cpu, [&](int64_t b, int64_t t) {
+      for (int64_t h = 0; h < op.v.shape[2]; ++h) raise_head(op, low, gradient, b, t, h);
+    });
   if (low.dinitial.elements()) store_narrowed(low.dinitial, gradient.dinitial);
 }
 

@@ -4,9 +4,11 @@
 //     gated_deltanet   w for all keys    a = k       b = -w beta k      v = beta v
 //     kda              w                 a = w k     b = -beta k        v = beta v
 //
+// The generalized rule itself is lowered where the kernels need more keys than there are.
+//
 // Lowered owns the tensors of that form; its op is the one to run. It reads r and k where they are,
-// unless the kernels need more keys than there are: then they and the states are copied, filled up
-// with zeros, which change nothing. raise_gradient() converts the gradients of the generalized form
+// unless keys are added: then they and the states are copied, filled up with zeros, which change
+// nothing. raise_gradient() converts the gradients of the generalized form
 // into those of the rule.
 #pragma once
 

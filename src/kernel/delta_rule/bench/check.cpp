@@ -71,6 +71,7 @@ std::vector<ProblemShape> delta_rule_cases(Rule rule) {
     add({.batch = 3, .time = 19, .heads = 3, .values = 64, .keys = 64, .position = 7});
     add({.time = 20, .values = 128, .keys = 128, .chunk = 4});
     add({.time = 70, .heads = 4, .values = 5, .keys = 256, .chunk = 64});
+    add({.batch = 2, .time = 21, .heads = 2, .values = 9, .keys = 18, .position = 3, .padding = true});
     add({.time = 33, .heads = 2, .state_scale = 30});
   }
   return cases;

@@ -1,0 +1,129 @@
+"""What torch and numpy calls of the recurrence have alike: names, numbers, chunks, decays."""
+
+import operator
+import sys
+from typing import Any, NamedTuple
+
+
+class Arrays(NamedTuple):
+    """The arrays of one call, in the order of the extension; None: not given."""
+
+    r: Any
+    w: Any
+    k: Any
+    v: Any
+    a: Any
+    b: Any
+    beta: Any
+    tau: Any
+    state: Any
+    mask: Any
+    neutralize: Any
+
+
+# The arrays that have gradients come first.
+DIFFERENTIABLE = 9
+
+
+class Gradients(NamedTuple):
+    """Gradients of a loss, each like the argument of its name; None where that was not given."""
+
+    dr: Any
+    dw: Any
+    dk: Any
+    dv: Any
+    da: Any
+    db: Any
+    dbeta: Any
+    dtau: Any
+    dstate: Any
+
+
+class Call(NamedTuple):
+    """One call whose arguments were checked."""
+
+    rule: str
+    arrays: Arrays
+    position: list
+    cu_seqlens: list
+    chunk: int
+    definition: bool
+    keep: bool
+
+
+def is_torch(x):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def integers(name, given):
+    """A number or a sequence or array of them, as a list."""
+    if given is None:
+        return []
+    if hasattr(given, "tolist"):
+        given = given.tolist()
+    try:
+        return [operator.index(given)] if not isinstance(given, (list, tuple)) else list(map(operator.index, given))
+    except TypeError:
+        raise TypeError(f"{name}: expected integers, found {given!r}") from None
+
+
+def positions(given, rows):
+    """The position of each row's first token; an empty list: all 0."""
+    numbers = integers("position", given)
+    for number in numbers:
+        if number < 0:
+            raise ValueError(f"position: expected 0 or more, found {number}")
+    if numbers == [0]:
+        return []
+    if len(numbers) == 1:
+        return numbers * rows
+    if len(numbers) != rows:
+        raise ValueError(f"position: expected a number or {rows} of them, found {len(numbers)}")
+    return numbers
+
+
+def chunks_ending(position, time, chunk):
+    return (position + time) // chunk - position // chunk
+
+
+def chunk_count(position, cu_seqlens, time, chunk):
+    """The size of tau's second dimension."""
+    if cu_seqlens:
+        texts = zip(cu_seqlens, cu_seqlens[1:])
+        return sum(
+            chunks_ending(position[i] if position else 0, end - begin, chunk) for i, (begin, end) in enumerate(texts)
+        )
+    if not position:
+        return time // chunk
+    return max(chunks_ending(p, time, chunk) for p in position)
+
+
+# Where w is not the decay itself: decay = f(w), and df/dw from w and the decay. xp: numpy or torch.
+_CLAMP = 0.6065306597126334  # exp(-1/2)
+
+
+def _sigmoid(xp, w):
+    return 1 / (1 + xp.exp(-w))
+
+
+DECAYS = {
+    "decay": (lambda xp, w: w, lambda xp, w, decay: 1),
+    "log": (lambda xp, w: xp.exp(w), lambda xp, w, decay: decay),
+    "rwkv": (lambda xp, w: xp.exp(-xp.exp(w)), lambda xp, w, decay: -decay * xp.exp(w)),
+    "clampw": (
+        lambda xp, w: xp.exp(-_CLAMP * _sigmoid(xp, w)),
+        lambda xp, w, decay: -_CLAMP * decay * _sigmoid(xp, w) * (1 - _sigmoid(xp, w)),
+    ),
+}
+
+
+def decay_named(name):
+    if name not in DECAYS:
+        raise ValueError(f"decay: expected one of {', '.join(DECAYS)}, found {name!r}")
+    return DECAYS[name]
+
+
+def check_tokens(v):
+    if v.ndim != 4:
+        raise ValueError(f"v: expected (batch, time, head, channel), found shape {tuple(v.shape)}")

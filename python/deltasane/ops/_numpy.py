@@ -1,0 +1,129 @@
+"""The recurrence on numpy arrays, and on what numpy takes through DLPack from other libraries."""
+
+import numpy as np
+
+from .. import _ops
+from ._calls import DIFFERENTIABLE, Arrays
+
+xp = np
+
+
+def _array(name, given):
+    if isinstance(given, np.ndarray):
+        return given
+    if name == "tau" and isinstance(given, (int, float)):
+        return given
+    if hasattr(given, "__dlpack__") and type(given).__module__.split(".")[0] != "torch":
+        return np.from_dlpack(given)
+    raise TypeError(f"{name}: expected a numpy array, found {type(given).__name__}")
+
+
+def _usable(name, x):
+    """The kernels need whole, aligned elements, and a head's channels one after another."""
+    size = x.itemsize
+    if not x.flags.aligned or any(s % size for s in x.strides):
+        return x.copy()
+    if x.ndim == 4 and x.strides[3] != size:
+        return x.copy()
+    return x
+
+
+def checked(arrays, definition):
+    found = []
+    real = None
+    for i, (name, given) in enumerate(zip(Arrays._fields, arrays)):
+        if given is None:
+            found.append(None)
+            continue
+        x = _array(name, given)
+        if i >= DIFFERENTIABLE:
+            if x.dtype not in (np.bool_, np.uint8):
+                raise TypeError(f"{name}: expected bool, found {x.dtype}")
+            found.append(_usable(name, x.view(np.uint8)))
+            continue
+        if real is None:
+            real = x.dtype if definition and x.dtype == np.float64 else np.dtype(np.float32)
+        if not isinstance(x, np.ndarray):  # tau as a number
+            x = np.asarray(x, real)
+        if x.dtype != real:
+            raise TypeError(f"{name}: expected {real}, found {x.dtype}")
+        found.append(_usable(name, x))
+    return found
+
+
+def spread(tau, shape):
+    if tau.ndim == 1 and tau.shape[0] != shape[2]:
+        raise ValueError(f"tau: expected ({shape[2]},), one for each head, found {tau.shape}")
+    return np.broadcast_to(tau, shape)
+
+
+def gathered(dtau, ndim):
+    """The gradient of a tau that was spread out."""
+    return dtau.sum((0, 1)) if ndim == 1 else dtau.sum()
+
+
+def zeros(like, shape):
+    return np.zeros(shape, like.dtype)
+
+
+def tau(x, weight, alpha):
+    x, weight = _array("x", x), _array("weight", weight)
+    if x.dtype != np.float32 or weight.dtype != np.float32:
+        raise TypeError(f"x, weight: expected float32, found {x.dtype} and {weight.dtype}")
+    z = np.ascontiguousarray(x @ weight)
+    result = np.empty_like(z)
+    _ops.tau(_address(z), alpha, _address(result))
+    return result
+
+
+def _address(x):
+    if x is None:
+        return None
+    size = x.itemsize
+    return x.__array_interface__["data"][0], x.shape, tuple(s // size for s in x.strides)
+
+
+def _state_shape(call):
+    r, v = call.arrays.k, call.arrays.v
+    rows = len(call.cu_seqlens) - 1 if call.cu_seqlens else v.shape[0]
+    return rows, v.shape[2], v.shape[3], r.shape[-1]
+
+
+def forward(call):
+    v = call.arrays.v
+    y = np.empty(v.shape, v.dtype)
+    state = np.empty(_state_shape(call), v.dtype)
+    addresses = tuple(map(_address, call.arrays))
+    results = _address(y), _address(state)
+    if call.definition:
+        _ops.definition(v.itemsize == 8, call.rule, addresses, call.position, call.cu_seqlens, call.chunk, results)
+    else:
+        _ops.forward(call.rule, addresses, call.position, call.cu_seqlens, call.chunk, results)
+    return y, state
+
+
+def backward(call, dy, dstate):
+    v = call.arrays.v
+    given = []
+    for name, x in (("dy", dy), ("dstate", dstate)):
+        if x is not None:
+            x = _array(name, x)
+            if x.dtype != v.dtype:
+                raise TypeError(f"{name}: expected {v.dtype}, found {x.dtype}")
+            x = _usable(name, x)
+        given.append(x)
+    if given[0] is None:
+        given[0] = np.zeros_like(v)
+    results = [None if x is None else np.empty(x.shape, x.dtype) for x in call.arrays[:DIFFERENTIABLE]]
+    if call.arrays.state is None:
+        results[-1] = np.empty(_state_shape(call), v.dtype)
+    addresses = tuple(map(_address, call.arrays))
+    given = tuple(map(_address, given))
+    wanted = tuple(map(_address, results))
+    if call.definition:
+        _ops.definition_backward(
+            v.itemsize == 8, call.rule, addresses, call.position, call.cu_seqlens, call.chunk, given, wanted
+        )
+    else:
+        _ops.backward(call.rule, addresses, call.position, call.cu_seqlens, call.chunk, given, wanted)
+    return results
