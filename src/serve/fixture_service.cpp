@@ -45,6 +45,10 @@ size_t KeptExchange::pieces() const {
   const std::lock_guard lock(mutex_);
   return pieces_;
 }
+HttpReply KeptExchange::so_far() const {
+  const std::lock_guard lock(mutex_);
+  return reply_;
+}
 HttpReply KeptExchange::wait() {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, std::chrono::seconds(60), [&] { return has_ended_; }))

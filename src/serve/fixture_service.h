@@ -25,6 +25,7 @@ class KeptExchange : public Exchange {
 
   void leave();  // the client goes away
   HttpReply wait();
+  HttpReply so_far() const;  // of a stream
   size_t pieces() const;
 
  private:

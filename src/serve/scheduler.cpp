@@ -40,9 +40,11 @@ EngineSettings engine_settings(const SchedulerSettings& settings) {
 }  // namespace
 
 Scheduler::Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, const kernel::Cpu& cpu,
-                     const SchedulerSettings& settings, Metrics& metrics)
+                     const SchedulerSettings& settings, Metrics& metrics, SessionBoard* board)
     : settings_(settings),
       metrics_(metrics),
+      board_(board),
+      sane_(to_string(model.sane())),
       engine_(model, tokenizer, cpu, engine_settings(settings)),
       prefixes_(settings.prefix_bytes, model.tile()) {
   engine_.on_prompt_read = [this](uint64_t id, LogProbabilities scores) {
@@ -72,11 +74,16 @@ Scheduler::Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, con
     metrics_.add("request_success_total", 1, finish_label(text.ended));
     if (text.ended == Ended::overflow) metrics_.add("overflow_total", 1);
     if (job.texts_left > 0) --job.texts_left;
+    if (board_ && board_->has_viewers()) {
+      SessionNews news =
+          news_of(id, text.sample, text.ended == Ended::overflow ? Phase::overflow : Phase::ended,
+                  text.state);
+      if (board_->wants_state_of(news)) news.state = text.state.clone();
+      board_->take(std::move(news));
+    }
     job.job->on_end(id % prompts_of_job, std::move(text));
   };
 }
-
-Scheduler::~Scheduler() { stop(); }
 
 void Scheduler::stop() {
   {
@@ -147,6 +154,7 @@ void Scheduler::run() {
 
 void Scheduler::take_turns() {
   bool is_busy = false;
+  int64_t tokens_read = 0;
   for (;;) {
     std::vector<std::pair<uint64_t, std::shared_ptr<TextJob>>> submitted;
     std::vector<uint64_t> cancelled;
@@ -174,6 +182,10 @@ void Scheduler::take_turns() {
     is_busy = engine_.step();
     step_began_ = 0;
     if (is_busy) metrics_.observe("step_seconds", seconds_between(began, Clock::now()));
+    if (const int64_t read = engine_.tokens_read() - tokens_read; read > 0)
+      metrics_.add("prompt_tokens_read_total", double(read));
+    tokens_read = engine_.tokens_read();
+    if (board_) show_sessions();
     for (auto at = jobs_.begin(); at != jobs_.end();) {
       const auto here = at++;
       if (here->second.texts_left == 0) end(here->first, nullptr);
@@ -186,6 +198,35 @@ void Scheduler::take_turns() {
                    return !one.second.has_begun;
                  })));
   }
+}
+
+// Texts are named by their job's session, and numbered where there are several.
+SessionNews Scheduler::news_of(uint64_t request, size_t sample, Phase phase,
+                               const SequenceState& state) {
+  const TextJob& job = *job_of(request).job;
+  const size_t prompt = request % prompts_of_job;
+  std::string id = job.session;
+  if (prompt > 0 || sample > 0) id += cat(".", prompt + 1, ".", sample + 1);
+  return {.id = std::move(id),
+          .owner = job.owner,
+          .sane = sane_,
+          .phase = phase,
+          .position = state.position};
+}
+
+void Scheduler::show_sessions() {
+  engine_.watch(board_->has_viewers());
+  if (!board_->wants_news()) return;
+  engine_.visit([&](const ActiveText& text) {
+    SessionNews news = news_of(text.request, text.sample,
+                               text.is_reading ? Phase::reading : Phase::writing, text.state);
+    news.losses.assign(text.losses.begin(), text.losses.end());
+    if (board_->wants_state_of(news)) {
+      news.state = text.state.clone();
+      if (text.taus) news.taus = *text.taus;
+    }
+    board_->take(std::move(news));
+  });
 }
 
 // A prompt of the owner whose turn it is.

@@ -19,6 +19,7 @@
 #include "serve/http/http.h"
 #include "serve/metrics.h"
 #include "serve/state/prefix_tree.h"
+#include "serve/view/session_board.h"
 
 namespace deltasane::serve {
 
@@ -29,6 +30,7 @@ class TextJob {
   virtual ~TextJob() = default;
 
   std::string owner;                 // whose turn it takes
+  std::string session;               // what onlookers call it
   std::vector<TextRequest> prompts;  // at least one; ids are set by the scheduler
 
   virtual void on_begin() {}  // the first prompt is being read
@@ -51,8 +53,8 @@ struct SchedulerSettings {
 class Scheduler {
  public:
   Scheduler(const LanguageModel& model, const Tokenizer& tokenizer, const kernel::Cpu& cpu,
-            const SchedulerSettings& settings, Metrics& metrics);
-  ~Scheduler();  // stops
+            const SchedulerSettings& settings, Metrics& metrics, SessionBoard* board = nullptr);
+  ~Scheduler() { stop(); }
 
   // From any thread. Throws Refusal where the queue is full or the server ends.
   uint64_t submit(std::shared_ptr<TextJob> job);
@@ -85,12 +87,16 @@ class Scheduler {
   void expire();
   void end(uint64_t id, const Refusal* why);
   void end_all(const Refusal& why);
+  void show_sessions();
+  SessionNews news_of(uint64_t request, size_t sample, Phase phase, const SequenceState& state);
   Job& job_of(uint64_t request) { return jobs_.at(request / prompts_of_job); }
 
   static constexpr uint64_t prompts_of_job = 1 << 16;
 
   const SchedulerSettings settings_;
   Metrics& metrics_;
+  SessionBoard* const board_;
+  const std::string sane_;
   Engine engine_;
 
   std::mutex mutex_;  // of what follows

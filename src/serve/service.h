@@ -23,6 +23,7 @@ struct ServeSettings {
   ReplyMode reply_mode = ReplyMode::plain;
   int64_t max_output = 8192;  // tokens of a text, where a request says nothing
   std::vector<std::string> hosts;  // names in lower case that clients may call it by; empty: any
+  std::vector<std::string> origins;  // of web pages that may use it
   size_t body_bytes = HttpLimits().body_bytes;
   SchedulerSettings scheduler;
   StateStoreSettings states;
@@ -39,7 +40,7 @@ struct Service {
         keys(std::move(with_keys)),
         states(model, settings.model_name, settings.states, metrics),
         conversations(settings.states.folder),
-        scheduler(model, tokenizer, cpu, settings.scheduler, metrics) {}
+        scheduler(model, tokenizer, cpu, settings.scheduler, metrics, &board) {}
 
   const LanguageModel& model;
   const Tokenizer& tokenizer;
@@ -56,7 +57,8 @@ struct Service {
 
   Metrics metrics;
   std::atomic<bool> is_draining{false};
-  // These two have threads, which use what is above them.
+  // These have threads, which use what is above them.
+  SessionBoard board{metrics};
   StateStore states;
   ConversationStore conversations;
   Scheduler scheduler;

@@ -1,6 +1,7 @@
 """Real clients against a server that this script starts: serve_clients.py CLIENT PROGRAM MODEL
 
-CLIENT is `imports MODULE...` (exit code 0 where all are there), `openai` or `lm_eval`. Whatever
+CLIENT is `imports MODULE...` (exit code 0 where all are there), `openai`, `langchain`, `curl` or
+`lm_eval`. Whatever
 differs from what is expected ends it with an error.
 """
 import importlib.util
@@ -68,6 +69,42 @@ def run_openai(server, program, model):
             raise AssertionError(f"{bad} was taken")
 
 
+def run_langchain(server, program, model):
+    from langchain_openai import ChatOpenAI
+    wanted = dict(model=server.name, base_url=server.url + "/v1", api_key="none", max_retries=0,
+                  max_completion_tokens=40, seed=3)
+    chat = ChatOpenAI(**wanted)
+    whole = chat.invoke("3 + 4")
+    assert whole.content and whole.usage_metadata["output_tokens"] > 0, whole
+    pieces = list(chat.stream("3 + 4", stream_usage=True))
+    assert "".join(piece.content for piece in pieces) == whole.content, pieces
+    assert sum(piece.usage_metadata["output_tokens"] for piece in pieces if piece.usage_metadata) > 0
+    del wanted["seed"]
+    turns = ChatOpenAI(**wanted, use_responses_api=True, use_previous_response_id=True)
+    first = turns.invoke([("user", "3 + 4")])
+    second = turns.invoke([("user", "3 + 4"), first, ("user", "5 + 1")])
+    assert second.usage_metadata["input_token_details"]["cache_read"] > 0, second
+
+
+def run_curl(server, program, model):
+    def curl(*words, text=None):
+        return subprocess.run(["curl", "-sS", "--max-time", "60", *words], input=text,
+                              stdout=subprocess.PIPE, check=True, text=True).stdout
+    kind = ["-H", "Content-Type: application/json"]
+    body = json.dumps({"prompt": "User: 3 + 4\n\nAssistant:", "max_tokens": 12, "seed": 1, "stream": True})
+    stream = curl("-N", *kind, "-d", body, server.url + "/v1/completions")
+    assert stream.endswith("data: [DONE]\n\n"), stream
+    text = "".join(json.loads(line[6:])["choices"][0]["text"]
+                   for line in stream.split("\n") if line.startswith("data: {"))
+    assert curl("--http1.0", "-N", *kind, "-d", body, server.url + "/v1/completions").count("data: ") > 2
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(body.replace('"stream": true', '"stream": false'))
+        file.flush()
+        whole = curl("-T", file.name, "-X", "POST", *kind, server.url + "/v1/completions")
+    assert json.loads(whole)["choices"][0]["text"] == text, (whole, text)
+    assert curl("-o", "/dev/null", "-w", "%{http_code}", server.url + "/nothing") == "404"
+
+
 def run_lm_eval(server, program, model):
     from lm_eval.api.instance import Instance
     from lm_eval.models.openai_completions import LocalCompletionsAPI
@@ -106,7 +143,8 @@ def main(client, *words):
     if client == "imports":
         sys.exit(any(importlib.util.find_spec(module) is None for module in words))
     with Server(*words) as server:
-        {"openai": run_openai, "lm_eval": run_lm_eval}[client](server, *words)
+        {"openai": run_openai, "langchain": run_langchain, "curl": run_curl,
+         "lm_eval": run_lm_eval}[client](server, *words)
 
 
 main(*sys.argv[1:])

@@ -7,11 +7,13 @@
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/open_model.h"
+#include "cli/serve/live_demo.h"
 #include "cli/text/chat_flags.h"
 #include "cli/text/sampling_flags.h"
 #include "serve/http/head_check.h"
 #include "serve/http/http_server.h"
 #include "serve/notify.h"
+#include "serve/route/origins.h"
 #include "serve/route/server.h"
 
 namespace deltasane::cli {
@@ -22,11 +24,11 @@ struct ServeOptions {
   SamplerSettings sampling;
   ChatFlags chat;
   std::string host = "127.0.0.1", name, key_file, states;
-  std::vector<std::string> hosts;
+  std::vector<std::string> hosts, origins;
   int port = 8080;
   int64_t batch = 64, queue = 256, max_output = 8192, states_host = 4096, prefix_cache = 1024;
   double drain_seconds = 30;
-  bool deterministic = false, no_keys = false;
+  bool deterministic = false, no_keys = false, demo = false;
 };
 
 constexpr std::string_view path_prefix = "unix:";
@@ -68,6 +70,10 @@ serve::ServeSettings settings_of(const ServeOptions& options, const serve::Keys&
   settings.reply_mode = options.chat.reply_mode();
   settings.max_output = options.max_output;
   settings.hosts = hosts_of(options, keys);
+  for (const std::string& origin : options.origins)
+    if (!serve::is_origin(origin))
+      fail(Fault::usage, "--origin: expected an origin such as https://chat.example, found ", origin);
+  settings.origins = options.origins;
   settings.states.folder = options.states;
   settings.states.host_bytes = uint64_t(options.states_host) << 20;
   settings.scheduler.prefix_bytes = uint64_t(options.prefix_cache) << 20;
@@ -82,13 +88,28 @@ std::unique_ptr<ChatTemplate> template_of(const ServeOptions& options, const Tok
                                             : chat_template_named(options.chat.chat_template);
 }
 
-int serve_model(const ServeOptions& options) {
+// The shipped pair, whose model with SANE is served; none without --demo.
+std::optional<DemoPair> demo_of(ServeOptions& options) {
+  if (options.demo == !options.model.path.empty())
+    fail(Fault::usage, "serve: expected a MODEL or --demo, found ",
+         options.demo ? "both" : "neither");
+  if (!options.demo) return std::nullopt;
+  std::optional<DemoPair> pair = shipped_pair({});
+  if (!pair)
+    fail(Fault::file, "--demo: expected the folder models/ of the repository here or above the "
+                      "program, found none; start it in the repository");
+  options.model.path = pair->sane;
+  return pair;
+}
+
+int serve_model(ServeOptions& options) {
   if (options.port < 0 || options.port > 65535)
     fail(Fault::usage, "--port: expected 0 to 65535, found ", options.port);
   if (!serve::has_http_server)
     fail(Fault::usage, "serve: expected a build with Boost's headers, found one without; install "
                        "libboost-dev and build again");
   serve::Keys keys = keys_of(options);
+  std::optional<DemoPair> pair = demo_of(options);
   OpenModel open(options.model);
   const auto tokenizer =
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
@@ -96,6 +117,8 @@ int serve_model(const ServeOptions& options) {
   const std::string name = settings.model_name;
   serve::Service service(open.model, *tokenizer, template_of(options, *tokenizer), open.cpu(),
                          std::move(settings), std::move(keys));
+  std::optional<LiveDemo> demo;
+  if (pair) demo.emplace(std::move(*pair), service, options.model.threads);
   serve::Server routes(service);
   serve::HttpServer server(routes, {});
   const std::shared_ptr<void> stops_before_server(nullptr, [&](void*) { service.scheduler.stop(); });
@@ -117,16 +140,17 @@ int serve_model(const ServeOptions& options) {
     service.is_draining = true;
     serve::notify_systemd("STOPPING=1");
     service.scheduler.refuse_further();
+    service.board.close();
     server.drain(std::chrono::milliseconds(int64_t(options.drain_seconds * 1000)));
   });
   service.scheduler.start();
-  fmt::print("{} at {}\n", name,
-             on_path ? options.host
-                     : fmt::format("http://{}:{}",
-                                   options.host.find(':') == std::string::npos
-                                       ? options.host
-                                       : fmt::format("[{}]", options.host),
-                                   server.port()));
+  const bool has_colons = options.host.find(':') != std::string::npos;
+  const std::string url =
+      on_path ? options.host
+              : fmt::format(fmt::runtime(has_colons ? "http://[{}]:{}" : "http://{}:{}"), options.host,
+                            server.port());
+  fmt::print("{} at {}\n", name, url);
+  if (!on_path) fmt::print("open {}/{} in a browser\n", url, demo ? "dashboard" : "chat");
   std::fflush(stdout);
   serve::notify_systemd("READY=1");
   server.run(2);
@@ -139,6 +163,10 @@ const Command serve_texts{
     "serve", "answer requests over HTTP, as OpenAI's API has them", [](CLI::App& app) {
       auto options = std::make_shared<ServeOptions>();
       options->model.describe(app);
+      app.get_option("MODEL")->required(false);
+      app.add_flag("--demo", options->demo,
+                   "serve the shipped model, and show on the page how states with and without SANE "
+                   "read the same text");
       app.add_option("--host", options->host,
                      "address to listen on, or unix:PATH for a local socket")
           ->capture_default_str();
@@ -151,6 +179,9 @@ const Command serve_texts{
       app.add_flag("--no-auth", options->no_keys, "let everybody in who can reach the address");
       app.add_option("--allow-host", options->hosts,
                      "a further name that clients call this server by (may be given several times)");
+      app.add_option("--origin", options->origins,
+                     "a web page's origin, such as https://chat.example, from which browsers may use "
+                     "this server (may be given several times)");
       app.add_option("--states", options->states,
                      "a folder for states, responses and conversations; without it they end with "
                      "the server");
@@ -179,6 +210,7 @@ const Command serve_texts{
       options->chat.describe(app);
       app.footer(
           "Example:\n"
+          "  deltasane serve --demo\n"
           "  deltasane serve models/arithmetic-sane-3.safetensors\n"
           "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
           "    -d '{\"prompt\": \"User: 3 + 4\\n\\nAssistant:\", \"max_tokens\": 32}'");

@@ -125,6 +125,8 @@ TEST_F(ServeCommand, SaysWhatIsMisused) {
   expect({"--port", "70000"}, "expected 0 to 65535");
   expect({"--host", "no.such.host.invalid", "--no-auth"}, "expected a name or an address");
   expect({"--batch", "0"}, "expected 1 to 512");
+  expect({"--demo"}, "expected a MODEL or --demo, found both");
+  expect({"--origin", "chat.example"}, "expected an origin such as");
   const Served server({});
   expect({"--port", cat(server.port())}, "expected one that is free");
 }
@@ -145,6 +147,29 @@ struct Clients : ServeCommand {
 TEST_F(Clients, OpenaiTalksToTheServer) {
   if (python({"imports", "openai"}).exit_code != 0) GTEST_SKIP() << "this Python has no openai";
   expect_success("openai");
+}
+
+TEST_F(Clients, LangchainTalksToTheServer) {
+  if (python({"imports", "langchain_openai"}).exit_code != 0)
+    GTEST_SKIP() << "this Python has no langchain_openai";
+  expect_success("langchain");
+}
+
+TEST_F(Clients, CurlTalksToTheServer) {
+  if (test::run({"curl", "--version"}).exit_code != 0) GTEST_SKIP() << "there is no curl";
+  expect_success("curl");
+}
+
+// At 400 and 1600 pixels, light and dark: nothing is asked of others, nothing is said on the console.
+TEST_F(Clients, ChromiumShowsThePage) {
+  if (test::run({"chromium", "--version"}).exit_code != 0) GTEST_SKIP() << "there is no chromium";
+  if (python({"imports", "playwright"}).exit_code != 0) GTEST_SKIP() << "this Python has no playwright";
+  const test::Scratch scratch;
+  const char* const named = std::getenv("DELTASANE_PYTHON");
+  const test::Outcome outcome =
+      test::run({named ? named : "python3", DELTASANE_SOURCE "/test/support/serve_page.py",
+                 DELTASANE_PROGRAM, scratch.path().string()});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
 // Every score is that of `deltasane score`, to the last bit.

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
 #include "cli/own_commands.h"
+#include "cli/stream/demo_pair.h"
 #include "corpus/math/chat.h"
 #include "eval/stream/problem_probe.h"
 #include "eval/stream/stream_run.h"
@@ -26,45 +27,6 @@ struct DemoOptions {
 
 constexpr const char* sums = "level=1,style=brief,family=addition";
 constexpr int64_t questions = 64;
-
-// What both models read, and the problems they are asked.
-struct DemoTask {
-  std::string corpus, problems;
-  int64_t tokens;
-};
-
-struct DemoPair {
-  fs::path baseline, sane;
-  DemoTask task;
-  const char* origin;
-};
-
-constexpr const char* shipped_baseline = "arithmetic-baseline.safetensors";
-constexpr const char* shipped_sane = "arithmetic-sane-3.safetensors";
-
-// The folder models/ here, or of the checkout this program was built in.
-fs::path models_folder(const DemoOptions& options) {
-  if (!options.models.empty()) return options.models;
-  std::error_code none;  // where the program cannot be told, here is the only place
-  for (fs::path above = fs::read_symlink("/proc/self/exe", none); above.has_relative_path();
-       above = above.parent_path())
-    if (fs::exists(above.parent_path() / "models" / shipped_baseline))
-      return above.parent_path() / "models";
-  return "models";
-}
-
-// The models of experiments/embedded_pair.sh, and what they learned there.
-std::optional<DemoPair> shipped_pair(const DemoOptions& options) {
-  const fs::path folder = models_folder(options);
-  const fs::path baseline = folder / shipped_baseline, sane = folder / shipped_sane;
-  if (options.train || options.alpha != 3 || !fs::exists(baseline) || !fs::exists(sane))
-    return std::nullopt;
-  const std::string brief = "level=2,style=brief,family=addition+subtraction";
-  const std::string corpus = cat("mixed:0.7*(math-chat:seed=9,split=train,", brief,
-                                 ")+0.3*(math-chat:seed=9,split=train,level=1-2,style=sentence,"
-                                 "family=addition+subtraction+comparison+story)");
-  return DemoPair{baseline, sane, {corpus, cat(brief, ",split=held-out"), 131072}, "shipped"};
-}
 
 // Channels that hardly forget are what a long training gives; a shift of the decay's and the
 // rate's bias gives them at once.
@@ -256,7 +218,8 @@ int run_demo(const DemoOptions& options) {
   const fs::path out = options.out;
   fs::create_directories(out);
   ThreadPool threads(options.threads);
-  const std::optional<DemoPair> shipped = shipped_pair(options);
+  std::optional<DemoPair> shipped;
+  if (!options.train && options.alpha == 3) shipped = shipped_pair(options.models);
   const DemoPair pair = shipped ? *shipped : trained_pair(options, threads);
   if (shipped)
     fmt::print(

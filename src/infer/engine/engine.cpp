@@ -8,6 +8,7 @@ namespace deltasane {
 namespace {
 
 constexpr int64_t most_padding = 16;  // tokens of a row that nobody reads, where states grow
+constexpr size_t most_losses = 512;   // of the last tokens of a watched text
 
 }  // namespace
 
@@ -18,6 +19,7 @@ struct Engine::Prompt {
   Sequence sequence;
   Tensor<float> logits;
   LogProbabilities scores;
+  std::shared_ptr<TauRecord> taus{};  // while the engine is watched
   int64_t appended = 0, read = 0;  // tokens of the prompt
   size_t states_kept = 0;
 
@@ -47,6 +49,7 @@ struct Engine::Prompt {
     const bool is_last = appended == size();
     SequenceInput input = sequence.next_input(is_last ? Want::last_logits : Want::nothing);
     if (input.want == Want::last_logits) input.logits = logits.view();
+    if (input.tokens.size() > 1) input.taus = taus.get();  // a single token shares its pass
     if (request.top_prompt && read < size() - 1) {
       const size_t before = scores.tokens.size(), some = input.tokens.size();
       scores.tokens.resize(before + some);
@@ -76,7 +79,10 @@ struct Engine::Writing {
   std::optional<SequenceState> before_stop{};  // from before a stop text that may be forming
   std::string since_stop{};                    // text that was given out since
   std::optional<TokenConstraint> constraint;
+  std::vector<TokenBias> biases;
   std::optional<int64_t> top;  // how many of the likeliest tokens' log probabilities are wanted
+  std::shared_ptr<TauRecord> taus;
+  std::vector<double> losses{};  // of the last tokens
 
   Writing(const Engine& engine, const Prompt& prompt, size_t sample, SequenceState state)
       : sequence(engine.model_, engine.cpu_, engine.settings_.on_overflow, std::move(state)),
@@ -85,11 +91,19 @@ struct Engine::Writing {
         text{prompt.request.id, sample, {}, 0, Ended::token_limit, {}, {}, sampler, {}, {}},
         keeps_before_stop(prompt.request.keeps_before_stop),
         constraint(prompt.request.constraint),
-        top(prompt.request.top_written) {
+        biases(prompt.request.biases),
+        top(prompt.request.top_written),
+        taus(prompt.taus) {
     sequence.on_reset = engine.on_reset;
   }
 
-  bool wants_logits() const { return top || constraint; }  // and the host samples
+  bool changes_logits() const { return constraint || !biases.empty(); }
+  bool wants_logits() const { return top || changes_logits(); }  // and the host samples
+
+  void add_loss(double loss) {
+    if (losses.size() == 2 * most_losses) losses.erase(losses.begin(), losses.begin() + most_losses);
+    losses.push_back(loss);
+  }
 
   // The state has not read the token that was just taken.
   void follow_stop(bool could_stop, const std::string& piece) {
@@ -174,6 +188,8 @@ bool Engine::step() {
   std::vector<SequenceInput> prompts;
   for (const auto& prompt : prompts_) {
     if (int64_t(prompts.size()) == settings_.prompts_read) break;
+    if (is_watched_ && !prompt->taus && model_.sane().kind != SaneKind::none)
+      prompt->taus = std::make_shared<TauRecord>(*model_.state_layout());
     prompts.push_back(prompt->next_input());
     if (settings_.batch_invariant && prompts.back().tokens.size() == 1)
       model_.forward(prompts.back(), cpu_);  // a row of its own, whoever else there is
@@ -188,6 +204,9 @@ bool Engine::step() {
       logits = logits_.span().subspan(i * size_t(vocabulary), size_t(vocabulary));
     const bool is_finite = one.sequence.take_results(batch[i]);
     std::optional<kernel::SampledToken> found = sampled[i];
+    if (is_watched_ && is_finite && !one.wants_logits() && !model_.on_gpu())
+      one.add_loss(-log_probability(logits_.span().subspan(i * size_t(vocabulary), size_t(vocabulary)),
+                                    sampled[i].token));
     if (is_finite && one.wants_logits()) found = sample(one, logits);
     if (is_finite && found)
       take_token(one, *found, logits);
@@ -206,6 +225,7 @@ void Engine::take_prompts(std::span<const SequenceInput> inputs) {
     Prompt& prompt = *prompts_[i];
     prompt.sequence.take_results(inputs[i]);
     prompt.read += int64_t(inputs[i].tokens.size());
+    tokens_read_ += int64_t(inputs[i].tokens.size());
     if (prompt.sequence.is_reading()) continue;
     const std::vector<int64_t>& kept = prompt.request.keep_states_after;
     if (prompt.states_kept < kept.size() && kept[prompt.states_kept] == prompt.read) {
@@ -241,11 +261,11 @@ void Engine::begin_texts() {
     const int64_t position = one.sequence.state().position;
     // Other texts begin with the same logits.
     std::vector<float> own;
-    if (one.constraint) own.assign(prompt.logits.span().begin(), prompt.logits.span().end());
-    const std::span<float> logits = one.constraint ? std::span(own) : prompt.logits.span();
+    if (one.changes_logits()) own.assign(prompt.logits.span().begin(), prompt.logits.span().end());
+    const std::span<float> logits = one.changes_logits() ? std::span(own) : prompt.logits.span();
     if (one.writer.limit() < 1) {
       one.text.text += one.writer.end(Ended::token_limit);
-    } else if (one.constraint) {
+    } else if (one.changes_logits()) {
       if (const auto sampled = sample(one, logits))
         take_token(one, *sampled, logits);
       else
@@ -264,6 +284,7 @@ void Engine::begin_texts() {
 
 // None where the logits are not finite, or no token is allowed.
 std::optional<kernel::SampledToken> Engine::sample(Writing& one, std::span<float> logits) {
+  for (const auto& [token, bias] : one.biases) logits[size_t(token)] += bias;
   if (one.constraint && !one.constraint->mask(logits)) return std::nullopt;
   const auto sampled = one.sampler.sample(logits, one.sequence.state().position);
   if (sampled.broken >= 0) return std::nullopt;
@@ -293,6 +314,18 @@ void Engine::take_token(Writing& one, const kernel::SampledToken& sampled,
     written.log_probabilities = &found;
   }
   on_token(written);
+}
+
+void Engine::visit(const std::function<void(const ActiveText&)>& look) const {
+  const auto last = [](const std::vector<double>& losses) {
+    return std::span(losses).last(std::min(losses.size(), most_losses));
+  };
+  for (const auto& prompt : prompts_)
+    look({prompt->request.id, 0, true, prompt->sequence.state(), prompt->taus.get(),
+          last(prompt->scores.tokens)});
+  for (const auto& one : writings_)
+    look({one->text.request, one->text.sample, false, one->sequence.state(), one->taus.get(),
+          last(one->losses)});
 }
 
 void Engine::cancel() {

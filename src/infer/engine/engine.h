@@ -33,6 +33,12 @@ struct EngineSettings {
   int64_t prompts_read = 512;  // prompts of which a step reads a chunk, the oldest first
 };
 
+// Added to the logit of a token before it is sampled.
+struct TokenBias {
+  int32_t token = 0;
+  float bias = 0;
+};
+
 struct TextRequest {
   uint64_t id = 0;
   SequenceState state;           // what the prompt continues from
@@ -43,6 +49,7 @@ struct TextRequest {
   // of each written token, and of each token of the prompt but the first.
   std::optional<int64_t> top_written{}, top_prompt{};
   std::optional<TokenConstraint> constraint{};  // of what is written; not with top_written
+  std::vector<TokenBias> biases{};              // of what is written; not with top_written
   // A text that ends in a stop text leaves the state from before that, to continue from.
   bool keeps_before_stop = false;
   // Ascending places in the prompt, after so many of its tokens, where the state is handed out.
@@ -78,6 +85,16 @@ struct GeneratedText {
   std::vector<int32_t> unread;  // tokens of the text that `state` has not read
 };
 
+// A text that is being read or written now, for onlookers.
+struct ActiveText {
+  uint64_t request = 0;
+  size_t sample = 0;
+  bool is_reading = false;  // its prompt
+  const SequenceState& state;
+  const TauRecord* taus = nullptr;  // of the prompt; null: there is no SANE, or nobody looked
+  std::span<const double> losses;   // -log p of its last tokens, the newest last
+};
+
 class Engine {
  public:
   Engine(const LanguageModel& model, const Tokenizer& tokenizer, const kernel::Cpu& cpu,
@@ -90,6 +107,12 @@ class Engine {
   // Cancels all active requests, or one: texts are returned as far as they are written.
   void cancel();
   void cancel(uint64_t request);
+
+  // While it is watched, the engine records thresholds of SANE in prompts, and losses where their
+  // logits are on the host. Texts are the same.
+  void watch(bool is_watched) { is_watched_ = is_watched; }
+  void visit(const std::function<void(const ActiveText&)>& look) const;
+  int64_t tokens_read() const { return tokens_read_; }  // of prompts
 
   // Submits what `next` gives as there is room, until it gives nothing and all texts have ended.
   void run(const std::function<std::optional<TextRequest>()>& next);
@@ -124,6 +147,8 @@ class Engine {
   std::vector<std::unique_ptr<Writing>> writings_;
   std::vector<SequenceState> padding_;
   Tensor<float> logits_;  // of the writings, on the CPU
+  bool is_watched_ = false;
+  int64_t tokens_read_ = 0;
 };
 
 }  // namespace deltasane

@@ -1,5 +1,7 @@
 #include "infer/engine/text_writer.h"
 
+#include <algorithm>
+
 namespace deltasane {
 
 std::string_view name_of(Ended ended) {
@@ -10,7 +12,9 @@ std::string_view name_of(Ended ended) {
 
 std::string TextWriter::take(int32_t token) {
   ++tokens_;
-  if (limits_.stops_at_end && tokenizer_->ends_text(token)) return end(Ended::end_of_document);
+  if ((limits_.stops_at_end && tokenizer_->ends_text(token)) ||
+      std::ranges::find(limits_.stop_tokens, token) != limits_.stop_tokens.end())
+    return end(Ended::end_of_document);
   std::string text = stop_.feed(characters_.feed(tokenizer_->bytes_of(token)));
   if (stop_.stopped())
     ended_ = Ended::stop_text;

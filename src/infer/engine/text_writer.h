@@ -22,6 +22,7 @@ struct TextLimits {
   std::vector<std::string> stops{};
   int64_t tokens = 256;      // at most
   bool stops_at_end = true;  // false: a token that ends a document does not end the text
+  std::vector<int32_t> stop_tokens{};  // further tokens that end the text, and are no part of it
 };
 
 class TextWriter {

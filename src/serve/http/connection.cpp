@@ -15,13 +15,6 @@ constexpr size_t most_input = 64 << 10;          // read ahead of a reply, or wi
 constexpr size_t most_discarded = size_t{64} << 20;  // after a refusal, so that its reply arrives
 constexpr std::chrono::milliseconds linger_time{1000};
 
-bool is_request_id(std::string_view text) {
-  return !text.empty() && text.size() <= 128 && std::ranges::all_of(text, [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           c == '.' || c == '_' || c == '-';
-  });
-}
-
 std::string chunk_of(std::string_view bytes) {
   char digits[16];
   const auto end = std::to_chars(digits, digits + sizeof digits, bytes.size(), 16).ptr;
@@ -33,8 +26,9 @@ std::string chunk_of(std::string_view bytes) {
 // What routes hold of one request. One that is dropped without a reply closes the connection.
 class ConnectionExchange final : public Exchange {
  public:
-  ConnectionExchange(std::shared_ptr<Connection> connection, uint64_t number)
-      : connection_(std::move(connection)), number_(number) {}
+  ConnectionExchange(std::shared_ptr<void> sockets, std::shared_ptr<Connection> connection,
+                     uint64_t number)
+      : sockets_(std::move(sockets)), connection_(std::move(connection)), number_(number) {}
   ~ConnectionExchange() override {
     connection_->post([n = number_](Connection& to) { to.abandoned(n); });
   }
@@ -62,12 +56,14 @@ class ConnectionExchange final : public Exchange {
   }
 
  private:
+  std::shared_ptr<void> sockets_;  // ends after the connection
   std::shared_ptr<Connection> connection_;
   uint64_t number_;
 };
 
 Connection::Connection(Socket socket, std::string peer, HttpHandler& handler,
-                       const HttpLimits& limits, std::function<void(Connection*)> closed)
+                       const HttpLimits& limits, std::function<void(Connection*)> closed,
+                       std::weak_ptr<void> sockets)
     : socket_(std::move(socket)),
       deadline_(socket_.get_executor()),
       write_deadline_(socket_.get_executor()),
@@ -75,7 +71,8 @@ Connection::Connection(Socket socket, std::string peer, HttpHandler& handler,
       peer_(std::move(peer)),
       handler_(handler),
       limits_(limits),
-      closed_(std::move(closed)) {}
+      closed_(std::move(closed)),
+      sockets_(std::move(sockets)) {}
 
 Connection::~Connection() = default;
 
@@ -188,10 +185,10 @@ void Connection::dispatch() {
   is_stream_ = is_complete_ = false;
   is_head_request_ = request.method == "HEAD";
   const std::string_view id = request.header("x-request-id");
-  request_id_ = is_request_id(id) ? id : std::string_view();
+  request_id_ = is_plain_name(id) ? id : std::string_view();
   request.peer = peer_;
   handler_.handle(std::move(request),
-                  std::make_shared<ConnectionExchange>(shared_from_this(), number_));
+                  std::make_shared<ConnectionExchange>(sockets_.lock(), shared_from_this(), number_));
   read();
 }
 

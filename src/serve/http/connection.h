@@ -19,9 +19,10 @@ using Socket = boost::asio::generic::stream_protocol::socket;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // `closed` is called once, when the connection is over.
+  // `closed` is called once, when the connection is over. Replies may come after the server has
+  // ended: as long as one is pending, `sockets` is kept.
   Connection(Socket socket, std::string peer, HttpHandler& handler, const HttpLimits& limits,
-             std::function<void(Connection*)> closed);
+             std::function<void(Connection*)> closed, std::weak_ptr<void> sockets);
   ~Connection();
 
   void begin();  // any thread; so is what follows
@@ -68,6 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   HttpHandler& handler_;
   const HttpLimits& limits_;
   std::function<void(Connection*)> closed_;
+  std::weak_ptr<void> sockets_;
 
   State state_ = State::reading;
   std::optional<RequestReader> reader_;

@@ -1,5 +1,6 @@
 #include "serve/http/http.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace deltasane::serve {
@@ -65,6 +66,25 @@ HttpReply error_reply(const Refusal& refusal) {
   HttpReply reply{refusal.status, "application/json", error_json(refusal), refusal.headers};
   if (refusal.status == 409) reply.headers.emplace_back("x-should-retry", "false");
   return reply;
+}
+
+bool is_plain_name(std::string_view text) {
+  return !text.empty() && text.size() <= 128 && std::ranges::all_of(text, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           c == '.' || c == '_' || c == '-';
+  });
+}
+
+std::vector<std::string> query_values(std::string_view query, std::string_view name) {
+  std::vector<std::string> found;
+  while (!query.empty()) {
+    const size_t end = std::min(query.find('&'), query.size());
+    const std::string_view one = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    const size_t equal = one.find('=');
+    if (equal != one.npos && one.substr(0, equal) == name) found.emplace_back(one.substr(equal + 1));
+  }
+  return found;
 }
 
 }  // namespace deltasane::serve

@@ -91,4 +91,9 @@ HttpReply error_reply(const Refusal& refusal);
 std::string error_json(const Refusal& refusal);  // {"error": ...}, for streams, too
 std::string_view reason_of(int status);          // "Not Found"
 
+// 1 to 128 of the letters, digits and ._- of ASCII.
+bool is_plain_name(std::string_view text);
+// The values of a name in a query, as they came: "a=1&b=2&a=3".
+std::vector<std::string> query_values(std::string_view query, std::string_view name);
+
 }  // namespace deltasane::serve

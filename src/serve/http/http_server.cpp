@@ -37,7 +37,7 @@ void send_at_once(Local::socket&) {}
 
 }  // namespace
 
-struct HttpServer::Sockets {
+struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
   Sockets(HttpHandler& with, const HttpLimits& wanted) : handler(with), limits(wanted) {}
 
   HttpHandler& handler;
@@ -97,7 +97,8 @@ struct HttpServer::Sockets {
     if (!admit(peer)) return;  // closes it
     send_at_once(socket);
     const auto connection = std::make_shared<Connection>(
-        Socket(std::move(socket)), peer, handler, limits, [this](Connection* one) { forget(one); });
+        Socket(std::move(socket)), peer, handler, limits, [this](Connection* one) { forget(one); },
+        weak_from_this());
     {
       const std::lock_guard lock(mutex);
       open[connection.get()] = {connection, peer};
@@ -150,7 +151,7 @@ struct HttpServer::Sockets {
 };
 
 HttpServer::HttpServer(HttpHandler& handler, const HttpLimits& limits)
-    : sockets_(std::make_unique<Sockets>(handler, limits)) {}
+    : sockets_(std::make_shared<Sockets>(handler, limits)) {}
 
 HttpServer::~HttpServer() { sockets_->stop_accepting(); }
 

@@ -39,7 +39,7 @@ class HttpServer {
 
  private:
   struct Sockets;
-  std::unique_ptr<Sockets> sockets_;
+  std::shared_ptr<Sockets> sockets_;  // replies that are not written yet keep it, too
 };
 
 }  // namespace deltasane::serve

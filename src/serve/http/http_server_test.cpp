@@ -40,9 +40,9 @@ class Paths : public HttpHandler {
       exchange->begin_stream({200, "text/event-stream", {}, {}});
       auto over = std::make_shared<std::atomic<bool>>(false);
       exchange->on_gone([this, over] { *over = true, ++gone; });
-      writers.emplace_back([exchange, over] {
-        while (!*over) {
-          exchange->write(std::string(10000, 'x'));
+      writers.emplace_back([this, exchange, over] {
+        while (!*over && !is_over) {
+          exchange->write(std::string(50000, 'x'));
           std::this_thread::sleep_for(1ms);
         }
       });
@@ -68,6 +68,7 @@ class Paths : public HttpHandler {
   }
 
   std::atomic<int> requests{0}, gone{0};
+  std::atomic<bool> is_over{false};  // a client that was never seen to leave keeps no writer
   std::mutex mutex;
   std::vector<std::shared_ptr<Exchange>> held;
   std::vector<std::thread> writers;
@@ -100,6 +101,7 @@ struct HttpServerTest : testing::Test {
       server->stop();
       thread.join();
     }
+    paths.is_over = true;
     for (std::thread& writer : paths.writers) writer.join();
     paths.held.clear();
   }

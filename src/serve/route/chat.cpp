@@ -45,9 +45,10 @@ class ChatCompletion final : public TextReply {
     usage_.prompt += usage_.cached;
     request.keeps_before_stop = keeps_state_ = fields.state.returns;
     state_in_ = fields.state.id;
+    if (!fields.state.session.empty()) session = fields.state.session;
     request.limits = wanted_.limits(fields.tokens, std::move(fields.stops));
     request.top_written = top_;
-    request.constraint = constraint(top_.has_value());
+    constrain(request, top_.has_value());
     prompts.push_back(std::move(request));
   }
 

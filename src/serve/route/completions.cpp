@@ -66,6 +66,7 @@ class Completion final : public TextReply {
         fields_(std::move(fields)),
         choices_(fields_.prompts.size() * size_t(wanted_.samples)) {
     state_in_ = fields_.state.id;
+    if (!fields_.state.session.empty()) session = fields_.state.session;
     keeps_state_ = fields_.state.returns;
     for (const std::vector<int32_t>& prompt : fields_.prompts) {
       TextRequest request{0, fields_.state.state_or(service.model), fields_.state.unread,
@@ -74,7 +75,7 @@ class Completion final : public TextReply {
       request.keeps_before_stop = fields_.state.returns;
       request.limits = wanted_.limits(fields_.tokens);
       request.top_written = fields_.top;
-      request.constraint = constraint(fields_.top.has_value());
+      constrain(request, fields_.top.has_value());
       if (fields_.echoes) request.top_prompt = fields_.top;
       prompts.push_back(std::move(request));
       usage_.prompt += int64_t(prompt.size());

@@ -52,11 +52,13 @@ class ResponseReply final : public TextReply {
       : TextReply(service, call, std::move(wanted), random_id("resp_")),
         fields_(std::move(fields)),
         message_id_(random_id("msg_")),
+        thoughts_id_(random_id("rs_")),
         reader_(service.chat->reply_beginning(fields_.mode)) {
     usage_.prompt = cached + int64_t(request.prompt.size());
     usage_.cached = cached;
+    if (!fields_.conversation.empty()) session = fields_.conversation;
     request.keeps_before_stop = keeps_state_ = fields_.is_kept;
-    request.constraint = constraint(false);
+    constrain(request, false);
     prompts.push_back(std::move(request));
   }
   ~ResponseReply() override {
@@ -71,13 +73,6 @@ class ResponseReply final : public TextReply {
     event("response.created", {{"response", body("in_progress")}});
     event("response.in_progress", {{"response", body("in_progress")}});
   }
-  void on_prompt_read(size_t, LogProbabilities) override {
-    if (!wanted_.streams) return;
-    Json item{{"type", "message"}, {"id", message_id_}, {"status", "in_progress"},
-              {"role", "assistant"}, {"content", Json::array()}};
-    event("response.output_item.added", {{"output_index", 0}, {"item", std::move(item)}});
-    event("response.content_part.added", place({{"part", part("")}}));
-  }
   void on_token(size_t, const WrittenToken& token) override {
     ++usage_.written;
     usage_.thoughts += reader_.is_thinking();
@@ -86,10 +81,39 @@ class ResponseReply final : public TextReply {
 
  private:
   void take(const ThoughtReader::Piece& piece) {
+    if (!piece.thoughts.empty()) {
+      if (wanted_.streams && thoughts_.empty()) begin_thoughts();
+      thoughts_ += piece.thoughts;
+      if (wanted_.streams)
+        event("response.reasoning_text.delta", place_of_thoughts({{"delta", piece.thoughts}}));
+    }
+    if (piece.answer.empty()) return;
+    if (wanted_.streams && !has_message_) begin_message();
     text_ += piece.answer;
-    if (wanted_.streams && !piece.answer.empty())
+    if (wanted_.streams)
       event("response.output_text.delta",
             place({{"delta", piece.answer}, {"logprobs", Json::array()}}));
+  }
+
+  void begin_thoughts() {
+    Json item{{"type", "reasoning"}, {"id", thoughts_id_}, {"status", "in_progress"},
+              {"summary", Json::array()}, {"content", Json::array()}};
+    event("response.output_item.added", {{"output_index", 0}, {"item", std::move(item)}});
+    event("response.content_part.added", place_of_thoughts({{"part", thoughts_part("")}}));
+  }
+
+  // When the thoughts are over.
+  void begin_message() {
+    has_message_ = true;
+    if (!thoughts_.empty()) {
+      event("response.reasoning_text.done", place_of_thoughts({{"text", thoughts_}}));
+      event("response.content_part.done", place_of_thoughts({{"part", thoughts_part(thoughts_)}}));
+      event("response.output_item.done", {{"output_index", 0}, {"item", thoughts_item()}});
+    }
+    Json item{{"type", "message"}, {"id", message_id_}, {"status", "in_progress"},
+              {"role", "assistant"}, {"content", Json::array()}};
+    event("response.output_item.added", {{"output_index", message_index()}, {"item", std::move(item)}});
+    event("response.content_part.added", place({{"part", part("")}}));
   }
 
   void take_text(size_t, GeneratedText& text) override {
@@ -103,10 +127,32 @@ class ResponseReply final : public TextReply {
             {"annotations", Json::array()},
             {"logprobs", Json::array()}};
   }
+  static Json thoughts_part(const std::string& text) {
+    return {{"type", "reasoning_text"}, {"text", text}};
+  }
+  int message_index() const { return thoughts_.empty() ? 0 : 1; }
   Json place(Json more) const {
-    Json all{{"item_id", message_id_}, {"output_index", 0}, {"content_index", 0}};
+    Json all{{"item_id", message_id_}, {"output_index", message_index()}, {"content_index", 0}};
     all.update(more);
     return all;
+  }
+  Json place_of_thoughts(Json more) const {
+    Json all{{"item_id", thoughts_id_}, {"output_index", 0}, {"content_index", 0}};
+    all.update(more);
+    return all;
+  }
+  Json thoughts_item() const {
+    return {{"type", "reasoning"},
+            {"id", thoughts_id_},
+            {"status", is_cut_ && text_.empty() ? "incomplete" : "completed"},
+            {"summary", Json::array()},
+            {"content", Json::array({thoughts_part(thoughts_)})}};
+  }
+  Json output() const {
+    Json items = Json::array();
+    if (!thoughts_.empty()) items.push_back(thoughts_item());
+    items.push_back(message());
+    return items;
   }
   Json message() const {
     return {{"type", "message"},
@@ -137,7 +183,7 @@ class ResponseReply final : public TextReply {
              {"max_output_tokens", fields_.tokens},
              {"metadata", fields_.metadata},
              {"model", service_.settings.model_name},
-             {"output", is_over ? Json::array({message()}) : Json::array()},
+             {"output", is_over ? output() : Json::array()},
              {"parallel_tool_calls", false},
              {"previous_response_id", text_or_null(fields_.previous)},
              {"store", fields_.is_kept},
@@ -177,19 +223,20 @@ class ResponseReply final : public TextReply {
 
   void end_events() override {
     const Json whole = reply();
+    if (!has_message_) begin_message();
     event("response.output_text.done", place({{"text", text_}, {"logprobs", Json::array()}}));
     event("response.content_part.done", place({{"part", part(text_)}}));
-    event("response.output_item.done", {{"output_index", 0}, {"item", message()}});
+    event("response.output_item.done", {{"output_index", message_index()}, {"item", message()}});
     event(is_cut_ ? "response.incomplete" : "response.completed", {{"response", whole}});
   }
   std::string_view last_line() const override { return ""; }
 
   const ResponseFields fields_;
-  const std::string message_id_;
+  const std::string message_id_, thoughts_id_;
   ThoughtReader reader_;
   Usage usage_;
-  std::string text_;
-  bool is_cut_ = false, is_turn_ended_ = false;
+  std::string text_, thoughts_;
+  bool has_message_ = false, is_cut_ = false, is_turn_ended_ = false;
   int64_t events_ = 0;
 };
 

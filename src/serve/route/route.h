@@ -62,6 +62,11 @@ void delete_state(Service& service, Call& call);
 void export_state(Service& service, Call& call);
 void import_state(Service& service, Call& call);
 
+// The page, and what it shows.
+void show_page(Service& service, Call& call);
+void watch_sessions(Service& service, Call& call);
+void show_heads(Service& service, Call& call);
+
 // Responses and conversations.
 void create_response(Service& service, Call& call);
 void show_response(Service& service, Call& call);

@@ -5,6 +5,7 @@
 
 #include "base/printable.h"
 #include "serve/http/head_check.h"
+#include "serve/route/origins.h"
 
 namespace deltasane::serve {
 namespace {
@@ -12,6 +13,9 @@ namespace {
 constexpr Route all_routes[] = {
     {"GET", "/health", answer_health, true},
     {"GET", "/ready", answer_ready, true},
+    {"GET", "/", show_page, true},
+    {"GET", "/chat", show_page, true},
+    {"GET", "/dashboard", show_page, true},
     {"GET", "/version", answer_version},
     {"GET", "/metrics", answer_metrics},
     {"GET", "/props", answer_settings},
@@ -32,7 +36,9 @@ constexpr Route all_routes[] = {
     {"GET", "/v1/states/{}", show_state},
     {"DELETE", "/v1/states/{}", delete_state},
     {"GET", "/v1/states/{}/file", export_state},
+    {"GET", "/v1/states/{}/heads", show_heads},
     {"POST", "/v1/states/{}/read", read_state_on},
+    {"GET", "/v1/events", watch_sessions},
     {"POST", "/v1/responses", create_response},
     {"GET", "/v1/responses/{}", show_response},
     {"DELETE", "/v1/responses/{}", delete_response},
@@ -122,6 +128,7 @@ void expect_model(const Service& service, Fields& fields) {
 // Refusals that need no body come before it is read.
 size_t Server::body_limit(const HttpRequest& head) {
   check_host(service_, head);
+  if (is_preflight(head) && !allowed_origin(head, service_.settings.origins).empty()) return 0;
   const Found found = find_route(head);
   if (!found.route->is_open) owner_of(service_, head);
   if (found.route->method == "GET") return 0;
@@ -130,18 +137,28 @@ size_t Server::body_limit(const HttpRequest& head) {
   return service_.settings.body_bytes;
 }
 
-void Server::answer(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+void Server::answer(HttpRequest request, std::shared_ptr<Exchange>& exchange) {
   check_host(service_, request);
+  if (is_preflight(request) && !allowed_origin(request, service_.settings.origins).empty())
+    return exchange->reply(preflight_reply());
   Found found = find_route(request);
   std::string owner = found.route->is_open ? std::string() : owner_of(service_, request);
-  Call call{std::move(request), std::move(exchange), std::move(owner), std::move(found.ids)};
+  std::shared_ptr<Exchange> recorded =
+      repeated_.take(owner, request, exchange, RepeatedReplies::Clock::now());
+  if (!recorded) return;
+  exchange = std::move(recorded);
+  Call call{std::move(request), exchange, std::move(owner), std::move(found.ids)};
   found.route->answer(service_, call);
 }
 
 void Server::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
-  const auto refuse = [&](const Refusal& refusal) { exchange->reply(error_reply(refusal)); };
+  if (std::string origin = allowed_origin(request, service_.settings.origins); !origin.empty())
+    exchange = for_origin(std::move(exchange), std::move(origin));
+  // An answer that is recorded for repetition refuses through its record.
+  std::shared_ptr<Exchange> answering = exchange;
+  const auto refuse = [&](const Refusal& refusal) { answering->reply(error_reply(refusal)); };
   try {
-    answer(std::move(request), exchange);
+    answer(std::move(request), answering);
   } catch (const Refusal& refusal) {
     refuse(refusal);
   } catch (const Error& error) {

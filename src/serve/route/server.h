@@ -2,6 +2,7 @@
 #pragma once
 
 #include "serve/http/http.h"
+#include "serve/route/repeated_replies.h"
 #include "serve/route/route.h"
 
 namespace deltasane::serve {
@@ -14,9 +15,11 @@ class Server final : public HttpHandler {
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange) override;
 
  private:
-  void answer(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  // `exchange` becomes that through which it is answered.
+  void answer(HttpRequest request, std::shared_ptr<Exchange>& exchange);
 
   Service& service_;
+  RepeatedReplies repeated_;
 };
 
 }  // namespace deltasane::serve

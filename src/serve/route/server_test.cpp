@@ -30,7 +30,7 @@ TEST(Server, AnswersAboutItself) {
 
 TEST(Server, RefusesOtherPathsAndMethods) {
   ServiceFixture fixture;
-  for (const char* const path : {"/", "/v1", "/v1/", "/v1/models/", "/v1/models/a/b", "/healthy",
+  for (const char* const path : {"/v1", "/v1/", "/v1/models/", "/v1/models/a/b", "/healthy",
                                  "/v1/embeddings", "/api/generate"})
     EXPECT_EQ(fixture.call("GET", path).status, 404) << path;
   const HttpReply reply = fixture.call("GET", "/v1/completions");

@@ -18,6 +18,7 @@ class StateReading final : public TextReply {
   StateReading(Service& service, const Call& call, GenerationFields wanted, TextRequest request,
                std::string from)
       : TextReply(service, call, std::move(wanted), {}), tokens_(int64_t(request.prompt.size())) {
+    session = from.empty() ? random_id("read_") : from;
     state_in_ = std::move(from);
     keeps_state_ = true;
     request.limits = TextLimits{{}, 0};

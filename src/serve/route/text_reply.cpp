@@ -12,11 +12,25 @@ Json Usage::json() const {
           {"completion_tokens_details", {{"reasoning_tokens", thoughts}}}};
 }
 
+namespace {
+
+// What the client calls this conversation; empty: nothing, or not a plain name.
+std::string session_name(const HttpRequest& request, Fields& fields) {
+  const std::string field = fields.text("session").value_or("");
+  for (const std::string_view name :
+       {std::string_view(field), request.header("x-session-id"),
+        request.header("x-openwebui-chat-id")})
+    if (is_plain_name(name)) return std::string(name);
+  return {};
+}
+
+}  // namespace
+
 StateFields read_state_fields(Service& service, const Call& call, Fields& fields) {
   StateFields found;
   found.id = fields.text("state").value_or("");
   found.returns = fields.flag("return_state").value_or(false);
-  fields.accept({"session"});
+  found.session = session_name(call.request, fields);
   if (found.id.empty()) return found;
   KeptState kept = service.states.find(call.owner, found.id);
   found.state = std::move(kept.state), found.unread = std::move(kept.unread);
@@ -34,13 +48,21 @@ TextReply::TextReply(Service& service, const Call& call, GenerationFields wanted
       created_(std::time(nullptr)),
       exchange_(call.exchange) {
   owner = call.owner;
+  session = id_;
 }
 
-std::optional<TokenConstraint> TextReply::constraint(bool with_log_probabilities) const {
-  if (!wanted_.grammar) return std::nullopt;
-  if (with_log_probabilities)
-    refuse_field("logprobs", "expected none with a grammar or a schema", "unsupported");
-  return TokenConstraint(wanted_.grammar, service_.sorted_vocabulary());
+void TextReply::constrain(TextRequest& request, bool with_log_probabilities) const {
+  const auto expect_token = [&](int32_t token, const char* field) {
+    if (token >= service_.model.vocabulary())
+      refuse_field(field, cat("expected ids below ", service_.model.vocabulary(), ", found ", token));
+  };
+  for (const int32_t token : wanted_.stop_tokens) expect_token(token, "stop_token_ids");
+  for (const TokenBias& one : wanted_.biases) expect_token(one.token, "logit_bias");
+  if (with_log_probabilities && (wanted_.grammar || !wanted_.biases.empty()))
+    refuse_field("logprobs", "expected none with a grammar, a schema or logit_bias", "unsupported");
+  request.biases = wanted_.biases;
+  if (wanted_.grammar)
+    request.constraint.emplace(wanted_.grammar, service_.sorted_vocabulary());
 }
 
 void TextReply::ignore_fields(const std::vector<std::string>& names) {

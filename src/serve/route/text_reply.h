@@ -17,12 +17,14 @@ struct Usage {
   Json json() const;  // as completions and chats have it
 };
 
-// The fields state and return_state: what a text continues from, and whether what comes out is kept.
+// The fields state, return_state and session: what a text continues from, whether what comes out is
+// kept, and what onlookers call it.
 struct StateFields {
   std::string id;  // empty: none
   std::shared_ptr<const SequenceState> state;
   std::vector<int32_t> unread;
   bool returns = false;
+  std::string session;  // what the client calls its conversation; empty: nothing
 
   SequenceState state_or(const LanguageModel& model) const {
     return state ? state->clone() : model.fresh_state();
@@ -53,8 +55,9 @@ class TextReply : public TextJob, public std::enable_shared_from_this<TextReply>
   void send(const Json& event);
   void send_frame(std::string frame);
 
-  // What the grammar of the request allows; refused with log probabilities.
-  std::optional<TokenConstraint> constraint(bool with_log_probabilities) const;
+  // What the request's grammar, biases and stop tokens allow. Throws Refusal: tokens that the model
+  // does not have, log probabilities of what was changed.
+  void constrain(TextRequest& request, bool with_log_probabilities) const;
 
   Service& service_;
   const GenerationFields wanted_;

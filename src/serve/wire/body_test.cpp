@@ -90,7 +90,7 @@ TEST(GenerationFields, RefuseWhatWouldChangeTheTextAndIsNotSupported) {
         R"({"temperature":"hot"})", R"({"top_p":1.5})", R"({"top_p":-0.1})", R"({"top_k":-2})",
         R"({"seed":1.5})", R"({"seed":"a"})", R"({"stop":""})", R"({"stop":[""]})", R"({"stop":[1]})",
         R"({"stop":{}})", R"({"stream":1})", R"({"tools":[{"type":"function"}]})",
-        R"({"logit_bias":{"5":1}})", R"({"best_of":2})", R"({"response_format":{"type":"xml"}})",
+        R"({"logit_bias":{"x":1}})", R"({"stop_token_ids":[-1]})", R"({"best_of":2})", R"({"response_format":{"type":"xml"}})",
         R"({"stream_options":1})", R"({"presence_penalty":1e9})"}) {
     const Json body = read_json(bad);
     Fields fields(body);

@@ -2,7 +2,10 @@
 
 #include <sys/random.h>
 
+#include <charconv>
+
 #include "serve/wire/json_schema.h"
+#include "serve/wire/token_text.h"
 
 namespace deltasane::serve {
 namespace {
@@ -25,6 +28,31 @@ std::vector<std::string> read_stops(Fields& fields) {
     stops.push_back(text);
   }
   return stops;
+}
+
+// Ids are compared with the vocabulary where the model is known.
+std::vector<int32_t> read_stop_tokens(Fields& fields) {
+  const Json* const value = fields.find("stop_token_ids");
+  if (!value) return {};
+  if (!value->is_array() || value->size() > most_stops)
+    refuse_field("stop_token_ids", cat("expected a list of at most ", most_stops, " token ids"));
+  return read_ids(*value, "stop_token_ids", int64_t{INT32_MAX} + 1);
+}
+
+std::vector<TokenBias> read_biases(Fields& fields) {
+  const Json* const value = fields.find("logit_bias");
+  if (!value) return {};
+  if (!value->is_object()) refuse_field("logit_bias", "expected an object of token ids and biases");
+  std::vector<TokenBias> biases;
+  Fields inner(*value, "logit_bias");
+  for (const auto& [key, bias] : value->items()) {
+    int32_t token = -1;
+    const auto end = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (end.ec != std::errc() || end.ptr != key.data() + key.size() || token < 0)
+      refuse_field("logit_bias", "expected token ids as names, found another");
+    biases.push_back({token, float(inner.number(key, -100, 100).value_or(0))});
+  }
+  return biases;
 }
 
 uint64_t drawn_seed() {
@@ -70,7 +98,7 @@ std::shared_ptr<const Grammar> read_grammar(Fields& fields) {
 
 TextLimits GenerationFields::limits(int64_t tokens, std::vector<std::string> more_stops) const {
   more_stops.insert(more_stops.end(), stops.begin(), stops.end());
-  return {std::move(more_stops), tokens, !ignores_end};
+  return {std::move(more_stops), tokens, !ignores_end, stop_tokens};
 }
 
 std::vector<Sampler> GenerationFields::samplers() const {
@@ -98,6 +126,8 @@ GenerationFields read_generation(Fields& fields, const SamplerSettings& defaults
 
   found.samples = fields.integer("n", 1, 16).value_or(1);
   found.stops = read_stops(fields);
+  found.stop_tokens = read_stop_tokens(fields);
+  found.biases = read_biases(fields);
   found.ignores_end = fields.flag("ignore_eos").value_or(false);
   found.streams = fields.flag("stream").value_or(false);
   if (const Json* const options = fields.find("stream_options")) {
@@ -109,8 +139,6 @@ GenerationFields read_generation(Fields& fields, const SamplerSettings& defaults
                  "prompt_cache_key", "prompt_cache_retention", "verbosity", "parallel_tool_calls"});
   for (const auto& [name, why] : {std::pair{"tools", "tools are not supported"},
                                   {"functions", "functions are not supported"},
-                                  {"logit_bias", "biases of tokens are not supported"},
-                                  {"stop_token_ids", "stop tokens are not supported; use stop"},
                                   {"min_p", "min_p is not supported"},
                                   {"guided_json", "use response_format"}})
     fields.refuse_unless_empty(name, why);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "infer/engine/text_writer.h"
+#include "infer/engine/engine.h"
 #include "kernel/sampler/sampler.h"
 #include "serve/wire/body.h"
 #include "text/grammar/grammar.h"
@@ -18,6 +18,8 @@ struct GenerationFields {
   SamplerSettings sampling;  // with the seed that was given, or one that was drawn
   int64_t samples = 1;       // n
   std::vector<std::string> stops;
+  std::vector<int32_t> stop_tokens;
+  std::vector<TokenBias> biases;
   bool ignores_end = false;
   std::shared_ptr<const Grammar> grammar;  // that texts must keep to; null: none
   bool streams = false, sends_usage = false, sends_usage_always = false;
