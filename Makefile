@@ -2,19 +2,22 @@
 
 JOBS ?= $(shell nproc)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
-export CTEST_PARALLEL_LEVEL ?= $(JOBS)
+# Twice as many tests as processors: many wait, for a process that they kill.
+export CTEST_PARALLEL_LEVEL ?= $(shell expr 2 '*' $(JOBS))
 PROGRAM := build/release/src/cli/deltasane
 NVCC := $(or $(CUDACXX),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 
 PREFIX ?= /usr/local
 
-.PHONY: help build install test mutations bench demo sanitize fuzz cuda bare clean packages program
+.PHONY: help build install test emulation packaging mutations bench demo sanitize fuzz cuda bare clean packages program
 .NOTPARALLEL:
 
 help:
 	@echo 'make build     the program, in $(PROGRAM)'
 	@echo 'make install   program, libraries, header, manual page and completions, in PREFIX ($(PREFIX))'
-	@echo 'make test      build and run all tests; says what was skipped and why'
+	@echo 'make test      build and run the tests; says what was skipped and why'
+	@echo 'make emulation the tests of GPU kernels, without a GPU'
+	@echo 'make packaging install and take in the project as others do: CMake, pip, a compiler alone'
 	@echo 'make mutations plant faults into the code; passes if the tests find all of them'
 	@echo 'make bench     build and measure the kernels'
 	@echo 'make demo      build and run the demonstration'
@@ -28,9 +31,9 @@ help:
 # $(call make_preset,NAME): configure and build.
 make_preset = cmake --preset $(1) --log-level=WARNING && cmake --build --preset $(1)
 
-# $(call test_preset,NAME): run the tests, then say what was skipped, whatever the tests said.
-test_preset = ctest --preset $(1); status=$$?; \
-  build/$(1)/test/house/test_report build/$(1)/tests.xml test/expected_skips.txt && exit $$status
+# $(call test_preset,NAME[,BUILD,REPORT]): run the tests, then say what was skipped, whatever the tests said.
+test_preset = ctest --preset $(1); status=$$?; build/$(or $(2),$(1))/test/house/test_report \
+  build/$(or $(2),$(1))/$(or $(3),tests).xml test/expected_skips.txt && exit $$status
 
 packages:
 	@tools/install_packages
@@ -46,6 +49,13 @@ install: build
 
 test: build
 	@$(call test_preset,release)
+
+emulation: build
+	@cmake --build --preset release --target emulation_test
+	@$(call test_preset,emulation,release,emulation)
+
+packaging: build
+	@$(call test_preset,packaging,release,packaging)
 
 mutations: build
 	@ctest --preset mutations

@@ -1,4 +1,5 @@
-# GoogleTest, and deltasane_test(NAME SOURCES files... USES layers...).
+# GoogleTest, and deltasane_test(NAME SOURCES files... USES layers... [LABEL label]). `make test` runs the tests
+# without a label; those with one have a command each, as .ci/run shows.
 
 if(DELTASANE_HEADERS)
   set(gtest ${DELTASANE_HEADERS}/googletest)
@@ -34,7 +35,7 @@ endfunction()
 
 include(GoogleTest)
 function(deltasane_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(arg "" "LABEL" "SOURCES;USES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE deltasane_test_support deltasane_headers deltasane_gtest)
   foreach(used IN LISTS arg_USES)
@@ -48,6 +49,6 @@ function(deltasane_test name)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT 3600)
   else()
-    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 600)
+    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 600 LABELS "${arg_LABEL}")
   endif()
 endfunction()
