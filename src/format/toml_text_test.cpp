@@ -32,6 +32,33 @@ TEST(TomlText, BracketsAndDotsInStringsAndCommentsAreText) {
   EXPECT_EQ(table["d"].as_array()->size(), 200u);
 }
 
+TEST(TomlText, RefusesLettersOfOtherAlphabetsOutsideOfStringsAndComments) {
+  for (const std::string text : {"\nп = 1", "\na = п", "\na = 1 п", "\na\u00A0= 1", "\n[п]",
+                                 "\na = [1,\u3042]", "\na = \"x\" п"})
+    EXPECT_FAULT(parse_toml(text, "file"), Fault::file,
+                 "file:2: expected ASCII outside of strings and comments");
+}
+
+TEST(TomlText, RefusesLettersOfOtherAlphabetsAfterABackslash) {
+  for (const std::string text :
+       {"\na = \"\\п\"", "\na = \"\"\"\\п\"\"\"", "\na = \"\"\"\\ п\"\"\""})
+    EXPECT_FAULT(parse_toml(text, "file"), Fault::file,
+                 "file:2: expected an ASCII character after");
+  EXPECT_FAULT(parse_toml("a = \"\"\"\\\n п\"\"\"", "file"), Fault::file,
+               "file:2: expected an ASCII character after");
+}
+
+TEST(TomlText, ReadsLettersOfOtherAlphabetsInStringsAndComments) {
+  const toml::table table = parse_toml(
+      "\uFEFF# п\n\"п\" = 'é' # it's é\nb = \"\"\"\"é\"\"\"\"\" # \"é\nc = ''''é''''' # 'é\nd = "
+      "\"\"\"a\\\n b é\"\"\"",
+      "file");
+  EXPECT_EQ(table["п"].value<std::string>(), "é");
+  EXPECT_EQ(table["b"].value<std::string>(), "\"é\"\"");
+  EXPECT_EQ(table["c"].value<std::string>(), "'é''");
+  EXPECT_EQ(table["d"].value<std::string>(), "ab é");
+}
+
 TEST(TomlText, RefusesZeroCharacters) {
   EXPECT_FAULT(parse_toml("a = \"ru\\u0000n\"", "file"), Fault::file, "zero characters");
   EXPECT_FAULT(parse_toml("a = \"ru\\U00000000n\"", "file"), Fault::file, "zero characters");
