@@ -6,8 +6,9 @@
 //   start(first)              sums that start at `first`; 0 unless there is an `offset`
 //   take<c>(sums, w, inputs)  adds the products of inputs 4c .. 4c + 3; w: (row, 4 numbers)
 //   total(sums)               as one 32-bit number per row
-//   Bytes, widen(from)        a vector of weights that are 0 .. 127, which `take` takes too, faster on
-//                             some processors; `width` bytes as 32-bit numbers
+//   Bytes                     a vector of weights that are 0 .. 127, which `take` takes too, faster on
+//                             some processors
+//   widen(from, at)           bytes at .. at + width - 1 of 16 as 32-bit numbers
 //   upper(a, b, c)            of Bytes: their highest two bits side by side, those of a lowest
 //
 // PanelDot<isa> does so for many tokens, with weights packed for it, `vectors` of rows side by
@@ -72,8 +73,8 @@ struct PlainDot {
     return (a >> 6) | ((b >> 4) & 12) | ((c >> 2) & 48);
   }
   template <class Byte>
-  [[gnu::always_inline]] static inline Int widen(const Byte* from) {
-    return Int{from[0], from[1], from[2], from[3]};
+  [[gnu::always_inline]] static inline Int widen(const Byte* from, int at) {
+    return Int{from[at], from[at + 1], from[at + 2], from[at + 3]};
   }
 };
 
@@ -107,17 +108,20 @@ struct ArmDot {
   [[gnu::always_inline]] static inline Bytes upper(Bytes a, Bytes b, Bytes c) {
     return vshrq_n_u8(vsriq_n_u8(vsriq_n_u8(c, b, 2), a, 4), 2);
   }
-  [[gnu::always_inline]] static inline Vector<4>::Int widen(const uint8_t* from) {
-    uint32_t four;
-    __builtin_memcpy(&four, from, sizeof four);
-    const uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)));
-    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide)));
+  // By a table: an index past its end gives 0.
+  [[gnu::always_inline]] static inline Vector<4>::Int widen(const uint8_t* from, int at) {
+    const uint8_t none = 255, a = uint8_t(at), b = uint8_t(at + 1), c = uint8_t(at + 2),
+                  d = uint8_t(at + 3);
+    const uint8x16_t lowest{a, none, none, none, b, none, none, none,
+                            c, none, none, none, d, none, none, none};
+    return vreinterpretq_s32_u8(vqtbl1q_u8(vld1q_u8(from), lowest));
   }
-  [[gnu::always_inline]] static inline Vector<4>::Int widen(const int8_t* from) {
-    uint32_t four;
-    __builtin_memcpy(&four, from, sizeof four);
-    const int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
-    return vmovl_s16(vget_low_s16(wide));
+  [[gnu::always_inline]] static inline Vector<4>::Int widen(const int8_t* from, int at) {
+    const uint8_t none = 255, a = uint8_t(at), b = uint8_t(at + 1), c = uint8_t(at + 2),
+                  d = uint8_t(at + 3);
+    const uint8x16_t highest{none, none, none, a, none, none, none, b,
+                             none, none, none, c, none, none, none, d};
+    return vshrq_n_s32(vreinterpretq_s32_s8(vqtbl1q_s8(vld1q_s8(from), highest)), 24);
   }
 };
 template <>
@@ -163,13 +167,13 @@ struct AvxDot {
   [[gnu::always_inline]] static inline Bytes upper(Bytes a, Bytes b, Bytes c) {
     return (a >> 6) | ((b >> 4) & 12) | ((c >> 2) & 48);
   }
-  [[gnu::always_inline]] static inline Vector<8>::Int widen(const uint8_t* from) {
+  [[gnu::always_inline]] static inline Vector<8>::Int widen(const uint8_t* from, int at) {
     return reinterpret_cast<Vector<8>::Int>(
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + at))));
   }
-  [[gnu::always_inline]] static inline Vector<8>::Int widen(const int8_t* from) {
+  [[gnu::always_inline]] static inline Vector<8>::Int widen(const int8_t* from, int at) {
     return reinterpret_cast<Vector<8>::Int>(
-        _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + at))));
   }
   [[gnu::always_inline]] static inline Vector<8>::Int total(const Sums& sums) {
     return reinterpret_cast<Vector<8>::Int>(sums.sum);

@@ -6,7 +6,9 @@
 #include "cli/command.h"
 #include "cli/open_model.h"
 #include "cli/terminal/progress_line.h"
+#include "format/tokenizer/find_tokenizer.h"
 #include "format/tokenizer/gguf_tokenizer_write.h"
+#include "format/tokenizer/tokenizer_json.h"
 
 namespace deltasane::cli {
 namespace {
@@ -20,6 +22,14 @@ std::vector<GgufEntry> gguf_tokenizer(const ModelCheckpoint& checkpoint,
                                       const ConvertOptions& options) {
   if (options.tokenizer.empty() && checkpoint.vocabulary())
     return gguf_tokenizer_of(checkpoint.file());
+  const auto beside = tokenizer_file_beside(
+      options.tokenizer.empty() ? fs::path(options.from) : fs::path(options.tokenizer));
+  const fs::path json = fs::path(options.tokenizer).extension() == ".json" ? options.tokenizer
+                        : beside                                           ? beside->string()
+                                                                           : std::string();
+  if (json.extension() == ".json" && options.tokenizer != "byte")
+    return gguf_bpe_tokenizer(read_tokenizer_json(json), checkpoint.describe().vocabulary,
+                              options.to);
   return gguf_rwkv_tokenizer(*open_tokenizer(options.tokenizer, checkpoint, options.from),
                              checkpoint.describe().vocabulary, options.to);
 }
@@ -84,7 +94,7 @@ const Command convert{
                      "q5_k_m and q4_k_m, whose costliest matrices are q6_k; as in the file if not "
                      "given");
       app.add_option("--tokenizer", options->tokenizer,
-                     "for .gguf: a World vocabulary file, or 'byte'; that of the model if not given");
+                     "for .gguf: tokenizer.json, a World vocabulary file, or 'byte'; that of the model if not given");
       describe_allow_nonfinite(app, options->allow_nonfinite);
       app.footer("Examples:\n  deltasane convert model.pth model.gguf --type q4_k_m\n"
                  "  deltasane convert model.gguf model.safetensors --type bf16");

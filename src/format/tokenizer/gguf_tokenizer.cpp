@@ -1,8 +1,11 @@
 #include "format/tokenizer/gguf_tokenizer.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/printable.h"
+#include "format/gguf/gguf_types.h"
+#include "format/tokenizer/gguf_tokenizer_write.h"
 #include "format/tokenizer/tokenizer_json.h"
 
 namespace deltasane {
@@ -23,7 +26,7 @@ constexpr KnownPre known_pres[]{
     {"gpt-2", {PieceKind::gpt2}},
 };
 
-enum TokenType : int64_t { normal = 1, unknown, control, user_defined, unused, byte };
+enum TokenType : int32_t { normal = 1, unknown, control, user_defined, unused, byte };
 
 class GgufTokenizerReader {
  public:
@@ -87,7 +90,7 @@ class GgufTokenizerReader {
              token_types->size());
     out_.tokens.resize(tokens.size());
     for (size_t id = 0; id < tokens.size(); ++id) {
-      const int64_t type = token_types ? (*token_types)[id] : int64_t{normal};
+      const int64_t type = token_types ? (*token_types)[id] : int64_t(normal);
       if (type == control || type == user_defined)
         out_.added.push_back({int32_t(id), tokens[id], type == control});
       else if (type == normal)
@@ -116,6 +119,54 @@ class GgufTokenizerReader {
 };
 
 }  // namespace
+
+std::vector<GgufEntry> gguf_bpe_tokenizer(const BpeDefinition& definition, int64_t size,
+                                          const std::string& what) {
+  const bool nfc = definition.normalizers.size() == 1 &&
+                   definition.normalizers[0].kind == BpeDefinition::Normalizer::Kind::nfc;
+  const auto pre = std::ranges::find_if(known_pres, [&](const KnownPre& known) {
+    return known.pretokenizer == definition.pretokenizer && known.nfc == nfc &&
+           known.ignore_merges == definition.ignore_merges;
+  });
+  const bool plain = definition.alphabet == BpeDefinition::Alphabet::bytes &&
+                     definition.normalizers.size() == size_t(nfc) && !definition.metaspace &&
+                     !definition.space_in_front;
+  if (!plain || pre == std::end(known_pres))
+    fail(Fault::usage, what, ": expected a byte-level BPE with a pre-tokenizer that GGUF names, found ",
+         definition.source, "; write .safetensors");
+  std::vector<std::string> tokens = definition.tokens, merges;
+  for (const AddedToken& added : definition.added)
+    tokens.resize(std::max(tokens.size(), size_t(added.id) + 1));
+  if (tokens.size() > size_t(size))
+    fail(Fault::argument, what, ": expected a vocabulary of at most ", size, " tokens, found ",
+         tokens.size());
+  tokens.resize(size_t(size));
+  std::vector<int32_t> types(tokens.size(), normal);
+  for (const AddedToken& added : definition.added) {
+    tokens[size_t(added.id)] = added.content;
+    types[size_t(added.id)] = added.special ? control : user_defined;
+  }
+  for (size_t id = 0; id < tokens.size(); ++id)
+    if (tokens[id].empty()) tokens[id] = cat("[PAD", id, "]"), types[id] = unused;
+  for (const auto& [first, second] : definition.merges) merges.push_back(cat(first, " ", second));
+  std::vector<GgufEntry> entries;
+  if (!definition.chat_template.empty())
+    entries.push_back({"tokenizer.chat_template", definition.chat_template});
+  entries.push_back({"tokenizer.ggml.add_bos_token", !definition.start.empty()});
+  if (!definition.start.empty())
+    entries.push_back({"tokenizer.ggml.bos_token_id", uint32_t(definition.start[0])});
+  // The end of a turn, where there is one: llama.cpp stops there.
+  if (!definition.ends_text.empty())
+    entries.push_back({"tokenizer.ggml.eos_token_id", uint32_t(definition.ends_text[0])});
+  if (definition.end_of_document)
+    entries.push_back({"tokenizer.ggml.padding_token_id", uint32_t(*definition.end_of_document)});
+  entries.push_back({"tokenizer.ggml.merges", std::move(merges)});
+  entries.push_back({"tokenizer.ggml.model", std::string("gpt2")});
+  entries.push_back({"tokenizer.ggml.pre", std::string(pre->name)});
+  entries.push_back({"tokenizer.ggml.token_type", std::move(types)});
+  entries.push_back({std::string(gguf_tokens_key), std::move(tokens)});
+  return entries;
+}
 
 BpeDefinition bpe_of_gguf(const TensorFile& file) { return GgufTokenizerReader(file).read(); }
 

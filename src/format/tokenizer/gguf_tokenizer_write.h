@@ -2,6 +2,7 @@
 #pragma once
 
 #include "format/gguf/gguf.h"
+#include "text/bpe/definition.h"
 #include "text/tokenizer.h"
 
 namespace deltasane {
@@ -10,6 +11,10 @@ namespace deltasane {
 // Filled up to `size` entries with unused ones; more fail and name `what`.
 std::vector<GgufEntry> gguf_rwkv_tokenizer(std::vector<std::string> tokens, int64_t size,
                                            const std::string& what);
+
+// A byte-level BPE, with one of the pre-tokenizers that GGUF names; any other fails. Filled up likewise.
+std::vector<GgufEntry> gguf_bpe_tokenizer(const BpeDefinition& definition, int64_t size,
+                                          const std::string& what);
 
 // The tokenizer of another GGUF file, entry by entry; none: it has none.
 std::vector<GgufEntry> gguf_tokenizer_of(const TensorFile& file);

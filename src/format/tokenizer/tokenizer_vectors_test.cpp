@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "format/tokenizer/find_tokenizer.h"
+#include "format/tokenizer/gguf_tokenizer_write.h"
+#include "format/tokenizer/tokenizer_json.h"
+#include "support/scratch.h"
 #include "text/utf8.h"
 #include "text/utf8_stream.h"
 
@@ -48,6 +51,23 @@ TEST_P(GgufTokenizerVectors, GivesTheIds) {
     EXPECT_EQ(tokenizer->bytes_of(id), from_json->bytes_of(id)) << id;
     EXPECT_EQ(tokenizer->special_name(id), from_json->special_name(id)) << id;
   }
+}
+
+// The tokenizer.json, written as entries, is what llama.cpp's converter wrote.
+TEST_P(GgufTokenizerVectors, IsWrittenOfTheJson) {
+  const TensorFile theirs = open_gguf(folder / "model.gguf");
+  const auto size = int64_t(theirs.vocabulary()->size());
+  const std::vector<GgufEntry> entries =
+      gguf_bpe_tokenizer(read_tokenizer_json(folder / "tokenizer.json"), size, "out");
+  const test::Scratch scratch;
+  write_gguf(scratch.path() / "model.gguf", entries, {}, {});
+  const TensorFile ours = open_gguf(scratch.path() / "model.gguf");
+  EXPECT_EQ(*ours.vocabulary(), *theirs.vocabulary());
+  EXPECT_EQ(*ours.texts("tokenizer.ggml.merges"), *theirs.texts("tokenizer.ggml.merges"));
+  EXPECT_EQ(*ours.integers("tokenizer.ggml.token_type"),
+            *theirs.integers("tokenizer.ggml.token_type"));
+  EXPECT_EQ(ours.metadata().at("tokenizer.ggml.pre"), theirs.metadata().at("tokenizer.ggml.pre"));
+  EXPECT_EQ(gguf_tokenizer_of(ours).size(), entries.size());
 }
 
 TEST_P(TokenizerVectors, DecodesAndStreams) {

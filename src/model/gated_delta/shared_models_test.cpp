@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "format/gguf/gguf.h"
 #include "format/pth/zip.h"
 #include "model/gated_delta/shared_fixture.h"
 #include "support/errors.h"
@@ -88,17 +89,21 @@ TEST_P(SharedFolders, StatesAreThePeers) {
 }
 
 // The same matrices, in another order, with other names.
-class SharedGgufs : public SharedModels {};
+class SharedGgufs : public SharedModels {
+ protected:
+  // The folder of the same model.
+  fs::path beside() const {
+    const std::map<std::string, std::string> names{{"gguf_qwen35", "qwen3_5"},
+                                                   {"gguf_qwen35moe", "qwen3_5_moe"},
+                                                   {"gguf_qwen3next", "qwen3_next"},
+                                                   {"gguf_kimi_linear", "kimi_linear"}};
+    return folder.parent_path() / names.at(GetParam());
+  }
+};
 
 TEST_P(SharedGgufs, AreTheFoldersBesideThemBitForBit) {
-  static const std::map<std::string, std::string> beside{{"gguf_qwen35", "qwen3_5"},
-                                                         {"gguf_qwen35moe", "qwen3_5_moe"},
-                                                         {"gguf_qwen3next", "qwen3_next"},
-                                                         {"gguf_kimi_linear", "kimi_linear"}};
-  const auto found = beside.find(GetParam());
-  ASSERT_NE(found, beside.end());
   const auto gguf = open_checkpoint(path());
-  const auto other = open_checkpoint(folder.parent_path() / found->second);
+  const auto other = open_checkpoint(beside());
   ASSERT_EQ(gguf->names(), other->names());
   for (const std::string& name : gguf->names()) {
     const Tensor<float> a = gguf->read(name), b = other->read(name);
@@ -107,6 +112,24 @@ TEST_P(SharedGgufs, AreTheFoldersBesideThemBitForBit) {
       EXPECT_LE(largest_difference(a.span(), b.span()), 1e-6 * std::abs(double(b[0])) + 1e-6) << name;
     else
       EXPECT_TRUE(std::ranges::equal(a.span(), b.span())) << name;
+  }
+}
+
+// What llama.cpp's converter made of the folder, tensor by tensor.
+TEST_P(SharedGgufs, AreWhatIsWrittenOfTheirFolders) {
+  test::Scratch scratch;
+  const fs::path written = scratch.path() / "model.gguf";
+  open_checkpoint(beside())->write_gguf(written, {StoredType::f32});
+  const TensorFile ours = open_gguf(written), theirs = open_gguf(path());
+  ASSERT_EQ(ours.tensors().size(), theirs.tensors().size());
+  for (const StoredTensor& tensor : theirs.tensors()) {
+    const StoredTensor* const found = ours.find(tensor.name);
+    ASSERT_NE(found, nullptr) << tensor.name;
+    ASSERT_EQ(found->shape, tensor.shape) << tensor.name;
+    const Tensor<float> a = ours.read(*found), b = theirs.read(tensor);
+    for (int64_t i = 0; i < a.elements(); ++i)  // -exp(A_log), in another program's arithmetic
+      ASSERT_NEAR(a[i], b[i], tensor.name.ends_with("ssm_a") ? 1e-6 * std::abs(double(b[i])) : 0.0)
+          << tensor.name;
   }
 }
 

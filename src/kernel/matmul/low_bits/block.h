@@ -47,7 +47,7 @@ template <class Bits>
 struct AffineBlock {
   static constexpr int columns = 256;
   uint16_t d[q8_rows], d_min[q8_rows];
-  uint8_t scale[8][q8_rows], minimum[8][q8_rows];
+  uint8_t scale[8][2][q8_rows];  // of each 32 columns: s, then m
   Bits bits[8];
 };
 struct Q6Block {

@@ -58,10 +58,10 @@ void pack(const std::byte* from, int row, AffineBlock<Bits>& to) {
   std::memcpy(&to.d_min[row], from + 2, 2);
   const std::byte* const six = from + 4;
   for (int64_t j = 0; j < 4; ++j) {
-    to.scale[j][row] = uint8_t(byte_of(six, j) & 63);
-    to.minimum[j][row] = uint8_t(byte_of(six, 4 + j) & 63);
-    to.scale[4 + j][row] = uint8_t((byte_of(six, 8 + j) & 15) | byte_of(six, j) >> 6 << 4);
-    to.minimum[4 + j][row] = uint8_t(byte_of(six, 8 + j) >> 4 | byte_of(six, 4 + j) >> 6 << 4);
+    to.scale[j][0][row] = uint8_t(byte_of(six, j) & 63);
+    to.scale[j][1][row] = uint8_t(byte_of(six, 4 + j) & 63);
+    to.scale[4 + j][0][row] = uint8_t((byte_of(six, 8 + j) & 15) | byte_of(six, j) >> 6 << 4);
+    to.scale[4 + j][1][row] = uint8_t(byte_of(six, 8 + j) >> 4 | byte_of(six, 4 + j) >> 6 << 4);
   }
   const std::byte* const fifth = from + 16;
   const std::byte* const nibbles = fifth + (five ? 32 : 0);
@@ -78,8 +78,8 @@ float element(const AffineBlock<Bits>& b, int row, int64_t column) {
   uint32_t q = nibble_of(b.bits[sub], row, column % 32);
   if constexpr (std::is_same_v<Bits, FiveBits>)
     q |= (uint32_t(b.bits[sub].fifth[row][column % 4]) >> (column % 32 / 4) & 1) << 4;
-  const float scaled = half(b.d[row]) * float(b.scale[sub][row]) * float(q);
-  return scaled - half(b.d_min[row]) * float(b.minimum[sub][row]);
+  const float scaled = half(b.d[row]) * float(b.scale[sub][0][row]) * float(q);
+  return scaled - half(b.d_min[row]) * float(b.scale[sub][1][row]);
 }
 
 void pack(const std::byte* from, int row, Q6Block& to) {

@@ -156,8 +156,9 @@ struct LowBitTile {
       const Products<1> products = multiply<1>(block.bits[sub], at);
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) {
-        const Int s = D::widen(block.scale[sub] + v * D::width);
-        const Vec m = __builtin_convertvector(D::widen(block.minimum[sub] + v * D::width), Vec);
+        const uint8_t* const both = block.scale[sub][0];
+        const Int s = D::widen(both, v * D::width);
+        const Vec m = __builtin_convertvector(D::widen(both, q8_rows + v * D::width), Vec);
 #pragma GCC unroll 2
         for (int t = 0; t < T; ++t) {
           const Int whole = D::total(products.sum[0][t][v]) * s;
@@ -182,8 +183,8 @@ struct LowBitTile {
       const Products<2> products = multiply<2>(block.bits[sub], at);
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) {
-        const Int first = D::widen(block.scale[2 * sub] + v * D::width);
-        const Int second = D::widen(block.scale[2 * sub + 1] + v * D::width);
+        const Int first = D::widen(block.scale[2 * sub], v * D::width);
+        const Int second = D::widen(block.scale[2 * sub], q8_rows + v * D::width);
 #pragma GCC unroll 2
         for (int t = 0; t < T; ++t) {
           const HalfSums inputs = total(t, at);
@@ -261,8 +262,8 @@ void unpack(const AffineBlock<Bits>& block, int sub, Unpacked& to) {
   unpack_values<0>(block.bits[sub], to);
   load_halves<isa>(block.d, to.factor[0]);
   load_halves<isa>(block.d_min, to.factor[1]);
-  for (int r = 0; r < q8_rows; ++r) to.factor[0][r] *= float(block.scale[sub][r]);
-  for (int r = 0; r < q8_rows; ++r) to.factor[1][r] *= float(block.minimum[sub][r]);
+  for (int r = 0; r < q8_rows; ++r) to.factor[0][r] *= float(block.scale[sub][0][r]);
+  for (int r = 0; r < q8_rows; ++r) to.factor[1][r] *= float(block.scale[sub][1][r]);
 }
 template <Isa isa>
 void unpack(const Q6Block& block, int sub, Unpacked& to) {

@@ -146,7 +146,7 @@ class GgufNames {
            "attn_kv_a_mqa.weight");
     vector("mixer.kv_norm.weight", c.latent_size, "attn_kv_a_norm.weight");
     const Shape k_up{c.heads, c.latent_size, k}, v_up{c.heads, v, c.latent_size};
-    if (map_.has(here_ + "attn_k_b.weight")) {
+    if (map_.to_write() || map_.has(here_ + "attn_k_b.weight")) {
       map_.whole(ours("mixer.k_up.weight"), k_up, here_ + "attn_k_b.weight");
       map_.whole(ours("mixer.v_up.weight"), v_up, here_ + "attn_v_b.weight");
     } else {  // of each head: keys, values

@@ -48,6 +48,7 @@ class TensorMap {
   explicit TensorMap(const Config& config) : config_(config) {}
 
   bool has(std::string_view stored) const { return file_ && file_->find(stored) != nullptr; }
+  bool to_write() const { return !file_; }
   // A stored tensor of `rows` rows of `length` numbers, whatever its rank.
   const StoredTensor& stored(const std::string& name, int64_t rows, int64_t length);
 

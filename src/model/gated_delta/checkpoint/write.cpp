@@ -39,8 +39,4 @@ void Checkpoint::write_safetensors(const fs::path& path, StoredType type,
   write(path, config_, *this, type, metadata);
 }
 
-void Checkpoint::write_gguf(const fs::path& path, const GgufRequest&) const {
-  fail(Fault::usage, path, ": expected .safetensors for this architecture, found .gguf");
-}
-
 }  // namespace deltasane::gated_delta

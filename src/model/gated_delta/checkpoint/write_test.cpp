@@ -1,4 +1,4 @@
-// Folders for other libraries are read back as the same model.
+// Folders and files for other programs are read back as the same model.
 #include <gtest/gtest.h>
 
 #include "model/gated_delta/fixture.h"
@@ -64,6 +64,55 @@ TEST(WriteHuggingFace, AFolderIsReadBackAsTheSameModel) {
             << config.model_type << " " << name;
     }
   }
+}
+
+TEST(WriteGguf, AFileIsReadBackAsTheSameModel) {
+  int written = 0;
+  for (Config config : published_configs()) {
+    if (!config.model_type.starts_with("qwen") && config.model_type != "kimi_linear") continue;
+    config.renormalize = true;
+    if (config.model_type == "kimi_linear") {  // one number of heads, and ranks of their size
+      config.heads = config.key_heads = config.value_heads;
+      config.decay_rank = config.gate_rank = config.key_size;
+    }
+    const SmallModel small(config);
+    const auto checkpoint = open_checkpoint(small.path);
+    const fs::path path = small.scratch.path() / "model.gguf", copy = small.scratch.path() / "c.gguf";
+    checkpoint->write_gguf(path, {StoredType::f32});
+    const auto again = open_checkpoint(path);
+    EXPECT_EQ(own_metadata(dynamic_cast<const Checkpoint&>(*again).config(), {}),
+              own_metadata(config, {}))
+        << config.model_type;
+    ASSERT_EQ(again->names(), checkpoint->names()) << config.model_type;
+    for (const std::string& name : checkpoint->names()) {
+      const Tensor<float> a = checkpoint->read(name), b = again->read(name);
+      ASSERT_EQ(a.shape(), b.shape()) << name;
+      for (int64_t i = 0; i < a.elements(); ++i)  // log(exp(A_log)) may round
+        ASSERT_NEAR(a[i], b[i], name.ends_with("decay_log_rate") ? 2e-6 : 0.0)
+            << config.model_type << " " << name;
+    }
+    // Once more, quantized where rows allow it, and then as it is.
+    again->write_gguf(path.string() + "q", {StoredType::q4_0});
+    const auto rounded = open_checkpoint(path.string() + "q");
+    EXPECT_EQ(rounded->type("layers.0.mixer.beta.weight"), StoredType::f16);
+    rounded->write_gguf(copy, {StoredType::q4_0, GgufRequest::Keep::stored_types});
+    EXPECT_EQ(read_file(copy), read_file(path.string() + "q"));
+    ++written;
+  }
+  EXPECT_EQ(written, 4);
+}
+
+TEST(WriteGguf, WhatItCannotStateIsRefused) {
+  const std::vector<Config> all = published_configs();
+  const SmallModel other(all[0]), next(all[7]), sane(all[3], SaneSettings{1, 16});
+  const fs::path path = other.scratch.path() / "model.gguf";
+  EXPECT_FAULT(open_checkpoint(other.path)->write_gguf(path, {StoredType::f32}), Fault::usage,
+               "which llama.cpp does not have");
+  EXPECT_FAULT(open_checkpoint(next.path)->write_gguf(path, {StoredType::f32}), Fault::usage,
+               "renormalize: expected");
+  EXPECT_FAULT(open_checkpoint(sane.path)->write_gguf(path, {StoredType::f32}), Fault::usage,
+               "expected a model without SANE's w_tau");
+  EXPECT_FALSE(fs::exists(path));
 }
 
 TEST(WriteHuggingFace, WhatTheLibrariesDoNotHaveIsRefused) {
