@@ -25,6 +25,7 @@ struct ServeSettings {
   std::vector<std::string> hosts;  // names in lower case that clients may call it by; empty: any
   std::vector<std::string> origins;  // of web pages that may use it
   size_t body_bytes = HttpLimits().body_bytes;
+  size_t upload_piece_bytes = 64 << 10;  // of a text without end, that is read at a time
   SchedulerSettings scheduler;
   StateStoreSettings states;
 };

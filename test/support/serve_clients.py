@@ -102,6 +102,13 @@ def run_curl(server, program, model):
         file.flush()
         whole = curl("-T", file.name, "-X", "POST", *kind, server.url + "/v1/completions")
     assert json.loads(whole)["choices"][0]["text"] == text, (whole, text)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("User: 3 + 4\n\nAssistant: 7\n\n" * 100)
+        file.flush()
+        state = json.loads(curl("-T", file.name, server.url + "/v1/states/new/read"))
+        assert state["position"] == 2700 and 0 < state["loss"] < 8, state
+        more = json.loads(curl("-T", "-", f"{server.url}/v1/states/{state['id']}/read", text="User: 5 + 5"))
+        assert more["position"] == 2711, more
     assert curl("-o", "/dev/null", "-w", "%{http_code}", server.url + "/nothing") == "404"
 
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "base/cat.h"
 #include "serve/fixture_client.h"
@@ -113,6 +114,47 @@ TEST_F(ServeCommand, ChecksHostsAndKeys) {
   EXPECT_EQ(status_in(other.reply()), 200);
 }
 
+// DELTASANE_KILL_ROUNDS=100: so many kills, while states are written.
+TEST_F(ServeCommand, LosesNothingWhenKilled) {
+  const char* const wanted = std::getenv("DELTASANE_KILL_ROUNDS");
+  const int rounds = wanted ? std::atoi(wanted) : 3;
+  const test::Scratch scratch;
+  const std::string folder = (scratch.path() / "states").string();
+  std::vector<std::pair<std::string, size_t>> kept;  // ids that the server told, and their positions
+  for (int round = 0; round <= rounds; ++round) {
+    Served server({"--states", folder, "--threads", "1"});
+    const size_t first = kept.size() > 40 ? kept.size() - 40 : 0;  // the oldest were seen often enough
+    for (size_t i = first; i < kept.size(); ++i) {
+      RawClient client(server.port());
+      client.send(request("GET", cat("/v1/states/", kept[i].first, "/heads")));
+      const std::string reply = client.reply();
+      ASSERT_EQ(status_in(reply), 200) << round << ": " << reply;
+      ASSERT_NE(reply.find(cat("\"position\":", kept[i].second, ",")), std::string::npos) << reply;
+    }
+    if (round == rounds) break;
+    std::thread killer([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30 + 37 * (round % 13)));
+      server.tell(SIGKILL);
+    });
+    for (;;) {
+      const size_t length = 1 + kept.size() % 23;
+      std::string reply;
+      try {
+        RawClient client(server.port());
+        client.send(request("POST", "/v1/states", cat("{\"prompt\":\"", std::string(length, 'a'), "\"}")));
+        reply = client.reply();
+      } catch (const std::exception&) {  // no connection
+      }
+      const size_t at = reply.find("\"id\":\"state_");
+      if (at == reply.npos || reply.size() < at + 44) break;  // it was killed
+      kept.emplace_back(reply.substr(at + 6, 38), length);
+    }
+    killer.join();
+    EXPECT_EQ(server.wait(), 128 + SIGKILL);
+  }
+  EXPECT_GT(kept.size(), 0u);
+}
+
 TEST_F(ServeCommand, SaysWhatIsMisused) {
   const auto expect = [](const std::vector<std::string>& flags, const std::string& part) {
     std::vector<std::string> words{DELTASANE_PROGRAM, "serve", shipped_model};
@@ -158,6 +200,16 @@ TEST_F(Clients, LangchainTalksToTheServer) {
 TEST_F(Clients, CurlTalksToTheServer) {
   if (test::run({"curl", "--version"}).exit_code != 0) GTEST_SKIP() << "there is no curl";
   expect_success("curl");
+}
+
+// serve_load.py --clients 256 --seconds 600 is the same for longer.
+TEST_F(Clients, KeepTheirSecrets) {
+  if (python({"imports", "asyncio"}).exit_code != 0) GTEST_SKIP() << "there is no Python";
+  const char* const named = std::getenv("DELTASANE_PYTHON");
+  const test::Outcome outcome =
+      test::run({named ? named : "python3", DELTASANE_SOURCE "/test/support/serve_load.py", DELTASANE_PROGRAM,
+                 shipped_model, "--clients", "12", "--seconds", "1", "--threads", "1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
 // At 400 and 1600 pixels, light and dark: nothing is asked of others, nothing is said on the console.

@@ -139,7 +139,7 @@ void Connection::take_bytes(const Code& error, size_t count) {
 
 void Connection::take_input() {
   try {
-    while (!input_.empty() && !reader_->is_done()) {
+    while (!input_.empty() && !reader_->is_done() && !is_paused_) {
       const bool had_begun = reader_->has_begun();
       const size_t used = reader_->feed(input_);
       input_.erase(0, used);
@@ -147,7 +147,7 @@ void Connection::take_input() {
       if (reader_->has_head() && !is_limited_) {
         is_limited_ = true;
         keeps_ = reader_->keeps_alive();
-        reader_->set_body_limit(handler_.body_limit(reader_->request()));
+        limit_body();
         body_end_ = steady_clock::now() + limits_.body_time;
         if (reader_->expects_continue() && input_.empty()) send("HTTP/1.1 100 Continue\r\n\r\n");
       } else if (used == 0) {
@@ -155,19 +155,49 @@ void Connection::take_input() {
           throw Refusal(400, "bad_request", "request: expected less at a time");
         break;
       }
+      if (!body_reader_) continue;
+      if (std::string piece = reader_->take_body_piece(); !piece.empty())
+        is_paused_ = !body_reader_->take(std::move(piece));
     }
   } catch (const Refusal& refusal) {
     return refuse(refusal);
   }
   if (reader_->is_done()) return dispatch();
-  if (is_limited_)
+  if (is_paused_) {  // it is not the client that is slow
+    deadline_.cancel();
+    return;
+  }
+  if (body_reader_)
+    set_deadline(limits_.block_time);
+  else if (is_limited_)
     set_deadline(std::min(limits_.block_time, std::chrono::duration_cast<std::chrono::milliseconds>(
                                                   body_end_ - steady_clock::now())));
   read();
 }
 
+void Connection::limit_body() {
+  const size_t most = handler_.body_limit(reader_->request());
+  body_reader_ = handler_.begin_body(
+      reader_->request(), [connection = weak_from_this(), sockets = sockets_] {
+        const auto open = sockets.lock();
+        if (const auto self = connection.lock(); open && self)
+          self->post([](Connection& to) { to.resume_body(); });
+      });
+  reader_->set_body_limit(body_reader_ ? UINT64_MAX : most);
+}
+
+void Connection::resume_body() {
+  if (state_ == State::reading && std::exchange(is_paused_, false)) take_input();
+}
+
+void Connection::abandon_body() {
+  if (const auto reader = std::exchange(body_reader_, nullptr)) reader->abandon();
+  is_paused_ = false;
+}
+
 void Connection::refuse(const Refusal& refusal) {
   if (state_ != State::reading) return;
+  abandon_body();
   state_ = State::replying;
   ++number_;
   keeps_ = is_stream_ = is_complete_ = is_head_request_ = false;
@@ -187,6 +217,8 @@ void Connection::dispatch() {
   const std::string_view id = request.header("x-request-id");
   request_id_ = is_plain_name(id) ? id : std::string_view();
   request.peer = peer_;
+  request.body_reader = std::exchange(body_reader_, nullptr);
+  is_paused_ = false;
   handler_.handle(std::move(request),
                   std::make_shared<ConnectionExchange>(sockets_.lock(), shared_from_this(), number_));
   read();
@@ -323,6 +355,7 @@ void Connection::gone() {
 void Connection::close() {
   if (state_ == State::closed) return;
   state_ = State::closed;
+  abandon_body();
   ++number_;
   Code ignored;
   socket_.close(ignored);

@@ -42,6 +42,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void dispatch();
   void refuse(const Refusal& refusal);
   void next_request();
+  void limit_body();
+  void resume_body();
+  void abandon_body();
 
   void send_reply(uint64_t number, HttpReply reply);
   void begin_stream(uint64_t number, HttpReply head);
@@ -76,6 +79,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string block_;  // where the next bytes are read to
   std::string input_;  // read, not yet taken
   bool is_reading_ = false, is_limited_ = false, is_draining_ = false;
+  std::shared_ptr<BodyReader> body_reader_;  // of the request that is read
+  bool is_paused_ = false;                   // it takes no more for now
   std::chrono::steady_clock::time_point body_end_{};
   size_t requests_ = 0, discarded_ = 0;
 

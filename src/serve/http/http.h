@@ -17,6 +17,15 @@ namespace deltasane::serve {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
+// Takes a body as it comes, where it may be of any length.
+class BodyReader {
+ public:
+  virtual ~BodyReader() = default;
+  // False: no more, until the function that it was made with is called. A Refusal is the reply.
+  virtual bool take(std::string piece) = 0;
+  virtual void abandon() = 0;  // the rest will not come
+};
+
 struct HttpRequest {
   std::string method;    // GET, POST, PUT, DELETE, ...
   std::string path;      // decoded, without the query
@@ -24,6 +33,7 @@ struct HttpRequest {
   Headers headers;       // names in lower case, in the order they came
   std::string body;
   std::string peer;      // the client's address
+  std::shared_ptr<BodyReader> body_reader{};  // it took the body; `body` is empty
 
   std::string_view header(std::string_view name) const;  // lower case; empty: there is none
 };
@@ -82,6 +92,11 @@ class HttpHandler {
   // The most bytes that the body of this request may have. The request has no body yet. A Refusal
   // is the reply.
   virtual size_t body_limit(const HttpRequest& head) = 0;
+  // Who takes the body of this request as it comes; null: it is read whole, up to the limit. `resume`
+  // may be called by any thread. A Refusal is the reply.
+  virtual std::shared_ptr<BodyReader> begin_body(const HttpRequest&, std::function<void()> /*resume*/) {
+    return nullptr;
+  }
   // Called by several threads. Throws nothing.
   virtual void handle(HttpRequest request, std::shared_ptr<Exchange> exchange) = 0;
 };

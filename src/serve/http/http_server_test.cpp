@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -231,6 +232,29 @@ TEST_F(HttpServerTest, LimitsConnectionsAndRequests) {
     EXPECT_EQ(status_in(client.reply()), 200);
   }
   EXPECT_TRUE(client.is_closed());
+}
+
+TEST_F(HttpServerTest, AnswersBesideAThousandIdleConnections) {
+  struct rlimit files {};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  const rlim_t before = files.rlim_cur;
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4096);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  const size_t most = std::min<size_t>(1000, (files.rlim_cur - 64) / 2);
+  HttpLimits limits;
+  limits.connections = most + 1, limits.connections_of_address = 2000;
+  start(limits);
+  {
+    std::vector<std::unique_ptr<RawClient>> idle;
+    for (size_t i = 0; i < most; ++i) idle.push_back(std::make_unique<RawClient>(server->port()));
+    ASSERT_TRUE(comes_true([&] { return server->connections() == most; }));
+    EXPECT_EQ(status_in(ask(request("POST", "/echo", "a"))), 200);
+    idle[most / 2]->send(request("POST", "/echo", "b"));
+    EXPECT_EQ(test::body_in(idle[most / 2]->reply()), "b");
+  }
+  EXPECT_TRUE(comes_true([&] { return server->connections() == 0; }));
+  files.rlim_cur = before;
+  ::setrlimit(RLIMIT_NOFILE, &files);
 }
 
 TEST_F(HttpServerTest, SurvivesAResetAtEveryByte) {

@@ -149,6 +149,8 @@ size_t RequestReader::take_trailer(std::string_view bytes) {
   return line->size() + 2;
 }
 
+std::string RequestReader::take_body_piece() { return std::exchange(request_.body, {}); }
+
 HttpRequest RequestReader::take_request() {
   require(is_done(), "the request is whole");
   return std::move(request_);

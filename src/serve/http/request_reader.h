@@ -27,6 +27,7 @@ class RequestReader {
   bool is_done() const { return stage_ == Stage::done; }
   const HttpRequest& request() const { return request_; }
   HttpRequest take_request();  // with its body; when it is done
+  std::string take_body_piece();  // what came of the body since the last piece
 
   // When the head is there, before more is fed: throws Refusal where the body is announced larger.
   void set_body_limit(uint64_t bytes);

@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "serve/http/head_check.h"
 #include "serve/route/origins.h"
+#include "serve/route/state_upload.h"
 
 namespace deltasane::serve {
 namespace {
@@ -38,6 +39,7 @@ constexpr Route all_routes[] = {
     {"GET", "/v1/states/{}/file", export_state},
     {"GET", "/v1/states/{}/heads", show_heads},
     {"POST", "/v1/states/{}/read", read_state_on},
+    {"PUT", "/v1/states/{}/read", read_state_on},
     {"GET", "/v1/events", watch_sessions},
     {"POST", "/v1/responses", create_response},
     {"GET", "/v1/responses/{}", show_response},
@@ -135,6 +137,15 @@ size_t Server::body_limit(const HttpRequest& head) {
   if (found.route->method == "PUT")  // a state file
     return service_.model.fresh_state().bytes() + service_.settings.body_bytes;
   return service_.settings.body_bytes;
+}
+
+// A text that is sent as it is, and not as JSON, may be of any length.
+std::shared_ptr<BodyReader> Server::begin_body(const HttpRequest& head, std::function<void()> resume) {
+  if (is_preflight(head)) return nullptr;
+  const Found found = find_route(head);
+  if (found.route->answer != read_state_on || is_json(head)) return nullptr;
+  return std::make_shared<StateUpload>(service_, owner_of(service_, head), found.ids[0],
+                                       std::move(resume));
 }
 
 void Server::answer(HttpRequest request, std::shared_ptr<Exchange>& exchange) {

@@ -12,6 +12,8 @@ class Server final : public HttpHandler {
   explicit Server(Service& service) : service_(service) {}
 
   size_t body_limit(const HttpRequest& head) override;
+  std::shared_ptr<BodyReader> begin_body(const HttpRequest& head,
+                                         std::function<void()> resume) override;
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange) override;
 
  private:

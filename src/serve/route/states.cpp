@@ -1,3 +1,4 @@
+#include "serve/route/state_upload.h"
 #include "serve/route/text_reply.h"
 #include "serve/wire/token_text.h"
 
@@ -82,6 +83,8 @@ void create_state(Service& service, Call& call) {
 }
 
 void read_state_on(Service& service, Call& call) {
+  if (const auto upload = std::dynamic_pointer_cast<StateUpload>(call.request.body_reader))
+    return upload->finish(call.exchange);
   const Json body = read_body(call.request);
   read_into(service, call, call.ids[0], body);
 }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "serve/fixture_service.h"
@@ -98,6 +99,47 @@ TEST(States, EndBeforeTheStopText) {
     EXPECT_EQ(next["usage"]["prompt_tokens"].get<size_t>(), again["prompt"].get<std::string>().size());
     EXPECT_GT(next["usage"]["prompt_tokens_details"]["cached_tokens"].get<int64_t>(), 20);
   }
+}
+
+// A text without end is taken no faster than it is read, and in pieces of whole lines.
+TEST(States, ReadTextsOfAnyLength) {
+  ServeSettings settings;
+  settings.upload_piece_bytes = 256;
+  ServiceFixture fixture(settings);
+  std::string text;
+  for (int i = 0; text.size() < 5000; ++i) text += cat("User: ", i, " + 4\n\nAssistant: ", i + 4, "\n\n");
+  HttpRequest head{"PUT", "/v1/states/new/read", {}, {}, {}, "test"};
+  std::atomic<int> resumed{0};
+  head.body_reader = fixture.server->begin_body(head, [&] { ++resumed; });
+  ASSERT_TRUE(head.body_reader);
+  bool has_paused = false;
+  for (size_t at = 0; at < text.size(); at += 100) {
+    const int before = resumed;
+    if (head.body_reader->take(text.substr(at, 100))) continue;
+    has_paused = true;
+    for (int i = 0; resumed == before; ++i) {
+      ASSERT_LT(i, 20'000);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  EXPECT_TRUE(has_paused);
+  const auto exchange = std::make_shared<test::KeptExchange>();
+  fixture.server->handle(std::move(head), exchange);
+  const Json read = Json::parse(exchange->wait().body);
+  ASSERT_TRUE(read.contains("id")) << read;
+  EXPECT_EQ(read["position"], text.size());
+  EXPECT_GE(read["records"].size(), text.size() / 256);
+  const Json whole = fixture.post("/v1/states", {{"prompt", text}});
+  EXPECT_NEAR(read["loss"].get<double>(), whole["loss"].get<double>(), 0.05);
+  HttpRequest json{"POST", "/v1/states/new/read", {}, {{"content-type", "application/json"}}, {}, {}};
+  EXPECT_FALSE(fixture.server->begin_body(json, [] {}));
+  HttpRequest other{"POST", "/v1/states/state_x/read", {}, {}, {}, {}};
+  EXPECT_THROW(fixture.server->begin_body(other, [] {}), Refusal);
+  HttpRequest empty{"PUT", "/v1/states/new/read", {}, {}, {}, "test"};
+  empty.body_reader = fixture.server->begin_body(empty, [] {});
+  const auto refused = std::make_shared<test::KeptExchange>();
+  fixture.server->handle(std::move(empty), refused);
+  EXPECT_EQ(refused->wait().status, 400);
 }
 
 TEST(Responses, GoOnFromTheStateOfThePreviousOne) {

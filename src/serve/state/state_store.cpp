@@ -211,6 +211,8 @@ KeptState StateStore::find(const std::string& owner, const std::string& id) {
     }
     path = path_of(entry.record.file);
   }
+  if (!fs::exists(path))
+    throw Refusal(404, "state_lost", "state: expected its file, found that it was taken away");
   SavedState saved = load_state(path, expectation());
   auto state = std::make_shared<const SequenceState>(std::move(saved.state));
   const std::lock_guard lock(mutex_);

@@ -1,6 +1,10 @@
 #include "serve/state/state_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <future>
 
 #include "base/threads.h"
 #include "model/registry.h"
@@ -157,6 +161,39 @@ TEST_F(StateStoreTest, SurvivesAWriterThatWasKilled) {
   replace_file(folder / "index.jsonl", whole);
   fs::remove(folder / (first + ".state"));
   EXPECT_EQ(open()->list("me").size(), 1u);
+}
+
+TEST_F(StateStoreTest, AFullDiskLosesNothing) {
+  const auto store = open();
+  const std::string first = store->keep("me", state(1), {});
+  struct rlimit before {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit full{4096, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &full);
+  std::string why;
+  std::promise<void> done;
+  store->keep_later("me", state(2), {}, [&](const std::string&, const Refusal* refusal) {
+    why = refusal ? refusal->code : "kept";
+    done.set_value();
+  });
+  done.get_future().wait();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(why, "state_not_kept");
+  EXPECT_EQ(files(), 1u);
+  EXPECT_EQ(store->list("me").size(), 1u);
+  EXPECT_TRUE(equal(*store->find("me", first).state, state(1)));
+  store->keep("me", state(3), {});
+  EXPECT_EQ(store->list("me").size(), 2u);
+}
+
+TEST_F(StateStoreTest, SaysThatAFileWasTakenAway) {
+  const auto store = open({.folder = folder, .host_bytes = 1});
+  const std::string gone = store->keep("me", state(1), {}), here = store->keep("me", state(2), {});
+  fs::remove(folder / (gone + ".state"));
+  EXPECT_EQ(status_of([&] { store->find("me", gone); }), 404);
+  EXPECT_EQ(store->find("me", here).state->position, 2);
 }
 
 TEST_F(StateStoreTest, IsHeldByOneProcess) {

@@ -86,12 +86,17 @@ Json read_json(std::string_view text) {
   return std::move(builder.root);
 }
 
-Json read_body(const HttpRequest& request) {
+bool is_json(const HttpRequest& request) {
   const std::string_view type = request.header("content-type");
   const std::string_view kind = type.substr(0, type.find(';'));
-  if (kind.substr(0, kind.find_last_not_of(" \t") + 1) != "application/json")
+  return kind.substr(0, kind.find_last_not_of(" \t") + 1) == "application/json";
+}
+
+Json read_body(const HttpRequest& request) {
+  if (!is_json(request))
     throw Refusal(415, "content_type",
-                  cat("header content-type: expected application/json, found ", printable(type)));
+                  cat("header content-type: expected application/json, found ",
+                      printable(request.header("content-type"))));
   return read_json(request.body);
 }
 

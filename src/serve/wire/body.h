@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 // An object. Refused: another content type, what walk_json refuses (format/json_walk.h), nesting
 // deeper than 32, more than 1024 keys in an object, more than 2^21 values.
 Json read_body(const HttpRequest& request);
+bool is_json(const HttpRequest& request);  // by its content type
 Json read_json(std::string_view text);
 
 std::string dump(const Json& value);  // on one line
