@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import os
 import pkgutil
 import sys
 
@@ -9,6 +10,7 @@ import deltasane
 
 NEEDS_MORE = ("deltasane.compat", "deltasane.hf", "deltasane.lm_eval", "deltasane.ops._torch")  # torch and others
 
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))  # where models/ is
 tried = failed = 0
 for found in pkgutil.walk_packages(deltasane.__path__, "deltasane."):
     if found.name.startswith(NEEDS_MORE) or found.name.rsplit(".", 1)[1] in ("_ops", "_engine", "__main__"):

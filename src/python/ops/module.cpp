@@ -8,7 +8,7 @@
 #include "python/ops/recurrence.h"
 #include "python/ops/views.h"
 #include "python/ops/worker_threads.h"
-#include "python/translate_errors.h"
+#include "python/ops/translate_errors.h"
 #include "tensor/cuda/gpu.h"
 
 namespace deltasane::python {
