@@ -2,6 +2,7 @@
 
     deltasane.ops      the recurrence on torch tensors and numpy arrays, forward and backward
     deltasane.Model    the engine: read, score and write text; states as values
+    deltasane.compat   the operator under the names of RWKV-LM, flash-linear-attention and rwkv_ops
 """
 
 import importlib
@@ -11,7 +12,7 @@ _HOME = {
     "StateOverflow": "errors", "Model": "model", "Tokenizer": "model", "Generated": "model", "State": "states",
     "set_threads": "_ops", "threads": "_ops",
 }  # fmt: skip
-_SUBMODULES = ("compat", "errors", "hf", "ops")
+_SUBMODULES = ("compat", "errors", "ops")
 
 
 def build():
