@@ -54,6 +54,8 @@ def test_scores(model):
     state = model.state()
     pieces = [model.score(text[:300], state), model.score(text[300:], state)]
     assert np.allclose(np.concatenate(pieces), losses, atol=1e-4)
+    at_once = model.state()
+    assert np.array_equal(model._held.score(list(text), at_once._held), losses), "blocks do not show"
     logits = model.read(text[:1], model.state()).astype(float)
     assert losses[0] == pytest.approx(np.log(np.exp(logits).sum()) - logits[text[1]], abs=1e-4)
 
@@ -94,6 +96,9 @@ def test_states_are_values(model, tmp_path):
     other = copy.copy(state)
     model.read([1], other)
     assert other != state and state.position == len(QUESTION)
+    another = model.state()
+    model.read(QUESTION.replace("37", "38"), another)
+    assert another != state and another.position == state.position
     assert state.memory.shape == (6, 4, 64, 64)
     assert np.allclose(state.norms(), state.statistics()["norm"])
     assert {kind for _, kind, _, _ in state.parts()} == {"memory", "shift"}
