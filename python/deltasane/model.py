@@ -155,7 +155,7 @@ class Model:
                 file.write(content)
             return self.load_state(path)
 
-    def _tokens(self, text, state):
+    def _tokens(self, text):
         if isinstance(text, (str, bytes)):
             return self._held.tokenizer().encode(_as_bytes(text))
         return _ids(text)
@@ -172,7 +172,7 @@ class Model:
 
         out: an array that the logits are copied into; anything that numpy can write to.
         """
-        tokens = self._check(self._tokens(text, state))
+        tokens = self._check(self._tokens(text))
         blocks = [tokens[i : i + _BLOCK] for i in range(0, len(tokens), _BLOCK)] or [tokens]
         found = [self._held.forward(block, state._held, all) for block in blocks]
         logits = np.concatenate(found) if all else found[-1]
@@ -184,7 +184,7 @@ class Model:
     def score(self, text, state=None):
         """The loss -ln p(token) of each token of a text, as float64. A fresh state's first has none."""
         state = self.state() if state is None else state
-        tokens = self._check(self._tokens(text, state))
+        tokens = self._check(self._tokens(text))
         first = _BLOCK if state.pending is not None else _BLOCK + 1
         blocks = [tokens[:first]] + [tokens[i : i + _BLOCK] for i in range(first, len(tokens), _BLOCK)]
         return np.concatenate([self._held.score(block, state._held) for block in blocks])
@@ -260,7 +260,7 @@ class Model:
         (4, True)
         """
         state = self.state() if state is None else state
-        tokens = self._check(self._tokens(text, state))
+        tokens = self._check(self._tokens(text))
         seen = []
         for i in range(0, len(tokens), operator.index(every)):
             self.read(tokens[i : i + every], state)
