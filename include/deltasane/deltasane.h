@@ -92,6 +92,15 @@ struct ModelDescription {
   std::string sane;     // "trained SANE with alpha 3, chunk 16"
 };
 
+// One named tensor of a layer's state, copied.
+struct StatePart {
+  std::string name;
+  std::string kind;  // "memory" (head, value, key), "shift", "convolution" or "cache"
+  std::int64_t layer = 0;
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+};
+
 // What a model remembers of one sequence. A copy is deep. A state keeps the weights of its model in
 // memory.
 class [[gnu::visibility("default")]] State {
@@ -107,6 +116,7 @@ class [[gnu::visibility("default")]] State {
   // A token that belongs to the sequence and that the model has not read: the last one sampled by
   // generate or given to score. The next call reads it first.
   std::optional<Token> pending() const;
+  std::vector<StatePart> parts() const;
   // A state file (docs/state-file.md), with the pending token and the sampler. Model::load_state
   // reads it.
   void save(const std::string& path) const;
@@ -157,6 +167,9 @@ class [[gnu::visibility("default")]] Model {
   // Reads tokens; returns the logits after the last one, one for each token of the vocabulary.
   std::vector<float> forward(const Tokens& tokens, State& state) const;
 
+  // The same after every token: (tokens read, vocabulary). A pending token is read first.
+  std::vector<float> forward_all(const Tokens& tokens, State& state) const;
+
   // Reads tokens; returns the loss -ln p(token) of each. The first token of a state has none, as
   // nothing predicts it. The last token is left pending, so a text may be scored in pieces.
   std::vector<double> score(const Tokens& tokens, State& state) const;
@@ -169,6 +182,11 @@ class [[gnu::visibility("default")]] Model {
   // where a token is pending.
   Generated generate(std::string_view prompt, State & state, const SamplingSettings& settings = {},
                      const OnText& on_text = {}) const;
+
+  // Several texts at once, `samples` of each prompt, from fresh states: those of the first prompt,
+  // then those of the next. On a CPU a text does not depend on the others.
+  std::vector<Generated> generate(const std::vector<std::string>& prompts, int samples,
+                                  const SamplingSettings& settings = {}) const;
 
  private:
   friend class State;

@@ -1,21 +1,34 @@
 """Delta-rule language models at any length, and the recurrence with SANE as exact operators.
 
     deltasane.ops      the recurrence on torch tensors and numpy arrays, forward and backward
-    deltasane.compat   the same under the names of RWKV-LM, flash-linear-attention and rwkv_ops
+    deltasane.Model    the engine: read, score and write text; states as values
+    deltasane.compat   the operator under the names of RWKV-LM, flash-linear-attention and rwkv_ops
 """
 
 import importlib
 
-from ._ops import set_threads, threads
+_HOME = {
+    "Error": "errors", "UsageError": "errors", "FileError": "errors", "DeviceError": "errors",
+    "StateOverflow": "errors", "Model": "model", "Tokenizer": "model", "Generated": "model", "State": "states",
+    "set_threads": "_ops", "threads": "_ops",
+}  # fmt: skip
+_SUBMODULES = ("compat", "errors", "ops")
 
-_SUBMODULES = ("compat", "hf", "ops")
+
+def build():
+    """Version, and whether the operators and the engine were built with CUDA."""
+    from . import _engine, _ops
+
+    return {"version": _engine.version(), "cuda": _ops.cuda}
 
 
 def __getattr__(name):
     if name in _SUBMODULES:
         return importlib.import_module(f".{name}", __name__)
+    if name in _HOME:
+        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
     raise AttributeError(f"module 'deltasane' has no attribute {name!r}")
 
 
 def __dir__():
-    return sorted([*globals(), *_SUBMODULES])
+    return sorted([*globals(), *_HOME, *_SUBMODULES])

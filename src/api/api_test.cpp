@@ -162,6 +162,57 @@ TEST(Api, GeneratesTextPieceByPiece) {
   EXPECT_TRUE(state.pending().has_value());
 }
 
+TEST(Api, GivesTheLogitsAfterEveryToken) {
+  const Model model = small_model();
+  const Tokens text = model.tokenizer().encode("3 plus 4 is 7. Yes!");
+  State all = model.fresh_state(), last = model.fresh_state(), scored = model.fresh_state();
+  const std::vector<float> logits = model.forward_all(text, all);
+  ASSERT_EQ(logits.size(), text.size() * 256);
+  EXPECT_EQ(all.position(), std::int64_t(text.size()));
+  const std::vector<double> losses = model.score(text, scored);
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    double sum = 0;
+    for (std::size_t j = 0; j < 256; ++j) sum += std::exp(double(logits[i * 256 + j]));
+    EXPECT_NEAR(losses[i], std::log(sum) - double(logits[i * 256 + size_t(text[i + 1])]), 1e-4);
+  }
+  model.forward(text, last);
+  EXPECT_EQ(model.forward({'.'}, all), model.forward({'.'}, last)) << "the states are the same";
+  EXPECT_EQ(fault_of([&] { model.forward_all({256}, all); }), Fault::argument);
+  EXPECT_EQ(all.position(), std::int64_t(text.size()) + 1);
+}
+
+TEST(Api, ShowsTheNumbersOfAState) {
+  const Model model = small_model();
+  State state = model.fresh_state();
+  model.forward(model.tokenizer().encode("5 plus 6"), state);
+  std::int64_t floats = 0, memories = 0;
+  for (const StatePart& part : state.parts()) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : part.shape) elements *= size;
+    EXPECT_EQ(elements, std::int64_t(part.values.size())) << part.name;
+    floats += elements;
+    if (part.kind != "memory") continue;
+    ++memories;
+    EXPECT_EQ(part.shape, (std::vector<std::int64_t>{4, 64, 64}));
+    EXPECT_NE(part.values, std::vector<float>(part.values.size(), 0.0f));
+  }
+  EXPECT_EQ(memories, 6);
+  EXPECT_EQ(4 * floats, model.description().state_bytes);
+}
+
+TEST(Api, GeneratesTextsAtOnceAsOneByOne) {
+  const Model model = small_model();
+  const std::vector<std::string> prompts{"What is 12 plus 30?", "7 minus 2", "What is 5 plus 5?"};
+  const std::vector<Generated> all = model.generate(prompts, 2, drawn(10, 4));
+  ASSERT_EQ(all.size(), 6u);
+  EXPECT_EQ(all[0].prompt_tokens, 19);
+  EXPECT_EQ(model.generate(std::vector<std::string>{prompts[1]}, 1, drawn(10, 4))[0].text,
+            all[2].text);
+  EXPECT_EQ(fault_of([&] { model.generate(prompts, 0, drawn(10, 4)); }), Fault::argument);
+  EXPECT_EQ(fault_of([&] { model.generate(std::vector<std::string>{""}, 1, drawn(10, 4)); }),
+            Fault::argument);
+}
+
 TEST(Api, EndsAtAStopTextAndWhereTheCallerSays) {
   const Model model = small_model();
   State state = model.fresh_state();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <mutex>
 #include <new>
 
@@ -13,6 +14,7 @@ using deltasane::Ended;
 using deltasane::Error;
 using deltasane::Fault;
 using deltasane::GeneratedText;
+using deltasane::StatePart;
 using deltasane::Tokenizer;
 }  // namespace deltasane::below
 
@@ -210,6 +212,14 @@ struct State::Held {
     sequence.read(all);
   }
 
+  // A state that was read with, if its numbers are finite.
+  void take(SequenceState after, std::optional<Token> left) {
+    if (const StateScan scan = scan_state(after); !scan.finite())
+      fail(below::Fault::overflow, overflow_message(*scan.not_finite, after.position - 1));
+    sequence.set_state(std::move(after));
+    pending = left;
+  }
+
   const std::shared_ptr<Model::Loaded> loaded;
   Sequence sequence;
   std::optional<Token> pending;
@@ -238,6 +248,23 @@ std::int64_t State::position() const { return held_ ? held_->sequence.state().po
 
 std::optional<Token> State::pending() const {
   return held_ ? held_->pending : std::optional<Token>();
+}
+
+std::vector<StatePart> State::parts() const {
+  std::vector<StatePart> found;
+  if (!held_) return found;
+  return held_->loaded->alone([&] {
+    const SequenceState& state = held_->sequence.state();
+    for (const below::StatePart& part : state.layout().parts()) {
+      const std::span<const float> values = state.of(part);
+      StatePart one{part.name, std::string(name_of(part.kind)), part.layer, {}, {}};
+      if (part.grows()) one.shape.push_back(std::int64_t(values.size()) / part.floats());
+      one.shape.insert(one.shape.end(), part.shape.begin(), part.shape.end());
+      one.values.assign(values.begin(), values.end());
+      found.push_back(std::move(one));
+    }
+    return std::move(found);
+  });
 }
 
 void State::save(const std::string& path) const {
@@ -293,6 +320,22 @@ std::vector<float> Model::forward(const Tokens& tokens, State& state) const {
   });
 }
 
+std::vector<float> Model::forward_all(const Tokens& tokens, State& state) const {
+  State::Held& held = own(state);
+  return loaded_->alone([&] {
+    const Tokens all = held.with_pending(tokens);
+    held.expect_known(all);
+    std::vector<float> logits(all.size() * size_t(loaded_->description.vocabulary));
+    if (all.empty()) return logits;
+    SequenceState after = held.sequence.state().clone();
+    SequenceInput input{all, &after, Want::all_logits};
+    input.logits = {logits.data(), {std::int64_t(all.size()), loaded_->description.vocabulary}};
+    loaded_->model.forward(input, loaded_->cpu());
+    held.take(std::move(after), std::nullopt);
+    return logits;
+  });
+}
+
 std::vector<double> Model::score(const Tokens& tokens, State& state) const {
   State::Held& held = own(state);
   return loaded_->alone([&] {
@@ -303,10 +346,7 @@ std::vector<double> Model::score(const Tokens& tokens, State& state) const {
     SequenceState after = held.sequence.state().clone();
     deltasane::score(loaded_->model, {all.data(), losses.size()}, {all.data() + 1, losses.size()},
                      after, losses, loaded_->cpu());
-    if (const StateScan scan = scan_state(after); !scan.finite())
-      fail(below::Fault::overflow, overflow_message(*scan.not_finite, after.position - 1));
-    held.sequence.set_state(std::move(after));
-    held.pending = all.back();
+    held.take(std::move(after), all.back());
     return losses;
   });
 }
@@ -361,6 +401,45 @@ Generated Model::generate(std::string_view prompt, State& state, const SamplingS
     return made;
   }
   return made;
+}
+
+std::vector<Generated> Model::generate(const std::vector<std::string>& prompts, int samples,
+                                       const SamplingSettings& settings) const {
+  const Tokenizer vocabulary = tokenizer();
+  const below::Tokenizer& tokenizer = *vocabulary.held_->tokenizer;
+  return loaded_->alone([&] {
+    if (samples < 1) fail(below::Fault::argument, "samples: expected at least 1, found ", samples);
+    std::vector<Tokens> tokens;
+    for (const std::string& prompt : prompts) {
+      tokens.push_back(tokenizer.encode_document(prompt));
+      if (tokens.back().empty())
+        fail(below::Fault::argument, "prompts[", tokens.size() - 1,
+             "]: expected at least one token, found none");
+    }
+    const auto each = std::size_t(samples);
+    std::vector<Generated> made(prompts.size() * each);
+    Engine engine(loaded_->model, tokenizer, loaded_->cpu(),
+                  EngineSettings{.stops = settings.stop,
+                                 .tokens = settings.max_tokens,
+                                 .batch = std::clamp<std::int64_t>(std::int64_t(made.size()), 1, 64),
+                                 .batch_invariant = !loaded_->model.on_gpu()});
+    engine.on_end = [&](const below::GeneratedText& text) {
+      made[std::size_t(text.request) * each + text.sample] = {
+          text.text, std::int64_t(tokens[std::size_t(text.request)].size()), text.tokens,
+          public_ended(text.ended)};
+    };
+    std::size_t next = 0;
+    engine.run([&]() -> std::optional<TextRequest> {
+      if (next == tokens.size()) return std::nullopt;
+      TextRequest request{next, loaded_->model.fresh_state(), tokens[next], {}};
+      for (std::size_t i = 0; i < each; ++i)  // the first draws as a text of its own would
+        request.samplers.emplace_back(sampler_settings(settings),
+                                      SamplerState{settings.seed, i, 0, {}});
+      ++next;
+      return request;
+    });
+    return made;
+  });
 }
 
 }  // namespace v0

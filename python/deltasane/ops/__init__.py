@@ -26,6 +26,7 @@ from ._functions import (
     neutralize,
     rwkv7,
     rwkv7_backward,
+    statistics,
     step,
     tau,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "reference",
     "rwkv7",
     "rwkv7_backward",
+    "statistics",
     "step",
     "tau",
 ]

@@ -203,3 +203,17 @@ def tau(x, weight, alpha):
     [3.0789999961853027, 3.0789999961853027, 3.0789999961853027]
     """
     return _library(x).tau(x, weight, float(alpha))
+
+def statistics(state, tau=None):
+    """What a state looks like, head by head: a numpy record array (batch, head).
+
+    norm (Frobenius), largest |S|, quantiles of |S|, shares of entries above 10 and 100 and below 0.1;
+    with tau, a number, the shares that SANE leaves alone (near_identity), saturates, and the rest.
+
+    >>> import numpy as np
+    >>> float(statistics(np.ones((1, 2, 4, 4), np.float32))["norm"][0, 0])
+    4.0
+    """
+    from ..states import head_statistics
+
+    return head_statistics(state, tau)

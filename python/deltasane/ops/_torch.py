@@ -9,6 +9,7 @@ import warnings
 import torch
 
 from .. import _ops
+from . import _torch_gpu
 from ._calls import DIFFERENTIABLE, Arrays
 
 xp = torch
@@ -30,6 +31,8 @@ def checked(arrays, definition):
     device = arrays.r.device
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"r: expected a tensor on cpu or cuda, found one on {device}")
+    if device.type == "cuda" and not _ops.cuda:
+        raise RuntimeError("r: this build of deltasane has no CUDA; use tensors on the CPU, or build it where nvcc is")
     if definition and device.type != "cpu":
         raise ValueError(f"r: the definition runs on the CPU only, found a tensor on {device}")
     real = arrays.r.dtype
@@ -90,8 +93,9 @@ def forward(call):
     on_cpu = arrays.v.device.type == "cpu"
     if on_cpu and real == torch.bfloat16:
         arrays = _widened(arrays)
+    keep = call.keep and torch.is_grad_enabled()
     y, state, _ = torch.ops.deltasane.delta_rule(
-        *arrays, call.position, call.cu_seqlens, call.chunk, call.rule, call.definition, call.keep
+        *arrays, call.position, call.cu_seqlens, call.chunk, call.rule, call.definition, keep
     )
     return y.to(real) if y.dtype != real else y, state
 
@@ -161,9 +165,12 @@ def _backward_cpu(dy, dstate, *arguments):
 
 
 def _forward_fake(*arguments):
-    k, v, cu_seqlens, definition = arguments[2], arguments[3], arguments[12], arguments[15]
+    k, v, position, cu_seqlens, chunk, _, definition, keep = *arguments[2:4], *arguments[11:]
     state = _states_like(k, v, cu_seqlens, v.dtype if definition else torch.float32)
-    return v.new_empty(v.shape), state, v.new_empty(0)
+    if v.device.type != "cuda":
+        return v.new_empty(v.shape), state, v.new_empty(0)
+    floats = _torch_gpu.kept_floats(*v.shape[:3]) if _torch_gpu.keeps(position, cu_seqlens, chunk, keep) else 0
+    return v.new_empty(v.shape), state, v.new_empty(floats, dtype=torch.float32)
 
 
 def _backward_fake(dy, dstate, *arguments):
@@ -195,6 +202,9 @@ def _refuse_second_derivative(ctx, *_):
 
 _library.impl("delta_rule", _forward_cpu, "CPU")
 _library.impl("delta_rule_backward", _backward_cpu, "CPU")
+if _ops.cuda:
+    _library.impl("delta_rule", _torch_gpu.forward, "CUDA")
+    _library.impl("delta_rule_backward", _torch_gpu.backward, "CUDA")
 torch.library.register_fake("deltasane::delta_rule", _forward_fake, lib=_library)
 torch.library.register_fake("deltasane::delta_rule_backward", _backward_fake, lib=_library)
 torch.library.register_autograd("deltasane::delta_rule", _backward, setup_context=_keep_inputs, lib=_library)

@@ -52,6 +52,7 @@ void expect_tile_forward_fits(const Gpu& gpu) {
 }  // namespace
 
 float* DeltaRuleScratch::floats(const Gpu& gpu, int64_t count) {
+  if (allocate_) return allocate_(count);
   if (memory_.elements() < count) {
     gpu.wait();  // what is there may be in use
     memory_ = GpuTensor<float>();

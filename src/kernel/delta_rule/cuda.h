@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "base/half.h"
 #include "tensor/cuda/gpu.h"
@@ -56,12 +58,18 @@ struct DeltaRuleGradient {
 };
 
 // Workspace of the operator between its passes; grows to the largest request and is reused by the
-// next call on the same stream.
+// next call on the same stream. Or the caller's memory: `allocate` gives so many floats, aligned to
+// 128 bytes, that stay until the work of the call is done; then nothing is allocated here, and
+// nothing waited for.
 class DeltaRuleScratch {
  public:
+  DeltaRuleScratch() = default;
+  explicit DeltaRuleScratch(std::function<float*(int64_t floats)> allocate)
+      : allocate_(std::move(allocate)) {}
   float* floats(const Gpu& gpu, int64_t count);
 
  private:
+  std::function<float*(int64_t)> allocate_;
   GpuTensor<float> memory_;
 };
 

@@ -5,10 +5,11 @@
 #include <nanobind/stl/vector.h>
 
 #include "kernel/sane/tau.h"
+#include "python/ops/gpu_calls.h"
 #include "python/ops/recurrence.h"
 #include "python/ops/views.h"
 #include "python/ops/worker_threads.h"
-#include "python/translate_errors.h"
+#include "python/ops/translate_errors.h"
 #include "tensor/cuda/gpu.h"
 
 namespace deltasane::python {
@@ -87,8 +88,7 @@ NB_MODULE(_ops, m) {
   m.doc() = "Operators of deltasane.ops. An array is (address, shape, strides) or None.";
   translate_errors();
   m.attr("cuda") = built_with_cuda;
-  m.def("chunks_ending", &python::chunks_ending, nb::arg("position"), nb::arg("cu_seqlens"),
-        nb::arg("time"), nb::arg("chunk"));
+  if constexpr (built_with_cuda) bind_gpu_calls(m);
   m.def("set_threads", &python::set_threads, nb::arg("count"));
   m.def("threads", &python::threads);
   m.def("tau", &tau_of_products, nb::arg("z"), nb::arg("alpha"), nb::arg("tau"));

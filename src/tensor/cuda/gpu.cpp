@@ -62,7 +62,14 @@ Gpu::Gpu(int index) : index_(index) {
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 
+Gpu::Gpu(const Gpu& device, CUstream_st* borrowed)
+    : index_(device.index_),
+      properties_(device.properties_),
+      stream_(borrowed),
+      owns_stream_(false) {}
+
 Gpu::~Gpu() {
+  if (!owns_stream_) return;
   cudaStreamSynchronize(stream_);
   cudaStreamDestroy(stream_);
 }

@@ -29,6 +29,8 @@ struct GpuProperties {
 class Gpu {
  public:
   explicit Gpu(int index);  // fails if there is no such device
+  // The same device, and a stream of the caller's, who keeps it as long as this is used.
+  Gpu(const Gpu& device, CUstream_st* borrowed);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -46,6 +48,7 @@ class Gpu {
   int index_;
   GpuProperties properties_;
   CUstream_st* stream_ = nullptr;
+  bool owns_stream_ = true;
 };
 
 // A point in a stream that another stream, or the host, can wait for.

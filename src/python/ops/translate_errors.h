@@ -4,6 +4,6 @@
 
 namespace deltasane::python {
 
-void translate_errors();  // once for each extension
+void translate_errors();
 
 }  // namespace deltasane::python

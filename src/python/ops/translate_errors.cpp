@@ -1,4 +1,4 @@
-#include "python/translate_errors.h"
+#include "python/ops/translate_errors.h"
 
 #include <nanobind/nanobind.h>
 

@@ -1,0 +1,145 @@
+"""The operator on CUDA tensors: in torch's current stream, in memory that torch allocates, without a wait.
+
+The kernels take RWKV-7's rule with heads of 64 channels, all rows at one position, every token present. Decays must be
+above 0.545, as RWKV-7's are: the kernels divide by products of 16 of them. Neither that nor tau is looked at, because
+the host would have to wait for it.
+"""
+
+import torch
+
+from .. import _ops
+from ._calls import chunk_count, chunks_ending
+
+HEAD = 64
+CHUNK = 16
+_STATE_FLOATS = HEAD * HEAD + 1
+
+
+def keeps(position, cu_seqlens, chunk, keep):
+    """Whether the forward pass keeps the states for the backward pass."""
+    return keep and not cu_seqlens and chunk == CHUNK and all(p % CHUNK == 0 for p in position)
+
+
+def kept_floats(batch, time, heads):
+    """Room for the states before every 16 tokens and at the end; the extension checks that it is enough."""
+    states = batch * heads * ((time + CHUNK - 1) // CHUNK + 1)
+    return (states * _STATE_FLOATS + 31) // 32 * 32
+
+
+def _place(device):
+    return device.index, torch.cuda.current_stream(device).cuda_stream
+
+
+def _allocator(like):
+    """allocate(floats): the address of new memory, which lives as long as this function."""
+    memory = []
+
+    def allocate(floats):
+        memory.append(torch.empty(floats, dtype=torch.float32, device=like.device))
+        return memory[-1].data_ptr()
+
+    return allocate
+
+
+def _check(name, x, shape):
+    if x is None or tuple(x.shape) != tuple(shape):
+        found = "none" if x is None else tuple(x.shape)
+        raise ValueError(f"{name}: expected shape {tuple(shape)}, found {found}")
+
+
+def _checked(arrays, position, cu_seqlens, chunk, rule):
+    """The inputs r, w, k, v, a, b, tau, state, packed."""
+    r, w, k, v, a, b, _, tau, state, mask, neutralize = arrays
+    if rule != "generalized":
+        raise NotImplementedError(f"rule: expected generalized on a GPU, found {rule}; use tensors on the CPU")
+    if mask is not None or neutralize is not None:
+        raise NotImplementedError("mask, neutralize: expected none on a GPU; use cu_seqlens, or tensors on the CPU")
+    batch, time, heads, channels = v.shape
+    if channels != HEAD:
+        raise NotImplementedError(f"v: expected heads of {HEAD} channels on a GPU, found {channels}")
+    if len(set(position)) > 1 and not cu_seqlens:
+        raise NotImplementedError("position: expected one for all rows on a GPU, found several; use cu_seqlens")
+    for name, x in zip("rwkab", (r, w, k, a, b)):
+        _check(name, x, v.shape)
+    if cu_seqlens:
+        if batch != 1 or cu_seqlens[0] != 0 or cu_seqlens[-1] != time or sorted(cu_seqlens) != list(cu_seqlens):
+            raise ValueError(f"cu_seqlens: expected ascending numbers from 0 to {time} and one row, found {cu_seqlens}")
+    rows = len(cu_seqlens) - 1 if cu_seqlens else batch
+    if tau is not None:
+        _check("tau", tau, (batch, chunk_count(position, cu_seqlens, time, chunk), heads))
+    if state is not None:
+        _check("state", state, (rows, heads, HEAD, HEAD))
+    return [None if x is None else x.contiguous() for x in (r, w, k, v, a, b, tau, state)]
+
+
+def _texts(time, position, cu_seqlens, chunk):
+    """For each call of the kernels: which tokens, chunks and states, and the position."""
+    everything = slice(None)
+    if not cu_seqlens:
+        yield everything, everything, everything, position[0] if position else 0, time
+        return
+    first = 0
+    for i, (begin, end) in enumerate(zip(cu_seqlens, cu_seqlens[1:])):
+        start = position[i] if position else 0
+        chunks = chunks_ending(start, end - begin, chunk)
+        yield slice(begin, end), slice(first, first + chunks), slice(i, i + 1), start, end - begin
+        first += chunks
+
+
+def _part(x, which):
+    """The address of a part: of rows for states, else of the second dimension of one row, so that it is packed."""
+    return None if x is None else x[which].data_ptr()
+
+
+def _parts(vectors, tokens, tau, chunks, state, states):
+    return (
+        *(_part(x, (slice(None), tokens)) for x in vectors),
+        _part(tau, (slice(None), chunks)),
+        _part(state, states),
+    )
+
+
+def forward(*arguments):
+    arrays, (position, cu_seqlens, chunk, rule, _, keep) = arguments[:11], arguments[11:]
+    *vectors, tau, state = _checked(arrays, position, cu_seqlens, chunk, rule)
+    v = vectors[3]
+    batch, time, heads, _ = v.shape
+    y = torch.empty_like(v)
+    rows = len(cu_seqlens) - 1 if cu_seqlens else batch
+    final = v.new_empty((rows, heads, HEAD, HEAD), dtype=torch.float32)
+    kept = v.new_empty(kept_floats(batch, time, heads) if keeps(position, cu_seqlens, chunk, keep) else 0, dtype=torch.float32)
+    device, stream = _place(v.device)
+    for tokens, chunks, states, start, count in _texts(time, position, cu_seqlens, chunk):
+        if count == 0 or final[states].numel() == 0:
+            final[states] = 0 if state is None else state[states]
+            continue
+        _ops.gpu_forward(
+            device, stream, _allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
+            _parts(vectors, tokens, tau, chunks, state, states),
+            (_part(y, (slice(None), tokens)), _part(final, states), kept.data_ptr()), kept.numel(),
+        )  # fmt: skip
+    return y, final, kept
+
+
+def backward(dy, dstate, *arguments):
+    arrays, (position, cu_seqlens, chunk, rule, _, kept, wanted) = arguments[:11], arguments[11:]
+    *vectors, tau, state = inputs = _checked(arrays, position, cu_seqlens, chunk, rule)
+    v = vectors[3]
+    batch, time, heads, _ = v.shape
+    dy = dy.contiguous()
+    dstate = None if dstate is None else dstate.contiguous()
+    *gradients, dtau, dinitial = [None if x is None else torch.empty_like(x) for x in inputs]
+    device, stream = _place(v.device)
+    for tokens, chunks, states, start, count in _texts(time, position, cu_seqlens, chunk):
+        if count == 0 or batch * heads == 0:
+            if dinitial is not None:
+                dinitial[states] = 0 if dstate is None else dstate[states]
+            continue
+        _ops.gpu_backward(
+            device, stream, _allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
+            _parts(vectors, tokens, tau, chunks, state, states),
+            (_part(dy, (slice(None), tokens)), _part(dstate, states), kept.data_ptr()), kept.numel(),
+            _parts(gradients, tokens, dtau, chunks, dinitial, states),
+        )  # fmt: skip
+    found = [*gradients, None, dtau, dinitial]
+    return [x if want else v.new_empty(0) for x, want in zip(found, wanted)]

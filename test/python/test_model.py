@@ -1,0 +1,152 @@
+"""deltasane.Model and State: what the engine gives, and that states are values."""
+
+import copy
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import deltasane
+
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models")
+PATH = os.path.join(MODELS, "arithmetic-sane-3.safetensors")
+QUESTION = "User: 37+45=?\n\nAssistant:"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return deltasane.Model(PATH, threads=1)
+
+
+def test_description(model):
+    assert model.description["architecture"] == "rwkv7" and model.description["vocabulary"] == 256
+    assert "rwkv7" in repr(model) and model.name == "arithmetic-sane-3.safetensors"
+    assert deltasane.build()["version"]
+
+
+def test_tokenizer(model):
+    assert model.tokenizer.encode("1+2").tolist() == [49, 43, 50]
+    assert model.tokenizer.bytes(255) == b"\xff" and model.tokenizer.decode([255]) == "\ufffd"
+    assert deltasane.Tokenizer.open("byte").vocabulary == 256
+    with pytest.raises(OSError, match="gone.txt"):
+        deltasane.Tokenizer.open("gone.txt")
+
+
+def test_reads_in_parts_as_at_once(model):
+    text = np.arange(600) % 256
+    whole, parts = model.state(), model.state()
+    logits = model.read(text, whole)
+    model.read(text[:512].astype(np.int64), parts)
+    assert np.array_equal(model.read(text[512:].tolist(), parts), logits) and parts == whole
+    assert logits.dtype == np.float32 and logits.shape == (256,) and whole.position == 600
+    every = model.read(text[:20], model.state(), all=True)
+    assert every.shape == (20, 256)
+    out = np.empty((20, 256), np.float32)
+    assert model.read(text[:20], model.state(), all=True, out=out) is out and np.array_equal(out, every)
+
+
+def test_scores(model):
+    text = bytes(range(32, 127)) * 12
+    losses = model.score(text)
+    assert losses.shape == (len(text) - 1,)
+    state = model.state()
+    pieces = [model.score(text[:300], state), model.score(text[300:], state)]
+    assert np.allclose(np.concatenate(pieces), losses, atol=1e-4)
+    at_once = model.state()
+    assert np.array_equal(model._held.score(list(text), at_once._held), losses), "blocks do not show"
+    logits = model.read(text[:1], model.state()).astype(float)
+    assert losses[0] == pytest.approx(np.log(np.exp(logits).sum()) - logits[text[1]], abs=1e-4)
+
+
+def test_streams_what_it_generates(model):
+    one = model.generate(QUESTION, max_tokens=8, stop="\n\n", temperature=0)[0]
+    assert one.text == " 82" and one.ended == "stop_text"
+    assert "".join(model.stream(QUESTION, max_tokens=8, stop=["\n\n"], temperature=0)) == " 82"
+
+
+def test_a_stream_can_be_left_and_continued(model):
+    whole = "".join(model.stream(QUESTION, max_tokens=12, temperature=0))
+    state = model.state()
+    stream = model.stream(QUESTION, state, max_tokens=12, temperature=0)
+    first = next(stream)
+    stream.close()
+    rest = "".join(model.stream("", state, max_tokens=11, temperature=0))
+    assert first + rest == whole
+    unused = model.stream(QUESTION, state)
+    unused.close()
+    assert threading.active_count() == 1
+
+
+def test_texts_do_not_depend_on_each_other(model):
+    prompts = [QUESTION, "User: 8+5=?\n\nAssistant:"]
+    texts = model.generate(prompts, n=2, max_tokens=6, seed=3)
+    assert len(texts) == 4
+    assert model.generate(prompts[1], max_tokens=6, seed=3)[0].text == texts[2].text
+
+
+def test_states_are_values(model, tmp_path):
+    state = model.state()
+    model.read(QUESTION, state)
+    state.save(tmp_path / "sum.state")
+    for other in (copy.copy(state), copy.deepcopy(state), model.load_state(tmp_path / "sum.state"),
+                  model.state_from(bytes(state)), pickle.loads(pickle.dumps(state))):  # fmt: skip
+        assert other == state and other is not state
+    other = copy.copy(state)
+    model.read([1], other)
+    assert other != state and state.position == len(QUESTION)
+    another = model.state()
+    model.read(QUESTION.replace("37", "38"), another)
+    assert another != state and another.position == state.position
+    assert state.memory.shape == (6, 4, 64, 64)
+    assert np.allclose(state.norms(), state.statistics()["norm"])
+    assert {kind for _, kind, _, _ in state.parts()} == {"memory", "shift"}
+
+
+def test_watch(model):
+    seen = model.watch("What is 5 plus 6? " * 4, every=16)
+    assert seen["position"].tolist() == sorted(seen["position"].tolist())
+    assert seen.shape == (5 * 24,) and seen["position"][-1] == 72 and (seen["largest"] <= seen["norm"]).all()
+
+
+def refuses(error, text, call):
+    with pytest.raises(error) as found:
+        call()
+    assert text in str(found.value)
+    return found.value
+
+
+def test_misuse(model, tmp_path):
+    state = model.state()
+    assert isinstance(refuses(OSError, "gone.pth", lambda: deltasane.Model("gone.pth")), deltasane.Error)
+    refuses(ValueError, "device: expected", lambda: deltasane.Model(PATH, device="tpu"))
+    refuses(ValueError, "tokens: expected 0 to 255, found 256", lambda: model.read([256], state))
+    refuses(TypeError, "tokens: expected integers", lambda: model.read([1.5], state))
+    refuses(ValueError, "tokens: expected at least one", lambda: model.read([], state))
+    refuses(TypeError, "temprature: expected one of", lambda: model.generate("1", temprature=0))
+    refuses(TypeError, "prompts: expected str, found int", lambda: model.generate([1]))
+    refuses(TypeError, "text: expected str or bytes", lambda: next(model.stream(3)))
+    refuses(ValueError, "state: expected one of this model", lambda: deltasane.Model(PATH).read([1], state))
+    (tmp_path / "empty").write_bytes(b"")
+    refuses(OSError, "empty", lambda: model.load_state(tmp_path / "empty"))
+    baseline = deltasane.Model(os.path.join(MODELS, "arithmetic-baseline.safetensors"))
+    refuses(deltasane.Error, "", lambda: baseline.state_from(bytes(state)))
+    assert state.position == 0
+
+
+def test_a_fork_must_open_its_own_model(model):
+    state = model.state()
+    child = os.fork()
+    if child == 0:
+        try:
+            model.read([1], state)
+        except deltasane.Error as error:
+            os._exit(0 if "a fork of it" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_state_outlives_its_model():
+    state = deltasane.Model(PATH, threads=1).state()
+    assert state.position == 0 and state.memory.shape == (6, 4, 64, 64)
