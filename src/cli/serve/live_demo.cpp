@@ -34,7 +34,7 @@ class Reader {
     next_ = tokens.back();
     std::vector<double> losses(static_cast<size_t>(slice));
     const std::span<const int32_t> all = tokens;
-    score(model_, all.first(size_t(slice)), all.subspan(1), state_, losses, cpu_, &taus_);
+    deltasane::score(model_, all.first(size_t(slice)), all.subspan(1), state_, losses, cpu_, &taus_);
     losses_ = std::move(losses);
     has_overflow_ = !scan_state(state_).finite();
   }

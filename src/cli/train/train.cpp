@@ -9,6 +9,7 @@
 #include "base/io/folder_lock.h"
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/counted.h"
 #include "cli/duration.h"
 #include "cli/memory_advice.h"
 #include "cli/terminal/interrupt.h"
@@ -138,7 +139,7 @@ class TrainLoop {
     bool stop = false;
     while (!run_.finished() && !(stop = group_.any(interrupts() > 0))) {
       const double before = seconds_now();
-      const train::StepReport report = run_.step();
+      const train::StepReport report = step();
       const double now = seconds_now();
       saved = false;
       const double speed = double(report.tokens) / (now - before);
@@ -166,12 +167,34 @@ class TrainLoop {
     return saved || run_.progress().step == first ? 0 : 1;
   }
 
+  // An error of the numbers says where the run was.
+  train::StepReport step() {
+    try {
+      train::StepReport report = run_.step();
+      last_loss_ = report.loss;
+      return report;
+    } catch (const Error& error) {
+      if (error.fault() != Fault::overflow && error.fault() != Fault::argument) throw;
+      const train::Progress& at = run_.progress();
+      const std::string_view what = error.what();
+      std::string place;
+      if (!what.starts_with("step "))
+        place = fmt::format("step {} (corpus piece {}, token {}): ", at.step + 1, at.cursor.piece,
+                            at.cursor.token);
+      fail(Fault::overflow, place, what, "; the rate was ",
+           fmt::format("{:.3g}", run_.config().schedule.at(at.step)), ", the loss before ",
+           last_loss_ ? fmt::format("{:.4g}", *last_loss_) : "unknown",
+           ". Try a lower optimizer.rate, or a longer warmup");
+    }
+  }
+
   bool speaks() const { return group_.rank() == 0; }
 
   train::TrainingRun& run_;
   fs::path folder_;
   comm::Group& group_;
   std::optional<Metrics> metrics_;
+  std::optional<double> last_loss_;
   int64_t saved_ = -1;  // the step of the last checkpoint of this process
 };
 
@@ -199,8 +222,9 @@ void introduce(const train::TrainingRun& run, const train::TrainConfig& config, 
       run.model().sane() ? fmt::format("SANE with alpha {}", run.model().sane()->alpha) : "no SANE",
       name_of(config.optimizer.kind), train::name_of(config.precision), config.schedule.steps,
       config.rows_of_step(), config.context);
-  fmt::print("{} process(es) with {} thread(s) on {}, {} times {} rows each, activations {}{}\n",
-             processes, threads, config.run.device, plan.split.accumulate, plan.split.micro_batch,
+  fmt::print("{} with {} on {}, {} times {} rows each, activations {}{}\n",
+             counted(processes, "process", "processes"), counted(threads, "thread"),
+             config.run.device, plan.split.accumulate, plan.split.micro_batch,
              plan.split.activations == Activations::keep ? "kept" : "recomputed",
              run.sums_by().empty() ? "" : fmt::format(", sums by {}", run.sums_by()));
   fmt::print("memory on {}: {}, of {} free\n", plan.device, plan.need.text(),
