@@ -236,6 +236,13 @@ TEST_P(StreamOnTerminal, ProgressFitsAndAnInterruptKeepsWhatWasRead) {
       << again.output;
 }
 
+TEST_F(TextCommands, TheListOfKeysIsTheProgramsOwn) {
+  const std::string page = read_file(DELTASANE_SOURCE "/docs/training-keys.md");
+  const std::string keys = shown("deltasane train --keys");
+  EXPECT_NE(page.find(keys), page.npos) << "make it again: deltasane train --keys\n" << keys;
+  EXPECT_NE(keys.find("| `optimizer.rate` | number |"), keys.npos);
+}
+
 TEST_F(TextCommands, DiagnoseSuggestsWhereSomethingIsWrong) {
   const std::string out = scratch_.path() / "run";
   shown("deltasane stream $m -t 1 --corpus math-chat --tokens 512 --segment 256 --out " + out);

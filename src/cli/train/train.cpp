@@ -14,10 +14,12 @@
 #include "cli/memory_advice.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress_line.h"
+#include "cli/train/training_page.h"
 #include "comm/group.h"
 #include "eval/answer_accuracy.h"
 #include "format/tokenizer/find_tokenizer.h"
 #include "train/checkpoint.h"
+#include "train/config_keys.h"
 #include "train/event_file.h"
 
 namespace deltasane::cli {
@@ -28,7 +30,7 @@ using MetricsRow = nlohmann::ordered_json;
 struct TrainOptions {
   std::string config, device;
   std::vector<std::string> set;
-  bool resume = false, unverified = false, check = false;
+  bool resume = false, unverified = false, check = false, keys = false;
 };
 
 // One JSON object a line, and the same numbers for TensorBoard. Lines behind the step that a run
@@ -94,6 +96,7 @@ class TrainLoop {
     metrics_->add(row);
     fmt::print("{}\n", line);
     std::fflush(stdout);
+    write_page();
   }
 
   // A disk that is full does not end a run: the checkpoint before stays.
@@ -162,9 +165,20 @@ class TrainLoop {
       if (config.run.save_every > 0 && report.step % config.run.save_every == 0) saved = save();
     }
     if (!saved && run_.progress().step > first) saved = save();
+    write_page();
     if (stop && speaks())
       fmt::print("stopped after step {}; continue with --resume\n", run_.progress().step);
     return saved || run_.progress().step == first ? 0 : 1;
+  }
+
+  // For people: that it cannot be written ends no run.
+  void write_page() {
+    if (!speaks()) return;
+    try {
+      write_training_page(folder_, fmt::format("Training: {}", folder_.filename().string()));
+    } catch (const Error& error) {
+      fmt::print(stderr, "deltasane: no page of the run: {}; continuing\n", error.what());
+    }
   }
 
   // An error of the numbers says where the run was.
@@ -234,7 +248,17 @@ void introduce(const train::TrainingRun& run, const train::TrainConfig& config, 
                bytes_text(plan.host_found.free));
 }
 
+// A Markdown table of every key: docs/training-keys.md.
+void print_keys() {
+  fmt::print("| key | type | if not given | what |\n|---|---|---|---|\n");
+  for (const train::ConfigKey& key : train::config_keys())
+    fmt::print("| `{}.{}` | {} | {} | {} |\n", key.section, key.key, key.type, key.value, key.what);
+}
+
 int train_model(const TrainOptions& options) {
+  if (options.keys) return print_keys(), 0;
+  if (options.config.empty())
+    fail(Fault::usage, "train: expected a TOML file, found none; see examples/ and --keys");
   const std::string text = read_file(options.config);
   train::TrainConfig config = train::read_config(text, options.config, options.set);
   if (!options.device.empty()) config.run.device = options.device;
@@ -289,7 +313,8 @@ int train_model(const TrainOptions& options) {
 const Command train{
     "train", "train a model from scratch or from a checkpoint", [](CLI::App& app) {
       auto options = std::make_shared<TrainOptions>();
-      app.add_option("CONFIG", options->config, "a TOML file; see examples/")->required();
+      app.add_option("CONFIG", options->config, "a TOML file; see examples/");
+      app.add_flag("--keys", options->keys, "print every key of such a file, with its default");
       app.add_flag("--resume", options->resume, "resume from the newest checkpoint in run.folder");
       app.add_flag("--resume-unverified", options->unverified,
                    "with --resume: also where the corpus or the vocabulary has changed");
