@@ -68,6 +68,15 @@ nlohmann::ordered_json json_of(const probe::HeadDiagnosis& head) {
   return json;
 }
 
+// What the next command takes: --sane-alpha is for models that were trained without SANE. Half of
+// what is in use, where that is small already.
+std::optional<double> suggested_alpha(const Patient& patient) {
+  const double alpha = patient.diagnosis.alpha;
+  if (alpha == 0 || patient.sane.starts_with(name_of(SaneKind::trained))) return std::nullopt;
+  const std::optional<double> now = alpha_in(patient.sane);
+  return now && *now <= alpha ? *now / 2 : alpha;
+}
+
 nlohmann::ordered_json json_of(const Patient& patient) {
   const probe::Diagnosis& found = patient.diagnosis;
   const probe::Background& background = found.background;
@@ -84,7 +93,8 @@ nlohmann::ordered_json json_of(const Patient& patient) {
                                 {"heads_with_99_percent_of_squares", background.heads_with_99}}},
                               {"overflows", nlohmann::ordered_json::array()},
                               {"heads", nlohmann::ordered_json::array()}};
-  if (found.alpha > 0) json["suggested"] = {{"alpha", found.alpha}, {"tau", found.tau}};
+  if (const auto alpha = suggested_alpha(patient))
+    json["suggested"] = {{"alpha", *alpha}, {"tau", kernel::tau_at_zero(*alpha)}};
   for (const probe::StreamBreak& b : found.breaks)
     json["overflows"].push_back(
         {{"stream", b.stream}, {"position", b.position}, {"layer", b.layer}, {"head", b.head}});
@@ -127,17 +137,14 @@ void print_heads(const Patient& patient, int64_t most) {
   fmt::print("\n");
 }
 
-// What the next command takes: --sane-alpha is for models that were trained without SANE.
 void print_suggestion(const Patient& patient) {
   const probe::Diagnosis& found = patient.diagnosis;
   if (found.alpha == 0) return;
-  if (patient.sane.starts_with(name_of(SaneKind::trained))) {
+  if (!suggested_alpha(patient)) {
     fmt::print("suggested            train further with a smaller model.sane_alpha\n");
     return;
   }
-  double alpha = found.alpha;
-  if (const auto now = alpha_in(patient.sane); now && *now <= alpha) alpha = *now / 2;
-  const double tau = kernel::tau_at_zero(alpha);
+  const double alpha = *suggested_alpha(patient), tau = kernel::tau_at_zero(alpha);
   fmt::print(
       "suggested            --sane-alpha {:.2g}: |S| <= tau = {:.3g} and a head's norm <= {:.3g}, {}\n",
       alpha, tau, tau * std::sqrt(double(found.most_entries)),

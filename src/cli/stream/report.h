@@ -1,6 +1,7 @@
 // The page of `deltasane report`: runs, their figures, and one file that needs no other.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,9 @@ struct ReportFigure {
 // What matters most first: answers, norms, perplexity. With gnuplot, charts
 // are also drawn to files, and heat maps follow.
 std::vector<ReportFigure> draw_figures(const std::vector<ReportRun>& runs, const fs::path& folder);
+
+// The first position from which on accuracy stays below half of the best before it.
+std::optional<int64_t> lost_answers_at(const std::map<int64_t, double>& accuracy);
 
 // How a run ended: "overflow after ...", "failed at ..." where its answers were lost, or "finite".
 std::string outcome_of(const ReportRun& run);

@@ -22,20 +22,6 @@ std::map<int64_t, double> accuracy_by_position(const ReportRun& run) {
   return means;
 }
 
-// The first position from which on answers stay below half of the best before it.
-std::optional<int64_t> lost_answers_at(const std::map<int64_t, double>& accuracy) {
-  std::optional<int64_t> since;
-  double best = 0;
-  for (const auto& [position, share] : accuracy) {
-    best = std::max(best, share);
-    if (share >= best / 2)
-      since.reset();
-    else if (!since)
-      since = position;
-  }
-  return since;
-}
-
 PageTable runs_table(const std::vector<ReportRun>& runs) {
   PageTable table{{{"run", true},
                    {"outcome", true},
@@ -66,6 +52,19 @@ PageTable runs_table(const std::vector<ReportRun>& runs) {
 }
 
 }  // namespace
+
+std::optional<int64_t> lost_answers_at(const std::map<int64_t, double>& accuracy) {
+  std::optional<int64_t> since;
+  double best = 0;
+  for (const auto& [position, share] : accuracy) {
+    best = std::max(best, share);
+    if (share >= best / 2)
+      since.reset();
+    else if (!since)
+      since = position;
+  }
+  return since;
+}
 
 std::string outcome_of(const ReportRun& run) {
   for (size_t i = 0; i < size_t(run.segments.rows); ++i)

@@ -247,6 +247,28 @@ TEST_F(TextCommands, DiagnoseSuggestsWhereSomethingIsWrong) {
   const std::string out = scratch_.path() / "run";
   shown("deltasane stream $m -t 1 --corpus math-chat --tokens 512 --segment 256 --out " + out);
   EXPECT_EQ(shown("deltasane diagnose " + out).find("suggested"), std::string::npos);
+  const std::string broken = scratch_.path() / "broken";
+  const std::string baseline = DELTASANE_SOURCE "/models/arithmetic-baseline.safetensors";
+  shown("deltasane stream " + baseline +
+        " -t 1 --corpus math-chat --tokens 1024 --segment 512 --out " + broken);
+  const std::string found = shown("deltasane diagnose " + broken);
+  const size_t at = found.find("suggested            --sane-alpha ");
+  ASSERT_NE(at, found.npos) << found;
+  const std::string flag = found.substr(at + 21, found.find(':', at) - at - 21);
+  EXPECT_NE(shown("deltasane diagnose --json " + broken).find("\"suggested\""), std::string::npos);
+  shown("deltasane generate " + baseline + " -p 1 -n 1 " + flag);
+}
+
+TEST_F(TextCommands, TrainingLeavesAPage) {
+  const std::string folder = scratch_.path() / "run";
+  shown("deltasane train " DELTASANE_SOURCE
+        "/examples/one_minute.toml --set optimizer.steps=2 --set "
+        "optimizer.sequences=1 --set evaluation.problems=2 --set evaluation.batches=1 --set "
+        "run.folder=" +
+        folder);
+  const std::string page = read_file(folder + "/report.html");
+  for (const char* part : {"Answers", "Loss", "Gradient norm", "Learning rate", "held-out loss"})
+    EXPECT_NE(page.find(part), page.npos) << part;
 }
 
 }  // namespace

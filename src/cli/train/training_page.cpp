@@ -41,6 +41,7 @@ void write_training_page(const fs::path& folder, const std::string& title) {
                        bool points) {
     plot::Chart chart{.title = heading, .x_label = "step", .y_label = columns[0].second};
     chart.points = points;
+    chart.log_y = !points;  // where the numbers span more than a decade
     for (const auto& [name, label] : columns) {
       if (!curves.contains(name)) continue;
       plot::Curve curve = curves[name];

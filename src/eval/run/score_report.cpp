@@ -188,11 +188,12 @@ std::string bar_script(const Comparison& c) {
   const bool has_intervals = !c.intervals.average.empty();
   const bool has_average = table.benchmarks.size() > 1;
   std::string text = fmt::format(
-      "set style data histogram\nset style histogram {}gap 1\n"
-      "set style fill solid 0.8 border -1\nset bars 0.5\nset ylabel 'accuracy, %'\n"
+      "set style data histogram\nset style histogram {}gap 1{}\n"
+      "set style fill solid 0.8 border -1\nset errorbars 0.5\nset ylabel 'accuracy, %'\n"
       "set yrange [0:100]\nset grid ytics\nset key outside top center horizontal noenhanced\n"
-      "set xtics noenhanced {}\nset datafile separator tab\n$runs << END\n",
-      has_intervals ? "errorbars " : "", table.benchmarks.size() > 4 ? "rotate by -35" : "");
+      "set xtics noenhanced rotate by -30\nset datafile separator tab\n$runs << END\n",
+      has_intervals ? "errorbars " : "", has_intervals ? " lw 1" : "");
+  const char* const colours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"};
   const auto add = [&](const std::string& name, const auto& score, const auto& interval) {
     text += name;
     for (size_t run = 0; run < table.runs.size(); ++run) {
@@ -213,9 +214,10 @@ std::string bar_script(const Comparison& c) {
   for (size_t run = 0; run < table.runs.size(); ++run) {
     const size_t column = 2 + run * (has_intervals ? 3 : 1);
     text += fmt::format(
-        "{}$runs using {}{} title '{}'", run > 0 ? ", " : "",
+        "{}$runs using {}{} lc rgb '{}' title '{}'", run > 0 ? ", " : "",
         has_intervals ? fmt::format("{}:{}:{}", column, column + 1, column + 2) : cat(column),
-        run == 0 ? ":xtic(1)" : "", in_script_quotes(table.runs[run]));
+        run == 0 ? ":xtic(1)" : "", colours[run % std::size(colours)],
+        in_script_quotes(table.runs[run]));
   }
   return text + "\n";
 }

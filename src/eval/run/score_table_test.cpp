@@ -78,14 +78,15 @@ TEST_F(ScoreTableTest, DrawsTwoRunsByBenchmark) {
   const std::string script = score_figure(two, "x.svg");
   EXPECT_NE(script.find("\nBenchmark 0\t50\t"), std::string::npos) << script;
   EXPECT_NE(script.find("\naverage\t65\t"), std::string::npos) << script;
-  EXPECT_NE(script.find("$runs using 2:3:4:xtic(1) title 'baseline', $runs using 5:6:7 title 'three'"),
+  EXPECT_NE(script.find("$runs using 2:3:4:xtic(1) lc rgb '#0072b2' title 'baseline', "
+                        "$runs using 5:6:7 lc rgb '#e69f00' title 'three'"),
             std::string::npos)
       << script;
   // Scores alone have no intervals.
   const std::string scores =
       score_figure(compare(table_from_csv(to_csv(two), "table.csv"), {}, threads), "x.svg");
   EXPECT_NE(scores.find("\nBenchmark 0\t50\t70\n"), std::string::npos) << scores;
-  EXPECT_NE(scores.find("$runs using 2:xtic(1) title 'baseline', $runs using 3 title"),
+  EXPECT_NE(scores.find("$runs using 2:xtic(1) lc rgb '#0072b2' title 'baseline', $runs using 3 lc"),
             std::string::npos)
       << scores;
 }
