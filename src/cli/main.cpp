@@ -1,5 +1,6 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "base/error.h"
 #include "base/io/mapped_ranges.h"
 #include "cli/command.h"
+#include "cli/command_words.h"
 #include "cli/terminal/terminal.h"
 #include "cli/version.h"
 
@@ -30,7 +32,7 @@ constexpr int failed = 1, misused = 2;
 int run(int argc, char** argv) {
   CLI::App app(
       "deltasane runs and trains delta-rule language models at any length.\n"
-      "Every command has its own --help with examples.",
+      "`deltasane help COMMAND` explains one, with examples.",
       "deltasane");
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
@@ -40,10 +42,12 @@ int run(int argc, char** argv) {
     actions.push_back({sub, command->describe(*sub)});
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = command_words(app, argc, argv);
+    std::ranges::reverse(words);  // as the library takes them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : misused;
+    if (error.get_exit_code() == 0) return app.exit(error);  // help, or the version
+    fail(Fault::usage, message_of(error, app));
   }
   for (const auto& [sub, action] : actions)
     if (sub->parsed()) return action();

@@ -24,9 +24,11 @@ OpenOptions options_of(const ModelFlags& flags) {
   OpenOptions options;
   options.device = device_named(flags.device);
   options.weights = weight_type_named(flags.weights);
-  if (flags.sane_alpha != 0 && flags.no_sane)
+  if (flags.sane_alpha && flags.no_sane)
     fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
-  if (flags.sane_alpha != 0) options.sane.alpha = flags.sane_alpha;
+  if (flags.sane_alpha == 0.0)
+    fail(Fault::usage, "--sane-alpha: expected a number above 0, found 0; --no-sane runs without it");
+  options.sane.alpha = flags.sane_alpha;
   options.sane.none = flags.no_sane;
   options.non_finite = weights_wanted(flags.allow_nonfinite);
   if (flags.attention_window && *flags.attention_window < 1)
@@ -49,10 +51,10 @@ std::string name_of_path(const fs::path& path) {
 }  // namespace
 
 void ModelFlags::describe(CLI::App& app) {
-  app.add_option("MODEL", path, ".pth, .safetensors, .gguf, rwkv.cpp .bin, or a model folder")
+  app.add_option("-m,--model,MODEL", path, ".pth, .safetensors, .gguf, rwkv.cpp .bin, or a model folder")
       ->required();
   app.add_option("--tokenizer", tokenizer, tokenizer_help);
-  app.add_option("--threads", threads, "threads; 0: all processors")->capture_default_str();
+  app.add_option("-t,--threads", threads, "threads; 0: all processors")->capture_default_str();
   app.add_option("--weights", weights,
                  cat("compute with ", kernel::weight_types_text,
                      "; as in the file if not given. On a GPU: f32, or else bf16"));
@@ -113,9 +115,16 @@ StoredType written_type(const ModelCheckpoint& checkpoint, const std::string& na
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& flag,
                                           const ModelCheckpoint& checkpoint,
                                           const std::string& model_path) {
-  if (!flag.empty()) return open_vocabulary(flag);
-  if (auto found = find_tokenizer(checkpoint.file(), checkpoint.describe().vocabulary))
-    return found;
+  const int64_t rows = checkpoint.describe().vocabulary;
+  if (auto found =
+          flag.empty() ? find_tokenizer(checkpoint.file(), rows) : open_vocabulary(flag)) {
+    // Embeddings have rows to spare at times, but not most of them.
+    const int64_t tokens = found->vocabulary_size();
+    if (tokens <= rows && rows <= 2 * tokens) return found;
+    fail(Fault::usage, flag.empty() ? cat("the tokenizer of ", model_path) : cat("--tokenizer ", flag),
+         ": expected one for the ", rows, " tokens of ", model_path, ", found one of ", tokens,
+         " tokens; give the model's own with --tokenizer");
+  }
   fail(Fault::file, model_path, ": expected a tokenizer inside it, or ",
        tokenizers_beside(model_path), ", found none; give one with --tokenizer FILE");
 }

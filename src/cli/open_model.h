@@ -18,7 +18,7 @@ namespace deltasane::cli {
 struct ModelFlags {
   std::string path, tokenizer, weights, device = "cpu";
   int threads = 0;
-  double sane_alpha = 0;  // 0: not given
+  std::optional<double> sane_alpha;
   bool no_sane = false, allow_nonfinite = false;
   std::optional<int64_t> attention_window;
 

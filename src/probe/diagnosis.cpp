@@ -51,8 +51,10 @@ void conclude(Diagnosis& found) {
   found.background.median = median_of(medians);
   found.background.anomalous_squares = all > 0 ? anomalous / all : 0;
   found.background.heads_with_99 = fewest_heads(squares);
-  if (!healthy.empty()) {
-    found.alpha = std::clamp(kernel::alpha_at_zero(median_of(healthy)), 1.0, 10.0);
+  found.has_healthy = !healthy.empty();
+  if (healthy.size() < found.heads.size() || !found.breaks.empty()) {
+    const double kept = found.has_healthy ? median_of(healthy) : found.background.median;
+    found.alpha = std::clamp(kernel::alpha_at_zero(kept), 1.0, 10.0);
     found.tau = kernel::tau_at_zero(found.alpha);
   }
   std::ranges::stable_sort(found.heads, [](const HeadDiagnosis& a, const HeadDiagnosis& b) {

@@ -3,10 +3,10 @@
 // A head is anomalous when its norm grows (growth.h) or max |S| is above hot_limit. It has been
 // hot since the first record from which on max |S| stayed above hot_limit.
 //
-// The alpha that would cap them: the smallest with which a healthy head keeps its entries. SANE
-// holds |S| <= tau, tau = alpha ln 2 + 1 before training; so tau is asked to be at least the 99.99
-// % quantile of |S| in the median healthy head, and alpha is kept in the range that was studied, 1
-// to 10.
+// The alpha that would cap them, where there are any: the smallest with which a healthy head keeps
+// its entries. SANE holds |S| <= tau, tau = alpha ln 2 + 1 before training; so tau is asked to be at
+// least the 99.99 % quantile of |S| in the median healthy head, and alpha is kept in the range that
+// was studied, 1 to 10. Where no head is healthy, tau is the median |S| of the median head.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,8 @@ struct Diagnosis {
   std::vector<HeadDiagnosis> heads;   // anomalous ones first, the largest norm first
   Background background;
   std::vector<StreamBreak> breaks;
-  double alpha = 0, tau = 0;  // 0: no healthy head to go by
+  double alpha = 0, tau = 0;  // 0: all heads are healthy
+  bool has_healthy = false;   // heads to go by
   int64_t most_entries = 0;   // of one head: SANE holds its norm to tau times their root
 };
 

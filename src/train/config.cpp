@@ -6,6 +6,7 @@
 
 #include "base/edit_distance.h"
 #include "format/toml_text.h"
+#include "train/config_keys.h"
 
 namespace deltasane::train {
 namespace {
@@ -26,11 +27,18 @@ class Section {
     if (!table_) fail(Fault::usage, where_, ": [", name_, "]: expected a section, found a value");
   }
 
+  Section(std::string name, std::vector<ConfigKey>& list) : name_(std::move(name)), list_(&list) {}
+
   bool has(const char* key) const { return table_ && table_->contains(key); }
 
+  // Reads a key, if it is there. `what` and the value that stands there are for lists of all keys;
+  // `unless_given` is the value in words, where it follows from others.
   template <class T>
-  void read(const char* key, T& value) {
+  void read(const char* key, T& value, const char* what, const char* unless_given = nullptr) {
     known_.insert(key);
+    if (list_ != nullptr)
+      list_->push_back({name_, key, type_name<T>(),
+                        unless_given != nullptr ? unless_given : value_text(value), what});
     const toml::node* node = table_ ? table_->get(key) : nullptr;
     if (!node) return;
     if constexpr (std::is_same_v<T, std::string>)
@@ -55,15 +63,35 @@ class Section {
   [[noreturn]] void wrong(const char* key, const std::string& what) const {
     fail(Fault::usage, where_, ": ", name_, ".", key, ": ", what);
   }
-  void done() const {
-    if (!table_) return;
+  // All keys were read. False: they are listed, and there is nothing to check.
+  bool done() const {
+    if (list_ != nullptr) return false;
+    if (!table_) return true;
     for (const auto& [key, node] : *table_)
       if (!known_.contains(std::string(key.str())))
         fail(Fault::usage, where_, ": ", name_, ".", key.str(), ": expected a known key, found '",
              key.str(), "'; the nearest is '", nearest(key.str(), known_), "'");
+    return true;
   }
 
  private:
+  template <class T>
+  static const char* type_name() {
+    return std::is_same_v<T, std::string> ? "text"
+           : std::is_same_v<T, bool>      ? "true or false"
+           : std::is_same_v<T, double>    ? "number"
+                                          : "whole number";
+  }
+  template <class T>
+  static std::string value_text(const T& value) {
+    if constexpr (std::is_same_v<T, bool>)
+      return value ? "true" : "false";
+    else if constexpr (std::is_same_v<T, std::string>)
+      return value.empty() ? "" : cat('"', value, '"');
+    else
+      return cat(value);
+  }
+
   template <class Stored, class T>
   void take(const toml::node& node, const char* key, const char* expected, T& value) {
     const auto found = node.value_exact<Stored>();
@@ -81,23 +109,26 @@ class Section {
   std::string name_, where_;
   const toml::table* table_ = nullptr;
   std::set<std::string> known_;
+  std::vector<ConfigKey>* list_ = nullptr;  // where keys are listed, and not read
 };
 
 void read_model(Section section, TrainConfig& config) {
   TrainConfig::Model& m = config.model;
-  section.read("from", m.from);
-  section.read("architecture", m.architecture);
-  section.read("kind", m.kind);
-  section.read("layers", m.layers);
-  section.read("channels", m.channels);
-  section.read("head_size", m.head_size);
-  section.read("vocabulary", m.vocabulary);
-  section.read("seed", m.initialisation.seed);
-  section.read("decay_bias_shift", m.initialisation.decay_bias_shift);
-  section.read("rate_bias_shift", m.initialisation.rate_bias_shift);
-  section.read("sane_alpha", m.sane_alpha);
-  section.read("sane_chunk", m.sane_chunk);
-  section.done();
+  section.read("from", m.from, "a checkpoint to train further; else layers and channels");
+  section.read("architecture", m.architecture, "of the model", "the file's, or the first there is");
+  section.read("kind", m.kind, "of model, where an architecture has several", "its first");
+  section.read("layers", m.layers, "of a new model", "");
+  section.read("channels", m.channels, "of a new model", "");
+  section.read("head_size", m.head_size, "channels of a head");
+  section.read("vocabulary", m.vocabulary, "rows of the embedding", "the tokenizer's");
+  section.read("seed", m.initialisation.seed, "of the random weights");
+  section.read("decay_bias_shift", m.initialisation.decay_bias_shift,
+               "added to the biases of the decay: above 0 the model forgets less");
+  section.read("rate_bias_shift", m.initialisation.rate_bias_shift,
+               "added to the biases of the in-context learning rate");
+  section.read("sane_alpha", m.sane_alpha, "SANE's strength; 0: no SANE");
+  section.read("sane_chunk", m.sane_chunk, "tokens between two applications of SANE");
+  if (!section.done()) return;
   section.at_least("sane_alpha", m.sane_alpha, 0.0);
   // Far above any model that can be trained; sizes computed from these fit into 64 bits.
   section.between("sane_chunk", m.sane_chunk, 1, int64_t{1} << 30);
@@ -117,30 +148,31 @@ void read_optimizer(Section section, TrainConfig& config) {
   OptimizerSettings& o = config.optimizer;
   RateSchedule& s = config.schedule;
   std::string kind = "adamw", precision = "fp32";
-  section.read("kind", kind);
-  section.read("precision", precision);
+  section.read("kind", kind, "adamw or muon");
+  section.read("precision", precision, "fp32 or bf16");
   config.precision = precision_named(precision);
   o.kind = optimizer_named(kind);
   s.steps = 0;
-  section.read("steps", s.steps);
-  section.read("rows", config.rows);
-  section.read("sequences", config.sequences);
-  section.read("context", config.context);
-  section.read("accumulate", config.accumulate);
-  section.read("rate", s.peak);
+  section.read("steps", s.steps, "of the whole run", "required");
+  section.read("rows", config.rows, "of a step", "sequences x accumulate");
+  section.read("sequences", config.sequences, "rows at a time, without rows");
+  section.read("context", config.context, "tokens of a row");
+  section.read("accumulate", config.accumulate, "times a step, without rows");
+  section.read("rate", s.peak, "the highest learning rate");
   s.first = s.peak / 100, s.last = s.peak / 10, s.warmup = s.steps / 33;
-  section.read("first_rate", s.first);
-  section.read("last_rate", s.last);
-  section.read("warmup", s.warmup);
-  section.read("weight_decay", o.weight_decay);
-  section.read("beta1", o.beta1);
+  section.read("first_rate", s.first, "at the first step", "rate / 100");
+  section.read("last_rate", s.last, "at the last step", "rate / 10");
+  section.read("warmup", s.warmup, "steps until the highest rate", "steps / 33");
+  section.read("weight_decay", o.weight_decay, "of matrices");
+  section.read("beta1", o.beta1, "of AdamW");
   if (o.kind == OptimizerKind::muon) o.beta2 = muon_beta2, o.epsilon = muon_epsilon;
-  section.read("beta2", o.beta2);
-  section.read("epsilon", o.epsilon);
-  section.read("momentum", o.momentum);
-  section.read("clip", config.clip);
-  section.read("wrap", config.wrap);
-  section.done();
+  section.read("beta2", o.beta2, "of AdamW", "0.99; muon: 0.999");
+  section.read("epsilon", o.epsilon, "of AdamW", "1e-18; muon: 1e-7");
+  section.read("momentum", o.momentum, "of Muon");
+  section.read("clip", config.clip, "the largest norm of a gradient; 0: any");
+  section.read("wrap", config.wrap,
+               "weight of a loss that keeps the largest logit of each token small");
+  if (!section.done()) return;
   if (section.has("rows")) section.between("rows", config.rows, 1, 1 << 30);
   if (section.has("rows") && (section.has("sequences") || section.has("accumulate")))
     section.wrong("rows", "expected the rows of a step, or sequences and accumulate, found both");
@@ -161,13 +193,13 @@ void read_optimizer(Section section, TrainConfig& config) {
 
 void read_evaluation(Section section, TrainConfig& config) {
   TrainConfig::Evaluation& e = config.evaluation;
-  section.read("every", e.every);
-  section.read("source", e.source);
-  section.read("batches", e.batches);
-  section.read("problems", e.problems);
-  section.read("answers", e.answers);
-  section.read("longest_answer", e.longest_answer);
-  section.done();
+  section.read("every", e.every, "steps between two evaluations; 0: never");
+  section.read("source", e.source, "a corpus, for the held-out loss", "");
+  section.read("batches", e.batches, "of the held-out corpus");
+  section.read("problems", e.problems, "asked for the accuracy of answers");
+  section.read("answers", e.answers, "math-chat:..., whose problems are asked", "");
+  section.read("longest_answer", e.longest_answer, "tokens of an answer");
+  if (!section.done()) return;
   section.at_least("every", e.every, int64_t{0});
   section.between("batches", e.batches, 1, 1 << 30);
   section.between("problems", e.problems, 0, 1 << 30);
@@ -178,13 +210,15 @@ void read_evaluation(Section section, TrainConfig& config) {
 
 void read_corpus(Section section, TrainConfig::Corpus& corpus) {
   std::string learn = "all", rows = "packed", side = "left";
-  section.read("source", corpus.source);
-  section.read("tokenizer", corpus.tokenizer);
-  section.read("learn", learn);
-  section.read("rows", rows);
-  section.read("padding", corpus.padding);
-  section.read("padding_side", side);
-  section.done();
+  section.read("source", corpus.source,
+               "what is learned: math-chat:..., a file, a prepared data set", "required");
+  section.read("tokenizer", corpus.tokenizer,
+               "byte, a World vocabulary, tokenizer.json, a folder or .gguf with a tokenizer");
+  section.read("learn", learn, "all tokens, or answers: those that the corpus marks");
+  section.read("rows", rows, "packed, or pieces: one piece in each row, filled up with padding");
+  section.read("padding", corpus.padding, "an id that is padding wherever it stands; -1: none");
+  section.read("padding_side", side, "left or right: where rows are filled up");
+  if (!section.done()) return;
   if (corpus.source.empty()) section.wrong("source", "expected a corpus, found none");
   const auto one_of = [&](const char* key, const std::string& value, const char* first,
                           const char* second) {
@@ -197,6 +231,41 @@ void read_corpus(Section section, TrainConfig::Corpus& corpus) {
   const bool right = one_of("padding_side", side, "left", "right");
   corpus.padding_side = right ? PaddingSide::right : PaddingSide::left;
   section.at_least("padding", corpus.padding, int64_t{-1});
+}
+
+void read_run(Section section, TrainConfig& config) {
+  section.read("folder", config.run.folder, "of checkpoints, metrics and report.html", "required");
+  section.read("save_every", config.run.save_every,
+               "steps between two checkpoints; 0: at the end only");
+  section.read("keep", config.run.keep, "checkpoints that are kept");
+  section.read("threads", config.run.threads, "0: all processors");
+  section.read("metrics_every", config.run.metrics_every,
+               "steps between two rows of metrics.jsonl");
+  bool recompute = false;
+  section.read("recompute", recompute, "keep only each layer's input, and compute the rest again",
+               "where activations do not fit");
+  if (section.has("recompute")) config.run.recompute = recompute;
+  section.read("micro_batch", config.run.micro_batch,
+               "rows that a process computes at a time, with optimizer.rows", "as many as fit");
+  section.read("device", config.run.device, "cpu, cuda or cuda:N; a run may continue on another");
+  section.read("share_gpu", config.run.sums.share_gpu, "whether two processes may use one GPU");
+  std::string sums = "best";
+  section.read("sums", sums, "of gradients on GPUs: best, nccl or host");
+  if (!section.done()) return;
+  if (sums != "best" && sums != "nccl" && sums != "host")
+    section.wrong("sums", cat("expected best, nccl or host, found '", sums, "'"));
+  config.run.sums.backend = sums == "nccl"   ? comm::AllReduceBackend::nccl
+                            : sums == "host" ? comm::AllReduceBackend::host
+                                             : comm::AllReduceBackend::automatic;
+  if (config.run.folder.empty())
+    section.wrong("folder", "expected a folder for the run, found none");
+  section.at_least("micro_batch", config.run.micro_batch, int64_t{0});
+  if (config.run.micro_batch && !config.rows)
+    section.wrong("micro_batch", "expected it with optimizer.rows, found sequences and accumulate");
+  section.at_least("save_every", config.run.save_every, int64_t{0});
+  section.at_least("keep", config.run.keep, int64_t{1});
+  section.between("threads", config.run.threads, 0, 1024);
+  section.at_least("metrics_every", config.run.metrics_every, int64_t{1});
 }
 
 // "section.key=value": the value is TOML where it can be read as such, a text otherwise.
@@ -234,39 +303,22 @@ TrainConfig read_config(std::string_view text, const std::string& name,
   read_corpus(Section(file, "corpus", name), config.corpus);
   read_optimizer(Section(file, "optimizer", name), config);
   read_evaluation(Section(file, "evaluation", name), config);
-  for (const auto& [section, key] : {std::pair{"optimizer", "beta2"},
-                                     {"optimizer", "epsilon"},
-                                     {"corpus", "padding_side"}})
+  for (const auto& [section, key] :
+       {std::pair{"optimizer", "beta2"}, {"optimizer", "epsilon"}, {"corpus", "padding_side"}})
     if (!Section(file, section, name).has(key)) config.unstated.insert(cat(section, ".", key));
-  Section run(file, "run", name);
-  run.read("folder", config.run.folder);
-  run.read("save_every", config.run.save_every);
-  run.read("keep", config.run.keep);
-  run.read("threads", config.run.threads);
-  run.read("metrics_every", config.run.metrics_every);
-  bool recompute = false;
-  run.read("recompute", recompute);
-  if (run.has("recompute")) config.run.recompute = recompute;
-  run.read("micro_batch", config.run.micro_batch);
-  run.read("device", config.run.device);
-  run.read("share_gpu", config.run.sums.share_gpu);
-  std::string sums = "best";
-  run.read("sums", sums);
-  run.done();
-  if (sums != "best" && sums != "nccl" && sums != "host")
-    run.wrong("sums", cat("expected best, nccl or host, found '", sums, "'"));
-  config.run.sums.backend = sums == "nccl"   ? comm::AllReduceBackend::nccl
-                       : sums == "host" ? comm::AllReduceBackend::host
-                                        : comm::AllReduceBackend::automatic;
-  if (config.run.folder.empty()) run.wrong("folder", "expected a folder for the run, found none");
-  run.at_least("micro_batch", config.run.micro_batch, int64_t{0});
-  if (config.run.micro_batch && !config.rows)
-    run.wrong("micro_batch", "expected it with optimizer.rows, found sequences and accumulate");
-  run.at_least("save_every", config.run.save_every, int64_t{0});
-  run.at_least("keep", config.run.keep, int64_t{1});
-  run.between("threads", config.run.threads, 0, 1024);
-  run.at_least("metrics_every", config.run.metrics_every, int64_t{1});
+  read_run(Section(file, "run", name), config);
   return config;
+}
+
+std::vector<ConfigKey> config_keys() {
+  std::vector<ConfigKey> all;
+  TrainConfig config;
+  read_model(Section("model", all), config);
+  read_corpus(Section("corpus", all), config.corpus);
+  read_optimizer(Section("optimizer", all), config);
+  read_evaluation(Section("evaluation", all), config);
+  read_run(Section("run", all), config);
+  return all;
 }
 
 std::map<std::string, std::string> TrainConfig::identity() const {

@@ -1,30 +1,6 @@
 // The configuration of a training run, read from TOML. An unknown key is an error that names the
 // nearest known one.
-//
-//   [model]       from = "FILE", or layers, channels, head_size (64), vocabulary (the tokenizer's),
-//                 seed (1), decay_bias_shift (0), rate_bias_shift (0);
-//                 architecture (that of the file, or the first there is), kind (of model, where
-//                 an architecture has several: its first);
-//                 sane_alpha (0: no SANE), sane_chunk (16)
-//   [corpus]      source = "math-chat:..." and so on, tokenizer = "byte", tokenizer.json, ...;
-//                 learn = "all" or "answers"; rows = "packed", or "pieces": one in each row, filled
-//                 up with padding; padding_side = "left" or "right": where it is filled up;
-//                 padding (-1: none): an id that is padding wherever it stands
-//   [optimizer]   kind = "adamw" or "muon"; precision = "fp32" or "bf16"; steps, context;
-//                 rows of a step; or sequences (8) rows at a time, accumulate (1) times a step;
-//                 rate, first_rate (rate / 100), last_rate (rate / 10), warmup (steps / 33);
-//                 weight_decay (0.1), beta1 (0.9), beta2, epsilon (muon: 0.999, 1e-7;
-//                 adamw: 0.99, 1e-18), momentum (0.95), clip (1), wrap (0)
-//   [evaluation]  every (0: never) steps; source, batches (4): held-out loss;
-//                 problems (0), answers: a math-chat description for answer accuracy,
-//                 longest_answer (96) tokens
-//   [run]         folder, save_every (0: at the end only), keep (2), threads (0: all),
-//                 recompute (where kept activations do not fit): keep only each layer's input,
-//                 micro_batch (as fits): rows that a process computes at a time, with
-//                 optimizer.rows; metrics_every (1),
-//                 device = "cpu" or "cuda[:n]"; a run may continue on another;
-//                 of several processes with a GPU each: sums = "best", "nccl" or "host",
-//                 share_gpu (false): whether two may work on one
+// The keys are declared in config.cpp; docs/training-keys.md lists them.
 #pragma once
 
 #include <cstdint>

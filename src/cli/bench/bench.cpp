@@ -14,6 +14,10 @@ const Command bench{"bench", "measure speed against this machine's limits", [](C
                       describe_bench_stream(app, chosen);
                       describe_bench_train(app, chosen);
                       describe_bench_weights(app, chosen);
+                      app.footer(
+                          "Examples:\n  deltasane bench kernel --threads 1\n"
+                          "  deltasane bench model model.gguf --threads 2\n"
+                          "  deltasane bench stream model.gguf --sane-alpha 3");
                       return [chosen] { return (*chosen)(); };
                     }};
 

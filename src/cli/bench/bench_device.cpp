@@ -1,5 +1,7 @@
 #include "cli/bench/bench_device.h"
 
+#include "cli/counted.h"
+
 #include <fmt/format.h>
 #include <fstream>
 
@@ -33,7 +35,7 @@ DeviceLimits limits_of(OpenModel& open) {
 std::string device_text(const OpenModel& open) {
   if (open.model.on_gpu())
     return fmt::format("{}, {}", to_string(open.model.device()), open.model.gpu_name());
-  return fmt::format("{} thread(s)", open.threads.size());
+  return counted(open.threads.size(), "thread");
 }
 
 double state_bytes(const StateLayout& layout) {

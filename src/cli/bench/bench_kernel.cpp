@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/bench/bench_device.h"
 #include "cli/bench/bench_parts.h"
+#include "cli/counted.h"
 #include "kernel/delta_rule/bench/bench.h"
 #include "kernel/delta_rule/bench/check.h"
 #include "kernel/delta_rule/bench/cuda_bench.h"
@@ -67,7 +68,7 @@ KernelBench bench_on_cpu(const BenchKernelOptions& options) {
   for (const kernel::ProblemShape& shape : kernel::delta_rule_cases(kernel::Rule::generalized))
     expect_no_fault(kernel::check_delta_rule(shape, seed++, threads, {&isa, 1}));
   const DeviceLimits limits = limits_of(threads, isa);
-  return {fmt::format("{}, {} thread(s)", kernel::name_of(isa), threads.size()),
+  return {fmt::format("{}, {}", kernel::name_of(isa), counted(threads.size(), "thread")),
           {{"instruction_set", kernel::name_of(isa)}, {"threads", threads.size()}},
           limits,
           kernel::bench_delta_rule({threads, isa}, options.tau),
@@ -165,7 +166,7 @@ nlohmann::ordered_json as_json(const BenchRow& row) {
 // In percent; of few pairs there is no interval.
 std::string as_text(const std::optional<MedianInterval>& cost) {
   if (!cost) return "";
-  if (cost->count < 6) return fmt::format("{:.1f} ({} pair(s))", 100 * cost->median, cost->count);
+  if (cost->count < 6) return fmt::format("{:.1f} ({})", 100 * cost->median, counted(cost->count, "pair"));
   return fmt::format("{:.1f} ({:.1f} to {:.1f})", 100 * cost->median, 100 * cost->low,
                      100 * cost->high);
 }

@@ -4,6 +4,7 @@
 #include "base/processor_time.h"
 #include "base/timing.h"
 #include "cli/bench/bench_parts.h"
+#include "cli/number_range.h"
 #include "model/registry.h"
 
 namespace deltasane::cli {
@@ -61,7 +62,7 @@ void describe_bench_load(CLI::App& parent, const Chosen& chosen) {
       "load", "what verifying the checksums of a model file costs when it is opened");
   app->add_option("MODEL", options->path, "a .pth; other formats have no checksums")->required();
   app->add_option("--pairs", options->pairs, "open it so many times with and without")
-      ->check(CLI::Range(1, 1000))
+      ->check(between(1, 1000))
       ->capture_default_str();
   app->footer(
       "Examples:\n  deltasane bench weights 0.4B random-0.4b.safetensors --type bf16\n"

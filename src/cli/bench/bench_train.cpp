@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench/bench_train.h"
+#include "cli/counted.h"
 #include "model/device.h"
 #include "tensor/cuda/gpu.h"
 #include "train/bench/bench.h"
@@ -40,8 +41,8 @@ int bench_train_on_cpu(const BenchTrainOptions& options) {
     fmt::print("{}\n", all.dump(2));
     return 0;
   }
-  fmt::print("{} {}, {} weights, {} x {} tokens, {} thread(s), float32\n", m.title, options.size,
-             options.weights, m.sequences, m.time, threads.size());
+  fmt::print("{} {}, {} weights, {} x {} tokens, {}, float32\n", m.title, options.size,
+             options.weights, m.sequences, m.time, counted(threads.size(), "thread"));
   fmt::print("{:.1f} tokens/s: {:.2f} s for loss and gradient, {:.2f} s for AdamW\n",
              m.tokens_per_second(), m.sane.median, m.update_seconds);
   fmt::print("{:.1f} % of the matrix-product rate of {:.1f} GFLOP/s\n", 100 * m.of_products(),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <iostream>
 
+#include "cli/counted.h"
 #include "cli/terminal/terminal.h"
 
 namespace deltasane::cli {
@@ -43,8 +44,7 @@ void AnswerDisplay::end(const Answer& answer) {
   std::cout << std::endl;
   if (!terminal_) return;
   const double rate = answer.seconds > 0 ? double(answer.tokens) / answer.seconds : 0;
-  std::string note = fmt::format("({} token{}, {:.1f} tokens/s", answer.tokens,
-                                 answer.tokens == 1 ? "" : "s", rate);
+  std::string note = fmt::format("({}, {:.1f} tokens/s", counted(answer.tokens, "token"), rate);
   if (answer.ended == Ended::cancelled) note += ", stopped";
   if (answer.ended == Ended::token_limit) note += ", cut: /tokens N";
   set_letters(stdout, Letters::dimmed);

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/edit_distance.h"
+#include "cli/counted.h"
 #include "text/chat/world_chat.h"
 
 namespace deltasane::cli {
@@ -72,22 +73,22 @@ Afterwards chat_save(ChatSession& session, const std::string& path) {
 
 Afterwards chat_load(ChatSession& session, const std::string& path) {
   session.conversation.load(path, session.model_name);
-  fmt::print("({} tokens remembered)\n", session.conversation.state().position);
+  fmt::print("({} remembered)\n", counted(session.conversation.state().position, "token"));
   return Afterwards::next_line;
 }
 
 Afterwards chat_tokens(ChatSession& session, const std::string& text) {
   if (!text.empty()) session.conversation.set_tokens(number_of<int64_t>("/tokens", text, 1));
   fmt::print("(read {}; last prompt {}, answer {};\nat most {} in an answer)\n",
-             session.conversation.state().position, session.last.prompt_tokens,
-             session.last.tokens, session.conversation.settings().tokens);
+             session.conversation.state().position, session.last.prompt_tokens, session.last.tokens,
+             session.conversation.settings().tokens);
   return Afterwards::next_line;
 }
 
 Afterwards chat_state(ChatSession& session, const std::string&) {
   const SequenceState& now = session.conversation.state();
-  fmt::print("({} tokens read, largest |S| {:.4g}, {})\n", now.position, scan_state(now).largest,
-             to_string(session.sane));
+  fmt::print("({} read, largest |S| {:.4g}, {})\n", counted(now.position, "token"),
+             scan_state(now).largest, to_string(session.sane));
   return Afterwards::next_line;
 }
 

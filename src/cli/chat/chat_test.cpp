@@ -28,9 +28,8 @@ class ChatOnTerminal : public testing::TestWithParam<int> {
                             StoredType::f16, {});
   }
   std::vector<std::string> words(const std::vector<std::string>& more) const {
-    std::vector<std::string> all{DELTASANE_PROGRAM, "chat",   model_, "--threads",
-                                 "1",               "--seed", "1",    "--history",
-                                 history_};
+    std::vector<std::string> all{DELTASANE_PROGRAM, "chat", model_,      "--threads", "1",
+                                 "--seed",          "1",    "--history", history_};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -72,8 +71,8 @@ TEST_P(ChatOnTerminal, NothingPastedIsLost) {
   for (int i = 0; text.size() < 20'000; ++i) text += "line " + std::to_string(i) + " of a text\n";
   text += "end";
   const auto prompt = [](size_t bytes) {
-    return "last prompt " +
-           std::to_string(std::string("User: ").size() + bytes + std::string("\n\nAssistant:").size());
+    return "last prompt " + std::to_string(std::string("User: ").size() + bytes +
+                                           std::string("\n\nAssistant:").size());
   };
   chat.wait_for("User: ");
   chat.type("\x1b[200~" + text + "\x1b[201~\r");

@@ -21,7 +21,8 @@ struct ConversationSettings {
   ReplyMode mode = ReplyMode::plain;
   std::string system{};   // what the model is told first
   int64_t tokens = 1024;  // of one answer, at most
-  uint64_t state_memory = uint64_t{1} << 30;  // bytes of states from before turns; one is always kept
+  uint64_t state_memory = uint64_t{1}
+                          << 30;  // bytes of states from before turns; one is always kept
 };
 
 // What an answer is shown by, while it is written.

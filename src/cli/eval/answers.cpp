@@ -9,6 +9,7 @@
 #include "base/io/file.h"
 #include "base/json/json_text.h"
 #include "cli/command.h"
+#include "cli/counted.h"
 #include "answers/option_names.h"
 
 namespace deltasane::cli {
@@ -100,7 +101,7 @@ int check_batch(const AnswersOptions& options) {
     out.write(row.json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   out.commit();
-  fmt::print("{} rows, {} same, {} not readable, written to {}\n", rows.size(), same, broken,
+  fmt::print("{}, {} same, {} not readable, written to {}\n", counted(int64_t(rows.size()), "row"), same, broken,
              options.out);
   return broken ? 1 : 0;
 }
@@ -111,6 +112,7 @@ const Command answer_checks{
     "answers", "judge answers as Math-Verify does", [](CLI::App& app) {
       auto options = std::make_shared<AnswersOptions>();
       app.require_subcommand(1);
+      app.footer("Example:\n  deltasane answers check --gold '$0.5$' --pred 'It is \\boxed{1/2}.'");
       CLI::App* check = app.add_subcommand("check", "a prediction against a gold answer");
       check->add_option("--gold", options->gold, "the right answer, such as '$\\frac{1}{2}$'");
       check->add_option("--pred", options->prediction, "what a model wrote");

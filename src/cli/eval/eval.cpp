@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/eval/eval_prefix.h"
+#include "cli/number_range.h"
 #include "cli/open_model.h"
 #include "cli/terminal/progress_line.h"
+#include "cli/terminal/terminal.h"
 #include "cli/text/chat_flags.h"
 #include "cli/text/sampling_flags.h"
 #include "comm/local_rank.h"
@@ -22,7 +25,7 @@ struct EvalOptions {
   std::vector<std::string> merge, stops;
   ChatFlags chat;
   int64_t samples = 8, tokens = 1024, batch = 32, limit = 0;
-  bool unverified = false;
+  bool unverified = false, json = false;
 };
 
 eval::Shard shard_of(const EvalOptions& options) {
@@ -79,6 +82,36 @@ void print_run_scores(const eval::Run& run, const std::string& out) {
     fmt::print("not complete: {} missing\n", run.missing());
 }
 
+nlohmann::ordered_json json_of(const eval::Run& run, const std::string& out) {
+  nlohmann::ordered_json json{{"out", out},
+                              {"complete", run.complete()},
+                              {"average", 0.0},
+                              {"benchmarks", nlohmann::ordered_json::array()}};
+  double average = 0;
+  for (const eval::RunBenchmark& benchmark : run.benchmarks) {
+    const eval::RunScore score = score_of(benchmark);
+    average += score.accuracy / double(run.benchmarks.size());
+    json["benchmarks"].push_back({{"name", benchmark.name},
+                                  {"problems", score.problems},
+                                  {"correct", score.correct},
+                                  {"majority", score.accuracy},
+                                  {"pass_at_1", score.pass_at_1},
+                                  {"no_answer", score.unparsed},
+                                  {"samples", score.samples},
+                                  {"overflowed", score.overflowed},
+                                  {"refused", score.refused}});
+  }
+  json["average"] = average;
+  return json;
+}
+
+void print_scores(const eval::Run& run, const EvalOptions& options, const std::string& out) {
+  if (options.json)
+    fmt::print("{}\n", json_text(json_of(run, out)));
+  else
+    print_run_scores(run, out);
+}
+
 void show(ProgressLine& line, const eval::EvaluationProgress& p) {
   if (!line.due() && p.all_done < p.all_problems) return;
   line.show(fmt::format("{}: {}/{}, {:.1f} % right; {}/{} in all, {:.0f} tokens/s", p.benchmark,
@@ -89,7 +122,7 @@ void show(ProgressLine& line, const eval::EvaluationProgress& p) {
 int merge_shards(const EvalOptions& options) {
   const std::vector<fs::path> folders(options.merge.begin(), options.merge.end());
   const std::string out = options.out.empty() ? options.merge[0] : options.out;
-  print_run_scores(eval::merge_runs(folders, out), out);
+  print_scores(eval::merge_runs(folders, out), options, out);
   return 0;
 }
 
@@ -121,7 +154,7 @@ int evaluate_model(const EvalOptions& options) {
       {open.model, open.name, *tokenizer, open.cpu(), *chat}, prefix, suite, settings, options.out,
       [&](const eval::EvaluationProgress& progress) { show(line, progress); });
   line.end();
-  print_run_scores(run, options.out);
+  print_scores(run, options, options.out);
   return 0;
 }
 
@@ -142,7 +175,7 @@ const Command eval_suite{
       app.add_option("--samples", options->samples, "answers to each problem, which vote")
           ->capture_default_str();
       app.add_option("--limit", options->limit, "the first problems of each benchmark; 0: all")
-          ->check(CLI::NonNegativeNumber)
+          ->check(at_least(0))
           ->capture_default_str();
       app.add_option("--tokens", options->tokens, "tokens of an answer at most")
           ->capture_default_str();
@@ -156,6 +189,7 @@ const Command eval_suite{
       app.add_option("--merge", options->merge, "put the shards in these folders together");
       options->prefix.describe(app);
       options->sampling.describe(app);
+      app.add_flag("--json", options->json, "print JSON");
       app.footer(
           "Examples:\n"
           "  deltasane eval model.pth --suite all --data problems --out runs/baseline\n"

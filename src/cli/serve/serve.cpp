@@ -6,6 +6,7 @@
 
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/number_range.h"
 #include "cli/open_model.h"
 #include "cli/serve/live_demo.h"
 #include "cli/text/chat_flags.h"
@@ -186,24 +187,24 @@ const Command serve_texts{
                      "a folder for states, responses and conversations; without it they end with "
                      "the server");
       app.add_option("--states-host", options->states_host, "MiB of states to hold in memory")
-          ->check(CLI::PositiveNumber)
+          ->check(above(0))
           ->capture_default_str();
       app.add_option("--prefix-cache", options->prefix_cache,
                      "MiB of states of earlier prompts, which are not read twice; 0: none")
-          ->check(CLI::NonNegativeNumber)
+          ->check(at_least(0))
           ->capture_default_str();
       app.add_option("--batch", options->batch, "texts that are written at a time, 1 to 512")
           ->capture_default_str();
       app.add_option("--queue", options->queue, "requests that may wait")
-          ->check(CLI::PositiveNumber)
+          ->check(above(0))
           ->capture_default_str();
       app.add_option("--max-output", options->max_output,
                      "tokens of an answer, where a request says nothing")
-          ->check(CLI::PositiveNumber)
+          ->check(above(0))
           ->capture_default_str();
       app.add_option("--drain", options->drain_seconds,
                      "seconds that replies have to end after SIGTERM or SIGINT")
-          ->check(CLI::NonNegativeNumber)
+          ->check(at_least(0))
           ->capture_default_str();
       app.add_flag("--deterministic", options->deterministic,
                    "answers do not depend on other requests, bit for bit");

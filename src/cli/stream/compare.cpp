@@ -45,7 +45,7 @@ eval::ScoreTable read_table(const CompareOptions& options) {
 
 void draw(const eval::Comparison& comparison, const fs::path& svg) {
   const std::string script = svg.string() + ".gp";
-  replace_file(script, eval::alpha_figure(comparison, svg));
+  replace_file(script, eval::score_figure(comparison, svg));
   std::string program = "gnuplot", file = script;
   char* const words[]{program.data(), file.data(), nullptr};
   pid_t child = 0;
@@ -89,8 +89,9 @@ const Command compare_scores{
       app.add_option("--format", options->format, "markdown, csv or json")
           ->check(CLI::IsMember({"markdown", "csv", "json"}))
           ->capture_default_str();
+      app.add_flag_callback("--json", [options] { options->format = "json"; }, "as --format json");
       app.add_option("--out", options->out, "write the table to this file");
-      app.add_option("--figure", options->figure, "draw accuracy against alpha (SVG, by gnuplot)");
+      app.add_option("--figure", options->figure, "draw the accuracies; of two alphas and more, against alpha (SVG, by gnuplot)");
       app.add_option("--resamples", options->bootstrap.resamples, "of the bootstrap")
           ->capture_default_str();
       app.add_option("--level", options->bootstrap.level, "of intervals")->capture_default_str();

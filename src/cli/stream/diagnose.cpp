@@ -4,9 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/counted.h"
 #include "cli/terminal/terminal.h"
 #include "eval/stream/stream_folder.h"
 #include "infer/state_file.h"
+#include "kernel/sane/tau.h"
+#include "model/sane.h"
 #include "probe/diagnosis.h"
 
 namespace deltasane::cli {
@@ -65,6 +68,15 @@ nlohmann::ordered_json json_of(const probe::HeadDiagnosis& head) {
   return json;
 }
 
+// What the next command takes: --sane-alpha is for models that were trained without SANE. Half of
+// what is in use, where that is small already.
+std::optional<double> suggested_alpha(const Patient& patient) {
+  const double alpha = patient.diagnosis.alpha;
+  if (alpha == 0 || patient.sane.starts_with(name_of(SaneKind::trained))) return std::nullopt;
+  const std::optional<double> now = alpha_in(patient.sane);
+  return now && *now <= alpha ? *now / 2 : alpha;
+}
+
 nlohmann::ordered_json json_of(const Patient& patient) {
   const probe::Diagnosis& found = patient.diagnosis;
   const probe::Background& background = found.background;
@@ -81,7 +93,8 @@ nlohmann::ordered_json json_of(const Patient& patient) {
                                 {"heads_with_99_percent_of_squares", background.heads_with_99}}},
                               {"overflows", nlohmann::ordered_json::array()},
                               {"heads", nlohmann::ordered_json::array()}};
-  if (found.alpha > 0) json["suggested"] = {{"alpha", found.alpha}, {"tau", found.tau}};
+  if (const auto alpha = suggested_alpha(patient))
+    json["suggested"] = {{"alpha", *alpha}, {"tau", kernel::tau_at_zero(*alpha)}};
   for (const probe::StreamBreak& b : found.breaks)
     json["overflows"].push_back(
         {{"stream", b.stream}, {"position", b.position}, {"layer", b.layer}, {"head", b.head}});
@@ -124,6 +137,22 @@ void print_heads(const Patient& patient, int64_t most) {
   fmt::print("\n");
 }
 
+void print_suggestion(const Patient& patient) {
+  const probe::Diagnosis& found = patient.diagnosis;
+  if (found.alpha == 0) return;
+  if (!suggested_alpha(patient)) {
+    fmt::print("suggested            train further with a smaller model.sane_alpha\n");
+    return;
+  }
+  const double alpha = *suggested_alpha(patient), tau = kernel::tau_at_zero(alpha);
+  fmt::print(
+      "suggested            --sane-alpha {:.2g}: |S| <= tau = {:.3g} and a head's norm <= {:.3g}, {}\n",
+      alpha, tau, tau * std::sqrt(double(found.most_entries)),
+      alpha < found.alpha   ? "half of what is in use"
+      : found.has_healthy ? "with tau as large as the entries of healthy heads"
+                          : "with tau as large as the median entry, as no head is healthy");
+}
+
 int diagnose_path(const DiagnoseOptions& options) {
   const Patient patient =
       fs::is_directory(options.path) ? from_folder(options.path) : from_state(options.path);
@@ -134,7 +163,8 @@ int diagnose_path(const DiagnoseOptions& options) {
   const probe::Diagnosis& found = patient.diagnosis;
   fmt::print("model                {}, {}\n", terminal_text(patient.model),
              terminal_text(patient.sane));
-  fmt::print("position             {} ({} records of each head)\n", found.position, found.records);
+  fmt::print("position             {} ({} of each head)\n", found.position,
+             counted(found.records, "record"));
   for (const probe::StreamBreak& b : found.breaks)
     fmt::print("overflow             stream {} after {} tokens, from layer {}, head {}\n", b.stream,
                b.position, b.layer, b.head);
@@ -147,12 +177,7 @@ int diagnose_path(const DiagnoseOptions& options) {
              100 * background.above_100);
   fmt::print("sum of squares       {:.2f} % in anomalous heads; {} of {} heads hold 99 %\n",
              100 * background.anomalous_squares, background.heads_with_99, found.heads.size());
-  if (found.alpha > 0)
-    fmt::print(
-        "suggested            --sane-alpha {:.2g}: |S| <= tau = {:.3g} and a head's norm <= "
-        "{:.3g}, "
-        "with tau as large as the entries of healthy heads (alpha 1 to 10 was studied)\n",
-        found.alpha, found.tau, found.tau * std::sqrt(double(found.most_entries)));
+  print_suggestion(patient);
   return 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "plot/gnuplot.h"
 
 namespace deltasane::cli {
 namespace {
@@ -28,11 +29,14 @@ int write_report(const ReportOptions& options) {
   const std::vector<ReportRun> runs = open_runs(options.folders, options.names);
   const fs::path page(options.out);
   const fs::path figures = fs::path(page).replace_extension("") += "-figures";
-  fs::create_directories(figures);
+  if (plot::has_gnuplot()) fs::create_directories(figures);
   const std::vector<ReportFigure> drawn = draw_figures(runs, figures);
   replace_file(page, page_of(options.title, runs, drawn, figures));
   fmt::print("report               {}\n", page.string());
-  fmt::print("figures              {} in {}, as SVG and PNG\n", drawn.size(), figures.string());
+  if (plot::has_gnuplot())
+    fmt::print("figures              in {}, as SVG and PNG\n", figures.string());
+  else
+    fmt::print(stderr, "note: gnuplot is not installed: no heat maps, and no figures as files\n");
   return 0;
 }
 

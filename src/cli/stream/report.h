@@ -1,10 +1,13 @@
 // The page of `deltasane report`: runs, their figures, and one file that needs no other.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/io/file.h"
+#include "plot/figure.h"
 #include "probe/record_file.h"
 
 namespace deltasane::cli {
@@ -22,10 +25,21 @@ std::vector<ReportRun> open_runs(const std::vector<std::string>& folders,
                                  const std::vector<std::string>& names);
 
 struct ReportFigure {
-  std::string name, caption;  // NAME.svg and NAME.png in the folder
+  std::string name, caption;  // NAME.svg and NAME.png in the folder; no name: in the page alone
+  std::string title{};
+  std::optional<plot::Chart> chart{};  // what the page draws itself
+  size_t shown = size_t(-1);           // its curves at first
 };
 
+// What matters most first: answers, norms, perplexity. With gnuplot, charts
+// are also drawn to files, and heat maps follow.
 std::vector<ReportFigure> draw_figures(const std::vector<ReportRun>& runs, const fs::path& folder);
+
+// The first position from which on accuracy stays below half of the best before it.
+std::optional<int64_t> lost_answers_at(const std::map<int64_t, double>& accuracy);
+
+// How a run ended: "overflow after ...", "failed at ..." where its answers were lost, or "finite".
+std::string outcome_of(const ReportRun& run);
 
 // The paper's figures; src/cli/stream/paper_figures.cpp says which.
 struct PaperFigureOptions {

@@ -9,6 +9,7 @@
 #include "eval/stream/stream_folder.h"
 #include "infer/state_file.h"
 #include "plot/figure.h"
+#include "plot/gnuplot.h"
 #include "probe/memory_shapes.h"
 #include "probe/state_grid.h"
 
@@ -18,18 +19,48 @@ namespace {
 constexpr double paper_high = 100;  // the usual top of the colours
 constexpr int64_t panel_pixels = 256;
 
-// As in the literature: the mean of up to 50 neighbours before.
-plot::Curve smoothed(plot::Curve curve) {
-  constexpr size_t width = 50;
+// How many segments local perplexity is of: up to 50, as in the literature, and few enough that it
+// differs from the cumulative one.
+size_t local_window(const std::vector<ReportRun>& runs) {
+  int64_t least = runs[0].segments.rows;
+  for (const ReportRun& run : runs)
+    least = std::min(least, run.segments.rows / std::max<int64_t>(streams_in(run), 1));
+  return size_t(std::clamp<int64_t>(least / 20, 1, 50));
+}
+
+// Of losses: the perplexity of each segment and those before it in the window.
+plot::Curve local_perplexity(plot::Curve curve, size_t window) {
   std::vector<double> out;
   double sum = 0;
   for (size_t i = 0; i < curve.y.size(); ++i) {
     sum += curve.y[i];
-    if (i >= width) sum -= curve.y[i - width];
-    out.push_back(sum / double(std::min(i + 1, width)));
+    if (i >= window) sum -= curve.y[i - window];
+    out.push_back(std::exp(sum / double(std::min(i + 1, window))));
   }
   curve.y = out;
   return curve;
+}
+
+// Norms of all heads of one run, first stream, those that end largest first.
+plot::Chart heads_of(const ReportRun& run) {
+  std::map<std::pair<int64_t, int64_t>, plot::Curve> heads;
+  for (size_t i = 0; i < size_t(run.heads.rows); ++i) {
+    if (run.heads.integers("stream")[i] != 0) continue;
+    const int64_t layer = run.heads.integers("layer")[i], head = run.heads.integers("head")[i];
+    plot::Curve& curve = heads[{layer, head}];
+    curve.label = fmt::format("{}.{}", layer, head);
+    curve.x.push_back(double(run.heads.integers("position")[i]));
+    curve.y.push_back(run.heads.reals("norm")[i]);
+  }
+  plot::Chart chart{.title = "State norm per head (layer.head): " + run.name,
+                    .x_label = "tokens read",
+                    .y_label = "Frobenius norm",
+                    .log_y = true};
+  for (auto& [place, curve] : heads) chart.curves.push_back(std::move(curve));
+  std::ranges::stable_sort(chart.curves, [](const plot::Curve& a, const plot::Curve& b) {
+    return a.y.back() > b.y.back();
+  });
+  return chart;
 }
 
 std::vector<const ReportRun*> pointers_to(const std::vector<ReportRun>& runs) {
@@ -174,29 +205,12 @@ ReportRun open_run(const fs::path& folder) {
 
 std::vector<ReportFigure> draw_figures(const std::vector<ReportRun>& runs, const fs::path& folder) {
   std::vector<ReportFigure> figures;
-  const auto add = [&](const auto& figure, const std::string& name, const std::string& caption) {
-    plot::draw(figure, folder, name);
-    figures.push_back({name, caption});
+  const bool draws = plot::has_gnuplot();
+  const auto add = [&](const plot::Chart& chart, const std::string& name,
+                       const std::string& caption) {
+    if (draws) plot::draw(chart, folder, name);
+    figures.push_back({name, caption, chart.title, chart});
   };
-  plot::Chart local = overlaid(runs, "perplexity", "Local perplexity", "perplexity");
-  for (plot::Curve& curve : local.curves) curve = smoothed(curve);
-  local.log_y = true;
-  add(local, "local_perplexity",
-      "Perplexity of each segment, moving average over up to 50 segments.");
-  plot::Chart cumulative =
-      overlaid(runs, "cumulative_perplexity", "Cumulative perplexity", "perplexity");
-  cumulative.log_y = true;
-  add(cumulative, "cumulative_perplexity", "Perplexity of all tokens so far.");
-  const bool has_memory =
-      std::ranges::any_of(runs, [](const ReportRun& run) { return run.heads.rows > 0; });
-  if (has_memory) {
-    plot::Chart norm = overlaid(runs, "norm", "Norm of the state", "Frobenius norm");
-    norm.log_y = true;
-    add(norm, "state_norm", "Frobenius norm of the whole state, all layers and heads.");
-    plot::Chart largest = overlaid(runs, "largest", "Largest entry of the state", "max |S|");
-    largest.log_y = true;
-    add(largest, "largest_entry", "Largest |S| of all layers and heads.");
-  }
   if (has_rows(runs)) {
     plot::Chart accuracy{
         .title = "Accuracy from the state", .x_label = "tokens read", .y_label = "accuracy"};
@@ -208,16 +222,47 @@ std::vector<ReportFigure> draw_figures(const std::vector<ReportRun>& runs, const
     add_overflows(pointers_to(runs), accuracy);
     add(accuracy, "accuracy", "Share of problems answered rightly from that state.");
   }
-  for (size_t i = 0; i < runs.size(); ++i)
-    if (runs[i].heads.rows > 0)
-      add(layers_of(runs[i]), fmt::format("layer_norms_{}", i + 1),
-          "Growth per layer: " + runs[i].name + ".");
-  for (const StateMaps& one : state_maps(runs))
-    add(one.map, fmt::format("state_maps_{}", one.run - runs.data() + 1),
+  const bool has_memory =
+      std::ranges::any_of(runs, [](const ReportRun& run) { return run.heads.rows > 0; });
+  if (has_memory) {
+    plot::Chart norm = overlaid(runs, "norm", "Norm of the state", "Frobenius norm");
+    norm.log_y = true;
+    add(norm, "state_norm", "Frobenius norm of the whole state, all layers and heads.");
+    plot::Chart largest = overlaid(runs, "largest", "Largest entry of the state", "max |S|");
+    largest.log_y = true;
+    add(largest, "largest_entry", "Largest |S| of all layers and heads.");
+  }
+  const size_t window = local_window(runs);
+  plot::Chart local = overlaid(runs, "loss", "Local perplexity", "perplexity");
+  for (plot::Curve& curve : local.curves) curve = local_perplexity(curve, window);
+  local.log_y = true;
+  add(local, "local_perplexity",
+      window == 1 ? "Perplexity of each segment."
+                  : fmt::format("Perplexity of the last {} segments.", window));
+  plot::Chart cumulative =
+      overlaid(runs, "cumulative_perplexity", "Cumulative perplexity", "perplexity");
+  cumulative.log_y = true;
+  add(cumulative, "cumulative_perplexity", "Perplexity of all tokens so far.");
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].heads.rows == 0) continue;
+    add(layers_of(runs[i]), fmt::format("layer_norms_{}", i + 1),
+        "Growth per layer: " + runs[i].name + ".");
+    const plot::Chart heads = heads_of(runs[i]);
+    figures.push_back({"", "The heads with the largest norms at the end; others in the list.",
+                       heads.title, heads, 6});
+  }
+  if (!draws) return figures;
+  for (const StateMaps& one : state_maps(runs)) {
+    const std::string name = fmt::format("state_maps_{}", one.run - runs.data() + 1);
+    plot::draw(one.map, folder, name);
+    figures.push_back({
+        name,
         fmt::format("|S| at the snapshots of {}: layers below each other, heads side by side, a "
                     "pixel is the largest entry of its block. All runs share the colours, from "
                     "{:g} or less to {:g} or more.",
-                    one.run->name, one.map.low, one.map.high));
+                    one.run->name, one.map.low, one.map.high),
+        one.map.title});
+  }
   return figures;
 }
 

@@ -1,87 +1,98 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
+#include "cli/page/page.h"
 #include "cli/stream/report.h"
+#include "cli/stream/run_curves.h"
 
 namespace deltasane::cli {
 namespace {
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text)
-    c == '&' ? out += "&amp;" : c == '<' ? out += "&lt;" : c == '>' ? out += "&gt;" : out += c;
-  return out;
+// The mean over the streams, by position.
+std::map<int64_t, double> accuracy_by_position(const ReportRun& run) {
+  std::map<int64_t, std::pair<double, int>> sums;
+  for (size_t i = 0; i < size_t(run.probes.rows); ++i) {
+    auto& [sum, count] = sums[run.probes.integers("position")[i]];
+    sum += run.probes.reals("accuracy")[i], ++count;
+  }
+  std::map<int64_t, double> means;
+  for (const auto& [position, one] : sums) means[position] = one.first / one.second;
+  return means;
 }
 
-constexpr const char* style =
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:1400px;margin:2em auto;padding:0 1em;"
-    "color:#222}table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .8em;"
-    "text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}"
-    "figure{margin:2em 0}figcaption{color:#555}svg{max-width:100%;height:auto}"
-    ".left{text-align:left}image{image-rendering:pixelated}";
-
-// The drawing alone: a page has one XML declaration at most, and ids must not meet.
-std::string inline_svg(const fs::path& path, size_t number) {
-  std::string svg = read_file(path);
-  svg.erase(0, svg.find("<svg"));
-  const std::string prefix = fmt::format("f{}-", number);
-  for (const std::string_view mark : {"id='", "id=\"", "href='#", "href=\"#", "url(#"})
-    for (size_t at = svg.find(mark); at != svg.npos; at = svg.find(mark, at + mark.size()))
-      svg.insert(at + mark.size(), prefix);
-  return svg;
-}
-
-std::string runs_table(const std::vector<ReportRun>& runs) {
-  std::string html =
-      "<table><tr><th>run</th><th class=left>model</th><th class=left>SANE</th><th>tokens</th>"
-      "<th>perplexity</th><th>norm, first</th><th>norm, last</th><th>max |S|, last</th>"
-      "<th>accuracy, first</th><th>last</th><th class=left>outcome</th></tr>\n";
+PageTable runs_table(const std::vector<ReportRun>& runs) {
+  PageTable table{{{"run", true},
+                   {"outcome", true},
+                   {"accuracy, first"},
+                   {"last"},
+                   {"norm, first"},
+                   {"last"},
+                   {"max |S|, last"},
+                   {"perplexity"},
+                   {"tokens"}},
+                  {}};
   for (const ReportRun& run : runs) {
     const auto last = size_t(run.segments.rows) - 1;
-    const auto reals = [&](const char* column, size_t row) {
-      return run.segments.reals(column)[row];
+    const auto number = [&](const char* column, size_t row) {
+      return fmt::format("{:.3g}", run.segments.reals(column)[row]);
     };
-    std::string first_accuracy = "-", last_accuracy = "-", outcome = "finite";
-    if (run.probes.rows > 0) {
-      first_accuracy = fmt::format("{:.2f}", run.probes.reals("accuracy").front());
-      last_accuracy = fmt::format("{:.2f}", run.probes.reals("accuracy").back());
-    }
-    for (size_t i = 0; i <= last; ++i)
-      if (run.segments.integers("overflow")[i])
-        outcome = fmt::format(
-            "overflow after {} tokens, layer {}, head {}", run.segments.integers("position")[i],
-            run.segments.integers("overflow_layer")[i], run.segments.integers("overflow_head")[i]);
-    html += fmt::format(
-        "<tr><td>{}</td><td class=left>{}</td><td class=left>{}</td><td>{}</td><td>{:.4g}</td>"
-        "<td>{:.3g}</td><td>{:.3g}</td><td>{:.3g}</td><td>{}</td><td>{}</td>"
-        "<td class=left>{}</td></tr>\n",
-        escaped(run.name), escaped(run.segments.setting("model")),
-        escaped(run.segments.setting("sane")), run.segments.integers("position")[last],
-        reals("cumulative_perplexity", last), reals("norm", 0), reals("norm", last),
-        reals("largest", last), first_accuracy, last_accuracy, outcome);
+    const std::map<int64_t, double> accuracy = accuracy_by_position(run);
+    const auto share = [&](const auto& at) {
+      return accuracy.empty() ? std::string("-") : fmt::format("{:.2f}", at->second);
+    };
+    table.rows.push_back({run.name, outcome_of(run), share(accuracy.begin()),
+                          share(accuracy.empty() ? accuracy.begin() : std::prev(accuracy.end())),
+                          number("norm", 0), number("norm", last), number("largest", last),
+                          fmt::format("{:.4g}", run.segments.reals("cumulative_perplexity")[last]),
+                          fmt::format("{}", run.segments.integers("position")[last])});
   }
-  return html + "</table>\n";
+  return table;
 }
 
 }  // namespace
 
+std::optional<int64_t> lost_answers_at(const std::map<int64_t, double>& accuracy) {
+  std::optional<int64_t> since;
+  double best = 0;
+  for (const auto& [position, share] : accuracy) {
+    best = std::max(best, share);
+    if (share >= best / 2)
+      since.reset();
+    else if (!since)
+      since = position;
+  }
+  return since;
+}
+
+std::string outcome_of(const ReportRun& run) {
+  for (size_t i = 0; i < size_t(run.segments.rows); ++i)
+    if (run.segments.integers("overflow")[i])
+      return fmt::format(
+          "overflow after {} tokens, layer {}, head {}", run.segments.integers("position")[i],
+          run.segments.integers("overflow_layer")[i], run.segments.integers("overflow_head")[i]);
+  const std::map<int64_t, double> accuracy = accuracy_by_position(run);
+  if (const auto at = lost_answers_at(accuracy))
+    return fmt::format("failed at {} tokens: answers {:.2f}, {:.2f} at first", *at,
+                       accuracy.at(*at), accuracy.begin()->second);
+  return accuracy.empty() ? "finite" : "finite, answers kept";
+}
+
 std::string page_of(const std::string& title, const std::vector<ReportRun>& runs,
                     const std::vector<ReportFigure>& figures, const fs::path& folder) {
-  std::string html = fmt::format(
-      "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8>"
-      "<meta name=viewport content='width=device-width'><title>{0}</title>"
-      "<style>{1}</style></head>\n<body><h1>{0}</h1>\n",
-      escaped(title), style);
-  html += runs_table(runs);
+  Page page(title);
+  page.add(runs_table(runs));
+  for (const ReportFigure& figure : figures) {
+    if (figure.chart)
+      page.add({*figure.chart, figure.caption, figure.shown});
+    else
+      page.add_drawing(read_file(folder / (figure.name + ".svg")), figure.title, figure.caption);
+  }
   for (const ReportRun& run : runs)
-    html += fmt::format("<p>{} reads {}.</p>\n", escaped(run.name),
-                        escaped(run.segments.setting("corpus")));
-  for (size_t i = 0; i < figures.size(); ++i)
-    html += fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n",
-                        inline_svg(folder / (figures[i].name + ".svg"), i + 1),
-                        escaped(figures[i].caption));
-  return html + "</body></html>\n";
+    page.add_text(fmt::format("{}: {}, {}, reads {}.", run.name, run.segments.setting("model"),
+                              run.segments.setting("sane"), run.segments.setting("corpus")));
+  return page.html();
 }
 
 }  // namespace deltasane::cli

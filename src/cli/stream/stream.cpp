@@ -1,16 +1,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "cli/duration.h"
 #include "cli/open_model.h"
 #include "corpus/math/chat.h"
 #include "eval/stream/problem_probe.h"
 #include "eval/stream/record_rate.h"
+#include "eval/stream/stream_folder.h"
 #include "eval/stream/stream_run.h"
 
 namespace deltasane::cli {
@@ -27,7 +30,7 @@ struct StreamOptions {
   bool resume = false, unverified = false, json = false;
 };
 
-// One line that is written over on a terminal; elsewhere a line now and then.
+// One line that fits the terminal and is written over; elsewhere a line now and then.
 class StreamDisplay {
  public:
   void show(const StreamProgress& now) {
@@ -38,15 +41,21 @@ class StreamDisplay {
     const double rate = double(now.position - now.began_at) / (seconds - begun_);
     const double left = double(now.tokens - now.position) / rate;
     const double share = double(now.position) / double(now.tokens);
-    const auto filled = size_t(20 * share);
-    const std::string bar = "[" + std::string(filled, '#') + std::string(20 - filled, '.') + "] ";
+    // What matters most first: a narrow terminal shows as much as fits.
+    std::vector<std::string> parts = {fmt::format("{:>5.1f} %", 100 * share),
+                                      fmt::format("loss {:.4f}", now.loss),
+                                      fmt::format("norm {:.3g}", now.norm),
+                                      duration_text(left) + " left",
+                                      fmt::format("{} tokens", now.position),
+                                      fmt::format("{:.0f} tokens/s", rate * double(now.streams)),
+                                      fmt::format("max {:.3g}", now.largest),
+                                      fmt::format("all {:.4f}", now.cumulative_loss)};
+    const size_t room = terminal_ ? size_t(terminal_columns(STDERR_FILENO)) - 1 : 1000;
+    std::string line = parts.front();
+    for (size_t i = 1; i < parts.size() && line.size() + 2 + parts[i].size() <= room; ++i)
+      line += "  " + parts[i];
     if (terminal_) clear_line(stderr);
-    fmt::print(stderr,
-               "{}{:>5.1f} %  {:>12} tokens  loss {:.4f}  all {:.4f}  norm {:.3g}  max {:.3g}  "
-               "{:.0f} tokens/s  {} left{}",
-               terminal_ ? bar : std::string(), 100 * share, now.position, now.loss,
-               now.cumulative_loss, now.norm, now.largest, rate * double(now.streams),
-               duration_text(left), terminal_ && !is_last ? "" : "\n");
+    fmt::print(stderr, "{}{}", line, terminal_ && !is_last ? "" : "\n");
     open_line_ = terminal_ && !is_last;
   }
   void end() {
@@ -94,6 +103,29 @@ void print_record_size(const StreamSettings& settings, const LanguageModel& mode
              settings.tokens * settings.streams, 1e-6 * double(settings.streams * bytes));
 }
 
+// The problems of all streams that were asked at one position.
+struct ProbeSummary {
+  int64_t position = 0, asked = 0, correct = 0;
+};
+
+std::vector<ProbeSummary> read_probes(const fs::path& folder) {
+  const probe::RecordTable table = probe::read_records(folder / probes_file);
+  std::map<int64_t, ProbeSummary> by_position;
+  for (size_t i = 0; i < size_t(table.rows); ++i) {
+    ProbeSummary& one = by_position[table.integers("position")[i]];
+    one.position = table.integers("position")[i];
+    one.asked += table.integers("asked")[i];
+    one.correct += table.integers("correct")[i];
+  }
+  std::vector<ProbeSummary> all;
+  for (const auto& [position, one] : by_position) all.push_back(one);
+  return all;
+}
+
+std::string text_of(const ProbeSummary& probe) {
+  return fmt::format("{} of {}", probe.correct, probe.asked);
+}
+
 int stream_tokens(StreamOptions& options) {
   if (!options.snapshots.empty()) options.settings.snapshots = options.snapshots;
   if (options.settings.probes() && options.settings.probe_problems == 0)
@@ -115,10 +147,12 @@ int stream_tokens(StreamOptions& options) {
   const StreamParts parts{
       open.model, open.name,
       *source,    *tokenizer,
-      open.cpu(), ProblemProbe{open.model, *tokenizer, open.cpu(), problems, options.probe_tokens}};
+      open.cpu(), ProblemProbe{open.model, *tokenizer, open.cpu(), problems, options.probe_tokens},
+      [] { return interrupts() > 0; }};
   foresee_states(open.model, options.settings.tokens, options.settings.streams);
   StreamDisplay display;
   int64_t first = -1, last = 0;
+  count_interrupts({SIGINT, SIGTERM});  // the segment that is read is finished and kept
   const OnExisting existing = !options.resume       ? OnExisting::refuse
                               : options.unverified ? OnExisting::resume_unverified
                                                    : OnExisting::resume;
@@ -126,6 +160,10 @@ int stream_tokens(StreamOptions& options) {
       run_stream(parts, options.settings, options.out, existing, [&](const StreamProgress& now) {
         if (first < 0) {
           first = now.began_at;
+          if (options.resume)
+            fmt::print(stderr, "{}\n",
+                       first > 0 ? fmt::format("resumes at position {} of {}", first, now.tokens)
+                                 : cat(options.out, ": no checkpoint yet; begins at position 0"));
           print_record_size(options.settings, open.model);
         }
         last = now.position;
@@ -133,9 +171,15 @@ int stream_tokens(StreamOptions& options) {
       });
   display.end();
   const int64_t tokens_now = (last - std::max<int64_t>(first, 0)) * options.settings.streams;
+  const int code = outcome.stopped ? 128 + SIGINT : 0;
+  const std::vector<ProbeSummary> probes = read_probes(options.out);
   if (options.json) {
-    fmt::print("{}\n", json_of(outcome, options, tokens_now).dump(2));
-    return 0;
+    nlohmann::ordered_json json = json_of(outcome, options, tokens_now);
+    json["stopped"] = outcome.stopped;
+    for (const ProbeSummary& p : probes)
+      json["probes"].push_back({{"position", p.position}, {"asked", p.asked}, {"correct", p.correct}});
+    fmt::print("{}\n", json.dump(2));
+    return code;
   }
   if (outcome.resumed_at) fmt::print("resumed at           {}\n", *outcome.resumed_at);
   fmt::print("tokens read          {}\n", outcome.tokens_read);
@@ -148,9 +192,14 @@ int stream_tokens(StreamOptions& options) {
                100 * outcome.recording_seconds / outcome.seconds);
   for (const StreamOverflow& overflow : outcome.overflows)
     fmt::print("overflow             {}\n", to_string(overflow));
+  if (!probes.empty())
+    fmt::print("answers              {} right at position {}, {} at {}\n", text_of(probes.front()),
+               probes.front().position, text_of(probes.back()), probes.back().position);
+  if (outcome.stopped)
+    fmt::print("interrupted          at position {}; continue with --resume\n", outcome.position);
   fmt::print("records              {}: see `deltasane diagnose {}` and `deltasane report {}`\n",
              options.out, options.out, options.out);
-  return 0;
+  return code;
 }
 
 }  // namespace

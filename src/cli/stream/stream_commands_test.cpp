@@ -117,9 +117,18 @@ TEST_F(StreamCommands, ReportIsOneFile) {
   EXPECT_EQ(said.code, 0) << said.text;
   const std::string page = read_file(file("page.html"));
   EXPECT_NE(page.find("one &lt;1&gt;"), std::string::npos);
-  size_t drawings = 0;
-  for (size_t at = page.find("<svg"); at != page.npos; at = page.find("<svg", at + 1)) ++drawings;
-  EXPECT_EQ(drawings, 9u);
+  EXPECT_EQ(page.find("one <1>"), std::string::npos);
+  const auto count = [&](std::string_view part) {
+    size_t found = 0;
+    for (size_t at = page.find(part); at != page.npos; at = page.find(part, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<svg"), 2u);                // heat maps
+  EXPECT_EQ(count("<figure class=chart"), 9u);  // accuracy, 2 norms, 2 perplexities, layers, heads
+  EXPECT_LT(page.find("Accuracy from the state"), page.find("Norm of the state"));
+  EXPECT_LT(page.find("Norm of the state"), page.find("Local perplexity"));
+  EXPECT_EQ(count("<h2>"), 11u);
+  EXPECT_EQ(count("role=img aria-label=\"|S| of all"), 2u);
   // Nothing is fetched: every address names a kind of markup.
   for (size_t at = page.find("http"); at != page.npos; at = page.find("http", at + 1))
     EXPECT_EQ(page.compare(at, 18, "http://www.w3.org/"), 0) << page.substr(at, 60);

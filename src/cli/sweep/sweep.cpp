@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/number_range.h"
 #include "cli/sweep/sweep_check.h"
 #include "cli/sweep/sweep_page.h"
 #include "cli/sweep/sweep_queue.h"
@@ -55,7 +56,7 @@ const Command sweep{
       app.add_option("--set", options->set, "SECTION.KEY=VALUE for train; may be given again")
           ->allow_extra_args(false);
       app.add_option("--steps", options->steps, "steps of training; 0: as the configuration says")
-          ->check(CLI::NonNegativeNumber)
+          ->check(at_least(0))
           ->capture_default_str();
       app.add_option("--alphas", options->alphas, "strengths of SANE; 0: the baseline")
           ->delimiter(',')
@@ -71,21 +72,21 @@ const Command sweep{
       app.add_option("--corpus", options->corpus,
                      "what each model reads, such as math-chat:seed=1");
       app.add_option("--tokens", options->tokens, "how many tokens of it; 0: no stream")
-          ->check(CLI::NonNegativeNumber)
+          ->check(at_least(0))
           ->capture_default_str();
       app.add_option("--suite", options->suite, "what each model is asked, as in eval");
       app.add_option("--data", options->problems, "folder of the benchmarks, as in eval");
       app.add_option("--samples", options->samples, "answers to each problem")
-          ->check(CLI::PositiveNumber)
+          ->check(above(0))
           ->capture_default_str();
       app.add_option("--limit", options->limit, "the first problems of each benchmark; 0: all")
-          ->check(CLI::NonNegativeNumber)
+          ->check(at_least(0))
           ->capture_default_str();
       app.add_option("--answer-tokens", options->answer_tokens, "tokens of an answer at most")
-          ->check(CLI::PositiveNumber)
+          ->check(above(0))
           ->capture_default_str();
       app.add_option("--batch", options->batch, "answers written at a time; does not change them")
-          ->check(CLI::PositiveNumber)
+          ->check(above(0))
           ->capture_default_str();
       app.add_option("--mode", options->mode, "of answers: plain, think or fast-think")
           ->capture_default_str();

@@ -9,6 +9,7 @@
 
 #include "base/json/json_text.h"
 #include "base/error.h"
+#include "cli/open_model.h"
 #include "cli/own_commands.h"
 #include "cli/sweep/sweep_run.h"
 #include "corpus/source.h"

@@ -7,7 +7,7 @@
 namespace deltasane::cli {
 
 void count_interrupts(std::initializer_list<int> signals);  // from now on
-int interrupts();  // since the last forget_interrupts
+int interrupts();                                           // since the last forget_interrupts
 void forget_interrupts();
 
 // Waits until a descriptor can be read, or a signal came that is counted or wakes: also one that came

@@ -19,7 +19,8 @@ LineEditor::LineEditor(const std::vector<std::string>& history)
 
 LineEditor::Outcome LineEditor::feed(char byte) {
   switch (state_) {
-    case State::plain: return take_key(byte);
+    case State::plain:
+      return take_key(byte);
     case State::escape:
       state_ = State::plain;
       if (byte == '[' || byte == 'O') {
@@ -60,20 +61,37 @@ LineEditor::Outcome LineEditor::take_key(char key) {
       erase(cursor_ - 1, cursor_);
       insert("\n");
       break;
-    case control('['): state_ = State::escape; break;
+    case control('['):
+      state_ = State::escape;
+      break;
     case control('D'):
       if (text_.empty()) return Outcome::ended;
       erase(cursor_, after(cursor_));
       break;
-    case control('L'): return Outcome::cleared;
-    case control('A'): cursor_ = row_begin(cursor_); break;
-    case control('E'): cursor_ = row_end(cursor_); break;
-    case control('B'): cursor_ = before(cursor_); break;
-    case control('F'): cursor_ = after(cursor_); break;
-    case control('P'): up(); break;
-    case control('N'): down(); break;
+    case control('L'):
+      return Outcome::cleared;
+    case control('A'):
+      cursor_ = row_begin(cursor_);
+      break;
+    case control('E'):
+      cursor_ = row_end(cursor_);
+      break;
+    case control('B'):
+      cursor_ = before(cursor_);
+      break;
+    case control('F'):
+      cursor_ = after(cursor_);
+      break;
+    case control('P'):
+      up();
+      break;
+    case control('N'):
+      down();
+      break;
     case control('H'):
-    case 0x7f: erase(before(cursor_), cursor_); break;
+    case 0x7f:
+      erase(before(cursor_), cursor_);
+      break;
     case control('K'):
     case control('U'): {
       const size_t from = key == control('K') ? cursor_ : row_begin(cursor_);
@@ -88,8 +106,12 @@ LineEditor::Outcome LineEditor::take_key(char key) {
       erase(from, cursor_);
       break;
     }
-    case control('Y'): insert(cut_); break;
-    case '\t': complete(); break;
+    case control('Y'):
+      insert(cut_);
+      break;
+    case '\t':
+      complete();
+      break;
     default:
       if (static_cast<unsigned char>(key) >= 0x20) insert({&key, 1});
   }

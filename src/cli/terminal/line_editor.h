@@ -54,8 +54,8 @@ class LineEditor {
   void complete();
 
   const std::vector<std::string>& history_;
-  size_t entry_;           // of the history; its size: the line itself
-  std::string own_;        // the line itself, while an entry is shown
+  size_t entry_;            // of the history; its size: the line itself
+  std::string own_;         // the line itself, while an entry is shown
   std::string text_, cut_;  // cut by Ctrl-K, Ctrl-U or Ctrl-W
   size_t cursor_ = 0;
   State state_ = State::plain;

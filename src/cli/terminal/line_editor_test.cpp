@@ -14,7 +14,8 @@ struct Typed {
   std::vector<std::string> history{};
   LineEditor editor{history};
 
-  explicit Typed(std::vector<std::string> earlier = {}) : history(std::move(earlier)), editor(history) {}
+  explicit Typed(std::vector<std::string> earlier = {})
+      : history(std::move(earlier)), editor(history) {}
   LineEditor::Outcome keys(std::string_view bytes) {
     auto outcome = LineEditor::Outcome::editing;
     for (const char byte : bytes) outcome = editor.feed(byte);
@@ -35,13 +36,20 @@ TEST(LineEditor, EditsWhatIsTyped) {
   EXPECT_EQ(edited(std::string("abd") + left + "c"), "abcd");
   EXPECT_EQ(edited(std::string("abd") + left + left + right + "c"), "abcd");
   EXPECT_EQ(edited(std::string("xabc") + "\x1b[H\x1b[3~" + "\x1b[Fd"), "abcd");
-  EXPECT_EQ(edited("bc\x01" "a\x05" "d"), "abcd");
-  EXPECT_EQ(edited("ab cd\x17" "ef"), "ab ef");
+  EXPECT_EQ(edited("bc\x01"
+                   "a\x05"
+                   "d"),
+            "abcd");
+  EXPECT_EQ(edited("ab cd\x17"
+                   "ef"),
+            "ab ef");
   EXPECT_EQ(edited("ab cd\x17\x01\x19"), "cdab ");
   EXPECT_EQ(edited(std::string("abcd") + left + left + "\x0b"), "ab");
   EXPECT_EQ(edited(std::string("abcd") + left + left + "\x15"), "cd");
   EXPECT_EQ(edited("ab cd\x1b[1;5Dx"), "ab xcd");
-  EXPECT_EQ(edited("ab cd\x1b" "bx"), "ab xcd");
+  EXPECT_EQ(edited("ab cd\x1b"
+                   "bx"),
+            "ab xcd");
 }
 
 TEST(LineEditor, MovesByWholeCharacters) {

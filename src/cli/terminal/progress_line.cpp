@@ -20,7 +20,10 @@ bool ProgressLine::due() {
   return true;
 }
 
-void ProgressLine::show(const std::string& text) {
+void ProgressLine::show(const std::string& whole) {
+  // A line that wraps could not be written over.
+  const std::string text =
+      terminal_ ? whole.substr(0, size_t(terminal_columns(STDERR_FILENO)) - 1) : whole;
   if (terminal_) clear_line(stderr);
   fmt::print(stderr, "{}{}", text, terminal_ ? "" : "\n");
   std::fflush(stderr);

@@ -1,6 +1,7 @@
 #include "cli/terminal/terminal.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -75,8 +76,8 @@ std::string TerminalText::feed(std::string_view bytes) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const bool c0 = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
-    const bool c1 = byte == 0xc2 && i + 1 < text.size() &&
-                    static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    const bool c1 =
+        byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
     if (!c0 && !c1) {
       out += text[i];
       continue;
@@ -106,6 +107,11 @@ void expect_output_written() {
   std::cout.flush();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
     throw OutputError(cat("standard output: cannot write: ", std::strerror(errno)));
+}
+
+int terminal_columns(int descriptor) {
+  winsize found{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &found) == 0 && found.ws_col > 0 ? found.ws_col : 80;
 }
 
 bool output_reader_has_gone() {

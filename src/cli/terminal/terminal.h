@@ -41,6 +41,8 @@ class OutputError : public Error {
 };
 void expect_output_written();  // flushes standard output; throws OutputError
 
+int terminal_columns(int descriptor);  // 80 where it is not known
+
 // Whether nobody reads standard output any more, as after `deltasane ... | head -1`.
 bool output_reader_has_gone();
 

@@ -1,12 +1,17 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/counted.h"
+#include "cli/number_range.h"
 #include "cli/open_model.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/text/chat_flags.h"
+#include "cli/text/input_text.h"
 #include "cli/text/sampling_flags.h"
 #include "cli/version.h"
 #include "infer/engine/engine.h"
@@ -28,11 +33,15 @@ struct GenerateOptions {
 std::string prompt_of(const GenerateOptions& options) {
   if (!options.prompt.empty() && !options.prompt_file.empty())
     fail(Fault::usage, "generate: expected one of --prompt and --prompt-file, found both");
-  const std::string text =
-      options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
+  const bool is_piped = options.prompt.empty() && options.prompt_file.empty() &&
+                        options.state_in.empty() && has_piped_input();
+  const std::string text = is_piped || options.prompt == "-" ? input_text("-")
+                           : options.prompt_file.empty()     ? options.prompt
+                                                             : input_text(options.prompt_file);
   if (!valid_utf8(text)) fail(Fault::file, "prompt: expected UTF-8 text, found other bytes");
   if (text.empty() && options.state_in.empty())
-    fail(Fault::usage, "generate: expected --prompt, --prompt-file or --state-in, found none");
+    fail(Fault::usage, "generate: expected --prompt, --prompt-file, --state-in or text on standard input, found "
+         "none");
   return text;
 }
 
@@ -56,6 +65,29 @@ void append_prompt(const GenerateOptions& options, const std::string& prompt,
                                           ? tokenizer.encode_document(prompt, special)
                                           : tokenizer.encode(prompt, special);
   ids.insert(ids.end(), tokens.begin(), tokens.end());
+}
+
+constexpr int64_t state_interval = 4096;  // tokens of a prompt between states that are kept
+constexpr int interrupted = 128 + SIGINT;  // as shells have it
+
+int exit_code(const GeneratedText& text) {
+  return text.ended == Ended::cancelled ? interrupted : 0;
+}
+
+// Interrupted before all of the prompt was read.
+int keep_part_of_prompt(const GenerateOptions& options, const OpenModel& open,
+                        const std::optional<SequenceState>& kept, int64_t tokens) {
+  if (!kept) {
+    fmt::print(stderr, "interrupted while {} were read; nothing was written\n",
+               counted(tokens, "token"));
+    return interrupted;
+  }
+  StateStamp stamp;
+  stamp.creator = version_text().substr(0, 256);
+  save_state_of(open.model, options.state_out, *kept, open.name, stamp);
+  fmt::print(stderr, "interrupted while {} were read; {} has the state at position {}\n",
+             counted(tokens, "token"), options.state_out, kept->position);
+  return interrupted;
 }
 
 int generate_text(const GenerateOptions& options) {
@@ -97,10 +129,20 @@ int generate_text(const GenerateOptions& options) {
     if (!options.json) std::cout << written.piece << std::flush;
   };
   engine.on_end = [&](GeneratedText text) { found = std::move(text); };
+  if (!options.state_out.empty())
+    for (int64_t at = state_interval; at < int64_t(prompt_tokens); at += state_interval)
+      request.keep_states_after.push_back(at);
+  std::optional<SequenceState> kept;  // of a prompt that is being read, for --state-out
+  engine.on_state_kept = [&](uint64_t, int64_t, SequenceState state) { kept = std::move(state); };
   engine.submit(std::move(request));
-  while (engine.step()) {
-  }
+  count_interrupts({SIGINT});
+  do {
+    if (interrupts() == 0) continue;
+    std::signal(SIGINT, SIG_DFL);  // a second one ends the program
+    engine.cancel();
+  } while (engine.step());
   const double done = seconds_now();
+  if (!found) return keep_part_of_prompt(options, open, kept, int64_t(prompt_tokens));
   if (!options.state_out.empty()) {
     StateStamp stamp;
     stamp.last_token = found->pending;
@@ -120,12 +162,13 @@ int generate_text(const GenerateOptions& options) {
                                        {"prompt_tokens_per_s", prompt_rate},
                                        {"tokens_per_s", rate}};
     fmt::print("{}\n", json.dump(2));
-    return 0;
+    return exit_code(*found);
   }
   std::cout << std::endl;
-  fmt::print(stderr, "\n{} tokens read at {:.1f}/s, {} written at {:.1f}/s\n", prompt_tokens,
-             prompt_rate, found->tokens, rate);
-  return 0;
+  fmt::print(stderr, "\n{} read at {:.1f}/s, {} written at {:.1f}/s{}\n",
+             counted(int64_t(prompt_tokens), "token"), prompt_rate, found->tokens, rate,
+             found->ended == Ended::cancelled ? "; interrupted" : "");
+  return exit_code(*found);
 }
 
 }  // namespace
@@ -134,10 +177,10 @@ const Command generate{
     "generate", "complete a prompt", [](CLI::App& app) {
       auto options = std::make_shared<GenerateOptions>();
       options->model.describe(app);
-      app.add_option("--prompt", options->prompt, "the text to complete");
-      app.add_option("--prompt-file", options->prompt_file, "a file with the text");
-      app.add_option("--tokens", options->tokens, "how many tokens to write at most")
-          ->check(CLI::NonNegativeNumber)
+      app.add_option("-p,--prompt", options->prompt, "the text to complete; -: standard input");
+      app.add_option("-f,--prompt-file", options->prompt_file, "a file with the text; -: standard input");
+      app.add_option("-n,--tokens", options->tokens, "how many tokens to write at most")
+          ->check(at_least(0))
           ->capture_default_str();
       app.add_option("--stop", options->stops, "end before this text (may be given several times)");
       app.add_flag("--special", options->special,
@@ -155,8 +198,8 @@ const Command generate{
       app.footer(
           "Examples:\n"
           "  deltasane generate model.gguf --prompt 'The Eiffel tower is in the city of'\n"
-          "  deltasane generate model.pth --prompt-file book.txt --tokens 0 --state-out "
-          "book.state\n"
+          "  deltasane generate model.pth -f book.txt -n 0 --state-out book.state\n"
+          "  grep -v '^#' notes | deltasane generate -m model.gguf -n 100\n"
           "  deltasane generate model.pth --state-in book.state --prompt 'In short,'\n"
           "  deltasane generate model.pth --state-in tuned.pth --prompt 'User: hi'");
       return [options] { return generate_text(*options); };

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/open_model.h"
+#include "cli/text/input_text.h"
 #include "format/npy/npy.h"
 #include "model/log_probability.h"
 
@@ -26,7 +27,7 @@ std::vector<int32_t> read_ids(const std::string& path) {
     array.read(0, ids);
     return ids;
   }
-  const std::string text = read_file(path);
+  const std::string text = input_text(path);
   const char *at = text.data(), *const end = at + text.size();
   while (at < end) {
     if (std::isspace(static_cast<unsigned char>(*at))) {
@@ -44,16 +45,18 @@ std::vector<int32_t> read_ids(const std::string& path) {
   return ids;
 }
 
-int score_text(const ScoreOptions& options) {
+int score_text(ScoreOptions& options) {
+  if (options.text.empty() && options.ids.empty() && has_piped_input()) options.text = "-";
   if (options.text.empty() == options.ids.empty())
-    fail(Fault::usage, "score: expected one of --text and --ids");
+    fail(Fault::usage, "score: expected one of --text, --ids and text on standard input, found ",
+         options.text.empty() ? "none" : "--text and --ids");
   OpenModel open(options.model);
   std::unique_ptr<Tokenizer> tokenizer;
   std::vector<int32_t> ids;
   if (options.ids.empty()) {
     tokenizer =
         open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
-    ids = tokenizer->encode_document(read_file(options.text));
+    ids = tokenizer->encode_document(input_text(options.text));
   } else {
     ids = read_ids(options.ids);
   }
@@ -117,11 +120,11 @@ int score_text(const ScoreOptions& options) {
 }  // namespace
 
 const Command score{
-    "score", "how likely a model finds a text", [](CLI::App& app) {
+    "score", "the log probability and perplexity of a text", [](CLI::App& app) {
       auto options = std::make_shared<ScoreOptions>();
       options->model.describe(app);
-      app.add_option("--text", options->text, "a file with text");
-      app.add_option("--ids", options->ids, "a file with token ids: text, or .npy");
+      app.add_option("--text", options->text, "a file with text; -: standard input");
+      app.add_option("--ids", options->ids, "a file with token ids: text, or .npy; -: standard input");
       app.add_option(
           "--logits", options->logits,
           "write float32 logits [tokens, vocabulary], one row after each token, as .npy");
@@ -129,6 +132,7 @@ const Command score{
       app.add_flag("--json", options->json, "print JSON");
       app.footer(
           "Examples:\n  deltasane score model.gguf --text book.txt\n"
+          "  head -c 100000 book.txt | deltasane score -m model.gguf\n"
           "  deltasane score model.pth --ids ids.npy --logits logits.npy");
       return [options] { return score_text(*options); };
     }};

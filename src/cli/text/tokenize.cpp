@@ -6,6 +6,9 @@
 #include "base/io/file.h"
 #include "cli/command.h"
 #include "cli/open_model.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/input_text.h"
+#include "format/gguf/gguf.h"
 #include "format/tokenizer/find_tokenizer.h"
 #include "text/tokenizer_bench.h"
 
@@ -18,16 +21,35 @@ struct TokenizeOptions {
   bool plain = false, document = false, json = false, bench = false;
 };
 
+bool is_model_file(const fs::path& path) {
+  const std::string kind = path.extension();
+  // A GGUF file with a tokenizer may be of a model that is not known.
+  if (kind == ".gguf") return !open_gguf(path).vocabulary();
+  return kind == ".pth" || kind == ".safetensors" || kind == ".bin";
+}
+
+// By its own name, or the one that a model file has or lies beside.
+std::unique_ptr<Tokenizer> tokenizer_of(const std::string& name) {
+  if (!is_model_file(name)) return open_vocabulary(name);
+  return open_tokenizer("", *open_checkpoint(name, true), name);
+}
+
 int tokenize_text(const TokenizeOptions& options) {
-  const auto tokenizer = open_vocabulary(options.tokenizer);
+  const auto tokenizer = tokenizer_of(options.tokenizer);
   const auto special = options.plain ? SpecialTokens::as_text : SpecialTokens::recognized;
   if (!options.decode.empty()) {
-    fmt::print("{}\n", tokenizer->decode(options.decode, special));
+    const std::string text = tokenizer->decode(options.decode, special);
+    fmt::print("{}\n", options.json ? json_text(nlohmann::ordered_json{{"text", text}}) : text);
     return 0;
   }
-  if (options.text.empty() == options.file.empty())
-    fail(Fault::usage, "tokenize: expected one of --text, --file and --decode");
-  const std::string text = options.file.empty() ? options.text : read_file(options.file);
+  const bool is_piped = options.text.empty() && options.file.empty() && has_piped_input();
+  if (!is_piped && options.text.empty() == options.file.empty())
+    fail(Fault::usage,
+         "tokenize: expected one of --text, --file, --decode and text on standard input, found ",
+         options.text.empty() ? "none" : "--text and --file");
+  const std::string text = is_piped || options.text == "-" ? input_text("-")
+                           : options.file.empty()          ? options.text
+                                                           : input_text(options.file);
   if (options.bench) {
     const auto rate = measure_encode_rate(*tokenizer, text, 1.0);
     fmt::print("{:.1f} MB/s on one core, {:.2f} bytes per token\n", rate.megabytes_per_second,
@@ -48,9 +70,11 @@ int tokenize_text(const TokenizeOptions& options) {
 const Command tokenize{
     "tokenize", "text to token ids, and back", [](CLI::App& app) {
       auto options = std::make_shared<TokenizeOptions>();
-      app.add_option("TOKENIZER", options->tokenizer, tokenizer_help)->required();
-      app.add_option("--text", options->text, "the text");
-      app.add_option("--file", options->file, "a file with the text");
+      app.add_option("-m,--model,TOKENIZER", options->tokenizer,
+                     std::string(tokenizer_help) + "; or a model file")
+          ->required();
+      app.add_option("-p,--text", options->text, "the text; -: standard input");
+      app.add_option("-f,--file", options->file, "a file with the text; -: standard input");
       app.add_option("--decode", options->decode, "ids to turn into text");
       app.add_flag("--plain", options->plain,
                    "special tokens such as <|im_end|> are text, as in what a user types; decoded, "
@@ -61,7 +85,8 @@ const Command tokenize{
       app.add_flag("--json", options->json, "print JSON");
       app.footer(
           "Examples:\n  deltasane tokenize rwkv_vocab_v20230424.txt --text 'Hello world'\n"
-          "  deltasane tokenize tokenizer.json --file prompt.txt --json");
+          "  deltasane tokenize tokenizer.json --file prompt.txt --json\n"
+          "  wc -c < prompt.txt; deltasane tokenize model.gguf --json < prompt.txt");
       return [options] { return tokenize_text(*options); };
     }};
 

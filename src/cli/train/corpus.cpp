@@ -11,6 +11,7 @@
 #include "base/io/file.h"
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
+#include "cli/number_range.h"
 #include "cli/open_model.h"
 #include "cli/terminal/progress_line.h"
 #include "cli/train/corpus_prepare.h"
@@ -210,11 +211,11 @@ const Command corpus_text{
                      "docs/corpus.md");
       app.add_option("--bytes", options->bytes,
                      "whole pieces until there are so many bytes of text (default 1000)")
-          ->check(CLI::PositiveNumber);
+          ->check(above(0));
       app.add_option("--tokens", options->tokens, "exactly so many tokens, as an array")
-          ->check(CLI::PositiveNumber);
+          ->check(above(0));
       app.add_option("--problems", options->problems, "so many problems of math-chat, as JSON rows")
-          ->check(CLI::PositiveNumber);
+          ->check(above(0));
       app.add_option("--skip", options->skip, "begin behind so many pieces");
       app.add_option("--tokenizer", options->tokenizer, tokenizer_help);
       app.add_option("--out", options->out, "a file, replaced when it is whole");

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "cli/number_range.h"
 #include "cli/open_model.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress_line.h"
@@ -221,7 +222,7 @@ void describe_corpus_prepare(CLI::App& corpus,
                  "another, with 0 behind each")
       ->required();
   app.add_option("--length", options->length, "the most tokens of a row (default 4097)")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30));
+      ->check(between(1, 1 << 30));
   app.add_option("--long", options->too_long, "drop longer rows (default), or cut them off")
       ->check(CLI::IsMember({"drop", "cut"}));
   app.add_option("--order", options->order, "shuffled (default), or as in the files")
@@ -230,10 +231,10 @@ void describe_corpus_prepare(CLI::App& corpus,
   app.add_option("--weights", options->weights,
                  "a share of the rows for each IN, such as 3,1; without them all rows of all")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(above(0));
   app.add_option("--rows", options->rows,
                  "so many rows (default: until the first one would come again)")
-      ->check(CLI::PositiveNumber);
+      ->check(above(0));
   app.add_flag("--json", options->json, "print the summary as JSON");
   app.footer(
       "Examples:\n"

@@ -9,14 +9,17 @@
 #include "base/io/folder_lock.h"
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/counted.h"
 #include "cli/duration.h"
 #include "cli/memory_advice.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress_line.h"
+#include "cli/train/training_page.h"
 #include "comm/group.h"
 #include "eval/answer_accuracy.h"
 #include "format/tokenizer/find_tokenizer.h"
 #include "train/checkpoint.h"
+#include "train/config_keys.h"
 #include "train/event_file.h"
 
 namespace deltasane::cli {
@@ -27,7 +30,7 @@ using MetricsRow = nlohmann::ordered_json;
 struct TrainOptions {
   std::string config, device;
   std::vector<std::string> set;
-  bool resume = false, unverified = false, check = false;
+  bool resume = false, unverified = false, check = false, keys = false;
 };
 
 // One JSON object a line, and the same numbers for TensorBoard. Lines behind the step that a run
@@ -93,6 +96,7 @@ class TrainLoop {
     metrics_->add(row);
     fmt::print("{}\n", line);
     std::fflush(stdout);
+    write_page();
   }
 
   // A disk that is full does not end a run: the checkpoint before stays.
@@ -138,7 +142,7 @@ class TrainLoop {
     bool stop = false;
     while (!run_.finished() && !(stop = group_.any(interrupts() > 0))) {
       const double before = seconds_now();
-      const train::StepReport report = run_.step();
+      const train::StepReport report = step();
       const double now = seconds_now();
       saved = false;
       const double speed = double(report.tokens) / (now - before);
@@ -161,9 +165,41 @@ class TrainLoop {
       if (config.run.save_every > 0 && report.step % config.run.save_every == 0) saved = save();
     }
     if (!saved && run_.progress().step > first) saved = save();
+    write_page();
     if (stop && speaks())
       fmt::print("stopped after step {}; continue with --resume\n", run_.progress().step);
     return saved || run_.progress().step == first ? 0 : 1;
+  }
+
+  // For people: that it cannot be written ends no run.
+  void write_page() {
+    if (!speaks()) return;
+    try {
+      write_training_page(folder_, fmt::format("Training: {}", folder_.filename().string()));
+    } catch (const Error& error) {
+      fmt::print(stderr, "deltasane: no page of the run: {}; continuing\n", error.what());
+    }
+  }
+
+  // An error of the numbers says where the run was.
+  train::StepReport step() {
+    try {
+      train::StepReport report = run_.step();
+      last_loss_ = report.loss;
+      return report;
+    } catch (const Error& error) {
+      if (error.fault() != Fault::overflow && error.fault() != Fault::argument) throw;
+      const train::Progress& at = run_.progress();
+      const std::string_view what = error.what();
+      std::string place;
+      if (!what.starts_with("step "))
+        place = fmt::format("step {} (corpus piece {}, token {}): ", at.step + 1, at.cursor.piece,
+                            at.cursor.token);
+      fail(Fault::overflow, place, what, "; the rate was ",
+           fmt::format("{:.3g}", run_.config().schedule.at(at.step)), ", the loss before ",
+           last_loss_ ? fmt::format("{:.4g}", *last_loss_) : "unknown",
+           ". Try a lower optimizer.rate, or a longer warmup");
+    }
   }
 
   bool speaks() const { return group_.rank() == 0; }
@@ -172,6 +208,7 @@ class TrainLoop {
   fs::path folder_;
   comm::Group& group_;
   std::optional<Metrics> metrics_;
+  std::optional<double> last_loss_;
   int64_t saved_ = -1;  // the step of the last checkpoint of this process
 };
 
@@ -199,8 +236,9 @@ void introduce(const train::TrainingRun& run, const train::TrainConfig& config, 
       run.model().sane() ? fmt::format("SANE with alpha {}", run.model().sane()->alpha) : "no SANE",
       name_of(config.optimizer.kind), train::name_of(config.precision), config.schedule.steps,
       config.rows_of_step(), config.context);
-  fmt::print("{} process(es) with {} thread(s) on {}, {} times {} rows each, activations {}{}\n",
-             processes, threads, config.run.device, plan.split.accumulate, plan.split.micro_batch,
+  fmt::print("{} with {} on {}, {} times {} rows each, activations {}{}\n",
+             counted(processes, "process", "processes"), counted(threads, "thread"),
+             config.run.device, plan.split.accumulate, plan.split.micro_batch,
              plan.split.activations == Activations::keep ? "kept" : "recomputed",
              run.sums_by().empty() ? "" : fmt::format(", sums by {}", run.sums_by()));
   fmt::print("memory on {}: {}, of {} free\n", plan.device, plan.need.text(),
@@ -210,7 +248,17 @@ void introduce(const train::TrainingRun& run, const train::TrainConfig& config, 
                bytes_text(plan.host_found.free));
 }
 
+// A Markdown table of every key: docs/training-keys.md.
+void print_keys() {
+  fmt::print("| key | type | if not given | what |\n|---|---|---|---|\n");
+  for (const train::ConfigKey& key : train::config_keys())
+    fmt::print("| `{}.{}` | {} | {} | {} |\n", key.section, key.key, key.type, key.value, key.what);
+}
+
 int train_model(const TrainOptions& options) {
+  if (options.keys) return print_keys(), 0;
+  if (options.config.empty())
+    fail(Fault::usage, "train: expected a TOML file, found none; see examples/ and --keys");
   const std::string text = read_file(options.config);
   train::TrainConfig config = train::read_config(text, options.config, options.set);
   if (!options.device.empty()) config.run.device = options.device;
@@ -265,7 +313,8 @@ int train_model(const TrainOptions& options) {
 const Command train{
     "train", "train a model from scratch or from a checkpoint", [](CLI::App& app) {
       auto options = std::make_shared<TrainOptions>();
-      app.add_option("CONFIG", options->config, "a TOML file; see examples/")->required();
+      app.add_option("CONFIG", options->config, "a TOML file; see examples/");
+      app.add_flag("--keys", options->keys, "print every key of such a file, with its default");
       app.add_flag("--resume", options->resume, "resume from the newest checkpoint in run.folder");
       app.add_flag("--resume-unverified", options->unverified,
                    "with --resume: also where the corpus or the vocabulary has changed");

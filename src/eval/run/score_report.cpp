@@ -160,26 +160,80 @@ std::string to_json(const Comparison& c) {
   return json.dump(2) + "\n";
 }
 
-std::string alpha_figure(const Comparison& c, const fs::path& svg) {
+namespace {
+
+// In gnuplot's single quotes a doubled one is a quote.
+std::string in_script_quotes(const std::string& text) {
+  std::string quoted;
+  for (const char ch : text) quoted += ch == '\'' ? std::string("''") : std::string(1, ch);
+  return quoted;
+}
+
+std::string alpha_script(const Comparison& c, const std::vector<size_t>& with_alpha) {
   const ScoreTable& table = c.table;
-  std::vector<size_t> with_alpha;
-  for (size_t run = 0; run < table.runs.size(); ++run)
-    if (table.alphas[run]) with_alpha.push_back(run);
-  if (with_alpha.empty())
-    fail(Fault::usage, "figure: expected a run with SANE, found none with an alpha");
-  std::ranges::sort(with_alpha, {}, [&](size_t run) { return *table.alphas[run]; });
-  std::string quoted;  // in single quotes a doubled one is a quote
-  for (const char ch : svg.string()) quoted += ch == '\'' ? std::string("''") : std::string(1, ch);
-  std::string text = fmt::format(
-      "set terminal svg size 640,400 dynamic\nset output '{}'\nset xlabel 'alpha'\n"
-      "set ylabel 'average accuracy, %'\nset grid\nset offsets 0.5, 0.5, 0.5, 0.5\nset key bottom right\n$runs << END\n",
-      quoted);
+  std::string text =
+      "set xlabel 'alpha'\nset ylabel 'average accuracy, %'\nset grid\n"
+      "set offsets 0.5, 0.5, 0.5, 0.5\nset key bottom right\n$runs << END\n";
   for (const size_t run : with_alpha)
     text += fmt::format("{} {} {} {}\n", *table.alphas[run], c.average[run],
                         c.intervals.average[run].low, c.intervals.average[run].high);
   text += "END\nplot $runs with yerrorbars pt 7 title 'with SANE'";
   if (!table.alphas[0]) text += fmt::format(", {} with lines dt 2 title 'baseline'", c.average[0]);
   return text + "\n";
+}
+
+// A group of bars for each benchmark, and one for their average.
+std::string bar_script(const Comparison& c) {
+  const ScoreTable& table = c.table;
+  const bool has_intervals = !c.intervals.average.empty();
+  const bool has_average = table.benchmarks.size() > 1;
+  std::string text = fmt::format(
+      "set style data histogram\nset style histogram {}gap 1{}\n"
+      "set style fill solid 0.8 border -1\nset errorbars 0.5\nset ylabel 'accuracy, %'\n"
+      "set yrange [0:100]\nset grid ytics\nset key outside top center horizontal noenhanced\n"
+      "set xtics noenhanced rotate by -30\nset datafile separator tab\n$runs << END\n",
+      has_intervals ? "errorbars " : "", has_intervals ? " lw 1" : "");
+  const char* const colours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"};
+  const auto add = [&](const std::string& name, const auto& score, const auto& interval) {
+    text += name;
+    for (size_t run = 0; run < table.runs.size(); ++run) {
+      text += fmt::format("\t{}", score(run));
+      if (has_intervals) text += fmt::format("\t{}\t{}", interval(run).low, interval(run).high);
+    }
+    text += "\n";
+  };
+  for (size_t i = 0; i < table.benchmarks.size(); ++i)
+    add(
+        table.benchmarks[i], [&](size_t run) { return table.accuracy[i][run]; },
+        [&](size_t run) { return c.intervals.accuracy[i][run]; });
+  if (has_average)
+    add(
+        "average", [&](size_t run) { return c.average[run]; },
+        [&](size_t run) { return c.intervals.average[run]; });
+  text += "END\nplot ";
+  for (size_t run = 0; run < table.runs.size(); ++run) {
+    const size_t column = 2 + run * (has_intervals ? 3 : 1);
+    text += fmt::format(
+        "{}$runs using {}{} lc rgb '{}' title '{}'", run > 0 ? ", " : "",
+        has_intervals ? fmt::format("{}:{}:{}", column, column + 1, column + 2) : cat(column),
+        run == 0 ? ":xtic(1)" : "", colours[run % std::size(colours)],
+        in_script_quotes(table.runs[run]));
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string score_figure(const Comparison& c, const fs::path& svg) {
+  std::vector<size_t> with_alpha;
+  for (size_t run = 0; run < c.table.runs.size(); ++run)
+    if (c.table.alphas[run]) with_alpha.push_back(run);
+  std::ranges::sort(with_alpha, {}, [&](size_t run) { return *c.table.alphas[run]; });
+  const bool against_alpha = with_alpha.size() > 1 && !c.intervals.average.empty();
+  return fmt::format("set terminal svg size {},400 dynamic background 'white'\nset output '{}'\n",
+                     against_alpha || c.table.benchmarks.size() < 5 ? 640 : 1000,
+                     in_script_quotes(svg.string())) +
+         (against_alpha ? alpha_script(c, with_alpha) : bar_script(c));
 }
 
 }  // namespace deltasane::eval

@@ -58,8 +58,8 @@ std::string to_markdown(const Comparison& comparison);
 std::string to_csv(const Comparison& comparison);
 std::string to_json(const Comparison& comparison);
 
-// A gnuplot script that draws average accuracy against alpha, with what is to be drawn in it. The
-// baseline is a line across. Fails where no run has an alpha.
-std::string alpha_figure(const Comparison& comparison, const fs::path& svg);
+// A gnuplot script, with what is to be drawn in it: of two alphas and more the average accuracy
+// against alpha, the baseline a line across; of fewer the accuracy of each run in each benchmark.
+std::string score_figure(const Comparison& comparison, const fs::path& svg);
 
 }  // namespace deltasane::eval

@@ -66,12 +66,29 @@ TEST_F(ScoreTableTest, ReadsItsOwnCsv) {
 }
 
 TEST_F(ScoreTableTest, DrawsRunsWithAlphaInOrder) {
-  const std::string script = alpha_figure(compared(), "it's.svg");
+  const std::string script = score_figure(compared(), "it's.svg");
   EXPECT_NE(script.find("set output 'it''s.svg'"), std::string::npos);
   EXPECT_LT(script.find("\n1 45 "), script.find("\n3 80 "));
   EXPECT_NE(script.find("65 with lines"), std::string::npos);
-  runs.resize(1);
-  EXPECT_FAULT(alpha_figure(compared(), "x.svg"), Fault::usage, "expected a run with SANE");
+}
+
+TEST_F(ScoreTableTest, DrawsTwoRunsByBenchmark) {
+  runs.resize(2);
+  const Comparison two = compared();
+  const std::string script = score_figure(two, "x.svg");
+  EXPECT_NE(script.find("\nBenchmark 0\t50\t"), std::string::npos) << script;
+  EXPECT_NE(script.find("\naverage\t65\t"), std::string::npos) << script;
+  EXPECT_NE(script.find("$runs using 2:3:4:xtic(1) lc rgb '#0072b2' title 'baseline', "
+                        "$runs using 5:6:7 lc rgb '#e69f00' title 'three'"),
+            std::string::npos)
+      << script;
+  // Scores alone have no intervals.
+  const std::string scores =
+      score_figure(compare(table_from_csv(to_csv(two), "table.csv"), {}, threads), "x.svg");
+  EXPECT_NE(scores.find("\nBenchmark 0\t50\t70\n"), std::string::npos) << scores;
+  EXPECT_NE(scores.find("$runs using 2:xtic(1) lc rgb '#0072b2' title 'baseline', $runs using 3 lc"),
+            std::string::npos)
+      << scores;
 }
 
 TEST_F(ScoreTableTest, RefusesWhatCannotBeCompared) {

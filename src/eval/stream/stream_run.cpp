@@ -68,16 +68,21 @@ class StreamRunner {
   StreamOutcome run(const std::function<void(const StreamProgress&)>& progress) {
     const double begun = seconds_now();
     const int64_t began_at = position_;
+    bool saved = true;
     while (position_ < settings_.tokens && !all_broken()) {
+      outcome_.stopped = parts_.is_stopped();
+      if (outcome_.stopped) break;
       const double segment_begun = seconds_now();
       const int64_t from = position_;
       position_ = std::min(settings_.tokens, next_multiple(position_, settings_.segment));
       read_segment(from);
       write_speed(position_ - from, seconds_now() - segment_begun);
       const bool due = position_ / settings_.checkpoint_every != from / settings_.checkpoint_every;
-      if (due || position_ == settings_.tokens || all_broken()) save();
+      saved = due || position_ == settings_.tokens || all_broken();
+      if (saved) save();
       report(progress, began_at);
     }
+    if (!saved) save();
     outcome_.seconds = seconds_now() - begun;
     outcome_.position = position_;
     for (const StreamReader& reader : readers_) {

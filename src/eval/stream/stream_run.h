@@ -52,6 +52,8 @@ struct StreamParts {
   kernel::Cpu cpu;
   // Asks questions from a state that must not change.
   std::function<ProbeOutcome(const SequenceState&, int64_t problems)> probe;
+  // Asked before each segment; what was read is kept, to resume from.
+  std::function<bool()> is_stopped = [] { return false; };
 };
 
 struct StreamProgress {
@@ -74,6 +76,7 @@ struct StreamOutcome {
   double seconds = 0, recording_seconds = 0;  // of this process
   std::vector<double> cumulative_loss;        // per stream
   std::vector<StreamOverflow> overflows;
+  bool stopped = false;  // StreamParts::is_stopped
 };
 
 // resume_unverified: also with another content of the corpus or the vocabulary than it began with,

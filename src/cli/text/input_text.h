@@ -1,0 +1,14 @@
+// Text from a file or from standard input.
+#pragma once
+
+#include <string>
+
+namespace deltasane::cli {
+
+// The file's bytes; "-" is standard input.
+std::string input_text(const std::string& path);
+
+// Whether standard input is a pipe or a file, so that a command without a text may read it.
+bool has_piped_input();
+
+}  // namespace deltasane::cli

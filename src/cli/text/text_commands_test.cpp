@@ -1,0 +1,275 @@
+// What people type first: pipes, short flags, misspelt words, Ctrl-C, narrow terminals.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/io/file.h"
+#include "cli/terminal/fixture_terminal.h"
+#include "model/rwkv7/checkpoint/write.h"
+#include "model/rwkv7/random.h"
+#include "support/process.h"
+#include "support/scratch.h"
+
+namespace deltasane::cli {
+namespace {
+
+class TextCommands : public testing::Test {
+ protected:
+  TextCommands() {
+    write_rwkv7_safetensors(model_, RandomRwkv7({1, 32, 2, 16, 128, 256, 8, 8, 8, 8}, 1),
+                            StoredType::f16, {});
+  }
+  static test::Outcome shell(const std::string& line) {
+    return test::run({"sh", "-c", "deltasane() { '" DELTASANE_PROGRAM "' \"$@\"; }; " + line});
+  }
+  std::string shown(const std::string& line) const {
+    const test::Outcome outcome = shell("m='" + model_ + "'; " + line);
+    EXPECT_EQ(outcome.exit_code, 0) << line << "\n" << outcome.output;
+    return outcome.output;
+  }
+  // In one line, with exit code 2.
+  void expect_misuse(const std::string& line, std::string_view what) const {
+    const test::Outcome outcome = shell("m='" + model_ + "'; " + line);
+    EXPECT_EQ(outcome.exit_code, 2) << line << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find(what), std::string::npos) << line << "\n" << outcome.output;
+    EXPECT_EQ(std::ranges::count(outcome.output, '\n'), 1) << line << "\n" << outcome.output;
+  }
+
+  test::Scratch scratch_;
+  std::string model_ = scratch_.path() / "model.safetensors";
+};
+
+TEST_F(TextCommands, ReadStandardInput) {
+  const std::string ids = "49 43 50\n";
+  for (const char* line : {"printf 1+2 | deltasane tokenize $m", "deltasane tokenize $m -p 1+2",
+                           "printf 1+2 | deltasane tokenize -m $m -f -",
+                           "printf 1+2 | deltasane tokenize $m --text -"})
+    EXPECT_EQ(shown(line), ids) << line;
+  const std::string scored = shown("printf '1+2=3' | deltasane score -m $m -t 1 --json");
+  EXPECT_NE(scored.find("\"tokens\": 5"), scored.npos);
+  EXPECT_EQ(shown("printf '1+2=3' | deltasane score $m -t 1 --text - --json"), scored);
+  EXPECT_EQ(shown("printf '49 43 50 61 51' | deltasane score $m -t 1 --ids - --json | head -4"),
+            scored.substr(0, scored.find("  \"perplexity\"")));
+  const std::string made = shown("deltasane generate $m -p 1+2 -n 9 -t 1 -s 5 2>/dev/null");
+  for (const char* line : {"printf 1+2 | deltasane generate -m $m -n 9 -t 1 -s 5 2>/dev/null",
+                           "printf 1+2 | deltasane generate $m -p - -n 9 -t 1 -s 5 2>/dev/null",
+                           "printf 1+2 | deltasane generate $m -f - -n 9 -t 1 -s 5 2>/dev/null",
+                           "deltasane generate $m --prompt 1+2 --tokens 9 --seed 5 2>/dev/null"})
+    EXPECT_EQ(shown(line), made) << line;
+  expect_misuse("deltasane generate $m < /dev/null", "or text on standard input, found none");
+  expect_misuse("deltasane score $m < /dev/null", "found none");
+  expect_misuse("deltasane tokenize $m < /dev/null", "found none");
+}
+
+TEST_F(TextCommands, RefuseTheTokenizerOfAnotherModel) {
+  const std::string large = scratch_.path() / "large.txt",
+                    wide = scratch_.path() / "wide.safetensors";
+  std::string text;
+  for (int i = 0; i < 256; ++i) text += fmt::format("{} b'\\x{:02x}' 1\n", i + 1, i);
+  for (int i = 257; i <= 300; ++i) text += fmt::format("{} 't{}' 4\n", i, i);
+  replace_file(large, text);
+  expect_misuse("deltasane generate $m -p x --tokenizer " + large,
+                large + ": expected one for the 256 tokens of " + model_ + ", found one of 301");
+  write_rwkv7_safetensors(wide, RandomRwkv7({1, 32, 2, 16, 128, 1024, 8, 8, 8, 8}, 1),
+                          StoredType::f16, {});
+  expect_misuse(
+      "deltasane generate " + wide + " -p x --tokenizer byte",
+      "--tokenizer byte: expected one for the 1024 tokens of " + wide + ", found one of 256");
+}
+
+TEST_F(TextCommands, CtrlCKeepsTheState) {
+  const std::string state = scratch_.path() / "state";
+  const test::Outcome outcome =
+      shell("'" DELTASANE_PROGRAM "' generate '" + model_ +
+            "' -p 1 -n 1000000000 -t 1 --state-out " + state + " > " + scratch_.path().string() +
+            "/text & p=$!\n" + "for i in $(seq 100); do [ -s " + scratch_.path().string() +
+            "/text ] && break; sleep 0.1; done\nkill -INT $p; wait $p");
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.output;
+  EXPECT_NE(outcome.output.find("; interrupted\n"), std::string::npos) << outcome.output;
+  EXPECT_EQ(shown("deltasane generate $m --state-in " + state + " -n 3 2>/dev/null").empty(),
+            false);
+}
+
+TEST_F(TextCommands, MisspeltWordsNameTheNearest) {
+  expect_misuse("deltasane genrate x", "expected a command, such as generate, found 'genrate'");
+  expect_misuse("deltasane bench kernal",
+                "such as kernel, found 'kernal'; see deltasane bench --help");
+  expect_misuse("deltasane help genrate", "such as generate");
+  expect_misuse(
+      "deltasane generate $m --promt x",
+      "expected a flag, such as --prompt, found '--promt'; see deltasane generate --help");
+  expect_misuse("deltasane generate $m more", "found 'more'");
+  EXPECT_EQ(shown("deltasane help"), shown("deltasane --help"));
+  expect_misuse("deltasane", "expected a command, such as chat, found none");
+  EXPECT_EQ(shown("deltasane help bench kernel"), shown("deltasane bench kernel --help"));
+  EXPECT_EQ(shown("deltasane version"), shown("deltasane --version"));
+  for (const char* command : {"bench", "answers"})
+    EXPECT_NE(shown(std::string("deltasane help ") + command).find("Example"), std::string::npos);
+}
+
+TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
+  expect_misuse("deltasane generate $m -p x -n -1", "--tokens: expected 0 or more, found -1");
+  expect_misuse("deltasane generate $m -p x -n x", "--tokens: expected 0 or more, found x");
+  expect_misuse("deltasane chat $m -n 0", "--tokens: expected 1 or more, found 0");
+  expect_misuse("deltasane serve $m --threads 1 --wait -1", "such as");
+  expect_misuse("deltasane generate $m -p x --sane-alpha 0",
+                "--sane-alpha: expected a number above 0, found 0; --no-sane");
+  EXPECT_NE(shown("deltasane generate $m -p x -n 1 -t 1 2>&1").find("\n1 token read at "),
+            std::string::npos);
+}
+
+TEST_F(TextCommands, AFullDeviceIsAnError) {
+  for (const char* command : {"info $m", "--help", "version", "generate $m -p x -n 1 -t 1",
+                              "tokenize $m -p x", "score $m --text $m -t 1", "machine", "manual"}) {
+    const test::Outcome outcome =
+        shell("m='" + model_ + "'; deltasane " + command + " > /dev/full");
+    EXPECT_EQ(outcome.exit_code, 1) << command << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find("No space left on device"), std::string::npos) << outcome.output;
+  }
+}
+
+// Commands that are given a path where nothing can be written.
+TEST_F(TextCommands, ImpossiblePathsAreErrorsInOneLine) {
+  const std::string config = scratch_.path() / "train.toml";
+  replace_file(config,
+               "[model]\nlayers = 1\nchannels = 32\nhead_size = 32\n[corpus]\nsource = "
+               "\"math-chat\"\ntokenizer = \"byte\"\n[optimizer]\nkind = \"adamw\"\nsteps = "
+               "1\nsequences = 1\ncontext = 16\nrate = 0.1\n[run]\nfolder = \"/proc/none/run\"\n");
+  const std::string stream = scratch_.path() / "stream";
+  shown("deltasane stream $m -t 1 --corpus math-chat --tokens 512 --segment 256 --out " + stream);
+  const std::vector<std::string> commands{
+      "train " + config,
+      "demo --out /proc/none/demo",
+      "sweep --model $m --alphas 0,1 --corpus math-chat --tokens 512 --out /proc/none/sweep",
+      "report " + stream + " --out /proc/none/report.html",
+      "records /proc/none",
+      "stream $m --corpus math-chat --tokens 512 --out /proc/none/stream"};
+  for (const std::string& command : commands) {
+    const test::Outcome outcome = shell("m='" + model_ + "'; deltasane " + command + " 2>&1 >&-");
+    EXPECT_TRUE(outcome.exit_code == 1 || outcome.exit_code == 2) << command << outcome.output;
+    EXPECT_NE(outcome.output.find("deltasane: "), std::string::npos) << command << outcome.output;
+    EXPECT_EQ(outcome.output.find("terminate called"), std::string::npos) << outcome.output;
+  }
+}
+
+TEST_F(TextCommands, ADivergedTrainingSaysWhere) {
+  const std::string config = scratch_.path() / "train.toml";
+  replace_file(
+      config,
+      "[model]\nlayers = 1\nchannels = 32\nhead_size = 32\nsane_alpha = 3\n[corpus]\nsource "
+      "= \"math-chat\"\ntokenizer = \"byte\"\n[optimizer]\nkind = \"adamw\"\nsteps = "
+      "60\nsequences = 1\ncontext = 32\nrate = 1e30\n[run]\nthreads = 1\nfolder = \"" +
+          (scratch_.path() / "run").string() + "\"\n");
+  const test::Outcome outcome = shell("deltasane train " + config);
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
+  for (const char* part : {"step ", "corpus piece ", "the rate was 1e+30", "the loss before "})
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
+}
+
+class StreamOnTerminal : public TextCommands, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Columns, StreamOnTerminal, testing::Values(80, 40));
+
+TEST_P(StreamOnTerminal, ProgressFitsAndAnInterruptKeepsWhatWasRead) {
+  const std::string out = scratch_.path() / "run";
+  const std::vector<std::string> words{DELTASANE_PROGRAM,
+                                       "stream",
+                                       model_,
+                                       "--threads",
+                                       "1",
+                                       "--corpus",
+                                       "math-chat",
+                                       "--tokens",
+                                       "999936",
+                                       "--out",
+                                       out,
+                                       "--segment",
+                                       "256",
+                                       "--probe-every",
+                                       "512",
+                                       "--probe-problems",
+                                       "2",
+                                       "--probe-tokens",
+                                       "2"};
+  test::TerminalProcess run(words, GetParam());
+  run.wait_for(" %  loss ");
+  run.wait_for(" %  loss ");
+  run.type("\x03");
+  EXPECT_EQ(run.wait_for_end(), 130) << run.output();
+  for (const std::string& row : test::rows_shown(run.output(), 1000))
+    if (row.find(" %  loss ") != row.npos) {
+      EXPECT_LT(int(row.size()), GetParam()) << row;
+    }
+  EXPECT_NE(run.output().find("; continue with --resume"), std::string::npos) << run.output();
+  EXPECT_NE(run.output().find("answers              "), std::string::npos) << run.output();
+  // The last position that was read is where it resumes.
+  const size_t at = run.output().find("interrupted          at position ") + 33;
+  const std::string position = run.output().substr(at, run.output().find(';', at) - at);
+  const test::Outcome again = test::run({"timeout",
+                                         "--preserve-status",
+                                         "-s",
+                                         "INT",
+                                         "1",
+                                         DELTASANE_PROGRAM,
+                                         "stream",
+                                         model_,
+                                         "-t",
+                                         "1",
+                                         "--corpus",
+                                         "math-chat",
+                                         "--tokens",
+                                         "999936",
+                                         "--out",
+                                         out,
+                                         "--segment",
+                                         "256",
+                                         "--probe-every",
+                                         "512",
+                                         "--probe-problems",
+                                         "2",
+                                         "--probe-tokens",
+                                         "2",
+                                         "--resume"});
+  EXPECT_EQ(again.exit_code, 130) << again.output;
+  EXPECT_NE(again.output.find("resumes at position " + position + " of 999936"), std::string::npos)
+      << position << "\n"
+      << again.output;
+}
+
+TEST_F(TextCommands, TheListOfKeysIsTheProgramsOwn) {
+  const std::string page = read_file(DELTASANE_SOURCE "/docs/training-keys.md");
+  const std::string keys = shown("deltasane train --keys");
+  EXPECT_NE(page.find(keys), page.npos) << "make it again: deltasane train --keys\n" << keys;
+  EXPECT_NE(keys.find("| `optimizer.rate` | number |"), keys.npos);
+}
+
+TEST_F(TextCommands, DiagnoseSuggestsWhereSomethingIsWrong) {
+  const std::string out = scratch_.path() / "run";
+  shown("deltasane stream $m -t 1 --corpus math-chat --tokens 512 --segment 256 --out " + out);
+  EXPECT_EQ(shown("deltasane diagnose " + out).find("suggested"), std::string::npos);
+  const std::string broken = scratch_.path() / "broken";
+  const std::string baseline = DELTASANE_SOURCE "/models/arithmetic-baseline.safetensors";
+  shown("deltasane stream " + baseline +
+        " -t 1 --corpus math-chat --tokens 1024 --segment 512 --out " + broken);
+  const std::string found = shown("deltasane diagnose " + broken);
+  const size_t at = found.find("suggested            --sane-alpha ");
+  ASSERT_NE(at, found.npos) << found;
+  const std::string flag = found.substr(at + 21, found.find(':', at) - at - 21);
+  EXPECT_NE(shown("deltasane diagnose --json " + broken).find("\"suggested\""), std::string::npos);
+  shown("deltasane generate " + baseline + " -p 1 -n 1 " + flag);
+}
+
+TEST_F(TextCommands, TrainingLeavesAPage) {
+  const std::string folder = scratch_.path() / "run";
+  shown("deltasane train " DELTASANE_SOURCE
+        "/examples/one_minute.toml --set optimizer.steps=2 --set "
+        "optimizer.sequences=1 --set evaluation.problems=2 --set evaluation.batches=1 --set "
+        "run.folder=" +
+        folder);
+  const std::string page = read_file(folder + "/report.html");
+  for (const char* part : {"Answers", "Loss", "Gradient norm", "Learning rate", "held-out loss"})
+    EXPECT_NE(page.find(part), page.npos) << part;
+}
+
+}  // namespace
+}  // namespace deltasane::cli
