@@ -18,6 +18,7 @@ std::string training(const fs::path& folder, int steps) {
 
 bool depends_on_clock(const std::string& name) {
   return name.find("speed.csv") != name.npos || name.find("metrics.jsonl") != name.npos ||
+         name.find("report.html") != name.npos ||
          name.find("events") != name.npos;
 }
 

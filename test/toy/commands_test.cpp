@@ -151,8 +151,8 @@ TEST_F(ToyCommands, ReportDrawsStatesOfAnyShape) {
     expect(1, "deltasane report toy cache --out r.html", "gnuplot");
     return;
   }
-  expect(0, "deltasane report toy cache --out r.html", "figures              6");
-  expect(0, "deltasane report cache --out c.html", "figures              2");
+  expect(0, "deltasane report toy cache --out r.html", "r-figures");
+  expect(0, "deltasane report cache --out c.html", "c-figures");
   const std::string page = read_file(file("r.html"));
   EXPECT_NE(page.find("|S| of all layers and heads: toy"), std::string::npos);
   EXPECT_EQ(page.find("|S| of all layers and heads: cache"), std::string::npos);
