@@ -56,7 +56,7 @@ bool usable(Isa isa) {
       return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
     case Isa::neon_mm:
       return usable(Isa::neon_dot) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) &&
-             (getauxval(AT_HWCAP2) & HWCAP2_BF16);
+             (getauxval(AT_HWCAP2) & HWCAP2_BF16) && (getauxval(AT_HWCAP) & HWCAP_ASIMDFHM);
     case Isa::avx2:
     case Isa::avx512:
     case Isa::avx512_dot:

@@ -9,7 +9,7 @@ enum class Isa {
   portable,
   neon,       // 64-bit ARM
   neon_dot,   // and products of 8-bit numbers (dotprod)
-  neon_mm,    // and products of small 8-bit and bf16 matrices (i8mm, bf16)
+  neon_mm,    // and products of small 8-bit and bf16 matrices, and of f16 (i8mm, bf16, fp16fml)
   avx2,       // and fma, f16c
   avx512,     // f, bw, dq, vl
   avx512_dot  // and products of 8-bit numbers (vnni)

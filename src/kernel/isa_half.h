@@ -134,5 +134,40 @@ template <Isa isa, int lanes = lanes_of(isa)>
     return load_f16_by_shifts<lanes>(from);
 }
 
+// Products of f16 numbers that are added to floats, without a conversion.
+//
+//   HalfProducts<isa>::present       whether the set has them; if not, it has no other member
+//   split(eight, high, low)          8 floats below 2^15 as sums of two f16 numbers
+//   add(sums, weights, high, low)    adds the products of 8 weights with such sums to four vectors
+template <Isa isa>
+struct HalfProducts {
+  static constexpr bool present = false;
+};
+#if defined(__ARM_FEATURE_FP16_FML)
+template <>
+struct HalfProducts<Isa::neon_mm> {
+  static constexpr bool present = true;
+  [[gnu::always_inline]] static inline void split(const float* eight, uint16_t* high,
+                                                  uint16_t* low) {
+    for (int i = 0; i < 8; i += 4) {
+      const float32x4_t four = vld1q_f32(eight + i);
+      const float16x4_t first = vcvt_f16_f32(four);
+      vst1_u16(high + i, vreinterpret_u16_f16(first));
+      vst1_u16(low + i, vreinterpret_u16_f16(vcvt_f16_f32(four - vcvt_f32_f16(first))));
+    }
+  }
+  [[gnu::always_inline]] static inline void add(Vector<4>::Vec (&sums)[4], const uint16_t* weights,
+                                                const uint16_t* high, const uint16_t* low) {
+    const float16x8_t w = vreinterpretq_f16_u16(vld1q_u16(weights));
+    const float16x8_t h = vreinterpretq_f16_u16(vld1q_u16(high));
+    const float16x8_t l = vreinterpretq_f16_u16(vld1q_u16(low));
+    sums[0] = vfmlalq_low_f16(sums[0], w, h);
+    sums[1] = vfmlalq_high_f16(sums[1], w, h);
+    sums[2] = vfmlalq_low_f16(sums[2], w, l);
+    sums[3] = vfmlalq_high_f16(sums[3], w, l);
+  }
+};
+#endif
+
 }  // namespace
 }  // namespace deltasane::kernel

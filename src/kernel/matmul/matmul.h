@@ -3,11 +3,13 @@
 //     y = x W'        W (out, in), as in the official *.weight tensors
 //
 // x (tokens, in) and y (tokens, out) have contiguous rows and do not overlap.
-// Sums are float. f32, f16 and bf16 weights are multiplied with x as it is, but for one case: where
-// the processor multiplies matrices of bf16 numbers, many tokens are multiplied with bf16 weights
-// as sums of two bf16 numbers, each x off by at most 2^-17 |x|. For q8 weights, x is rounded to 8
-// bits as well, per token and 32 inputs: scale = max|x| / 127, so each x is off by at most
-// scale / 2, and the products are exact integers until they are scaled; so for q6_k to q4.
+// Sums are float. f32, f16 and bf16 weights are multiplied with x as it is, but for two cases.
+// Where the processor multiplies matrices of bf16 numbers, many tokens are multiplied with bf16
+// weights as sums of two bf16 numbers, each x off by at most 2^-17 |x|. Where it adds products of
+// f16 numbers to floats, one token is multiplied with f16 weights as sums of two f16 numbers, each
+// x off by at most 2^-22 |x| + 2^-38 max|x|. For q8 weights, and those of 6 to 4 bits, x is rounded
+// to 8 bits as well, per token and 32 inputs: scale = max|x| / 127, so each x is off by at most
+// scale / 2, and the products are exact integers until they are scaled.
 //
 // A token's result does not depend on the number of threads, nor on the other tokens, but for one
 // thing: alone, among few and among many (matmul_few_tokens) its sums are ordered differently, and

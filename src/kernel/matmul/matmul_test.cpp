@@ -179,6 +179,48 @@ TEST(MatmulInPairs, ANumberIsTheSumOfTwo) {
   EXPECT_EQ(reference::bf16_pairs(View<const float>(&infinity, {1, 1}))[0], infinity);
 }
 
+// One token of f16 weights, where x becomes sums of two f16 numbers: inputs of any size.
+TEST(MatmulInHalves, StaysWithinTheStatedErrorAtAnyScale) {
+  ThreadPool threads(1);
+  for (const float size : {1.0f, 1e-30f, 1e-42f, 1e30f}) {
+    MatmulProblem problem({WeightType::f16, 1, 20, 320}, 14);
+    for (float& x : problem.x.span()) x *= size;
+    float largest = 0;
+    for (const float x : problem.x.span()) largest = std::max(largest, std::abs(x));
+    for (const Isa isa : usable_isas()) {
+      Tensor<float> y({1, 20});
+      matmul(problem.weights, problem.x.view(), y.view(), {threads, isa});
+      for (int64_t o = 0; o < 20; ++o) {
+        double truth = 0, products = 0, weights = 0;
+        for (int64_t i = 0; i < 320; ++i) {
+          const double w = problem.weights.at(o, i), product = w * double(problem.x[i]);
+          truth += product, products += std::abs(product), weights += std::abs(w);
+        }
+        const double rounding = 0x1p-22 * products + 0x1p-38 * weights * double(largest);
+        EXPECT_NEAR(y[o], truth, rounding + 320 * (0x1p-23 * products + 0x1p-149)) << name_of(isa);
+      }
+    }
+  }
+}
+
+TEST(MatmulInHalves, InfiniteInputsAndWeightsStayInfinite) {
+  ThreadPool threads(1);
+  constexpr int64_t out = 3, in = 64;
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> rows(size_t(out * in), 0.25f);
+  rows[in] = infinity;
+  const Weights weights = Weights::copied(WeightType::f16, rows, out, in);
+  for (const Isa isa : usable_isas())
+    for (const float x_of_one : {1.0f, 0x1.ff8p127f, -infinity}) {
+      Tensor<float> x({1, in}), y({1, out});
+      x.fill(0.0f);
+      x[0] = x_of_one;
+      matmul(weights, x.view(), y.view(), {threads, isa});
+      EXPECT_EQ(y[0], 0.25f * x_of_one) << name_of(isa);
+      EXPECT_EQ(y[1], x_of_one > 0 ? infinity : -infinity) << name_of(isa);
+    }
+}
+
 TEST_P(Matmul, NoTokensAreNoWork) {
   ThreadPool threads(1);
   const MatmulProblem problem({GetParam(), 1, 5, 5}, 8);

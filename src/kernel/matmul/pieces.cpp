@@ -16,9 +16,17 @@ bool is_in_place(const Matmul& one, Isa isa) {
   return one.x.shape[0] == 1 && one.w.in() % cpu::dot_step(isa) == 0;
 }
 
+// One token is split into f16 numbers, where these are multiplied faster than floats.
+bool is_split(const Matmul& one, Isa isa) {
+  return cpu::has_half_products(isa) && one.w.type() == WeightType::f16 && one.x.shape[0] == 1 &&
+         one.w.in() % cpu::half_step == 0;
+}
+
 // Of x, prepared for the kernels.
 uint64_t bytes_for(const Matmul& one, Isa isa) {
   const int64_t tokens = one.x.shape[0], in = one.w.in();
+  if (is_split(one, isa))
+    return uint64_t(cpu::rounded_up(2 * in * int64_t(sizeof(uint16_t)), int64_t(Buffer::alignment)));
   if (!is_quantized(one.w) && is_in_place(one, isa)) return 0;
   const int64_t bytes = is_quantized(one.w)
                             ? cpu::q8_token_bytes(tokens, in)
@@ -60,6 +68,8 @@ void MatmulPieces::prepare(const Matmul& one, std::byte* memory) {
   Part part{&one.w,
             tokens,
             one.x.data,
+            nullptr,
+            0,
             {nullptr, one.w.out(), in, {}, {one.y.data, one.y.stride[0]}, sum_of(one)}};
   with_isa(isa_, [&]<Isa isa>() {
     if (is_quantized(one.w)) {
@@ -67,6 +77,10 @@ void MatmulPieces::prepare(const Matmul& one, std::byte* memory) {
       part.q8.x = q8_tokens_in(memory, tokens, in, false);
       for (int64_t group = 0; group < pieces_of(tokens, cpu::q8_tokens); ++group)
         cpu::quantize_tokens<isa>(x, in, group, part.q8.x);
+    } else if (is_split(one, isa)) {
+      auto* const pairs = reinterpret_cast<uint16_t*>(memory);
+      part.pair_scale = cpu::split_token<isa>(one.x.data, in, pairs);
+      part.pairs = part.pair_scale > 0 ? pairs : nullptr;
     } else if (!is_in_place(one, isa)) {
       auto* const interleaved = reinterpret_cast<float*>(memory);
       cpu::interleave_tokens<isa>(x, tokens, in, interleaved);
@@ -110,6 +124,9 @@ void MatmulPieces::run(int64_t piece) const {
       case WeightType::f32:
         return dots.template operator()<WeightType::f32>();
       case WeightType::f16:
+        if (p.pairs)
+          return cpu::half_rows<isa>(p.w->rows(), rows, p.q8.in, p.pairs, p.pair_scale,
+                                     p.q8.y.first, p.q8.sum);
         return dots.template operator()<WeightType::f16>();
       case WeightType::bf16:
         return dots.template operator()<WeightType::bf16>();

@@ -44,6 +44,8 @@ class MatmulPieces {
     const Weights* w;
     int64_t tokens;
     const float* interleaved;  // x, unless the weights are quantized
+    const uint16_t* pairs;     // x as f16 numbers, or null; and their scale
+    float pair_scale;
     cpu::Q8Product q8;         // y and sum for all types, w and x for quantized ones
     int64_t rows() const;      // or groups of rows
   };

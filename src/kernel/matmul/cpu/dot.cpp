@@ -131,6 +131,65 @@ void dot_rows(const void* w, Range range, int64_t in, const float* interleaved, 
     }
 }
 
+template <Isa isa>
+float split_token(const float* x, int64_t in, uint16_t* pairs) {
+  if constexpr (HalfProducts<isa>::present) {
+    using V = Simd<lanes_of(isa)>;
+    typename V::Int size = {};
+    for (int64_t i = 0; i < in; i += lanes_of(isa))
+      size = V::larger(size, V::bits(V::load(x + i)) & 0x7fffffff);
+    const int32_t largest = V::largest(size) >> 23;  // its exponent, and 127
+    if (largest == 255) return 0;
+    // The largest number becomes at least 2^14 and less than 2^15; scales stay normal numbers.
+    const int32_t exponent = largest < 15 ? 15 : largest;
+    const float up = __builtin_bit_cast(float, (127 + 127 + 14 - exponent) << 23);
+    for (int64_t at = 0; at < in; at += 8) {
+      float scaled[8];
+      for (int i = 0; i < 8; ++i) scaled[i] = x[at + i] * up;
+      HalfProducts<isa>::split(scaled, pairs + 2 * at, pairs + 2 * at + 8);
+    }
+    return __builtin_bit_cast(float, (exponent - 14) << 23);
+  } else {
+    return 0;
+  }
+}
+
+// A weight that is not finite, with the first f16 number of its input alone: the second may be 0,
+// which would make a NaN of an infinite weight.
+template <Isa isa>
+[[maybe_unused]] float sum_of_high(const uint16_t* w, int64_t in, const uint16_t* pairs) {
+  using V = Simd<lanes_of(isa)>;
+  typename V::Vec sum = {};
+  for (int64_t at = 0; at < in; at += 8)
+    for (int i = 0; i < 8; i += lanes_of(isa))
+      sum += load_f16<isa>(w + at + i) * load_f16<isa>(pairs + 2 * at + i);
+  return V::sum(sum);
+}
+
+template <Isa isa>
+void half_rows(const void* w, Range range, int64_t in, const uint16_t* pairs, float scale, float* y,
+               Sum how) {
+  if constexpr (HalfProducts<isa>::present) {
+    using V = Simd<lanes_of(isa)>;
+    for (int64_t row = range.begin; row < range.end; ++row) {
+      const auto* const from = static_cast<const uint16_t*>(w) + row * in;
+      typename V::Vec even[4] = {}, odd[4] = {};
+      for (int64_t at = 0; at < in; at += half_step) {
+        HalfProducts<isa>::add(even, from + at, pairs + 2 * at, pairs + 2 * at + 8);
+        HalfProducts<isa>::add(odd, from + at + 8, pairs + 2 * at + 16, pairs + 2 * at + 24);
+      }
+      const typename V::Vec high = (even[0] + odd[0]) + (even[1] + odd[1]);
+      const typename V::Vec low = (even[2] + odd[2]) + (even[3] + odd[3]);
+      float total = V::sum(high + low) * scale;
+      if (!__builtin_isfinite(total)) total = sum_of_high<isa>(from, in, pairs);
+      y[row] = how == Sum::add ? y[row] + total : total;
+    }
+  }
+}
+
+template float split_token<Isa::DELTASANE_ISA>(const float*, int64_t, uint16_t*);
+template void half_rows<Isa::DELTASANE_ISA>(const void*, Range, int64_t, const uint16_t*, float,
+                                            float*, Sum);
 template void interleave_tokens<Isa::DELTASANE_ISA>(Strided<const float>, int64_t, int64_t, float*);
 template void dot_rows<Isa::DELTASANE_ISA, WeightType::f32>(const void*, Range, int64_t,
                                                             const float*, int64_t, Strided<float>,

@@ -47,6 +47,18 @@ template <Isa isa, WeightType type>
 void dot_rows(const void* w, Range rows, int64_t in, const float* interleaved, int64_t tokens,
               Strided<float> y, Sum sum);
 
+// One token and f16 weights, where the processor adds products of f16 numbers to floats: x as
+// 2^-k (high + low), f16 numbers, 8 of each in turn.
+constexpr bool has_half_products(Isa isa) { return isa == Isa::neon_mm; }
+inline constexpr int64_t half_step = 16;  // inputs are a multiple of it
+
+// 2^-k; 0 where a number of x is not finite. pairs: 2 in.
+template <Isa isa>
+float split_token(const float* x, int64_t in, uint16_t* pairs);
+template <Isa isa>
+void half_rows(const void* w, Range rows, int64_t in, const uint16_t* pairs, float scale, float* y,
+               Sum sum);
+
 // ---- many tokens: tiles of y from packed panels of x and W (tiles.cpp, pack.h)
 //
 // A panel of x holds panel_tokens(isa) tokens, a panel of W panel_rows(isa) rows; each is
