@@ -1,5 +1,5 @@
 """Many clients of a server at once: serve_load.py PROGRAM MODEL [--clients N] [--seconds S] [--device D] [--threads T]
-    [--speed]
+    [--tokenizer FILE] [--speed]
 
 Without --speed every client has a secret of its own: a sum that no other one asks. Each streams the same
 answer again and again, by itself and from a state that has read the question, until the time is over. An
@@ -18,6 +18,7 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -135,6 +136,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", default="0")
+    parser.add_argument("--tokenizer", help="where the model has none")
     parser.add_argument("--speed", action="store_true")
     options = parser.parse_args()
     wanted = {} if options.speed else expected(options, range(options.clients))
@@ -143,9 +145,11 @@ def main():
     path = folder + "/socket"
     words = [options.program, "serve", options.model, "--host", "unix:" + path, "--device", options.device,
              "--threads", options.threads, "--queue", "4096", "--batch", str(min(options.clients, 256))]
+    words += ["--tokenizer", options.tokenizer] if options.tokenizer else []
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
-        server.stdout.readline()
+        if not server.stdout.readline():
+            sys.exit("serve_load.py: expected a server that begins, found none")
         work = measure(options, path) if options.speed else keep_secrets(options, path, wanted)
         print(json.dumps(asyncio.run(work)))
         server.send_signal(signal.SIGTERM)
