@@ -1,5 +1,7 @@
 #include "cli/serve/live_demo.h"
 
+#include <fmt/format.h>
+
 #include "corpus/source.h"
 #include "eval/stream/problem_probe.h"
 #include "model/registry.h"
@@ -93,7 +95,15 @@ std::string percent(double part) { return cat(int64_t(part * 100 + 0.5), " %"); 
 
 LiveDemo::LiveDemo(DemoPair pair, serve::Service& service, int threads)
     : pair_(std::move(pair)), service_(service), thread_count_(threads) {
-  service_.board.on_first_viewer = [this] { thread_ = std::thread([this] { run(); }); };
+  service_.board.on_first_viewer = [this] {
+    thread_ = std::thread([this] {
+      try {
+        run();
+      } catch (const std::exception& error) {  // the server goes on without it
+        fmt::print(stderr, "deltasane: demonstration: {}\n", error.what());
+      }
+    });
+  };
 }
 
 LiveDemo::~LiveDemo() {
