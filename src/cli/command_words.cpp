@@ -38,12 +38,33 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
   return *at;
 }
 
+// The library's own words, as other messages have them.
+std::string reworded(const CLI::ParseError& error, const CLI::App& at) {
+  const std::string text = error.what(), kind = error.get_name();
+  if (kind == "RequiredError") {
+    for (const CLI::Option* option : at.get_options())
+      if (option->get_required() && option->count() == 0)
+        return cat("expected ", option->get_name(option->get_positional(), false), ", found none");
+    if (const std::vector<std::string> known = names_below(at); !known.empty())
+      return cat("expected a command, such as ", known.front(), ", found none");
+  }
+  constexpr std::string_view unread = "Could not convert: ";
+  const size_t equals = text.find(" = ");
+  if (kind == "ConversionError" && text.starts_with(unread) && equals != text.npos)
+    return cat(text.substr(unread.size(), equals - unread.size()), ": expected a number, found '",
+               text.substr(equals + 3), "'");
+  if (kind == "ArgumentMismatch" && text.ends_with("missing"))
+    return cat(text.substr(0, text.find(':')), ": expected a value, found none");
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> command_words(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (words.empty())
-    fail(Fault::usage, "expected a command, such as chat, found none; see ", app.get_name(), " --help");
+    fail(Fault::usage, "expected a command, such as chat, found none; see ", app.get_name(),
+         " --help");
   if (words[0] == "version") words[0] = "--version";
   if (words[0] == "help") {
     words.erase(words.begin());
@@ -72,7 +93,7 @@ std::string message_of(const CLI::ParseError& error, const CLI::App& app) {
   }
   if (at->remaining_size() > 0)
     return cat("expected nothing more, found '", at->remaining().front(), "'", more);
-  return cat(error.what(), more);
+  return cat(reworded(error, *at), more);
 }
 
 }  // namespace deltasane::cli

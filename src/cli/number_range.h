@@ -24,7 +24,8 @@ inline CLI::Validator number_range(const std::string& expected,
 }
 
 inline CLI::Validator at_least(double low) {
-  return number_range(fmt::format("{:.0f} or more", low), [=](double x) { return x >= low; });
+  return number_range(fmt::format("{:.0f} or more, below 2^63", low),
+                      [=](double x) { return x >= low && x < 9.2e18; });
 }
 inline CLI::Validator above(double low) {
   return number_range(fmt::format("a number above {:.0f}", low), [=](double x) { return x > low; });

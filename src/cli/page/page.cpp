@@ -82,9 +82,12 @@ std::string inline_svg(std::string svg, size_t number) {
 
 void Page::add(const PageTable& table) {
   body_ += "<div class=wide><table><thead><tr>";
+  // On a narrow screen a row is a list, each cell with the title of its column.
   const auto cell = [&](const char* kind, size_t column, const std::string& text) {
-    body_ += fmt::format("<{}{}>{}</{}>", kind, table.columns[column].is_text ? " class=text" : "",
-                         escaped_html(text), std::string_view(kind).substr(0, 2));
+    body_ += fmt::format("<{}{} data-title=\"{}\">{}</{}>", kind,
+                         table.columns[column].is_text ? " class=text" : "",
+                         escaped_html(table.columns[column].title), escaped_html(text),
+                         std::string_view(kind).substr(0, 2));
   };
   for (size_t i = 0; i < table.columns.size(); ++i) cell("th scope=col", i, table.columns[i].title);
   body_ += "</tr></thead><tbody>\n";

@@ -46,7 +46,12 @@ figcaption { color: var(--soft); font-size: .9em; }
 .drawing svg { max-width: 100%; height: auto; }
 .drawing image { image-rendering: pixelated; }
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-@media (max-width: 480px) { body { font-size: 15px; padding: .6em; } td, th { padding: .2em .4em; } }
+@media screen and (max-width: 480px) { body { font-size: 15px; padding: .6em; }
+  thead { position: absolute; clip-path: inset(50%); } table, tbody, tr { display: block; }
+  tr { border-bottom: 2px solid var(--line); padding: .4em 0; }
+  td { display: flex; justify-content: space-between; gap: 1em; border: 0; padding: .1em 0; }
+  td.text { text-align: right; }
+  td::before { content: attr(data-title); color: var(--soft); text-align: left; } }
 @media print { :root { --ink: #000; --soft: #333; --line: #bbb; --paper: #fff; --c0: #0072b2;
   --c1: #d55e00; --c2: #009e73; --c3: #b0578d; --c4: #9a6b00; --c5: #2f9fd0; --c6: #444; }
   .tip, .tools { display: none !important; } body { max-width: none; font-size: 11pt; }

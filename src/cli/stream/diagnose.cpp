@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/counted.h"
+#include "cli/number_range.h"
 #include "cli/terminal/terminal.h"
 #include "eval/stream/stream_folder.h"
 #include "infer/state_file.h"
@@ -189,6 +190,7 @@ const Command diagnose{
       app.add_option("PATH", options->path, "a folder that `deltasane stream` wrote, or a state")
           ->required();
       app.add_option("--most", options->most, "how many anomalous heads to list")
+          ->check(at_least(0))
           ->capture_default_str();
       app.add_flag("--json", options->json, "print JSON, with every head");
       app.footer(

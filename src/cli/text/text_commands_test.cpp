@@ -109,10 +109,17 @@ TEST_F(TextCommands, MisspeltWordsNameTheNearest) {
 }
 
 TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
-  expect_misuse("deltasane generate $m -p x -n -1", "--tokens: expected 0 or more, found -1");
-  expect_misuse("deltasane generate $m -p x -n x", "--tokens: expected 0 or more, found x");
+  expect_misuse("deltasane generate $m -p x -n -1",
+                "--tokens: expected 0 or more, below 2^63, found -1");
+  expect_misuse("deltasane generate $m -p x -n x",
+                "--tokens: expected 0 or more, below 2^63, found x");
   expect_misuse("deltasane chat $m -n 0", "--tokens: expected 1 or more, found 0");
   expect_misuse("deltasane serve $m --threads 1 --wait -1", "such as");
+  expect_misuse("deltasane generate $m -p x -n 99999999999999999999", "below 2^63, found 9999");
+  expect_misuse("deltasane generate $m -p x --top-k x", "--top-k: expected a number, found 'x'");
+  expect_misuse("deltasane generate $m -p", "--prompt: expected a value, found none");
+  expect_misuse("deltasane generate", "expected MODEL, found none; see deltasane generate --help");
+  expect_misuse("deltasane answers", "expected a command, such as check, found none");
   expect_misuse("deltasane generate $m -p x --sane-alpha 0",
                 "--sane-alpha: expected a number above 0, found 0; --no-sane");
   EXPECT_NE(shown("deltasane generate $m -p x -n 1 -t 1 2>&1").find("\n1 token read at "),
