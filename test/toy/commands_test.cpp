@@ -153,6 +153,14 @@ TEST_F(ToyCommands, ReportDrawsStatesOfAnyShape) {
   }
   expect(0, "deltasane report toy cache --out r.html", "r-figures");
   expect(0, "deltasane report cache --out c.html", "c-figures");
+  const auto figures = [&](const char* name) {
+    const std::string page = read_file(file(name));
+    int count = 0;
+    for (size_t at = page.find("<figure"); at != page.npos; at = page.find("<figure", at + 1)) ++count;
+    return count;
+  };
+  EXPECT_EQ(figures("r.html"), 7);
+  EXPECT_EQ(figures("c.html"), 2);
   const std::string page = read_file(file("r.html"));
   EXPECT_NE(page.find("|S| of all layers and heads: toy"), std::string::npos);
   EXPECT_EQ(page.find("|S| of all layers and heads: cache"), std::string::npos);

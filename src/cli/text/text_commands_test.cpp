@@ -182,7 +182,7 @@ TEST_P(StreamOnTerminal, ProgressFitsAndAnInterruptKeepsWhatWasRead) {
   const std::vector<std::string> words{DELTASANE_PROGRAM,
                                        "stream",
                                        model_,
-                                       "--threads",
+                                       "-t",
                                        "1",
                                        "--corpus",
                                        "math-chat",
@@ -213,31 +213,10 @@ TEST_P(StreamOnTerminal, ProgressFitsAndAnInterruptKeepsWhatWasRead) {
   // The last position that was read is where it resumes.
   const size_t at = run.output().find("interrupted          at position ") + 33;
   const std::string position = run.output().substr(at, run.output().find(';', at) - at);
-  const test::Outcome again = test::run({"timeout",
-                                         "--preserve-status",
-                                         "-s",
-                                         "INT",
-                                         "1",
-                                         DELTASANE_PROGRAM,
-                                         "stream",
-                                         model_,
-                                         "-t",
-                                         "1",
-                                         "--corpus",
-                                         "math-chat",
-                                         "--tokens",
-                                         "999936",
-                                         "--out",
-                                         out,
-                                         "--segment",
-                                         "256",
-                                         "--probe-every",
-                                         "512",
-                                         "--probe-problems",
-                                         "2",
-                                         "--probe-tokens",
-                                         "2",
-                                         "--resume"});
+  std::vector<std::string> on{"timeout", "--preserve-status", "-s", "INT", "1"};
+  on.insert(on.end(), words.begin(), words.end());
+  on.push_back("--resume");
+  const test::Outcome again = test::run(on);
   EXPECT_EQ(again.exit_code, 130) << again.output;
   EXPECT_NE(again.output.find("resumes at position " + position + " of 999936"), std::string::npos)
       << position << "\n"
