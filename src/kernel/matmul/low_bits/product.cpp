@@ -170,9 +170,10 @@ struct LowBitTile {
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v)
 #pragma GCC unroll 2
-      for (int t = 0; t < T; ++t)
-        sum[t][v] += halves_of(block.d, v) * scaled[t][v] -
-                     halves_of(block.d_min, v) * minimums[t][v];
+      for (int t = 0; t < T; ++t) {  // one product a sum: of two, a compiler may fuse either
+        sum[t][v] += halves_of(block.d, v) * scaled[t][v];
+        sum[t][v] -= halves_of(block.d_min, v) * minimums[t][v];
+      }
   }
 
   // q is stored with 32 added.
