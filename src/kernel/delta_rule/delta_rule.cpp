@@ -126,9 +126,9 @@ bool all_single(const Runs& runs) {
 void forward(const DeltaRule<float>& op, const Cpu& cpu) {
   const int64_t batch = op.k.shape[0], heads = op.v.shape[2], keys = op.k.shape[3];
   const int64_t values = op.v.shape[3];
-  // A head's rows are split over threads only where there are too few heads. In multiples of 16
-  // rows the kernels' row groups, and so all results, stay the same bit for bit.
-  constexpr int64_t group = 16;
+  // A head's rows are split over threads only where there are too few heads. In multiples of the widest
+  // instruction set's slab the kernels' row groups, and so all results, stay the same bit for bit.
+  constexpr int64_t group = cpu::split_rows;
   const int64_t groups = (values + group - 1) / group;
   const int64_t wanted = (4 * cpu.threads.size() + batch * heads - 1) / (batch * heads);
   const int64_t parts = std::clamp<int64_t>(cpu.threads.size() == 1 ? 1 : wanted, 1, groups);

@@ -20,6 +20,7 @@ template <Isa isa>
 constexpr int slab_vectors = 2;
 template <Isa isa>
 constexpr int64_t slab_rows = slab_vectors<isa>* lanes_of(isa);
+static_assert(split_rows % slab_rows<Isa::DELTASANE_ISA> == 0);
 template <Isa isa>
 constexpr int group_tokens = registers_of(isa) == 32 ? 8 : 4;
 

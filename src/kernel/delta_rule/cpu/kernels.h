@@ -50,6 +50,8 @@ void forward(const ForwardHead* heads, int64_t count, Rows rows, float* scratch)
 
 inline constexpr int64_t max_heads_together = 16;
 inline constexpr int64_t forward_rows = 64;  // at a time
+// A state split at multiples of these gives the same bits: rows of a slab share the choice of tanh's approximation.
+inline constexpr int64_t split_rows = 32;
 constexpr int64_t forward_scratch_floats(int64_t heads, int64_t N) {
   return heads * forward_rows * N;
 }
