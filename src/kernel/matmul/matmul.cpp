@@ -102,4 +102,11 @@ void matmul(const Weights& w, View<const float> x, View<float> y, const Cpu& cpu
   matmul_all(one, cpu);
 }
 
+void matmul_each_token(const Weights& w, View<const float> x, View<float> y, const Cpu& cpu) {
+  std::vector<Matmul> tokens;
+  for (int64_t t = 0; t < x.shape[0]; ++t)
+    tokens.push_back({w, x.slice(0, t, 1), y.slice(0, t, 1)});
+  matmul_all(tokens, cpu);
+}
+
 }  // namespace deltasane::kernel

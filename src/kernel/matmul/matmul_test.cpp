@@ -75,6 +75,20 @@ TEST_P(Matmul, ATokenDoesNotDependOnTheOthers) {
   }
 }
 
+TEST_P(Matmul, EachTokenIsThatTokenAlone) {
+  ThreadPool threads(2);
+  const int64_t many = matmul_few_tokens + 1;
+  const MatmulProblem problem({GetParam(), many, 75, 300}, 6);
+  for (const Isa isa : usable_isas()) {
+    Tensor<float> each({many, 75}), alone({1, 75});
+    matmul_each_token(problem.weights, problem.x.view(), each.view(), {threads, isa});
+    for (int64_t t = 0; t < many; ++t) {
+      matmul(problem.weights, problem.x.view().slice(0, t, 1), alone.view(), {threads, isa});
+      EXPECT_EQ(std::memcmp(alone.data(), each.data() + t * 75, 75 * 4), 0) << name_of(isa) << ' ' << t;
+    }
+  }
+}
+
 TEST_P(Matmul, WritesOnlyItsPartOfY) {
   ThreadPool threads(2);
   for (const Isa isa : usable_isas())
