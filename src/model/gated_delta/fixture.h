@@ -16,7 +16,7 @@ inline Config small_config(kernel::Rule rule) {
   c.rule = rule;
   c.mixers = {Mixer::recurrent, Mixer::recurrent}, c.experts = {false, false};
   c.key_heads = 2, c.value_heads = 2, c.key_size = 16, c.value_size = 20, c.taps = 4;
-  c.output_norm_eps = 1e-5;
+  c.output_norm_eps = 1e-2;  // the norm of an output that cancels does not amplify its rounding errors
   if (rule == kernel::Rule::kda) c.decay_rank = 5;
   return c;
 }
