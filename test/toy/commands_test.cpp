@@ -148,7 +148,8 @@ TEST_F(ToyCommands, ReportDrawsStatesOfAnyShape) {
     expect(0, cat("deltasane stream ", model, ".safetensors --corpus math-chat:seed=1 --tokens 512 ",
                   "--segment 128 --snapshots 256,512 --out ", model));
   if (run("gnuplot --version") != 0) {
-    expect(1, "deltasane report toy cache --out r.html", "gnuplot");
+    expect(0, "deltasane report toy cache --out r.html", "gnuplot is not installed: no heat maps");
+    EXPECT_FALSE(fs::exists(file("r-figures")));
     return;
   }
   expect(0, "deltasane report toy cache --out r.html", "r-figures");

@@ -62,7 +62,7 @@ TEST(Completions, StreamTheSameText) {
     const Json& choice = event["choices"][0];
     texts[choice["index"].get<size_t>()] += choice["text"].get<std::string>();
   }
-  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(texts[i], whole["choices"][i]["text"]);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(texts[i], whole["choices"][i]["text"].get<std::string>());
   EXPECT_NE(texts[0], texts[1]);
 }
 

@@ -144,7 +144,7 @@ TEST(Chat, StreamsWhatItAnswers) {
   EXPECT_EQ(events.back()["choices"][0]["finish_reason"], whole["choices"][0]["finish_reason"]);
   std::string text;
   for (const Json& event : events) text += event["choices"][0]["delta"].value("content", "");
-  EXPECT_EQ(text, message["content"]);
+  EXPECT_EQ(text, message["content"].get<std::string>());
 }
 
 TEST(Chat, TellsThoughtsFromAnswers) {
