@@ -30,9 +30,9 @@ struct BenchKernelOptions {
 kernel::Rule chosen_rule(const std::string& name) {
   if (name == "generalized") return kernel::Rule::generalized;
   if (name == "deltanet") return kernel::Rule::deltanet;
-  if (name == "gdn") return kernel::Rule::gated_deltanet;
+  if (name == "gated_deltanet") return kernel::Rule::gated_deltanet;
   if (name == "kda") return kernel::Rule::kda;
-  fail(Fault::usage, "--rule: expected generalized, deltanet, gdn or kda, found '", name, "'");
+  fail(Fault::usage, "--rule: expected generalized, deltanet, gated_deltanet or kda, found '", name, "'");
 }
 
 kernel::Isa chosen_isa(const std::string& name) {
@@ -237,13 +237,13 @@ int bench_kernel(const BenchKernelOptions& options) {
       "GFLOP/s\n\n",
       options.rule, generalized ? 64 : options.keys, generalized ? 64 : options.values, bench.device, options.tau, limits.bytes_name, limits.bytes_per_second / 1e9,
       limits.flops_name, limits.flops_per_second / 1e9);
-  fmt::print("{:<9} {:<5} {:>13} {:>11} {:>9} {:>12} {:>7} {:>8} {:>7} {:>8} {:>7}  {}\n", "pass",
+  fmt::print("{:<14} {:<5} {:>13} {:>11} {:>9} {:>12} {:>7} {:>8} {:>7} {:>8} {:>7}  {}\n", "pass",
              "SANE", "(B,T,H)", "tokens/s", "ms", "us/head,tok", "GB/s", "GFLOP/s", "% bytes",
              "% flops", "spread", "SANE adds %");
   for (const auto& measured : bench.measurements) {
     const BenchRow row{measured, limits};
     fmt::print(
-        "{:<9} {:<5} {:>13} {:>11.0f} {:>9.3f} {:>12.4f} {:>7.1f} {:>8.1f} {:>7.1f} {:>8.1f} "
+        "{:<14} {:<5} {:>13} {:>11.0f} {:>9.3f} {:>12.4f} {:>7.1f} {:>8.1f} {:>7.1f} {:>8.1f} "
         "{:>6.0f}%  {}\n",
         measured.pass, measured.sane ? "yes" : "no",
         fmt::format("({},{},{})", measured.batch, measured.time, measured.heads),
@@ -284,7 +284,7 @@ void describe_bench_kernel(CLI::App& parent, const Chosen& chosen) {
          "SANE's: the smaller it is, the larger are states beside it, and some take longer")
       ->capture_default_str();
   app->add_option("--rule", options->rule,
-                  "generalized; on a GPU also deltanet, gdn (Gated DeltaNet), kda (Kimi "
+                  "generalized; on a GPU also deltanet, gated_deltanet, kda (Kimi "
                   "Delta Attention)")
       ->capture_default_str();
   app->add_option("--keys", options->keys,

@@ -100,7 +100,7 @@ std::vector<DeltaRuleMeasurement> bench_delta_rule(const Gpu& gpu, double tau) {
         [&](bool sane) { delta_rule(data.op(sane), data.scratch, gpu); });
     // As in training: forward saves the states at chunk boundaries for backward.
     const double state_bytes = head_tokens / 16 * N * N * 4;
-    add("keeping", head_tokens * N * (6 * 2 + 4) + state_bytes, head_tokens * forward_flops * N * N,
+    add("saving forward", head_tokens * N * (6 * 2 + 4) + state_bytes, head_tokens * forward_flops * N * N,
         [&](bool sane) { delta_rule(data.op(sane, true), data.scratch, gpu); });
     add("backward", head_tokens * N * (11 * 2 + 2 * 4) + state_bytes,
         head_tokens * backward_flops * N * N, [&](bool sane) {

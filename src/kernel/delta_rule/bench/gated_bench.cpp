@@ -99,7 +99,7 @@ std::vector<DeltaRuleMeasurement> bench_gated(const Gpu& gpu, Rule rule, int64_t
         rows, row("forward", op, forward, gated_forward_flops),
         [&](bool sane) { gated_rule(data.op(sane), data.scratch, gpu); }, gpu);
     add_pair(
-        rows, row("keeping", op, forward + states, gated_forward_flops),
+        rows, row("saving forward", op, forward + states, gated_forward_flops),
         [&](bool sane) { gated_rule(data.op(sane, true), data.scratch, gpu); }, gpu);
     add_pair(
         rows,
