@@ -3,10 +3,11 @@
 #
 #   experiments/on_a_gpu.sh PROGRAM FOLDER [SECONDS]
 #
-# PARTS says which: "table" (experiments/alpha_table.sh), "pair" (experiments/embedded_pair.sh) or "pair table",
-# which is what is made if it is not set; both run beside each other. FOLDER gets log.txt; of the pair
-# pair.tar.gz, baseline.safetensors and sane.safetensors; of the table table.tar.gz (tables, configurations,
-# logs, what streams recorded but for single heads), and figures.tar.gz: all records of FIGURE_RUNS.
+# PARTS says which: "table" (experiments/alpha_table.sh), "pair" (experiments/embedded_pair.sh), "million"
+# (experiments/hundred_million.sh) or several of them; "pair table" is what is made if it is not set. They run beside
+# each other. FOLDER gets log.txt; of the pair pair.tar.gz, baseline.safetensors and sane.safetensors; of the others
+# table.tar.gz and million.tar.gz (tables, configurations, logs, what streams recorded but for single heads and single
+# tokens), and figures.tar.gz: all records of FIGURE_RUNS.
 #
 # The work is done in $WORK, by default /tmp/deltasane-experiments. A second start with the same one
 # continues where the first was stopped, by the limit or by anything else. JOBS processes share the GPU;
@@ -22,9 +23,9 @@ mkdir -p "$folder" "$work"
 folder=$(realpath "$folder")
 for part in $PARTS; do
   case $part in
-  pair | table) ;;
+  pair | table | million) ;;
   *)
-    echo "PARTS: expected pair, table or both, found '$part'"
+    echo "PARTS: expected some of pair, table and million, found '$part'"
     exit 2
     ;;
   esac
@@ -65,22 +66,25 @@ pack() {
     -o -name '*.rec' -o -path '*/models/*-seed?')
   for part in $PARTS; do
     pack_files "$part" "$part" \( "${kept[@]}" \) ! -path '*/stream/*/csv/*' ! -name heads.csv \
-      ! -name heads.rec ! -name speed.csv
+      ! -name heads.rec ! -name losses.rec ! -name speed.csv
   done
   for run in $FIGURE_RUNS; do
-    [ -e "$work/table/stream/$run/heads.rec" ] && runs+=("table/stream/$run")
+    for part in table million; do
+      [ -e "$work/$part/stream/$run/heads.rec" ] && runs+=("$part/stream/$run")
+    done
   done
-  [ ${#runs[@]} -gt 0 ] && pack_files figures "${runs[@]}" -name '*.rec'
+  [ ${#runs[@]} -gt 0 ] && pack_files figures "${runs[@]}" -name '*.rec' ! -path 'million/*/losses.rec'
 }
 
 {
   [ "$limit" -gt 40 ] && share_gpu
   for part in $PARTS; do
-    if [ "$part" = pair ]; then
-      "$here/embedded_pair.sh" "$program" "$work/pair" $((limit - 40)) &
-    else
-      "$here/alpha_table.sh" "$program" "$work/table" $((limit - 40)) &
-    fi
+    case $part in
+    pair) script=embedded_pair.sh ;;
+    table) script=alpha_table.sh ;;
+    million) script=hundred_million.sh ;;
+    esac
+    "$here/$script" "$program" "$work/$part" $((limit - 40)) &
   done
   wait
   [ "$limit" -gt 40 ] && end_sharing
