@@ -14,6 +14,14 @@ struct MachineOptions {
   bool json = false;
 };
 
+// That kernels are built for, narrow to wide.
+std::vector<std::string> usable_sets() {
+  std::vector<std::string> names;
+  for (const kernel::Isa isa : kernel::built_isas)
+    if (kernel::usable(isa)) names.emplace_back(kernel::name_of(isa));
+  return names;
+}
+
 int show_machine(const MachineOptions& options) {
   ThreadPool threads(options.threads);
   const kernel::Isa isa = kernel::best_isa();
@@ -22,6 +30,7 @@ int show_machine(const MachineOptions& options) {
   const double gflops = limits.multiply_add_flops_per_second / 1e9;
   if (options.json) {
     const nlohmann::ordered_json found{{"instruction_set", kernel::name_of(isa)},
+                                       {"instruction_sets", usable_sets()},
                                        {"threads", threads.size()},
                                        {"read_gb_per_s", gb},
                                        {"multiply_add_gflops", gflops}};
@@ -29,6 +38,7 @@ int show_machine(const MachineOptions& options) {
     return 0;
   }
   fmt::print("instruction set      {}\n", kernel::name_of(isa));
+  fmt::print("it has               {}\n", fmt::join(usable_sets(), ", "));
   fmt::print("threads              {}\n", threads.size());
   fmt::print("plain memory read    {:.1f} GB/s\n", gb);
   fmt::print("plain multiply-add   {:.1f} GFLOP/s\n", gflops);

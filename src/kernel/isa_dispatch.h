@@ -10,7 +10,8 @@ namespace deltasane::kernel {
 
 // Narrow to wide. A set that is here and not in cmake/isa.cmake fails to link.
 #if defined(__x86_64__)
-inline constexpr std::array built_isas{Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_dot};
+inline constexpr std::array built_isas{Isa::portable, Isa::avx2,       Isa::avx2_dot,
+                                       Isa::avx512,   Isa::avx512_dot, Isa::avx512_amx};
 inline constexpr std::array float_isas{Isa::portable, Isa::avx2, Isa::avx512};
 #elif defined(__aarch64__)
 inline constexpr std::array built_isas{Isa::portable, Isa::neon, Isa::neon_dot, Isa::neon_mm};

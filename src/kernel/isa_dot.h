@@ -82,6 +82,11 @@ template <Isa isa>
 struct Dot : PlainDot {};
 template <Isa isa>
 struct PanelDot : Dot<isa> {};
+// Panels of tiles (isa_tile.h), which multiply signed numbers.
+template <>
+struct PanelDot<Isa::avx512_amx> {
+  static constexpr int width = 16, vectors = 3, offset = 0;
+};
 
 #if defined(__ARM_FEATURE_DOTPROD)
 struct ArmDot {
@@ -185,21 +190,48 @@ template <>
 struct Dot<Isa::avx512> : AvxDot {};
 #endif
 
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+[[gnu::always_inline]] inline __m256i add_products(__m256i sums, __m256i w, __m256i x) {
 #if defined(__AVX512VNNI__)
-template <>
-struct Dot<Isa::avx512_dot> : AvxDot {
+  return _mm256_dpbusd_epi32(sums, w, x);
+#else
+  return _mm256_dpbusd_avx_epi32(sums, w, x);
+#endif
+}
+struct VnniDot : AvxDot {
   template <int c>
   [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* from, const Inputs& x) {
     const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    sums.sum = _mm256_dpbusd_epi32(sums.sum, _mm256_sign_epi8(w, w),
-                                   _mm256_sign_epi8(_mm256_set1_epi32(x.bits<c>()), w));
+    sums.sum = add_products(sums.sum, _mm256_sign_epi8(w, w),
+                            _mm256_sign_epi8(_mm256_set1_epi32(x.bits<c>()), w));
   }
   template <int c>
   [[gnu::always_inline]] static inline void take(Sums& sums, Bytes w, const Inputs& x) {
-    sums.sum = _mm256_dpbusd_epi32(sums.sum, reinterpret_cast<__m256i>(w),
-                                   _mm256_set1_epi32(x.bits<c>()));
+    sums.sum = add_products(sums.sum, reinterpret_cast<__m256i>(w),
+                            _mm256_set1_epi32(x.bits<c>()));
   }
 };
+template <>
+struct Dot<Isa::avx2_dot> : VnniDot {};
+template <>
+struct Dot<Isa::avx512_dot> : VnniDot {};
+template <>
+struct Dot<Isa::avx512_amx> : VnniDot {};
+template <>
+struct PanelDot<Isa::avx2_dot> : VnniDot {
+  static constexpr int offset = 128;
+  [[gnu::always_inline]] static inline Sums start(int32_t first) {
+    return {_mm256_set1_epi32(first)};
+  }
+  template <int c>
+  [[gnu::always_inline]] static inline void take(Sums& sums, const int8_t* w, const Inputs& x) {
+    sums.sum = add_products(sums.sum, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w)),
+                            _mm256_set1_epi32(x.bits<c>()));
+  }
+};
+#endif
+
+#if defined(__AVX512VNNI__)
 template <>
 struct PanelDot<Isa::avx512_dot> {
   static constexpr int width = 16, vectors = 3, offset = 128;

@@ -7,6 +7,7 @@
 
 #include "kernel/bench/gpu_limits.h"
 #include "kernel/bench/cpu_limits.h"
+#include "kernel/isa_dispatch.h"
 
 namespace deltasane::cli {
 
@@ -30,6 +31,19 @@ DeviceLimits limits_of(OpenModel& open) {
   if constexpr (built_with_cuda)
     if (open.model.on_gpu()) return limits_of(Gpu(*open.model.device().gpu));
   return limits_of(open.threads, open.cpu().isa);
+}
+
+kernel::Isa chosen_isa(const std::string& name) {
+  if (name.empty()) return kernel::best_isa();
+  std::string known;
+  for (const kernel::Isa isa : kernel::built_isas) {
+    if (name == kernel::name_of(isa)) {
+      kernel::expect_usable(isa);
+      return isa;
+    }
+    known += cat(known.empty() ? "" : ", ", kernel::name_of(isa));
+  }
+  fail(Fault::usage, "--isa: expected one of ", known, ", found '", name, "'");
 }
 
 std::string device_text(const OpenModel& open) {

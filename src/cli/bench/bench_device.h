@@ -19,6 +19,9 @@ DeviceLimits limits_of(OpenModel& open);
 DeviceLimits limits_of(ThreadPool& threads, kernel::Isa isa);
 DeviceLimits limits_of(const Gpu& gpu);  // in a build with CUDA
 
+// The instruction set of --isa, or the widest that this machine has where none is given.
+kernel::Isa chosen_isa(const std::string& name);
+
 // "cuda:0, NVIDIA H200", or "2 thread(s)".
 std::string device_text(const OpenModel& open);
 

@@ -12,7 +12,6 @@
 #include "kernel/delta_rule/bench/cuda_check.h"
 #include "kernel/delta_rule/bench/gated_check.h"
 #include "kernel/bench/gpu_operators.h"
-#include "kernel/isa_dispatch.h"
 
 namespace deltasane::cli {
 namespace {
@@ -33,16 +32,6 @@ kernel::Rule chosen_rule(const std::string& name) {
   if (name == "gated_deltanet") return kernel::Rule::gated_deltanet;
   if (name == "kda") return kernel::Rule::kda;
   fail(Fault::usage, "--rule: expected generalized, deltanet, gated_deltanet or kda, found '", name, "'");
-}
-
-kernel::Isa chosen_isa(const std::string& name) {
-  if (name.empty()) return kernel::best_isa();
-  std::string known;
-  for (const kernel::Isa isa : kernel::built_isas) {
-    if (name == kernel::name_of(isa)) return isa;
-    known += cat(known.empty() ? "" : ", ", kernel::name_of(isa));
-  }
-  fail(Fault::usage, "--isa: expected one of ", known, ", found '", name, "'");
 }
 
 // No speed without correctness: the operator's checks on what is to be measured.

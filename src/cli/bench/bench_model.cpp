@@ -16,6 +16,7 @@ struct BenchModelOptions {
   ModelFlags model;
   std::vector<int64_t> prompts, batches;
   int64_t decode = 32, ragged = 0;
+  std::string isa;
   bool json = false;
 };
 
@@ -33,7 +34,7 @@ struct ModelRow {
 class ModelBench {
  public:
   explicit ModelBench(const BenchModelOptions& options)
-      : options_(options), open_(options.model), cpu_(open_.cpu()) {
+      : options_(options), open_(options.model), cpu_{open_.threads, chosen_isa(options.isa)} {
     if (options_.prompts.empty()) options_.prompts = {512, 2048};
     if (options.prompts.empty() && model().on_gpu()) options_.prompts.push_back(16384);
     if (options_.batches.empty()) options_.batches = {1};
@@ -190,6 +191,7 @@ int bench_model(const BenchModelOptions& options) {
                              {"sane", to_string(bench.model().sane())},
                              {"device", to_string(bench.model().device())},
                              {"threads", bench.open().threads.size()},
+                             {"instruction_set", kernel::name_of(chosen_isa(options.isa))},
                              {limits.bytes_name + "_gb_per_s", limits.bytes_per_second / 1e9},
                              {limits.flops_name + "_gflops", limits.flops_per_second / 1e9},
                              {"weight_bytes", weights},
@@ -246,6 +248,8 @@ void describe_bench_model(CLI::App& parent, const Chosen& chosen) {
                   "so many prompts of 16 to 2048 tokens, one after the other and in one call")
       ->capture_default_str();
   app->add_option("--decode", options->decode, "tokens written per repeat")->capture_default_str();
+  app->add_option("--isa", options->isa,
+                  "instruction set of the processor; if not given the widest it has");
   app->add_flag("--json", options->json, "print JSON");
   app->footer(
       "Example, with random weights:\n"

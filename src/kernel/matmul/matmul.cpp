@@ -23,14 +23,15 @@ void multiply_few(std::span<const Matmul> products, const Cpu& cpu) {
 template <Isa isa, WeightType type>
 void multiply_many_quantized(const Matmul& p, ThreadPool& threads) {
   const int64_t tokens = p.x.shape[0], in = p.w.in();
-  const Buffer memory(uint64_t(cpu::q8_token_bytes(tokens, in)));
+  constexpr cpu::Q8Layout layout = cpu::q8_layout(isa);
+  const Buffer memory(uint64_t(cpu::q8_token_bytes(layout, tokens, in)));
   const cpu::Q8Product product{p.w.rows(),
                                p.w.out(),
                                in,
-                               q8_tokens_in(memory.data(), tokens, in, has_matrices(isa)),
+                               q8_tokens_in(memory.data(), tokens, in, layout),
                                {p.y.data, p.y.stride[0]},
                                sum_of(p)};
-  const int64_t token_groups = pieces_of(tokens, cpu::q8_tokens);
+  const int64_t token_groups = pieces_of(tokens, cpu::q8_group(layout));
   threads.parallel(token_groups, [&](int64_t group) {
     cpu::quantize_tokens<isa>({p.x.data, p.x.stride[0]}, in, group, product.x);
   });

@@ -5,7 +5,7 @@
 // x (tokens, in) and y (tokens, out) have contiguous rows and do not overlap.
 // Sums are float. f32, f16 and bf16 weights are multiplied with x as it is, but for two cases.
 // Where the processor multiplies matrices of bf16 numbers, many tokens are multiplied with bf16
-// weights as sums of two bf16 numbers, each x off by at most 2^-17 |x|. Where it adds products of
+// weights (with tiles: f16 ones too) as sums of two bf16 numbers, each x off by at most 2^-17 |x|. Where it adds products of
 // f16 numbers to floats, one token is multiplied with f16 weights as sums of two f16 numbers, each
 // x off by at most 2^-22 |x| + 2^-38 max|x|. For q8 weights, and those of 6 to 4 bits, x is rounded
 // to 8 bits as well, per token and 32 inputs: scale = max|x| / 127, so each x is off by at most
@@ -21,6 +21,7 @@
 #include <span>
 
 #include "kernel/cpu_device.h"
+#include "kernel/matmul/cpu/kernels.h"
 #include "kernel/matmul/weights.h"
 #include "kernel/store.h"
 #include "tensor/view.h"
@@ -49,7 +50,7 @@ inline constexpr int64_t matmul_few_tokens = 12;
 
 // Whether x is split into sums of two bf16 numbers.
 constexpr bool multiplies_bf16_pairs(WeightType type, int64_t tokens, Isa isa) {
-  return type == WeightType::bf16 && tokens > matmul_few_tokens && has_matrices(isa);
+  return tokens > matmul_few_tokens && (cpu::in_matrices(isa, type) || cpu::in_tiles(isa, type));
 }
 
 }  // namespace deltasane::kernel

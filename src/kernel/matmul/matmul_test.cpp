@@ -153,21 +153,24 @@ TEST(MatmulOfExtremes, LargestAndInfiniteInputs) {
 // The bound that matmul.h states, on top of that of any sum of floats.
 TEST(MatmulInPairs, StaysWithinTheStatedError) {
   ThreadPool threads(1);
-  const MatmulProblem problem({WeightType::bf16, 30, 20, 300}, 12);
-  const View<const float> x = problem.x.view();
-  for (const Isa isa : usable_isas()) {
-    Tensor<float> y({30, 20});
-    matmul(problem.weights, x, y.view(), {threads, isa});
-    const double part = multiplies_bf16_pairs(WeightType::bf16, 30, isa) ? 0x1p-17 : 0;
-    for (int64_t t = 0; t < 30; ++t)
-      for (int64_t o = 0; o < 20; ++o) {
-        double truth = 0, size = 0;
-        for (int64_t i = 0; i < 300; ++i) {
-          const double product = double(problem.weights.at(o, i)) * double(x(t, i));
-          truth += product, size += std::abs(product);
+  for (const WeightType type : {WeightType::bf16, WeightType::f16}) {
+    const MatmulProblem problem({type, 30, 20, 300}, 12);
+    const View<const float> x = problem.x.view();
+    for (const Isa isa : usable_isas()) {
+      Tensor<float> y({30, 20});
+      matmul(problem.weights, x, y.view(), {threads, isa});
+      const double part = multiplies_bf16_pairs(type, 30, isa) ? 0x1p-17 : 0;
+      for (int64_t t = 0; t < 30; ++t)
+        for (int64_t o = 0; o < 20; ++o) {
+          double truth = 0, size = 0;
+          for (int64_t i = 0; i < 300; ++i) {
+            const double product = double(problem.weights.at(o, i)) * double(x(t, i));
+            truth += product, size += std::abs(product);
+          }
+          EXPECT_NEAR(y.view()(t, o), truth, size * (part + 300 * 0x1p-23))
+              << name_of(type) << " " << name_of(isa);
         }
-        EXPECT_NEAR(y.view()(t, o), truth, size * (part + 300 * 0x1p-23)) << name_of(isa);
-      }
+    }
   }
 }
 
@@ -176,6 +179,8 @@ TEST(MatmulInPairs, ANumberIsTheSumOfTwo) {
   EXPECT_FALSE(multiplies_bf16_pairs(WeightType::bf16, matmul_few_tokens, Isa::neon_mm));
   EXPECT_FALSE(multiplies_bf16_pairs(WeightType::f16, 100, Isa::neon_mm));
   EXPECT_FALSE(multiplies_bf16_pairs(WeightType::bf16, 100, Isa::avx512));
+  EXPECT_TRUE(multiplies_bf16_pairs(WeightType::f16, matmul_few_tokens + 1, Isa::avx512_amx));
+  EXPECT_FALSE(multiplies_bf16_pairs(WeightType::f32, 100, Isa::avx512_amx));
   std::vector<float> numbers = {0.0f, 1.0f, -3.5f, 1 + 0x1p-15f, 0x1.ff8p127f, -0x1.ff8p127f};
   const MatmulProblem random({WeightType::f32, 1, 1, 5000}, 13);
   for (const float x : random.x.span()) numbers.push_back(x);

@@ -67,20 +67,30 @@ void half_rows(const void* w, Range rows, int64_t in, const uint16_t* pairs, flo
 //
 // bf16 weights where has_matrices(isa): panels are strips of bf16 numbers (matrix_tile.h), two for
 // each float of x, so they need the same memory.
-constexpr int64_t panel_tokens(Isa isa) { return registers_of(isa) == 32 ? 8 : 4; }
-constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
-constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
-// Rows of W that are packed together, for L2: a multiple of every panel_rows.
-inline constexpr int64_t block_rows = 48;
-constexpr int64_t block_floats(Isa isa) { return block_rows * tile_depth(isa); }
-
+//
+// f16 and bf16 weights where has_tiles(isa): panels are tiles of bf16 numbers (tile_halves.h), up to
+// two for each float of x and for each weight. They have 32 tokens, and 32 inputs or more.
 constexpr bool in_matrices(Isa isa, WeightType type) {
   return has_matrices(isa) && type == WeightType::bf16;
 }
+constexpr bool in_tiles(Isa isa, WeightType type) {
+  return has_tiles(isa) && (type == WeightType::bf16 || type == WeightType::f16);
+}
+constexpr int64_t panel_tokens(Isa isa) { return registers_of(isa) == 32 ? 8 : 4; }
+constexpr int64_t panel_tokens(Isa isa, WeightType type) {
+  return in_tiles(isa, type) ? 32 : panel_tokens(isa);
+}
+constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
+constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
+// Rows of W that are packed together, for L2: a multiple of every panel_rows, or of a tile's.
+constexpr int64_t block_rows(Isa isa, WeightType type) { return in_tiles(isa, type) ? 64 : 48; }
+constexpr int64_t block_floats(Isa isa, WeightType type) {
+  return block_rows(isa, type) * tile_depth(isa);
+}
 
 // A packed x: all panels of the first depth, then all of the next. A strip has four inputs.
-constexpr int64_t packed_floats(Isa isa, int64_t tokens, int64_t in) {
-  return rounded_up(tokens, panel_tokens(isa)) * rounded_up(in, 4);
+constexpr int64_t packed_floats(Isa isa, WeightType type, int64_t tokens, int64_t in) {
+  return rounded_up(tokens, panel_tokens(isa, type)) * rounded_up(in, in_tiles(isa, type) ? 32 : 4);
 }
 
 // Of a matrix to be packed. Panels have the other order of a row-major matrix: it is transposed; a
@@ -101,7 +111,7 @@ struct Tiles {
   Sum sum;
 };
 
-// y's part (tokens of `panels`, block_rows from first_row). scratch: block_floats(isa).
+// y's part (tokens of `panels`, block_rows from first_row). scratch: block_floats.
 template <Isa isa, WeightType type, Layout layout>
 void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch);
 
@@ -115,18 +125,24 @@ struct HalfSums {
 
 // x in 8 bits: groups of q8_tokens tokens, in each (blocks, token) of 32 numbers, with a scale each
 // and their sums, for weights that are stored with something added to them. As strips for matrix instructions,
-// the 32 numbers of a block are (number / 8, token, number % 8), and the last group is whole, its
-// tokens past the end zero.
+// the 32 numbers of a block are (number / 8, token, number % 8). For tiles a group has 16 tokens. For
+// both the last group is whole, its tokens past the end zero.
+enum class Q8Layout { rows, strips, tiles };
+constexpr Q8Layout q8_layout(Isa isa) {  // of many tokens; few are rows
+  if (has_tiles(isa)) return Q8Layout::tiles;
+  return has_matrices(isa) ? Q8Layout::strips : Q8Layout::rows;
+}
 inline constexpr int64_t q8_tokens = 4;
+constexpr int64_t q8_group(Q8Layout layout) { return layout == Q8Layout::tiles ? 16 : q8_tokens; }
 struct Q8Tokens {
   int8_t* value;
   float* scale;
   HalfSums* total;
   int64_t tokens;
-  bool strips;
+  Q8Layout layout;
 };
-constexpr int64_t q8_token_bytes(int64_t tokens, int64_t in) {
-  return rounded_up(tokens, q8_tokens) * q8_blocks(in) *
+constexpr int64_t q8_token_bytes(Q8Layout layout, int64_t tokens, int64_t in) {
+  return rounded_up(tokens, q8_group(layout)) * q8_blocks(in) *
          int64_t(q8_columns * sizeof(int8_t) + sizeof(float) + sizeof(HalfSums));
 }
 
@@ -148,7 +164,7 @@ void q8_few_tokens(const Q8Product& product, Range row_groups);
 
 // Many tokens: rows are copied into a panel, which stays in L2 for all tokens.
 constexpr int64_t q8_panel_rows(Isa isa) {
-  return isa == Isa::avx512_dot || has_matrices(isa) ? 48 : q8_rows;
+  return isa == Isa::avx512_dot || has_matrices(isa) || has_tiles(isa) ? 48 : q8_rows;
 }
 // factors: numbers for each row and block, the scale and others.
 constexpr int64_t q8_panel_bytes(Isa isa, int64_t in, int factors) {
@@ -156,7 +172,7 @@ constexpr int64_t q8_panel_bytes(Isa isa, int64_t in, int factors) {
   return q8_panel_rows(isa) * q8_blocks(in) * int64_t(q8_columns + factors * copies * sizeof(float));
 }
 
-// y's columns of one panel, for the tokens of some groups, in strips where has_matrices(isa).
+// y's columns of one panel, for the tokens of some groups, in q8_layout(isa).
 // scratch: q8_panel_bytes.
 template <Isa isa>
 void q8_many_tokens(const Q8Product& product, int64_t panel, Range token_groups, void* scratch);

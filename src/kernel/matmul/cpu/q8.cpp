@@ -2,7 +2,7 @@
 
 #include "kernel/isa_half.h"
 #include "kernel/matmul/cpu/matrix_q8.h"
-#include "kernel/matmul/cpu/q8_tile.h"
+#include "kernel/matmul/cpu/tile_q8.h"
 
 namespace deltasane::kernel::cpu {
 namespace {
@@ -88,9 +88,9 @@ void copy_to_panel(const Q8Product& p, int64_t first_row, const InPanel<isa, 1, 
 
 template <Isa isa>
 void quantize_tokens(Strided<const float> x, int64_t in, int64_t group, Q8Tokens to) {
-  const int64_t blocks = q8_blocks(in), first = group * q8_tokens;
-  const int64_t there = to.tokens - first < q8_tokens ? to.tokens - first : q8_tokens;
-  const int64_t count = to.strips ? q8_tokens : there;
+  const int64_t blocks = q8_blocks(in), whole = q8_group(to.layout), first = group * whole;
+  const int64_t there = to.tokens - first < whole ? to.tokens - first : whole;
+  const int64_t count = to.layout == Q8Layout::rows ? there : whole;
   for (int64_t t = 0; t < count; ++t)
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t left = t < there ? in - b * q8_columns : 0;
@@ -103,7 +103,7 @@ void quantize_tokens(Strided<const float> x, int64_t in, int64_t group, Q8Tokens
         std::memcpy(copy, x.at(first + t) + b * q8_columns, size_t(left) * sizeof(float));
       int8_t rounded[q8_columns];
       to.scale[at] = quantize_32<lanes_of(isa)>(from, rounded, to.total[at]);
-      if (to.strips)
+      if (to.layout == Q8Layout::strips)
         for (int64_t i = 0; i < q8_columns; i += 8)
           std::memcpy(to.value + block * q8_columns + i * count + t * 8, rounded + i, 8);
       else
@@ -135,7 +135,7 @@ void q8_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, void*
     const Panel w{static_cast<typename Panel::Block*>(scratch)};
     static_assert(sizeof(*w.block) == size_t(q8_panel_bytes(isa, q8_columns, 1)));
     copy_to_panel<isa>(p, row, w);
-    q8_tiles(w, p, row, token_groups);
+    multiply_panel<isa>(w, p, row, token_groups);
   }
 }
 

@@ -30,20 +30,21 @@ struct TiledProduct {
 
 template <Isa isa, WeightType type, cpu::Layout x_layout, cpu::Layout w_layout>
 void multiply_pass(const TiledProduct& p, ThreadPool& threads) {
-  constexpr int64_t width = cpu::panel_tokens(isa);
+  constexpr int64_t width = cpu::panel_tokens(isa, type);
   const int64_t panels = pieces_of(p.tokens, width);
-  const Buffer packed(uint64_t(cpu::packed_floats(isa, p.tokens, p.in)) * sizeof(float));
+  const Buffer packed(uint64_t(cpu::packed_floats(isa, type, p.tokens, p.in)) * sizeof(float));
   auto* const x = reinterpret_cast<float*>(packed.data());
   threads.parallel(panels, [&](int64_t panel) {
     cpu::pack_tokens<isa, type, x_layout>(p.x, p.tokens, p.in, panel, x);
   });
   const cpu::Tiles tiles{p.w, p.w_stride, p.rows, p.in, x, p.tokens, p.y, p.sum};
-  const int64_t blocks = pieces_of(p.rows, cpu::block_rows);
+  constexpr int64_t rows = cpu::block_rows(isa, type);
+  const int64_t blocks = pieces_of(p.rows, rows);
   const int64_t parts = token_parts(threads, blocks, p.tokens / 64);
   threads.parallel(blocks * parts, [&](int64_t piece) {
     const int64_t block = piece / parts, part = piece % parts;
-    const Buffer scratch(uint64_t(cpu::block_floats(isa)) * sizeof(float));
-    cpu::multiply_block<isa, type, w_layout>(tiles, block * cpu::block_rows,
+    const Buffer scratch(uint64_t(cpu::block_floats(isa, type)) * sizeof(float));
+    cpu::multiply_block<isa, type, w_layout>(tiles, block * rows,
                                              {part * panels / parts, (part + 1) * panels / parts},
                                              reinterpret_cast<float*>(scratch.data()));
   });

@@ -1,6 +1,7 @@
 #include "kernel/matmul/cpu/matrix_tile.h"
 #include "kernel/matmul/cpu/pack.h"
 #include "kernel/matmul/cpu/partial_tile.h"
+#include "kernel/matmul/cpu/tile_halves.h"
 
 namespace deltasane::kernel::cpu {
 namespace {
@@ -59,8 +60,9 @@ void tile(const Number* x, const Number* w, int64_t depth, Strided<float> y, Par
 template <Isa isa, WeightType type, Layout layout>
 struct FloatPanels {
   using Number = float;
+  struct Tools {};  // what a whole block is multiplied with
   static constexpr int64_t tokens = panel_tokens(isa), rows = panel_rows(isa);
-  static constexpr int64_t depth = tile_depth(isa), numbers = 1;  // for each number of x
+  static constexpr int64_t depth = tile_depth(isa), numbers = 1, w_numbers = 1;  // for each number of x, of W
   static constexpr int64_t padded(int64_t inputs) { return inputs; }
 
   static void pack_x(const float* x, int64_t stride, int64_t token, int64_t k, int64_t count,
@@ -71,8 +73,8 @@ struct FloatPanels {
                      int64_t inputs, float* panel) {
     pack_from<isa, type, layout, int(rows)>(w, stride, row, k, count, inputs, panel);
   }
-  static void multiply(const float* x, const float* w, int64_t inputs, Strided<float> y, Part part,
-                       Sum how) {
+  static void multiply(Tools&, const float* x, const float* w, int64_t inputs, Strided<float> y,
+                       Part part, Sum how) {
     if (part.tokens > 4)
       tile<Tile<isa, int(tokens)>>(x, w, inputs, y, part, how);
     else
@@ -86,8 +88,9 @@ template <Isa isa, WeightType type, Layout layout>
 struct MatrixPanels {
   static_assert(layout == Layout::row_major);
   using Number = uint16_t;
+  struct Tools {};
   static constexpr int64_t tokens = HalfTile<isa>::tokens, rows = HalfTile<isa>::rows;
-  static constexpr int64_t depth = 256, numbers = 2;
+  static constexpr int64_t depth = 256, numbers = 2, w_numbers = 1;
   static constexpr int64_t padded(int64_t inputs) { return rounded_up(inputs, 4); }
   static_assert(tokens == panel_tokens(isa) && depth <= tile_depth(isa));
 
@@ -99,19 +102,60 @@ struct MatrixPanels {
                      int64_t inputs, uint16_t* panel) {
     pack_strips(w + row * stride + k, stride, count, inputs, panel);
   }
-  static void multiply(const uint16_t* x, const uint16_t* w, int64_t inputs, Strided<float> y,
-                       Part part, Sum how) {
+  static void multiply(Tools&, const uint16_t* x, const uint16_t* w, int64_t inputs,
+                       Strided<float> y, Part part, Sum how) {
     tile<HalfTile<isa>>(x, w, inputs, y, part, how);
   }
 };
 
-template <Isa isa, WeightType type, Layout layout, bool matrices = in_matrices(isa, type)>
+// How a product is cut into tiles of bf16 numbers.
+template <Isa isa, WeightType type, Layout layout>
+struct TilePanels {
+  static_assert(layout == Layout::row_major);
+  using Number = uint16_t;
+  using Tile = HalfTiles<isa, type>;
+  struct Tools {
+    HardwareTiles<isa> tiles{64};
+  };
+  static constexpr int64_t tokens = Tile::tokens, rows = Tile::rows, depth = tile_depth(isa);
+  static constexpr int64_t numbers = Tile::x_parts, w_numbers = Tile::w_parts;
+  static constexpr int64_t padded(int64_t inputs) { return rounded_up(inputs, Tile::inputs); }
+  static_assert(tokens == panel_tokens(isa, type) && block_rows(isa, type) % rows == 0);
+  static_assert(numbers * sizeof(Number) <= sizeof(float) &&
+                w_numbers * sizeof(Number) <= sizeof(float) && depth % Tile::inputs == 0);
+
+  static void pack_x(const float* x, int64_t stride, int64_t token, int64_t k, int64_t count,
+                     int64_t inputs, uint16_t* panel) {
+    Tile::pack_x(x + token * stride + k, stride, count, inputs, panel);
+  }
+  static void pack_w(const uint16_t* w, int64_t stride, int64_t row, int64_t k, int64_t count,
+                     int64_t inputs, uint16_t* panel) {
+    Tile::pack_w(w + row * stride + k, stride, count, inputs, panel);
+  }
+  static void multiply(Tools& tools, const uint16_t* x, const uint16_t* w, int64_t inputs,
+                       Strided<float> y, Part part, Sum how) {
+    Tile tile;
+    tile.multiply(tools.tiles, x, w, inputs);
+    store_part(tile, y, part, how);
+  }
+};
+
+enum class Panels { floats, matrices, tiles };
+constexpr Panels panels_of(Isa isa, WeightType type) {
+  if (in_tiles(isa, type)) return Panels::tiles;
+  return in_matrices(isa, type) ? Panels::matrices : Panels::floats;
+}
+template <Isa isa, WeightType type, Layout layout, Panels panels = panels_of(isa, type)>
 struct PanelsOf {
   using Type = FloatPanels<isa, type, layout>;
 };
 template <Isa isa, WeightType type, Layout layout>
-struct PanelsOf<isa, type, layout, true> {
+struct PanelsOf<isa, type, layout, Panels::matrices> {
   using Type = MatrixPanels<isa, type, layout>;
+};
+template <Isa isa, WeightType type, Layout layout>
+struct PanelsOf<isa, type, layout, Panels::tiles> {
+  using Type = TilePanels<isa, type, layout>;
 };
 
 }  // namespace
@@ -136,19 +180,21 @@ void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* 
   const auto* const packed = reinterpret_cast<const Number*>(tiles.packed);
   auto* const block = reinterpret_cast<Number*>(scratch);
   const int64_t all = rounded_up(tiles.tokens, P::tokens);
-  const int64_t end_row = first_row + block_rows < tiles.rows ? first_row + block_rows : tiles.rows;
+  const int64_t block_end = first_row + block_rows(isa, type);
+  const int64_t end_row = block_end < tiles.rows ? block_end : tiles.rows;
+  typename P::Tools tools;
   for (int64_t k = 0; k < tiles.in; k += P::depth) {
     const int64_t depth = tiles.in - k < P::depth ? tiles.in - k : P::depth;
     const int64_t padded = P::padded(depth);
     for (int64_t row = first_row; row < end_row; row += P::rows)
       P::pack_w(w, tiles.w_stride, row, k, tiles.rows - row, depth,
-                block + (row - first_row) * padded);
+                block + (row - first_row) * padded * P::w_numbers);
     const Sum how = k == 0 ? tiles.sum : Sum::add;
     for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
       const int64_t token = panel * P::tokens;
       const Number* x = packed + (k * all + token * padded) * P::numbers;
       for (int64_t row = first_row; row < end_row; row += P::rows)
-        P::multiply(x, block + (row - first_row) * padded, padded,
+        P::multiply(tools, x, block + (row - first_row) * padded * P::w_numbers, padded,
                     {tiles.y.at(token) + row, tiles.y.stride},
                     {tiles.tokens - token, tiles.rows - row}, how);
     }

@@ -2,7 +2,7 @@
 
 #include "kernel/isa_half.h"
 #include "kernel/matmul/cpu/matrix_q8.h"
-#include "kernel/matmul/cpu/q8_tile.h"
+#include "kernel/matmul/cpu/tile_q8.h"
 #include "kernel/matmul/low_bits/block.h"
 
 namespace deltasane::kernel::cpu {
@@ -335,7 +335,7 @@ void low_bit_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, 
         for (int f = 0; f < scales + minimum; ++f)
           std::memcpy(to.factor[f] + r, from.factor[f], sizeof from.factor[f]);
       }
-    q8_tiles(w, p, row, token_groups);
+    multiply_panel<isa>(w, p, row, token_groups);
   }
 }
 

@@ -1,0 +1,194 @@
+// 16-bit weights times floats with tiles of bf16 numbers (isa_tile.h). For files compiled per
+// instruction set.
+//
+// A float is split into the sum of two bf16 numbers, which leaves 2^-17 of it; an f16 weight is the
+// sum of two, which leaves nothing; a bf16 weight is one. All products of the parts are added.
+#pragma once
+
+#include "kernel/isa_tile.h"
+#include "kernel/matmul/cpu/pack.h"
+#include "kernel/matmul/cpu/partial_tile.h"
+
+namespace deltasane::kernel {
+namespace {
+
+// 16 floats as sums of two bf16 numbers; what is not finite is in `high` alone.
+struct SplitFloats {
+  using V = Simd<tile_rows>;
+  using Word = Halves<tile_rows>::Word;
+  using Short = Halves<tile_rows>::Short;
+
+  [[gnu::always_inline]] static inline Word nearest(Word bits) {
+    return (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+  }
+  [[gnu::always_inline]] static inline void store(uint16_t* to, Word upper) {
+    const Short numbers = __builtin_convertvector(upper >> 16, Short);
+    __builtin_memcpy(to, &numbers, sizeof numbers);
+  }
+  [[gnu::always_inline]] static inline void split(V::Vec x, uint16_t* high, uint16_t* low) {
+    const Word bits = reinterpret_cast<Word>(x), size = bits & 0x7fffffffu;
+    const Word rounded = nearest(bits);
+    // A finite number that would round to infinity becomes the number before it. The bits of a NaN
+    // may be in its lower half only.
+    const Word finite = (rounded & 0x7fffffffu) == 0x7f800000u ? rounded - 0x10000u : rounded;
+    const Word other = size > 0x7f800000u ? bits | 0x400000u : bits;
+    const Word first = size < 0x7f800000u ? finite : other & 0xffff0000u;
+    const Word rest = reinterpret_cast<Word>(x - reinterpret_cast<V::Vec>(first));
+    store(high, first);
+    store(low, size < 0x7f800000u ? nearest(rest) : Word{});
+  }
+};
+
+// 32 tokens by 32 rows. For every 32 inputs, x is (part, token, input), W (part, row / 16, input / 2,
+// row % 16, input % 2).
+template <Isa isa, WeightType type>
+class HalfTiles {
+ public:
+  static constexpr int64_t tokens = 2 * tile_rows, rows = 2 * tile_rows, inputs = 32;
+  static constexpr int64_t x_parts = 2, w_parts = type == WeightType::f16 ? 2 : 1;
+
+  // Of `depth` inputs, up to 32 tokens, the others zero.
+  static void pack_x(const float* x, int64_t stride, int64_t count, int64_t depth, uint16_t* to) {
+    for (int64_t k = 0; k < depth; k += inputs, to += x_parts * part)
+      for (int64_t t = 0; t < tokens; ++t) {
+        float line[inputs] = {};
+        if (t < count)
+          __builtin_memcpy(line, x + t * stride + k, sizeof(float) * size_t(here(depth - k)));
+        for (int64_t i = 0; i < inputs; i += tile_rows)
+          SplitFloats::split(Simd<tile_rows>::load(line + i), to + t * inputs + i,
+                             to + part + t * inputs + i);
+      }
+  }
+
+  // The same of rows of W.
+  static void pack_w(const uint16_t* w, int64_t stride, int64_t count, int64_t depth, uint16_t* to) {
+    for (int64_t k = 0; k < depth; k += inputs, to += w_parts * part)
+      for (int64_t r = 0; r < rows; r += tile_rows) {
+        uint16_t line[w_parts][tile_rows][inputs];
+        for (int64_t i = 0; i < tile_rows; ++i) {
+          uint16_t numbers[inputs] = {};
+          if (r + i < count)
+            __builtin_memcpy(numbers, w + (r + i) * stride + k,
+                             sizeof(uint16_t) * size_t(here(depth - k)));
+          put_parts(numbers, line, i);
+        }
+        for (int64_t p = 0; p < w_parts; ++p) interleave(line[p], to + p * part + r * inputs);
+      }
+  }
+
+  // From packed numbers; depth: whole 32 inputs.
+  template <class Tiles>
+  [[gnu::always_inline]] inline void multiply(Tiles& tiles, const uint16_t* x, const uint16_t* w,
+                                              int64_t depth) {
+    tiles.template zero<0>();
+    tiles.template zero<1>();
+    tiles.template zero<2>();
+    tiles.template zero<3>();
+    const uint16_t *next_x = x, *next_w = w;
+    for (int64_t k = 0; k < depth; k += inputs, next_x += x_parts * part, next_w += w_parts * part) {
+      load_both<w_tile>(tiles, next_w);
+      load_both<x_tile>(tiles, next_x);
+      add(tiles);
+      load_both<x_tile>(tiles, next_x + part);
+      add(tiles);
+      if constexpr (w_parts == 2) {
+        load_both<w_tile>(tiles, next_w + part);
+        add(tiles);
+        load_both<x_tile>(tiles, next_x);
+        add(tiles);
+      }
+    }
+    constexpr int64_t stride = rows * int64_t(sizeof(float));
+    tiles.template store<0>(sum_[0], stride);
+    tiles.template store<1>(sum_[0] + tile_rows, stride);
+    tiles.template store<2>(sum_[tile_rows], stride);
+    tiles.template store<3>(sum_[tile_rows] + tile_rows, stride);
+    mend(x, w, depth);
+  }
+
+  [[gnu::always_inline]] inline void store(cpu::Strided<float> y, cpu::Sum how) const {
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t r = 0; r < rows; r += tile_rows) {
+        float* const to = y.at(t) + r;
+        const V::Vec sums = V::load(sum_[t] + r);
+        V::store(to, how == cpu::Sum::add ? V::load(to) + sums : sums);
+      }
+  }
+
+ private:
+  using V = Simd<tile_rows>;
+  static constexpr int64_t part = tokens * inputs;  // numbers, of x and of W
+  static constexpr int64_t here(int64_t left) { return left < inputs ? left : inputs; }
+
+  [[gnu::always_inline]] static inline void put_parts(const uint16_t (&numbers)[inputs],
+                                                      uint16_t (&line)[w_parts][tile_rows][inputs],
+                                                      int64_t i) {
+    if constexpr (w_parts == 2) {
+      for (int64_t k = 0; k < inputs; k += tile_rows)
+        SplitFloats::split(load_f16<isa, tile_rows>(numbers + k), line[0][i] + k, line[1][i] + k);
+    } else {
+      __builtin_memcpy(line[0][i], numbers, sizeof numbers);
+    }
+  }
+  // Pairs of numbers, transposed: 4 rows of 4 pairs at a time.
+  static void interleave(const uint16_t (&line)[tile_rows][inputs], uint16_t* to) {
+    for (int64_t i = 0; i < tile_rows; i += 4)
+      for (int64_t k = 0; k < inputs; k += 8) {
+        Four m[4];
+        for (int64_t j = 0; j < 4; ++j) __builtin_memcpy(&m[j], line[i + j] + k, sizeof m[j]);
+        transpose(m);
+        for (int64_t j = 0; j < 4; ++j)
+          __builtin_memcpy(to + ((k / 2 + j) * tile_rows + i) * 2, &m[j], sizeof m[j]);
+      }
+  }
+
+  // Two tiles of a part, one after the other.
+  template <int first, class Tiles>
+  [[gnu::always_inline]] static inline void load_both(Tiles& tiles, const uint16_t* from) {
+    constexpr int64_t bytes = 64;  // a token's 32 inputs, or two inputs of 16 rows
+    tiles.template load<first>(from, bytes);
+    tiles.template load<first + 1>(from + part / 2, bytes);
+  }
+  template <class Tiles>
+  [[gnu::always_inline]] static inline void add(Tiles& tiles) {
+    tiles.template multiply_bf16<0, x_tile, w_tile>();
+    tiles.template multiply_bf16<1, x_tile, w_tile + 1>();
+    tiles.template multiply_bf16<2, x_tile + 1, w_tile>();
+    tiles.template multiply_bf16<3, x_tile + 1, w_tile + 1>();
+  }
+
+  // An infinite number times a part that is 0 is NaN: such sums are computed again, each for itself.
+  void mend(const uint16_t* x, const uint16_t* w, int64_t depth) {
+    V::Int wrong = {};
+    for (const auto& sums : sum_)
+      for (int64_t r = 0; r < rows; r += tile_rows) wrong |= V::load(sums + r) != V::load(sums + r);
+    if (V::largest(wrong & 1) == 0) return;
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t r = 0; r < rows; ++r)
+        if (sum_[t][r] != sum_[t][r]) sum_[t][r] = plain(x, w, depth, t, r);
+  }
+  static float plain(const uint16_t* x, const uint16_t* w, int64_t depth, int64_t t, int64_t r) {
+    float sum = 0;
+    for (int64_t k = 0; k < depth; ++k) {
+      const int64_t step = k / inputs, i = k % inputs;
+      const uint16_t* const of_x = x + step * x_parts * part + t * inputs + i;
+      const uint16_t* const of_w = w + step * w_parts * part + r / tile_rows * (part / 2) +
+                                   (i / 2 * tile_rows + r % tile_rows) * 2 + i % 2;
+      sum += joined<x_parts>(of_x) * joined<w_parts>(of_w);
+    }
+    return sum;
+  }
+  template <int64_t parts>
+  static float joined(const uint16_t* first) {
+    const auto number = [&](int64_t p) {
+      return __builtin_bit_cast(float, uint32_t{first[p * part]} << 16);
+    };
+    if constexpr (parts == 2) return number(0) + number(1);
+    return number(0);
+  }
+
+  alignas(64) float sum_[tokens][rows];
+};
+
+}  // namespace
+}  // namespace deltasane::kernel
