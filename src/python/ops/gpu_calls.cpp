@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "kernel/delta_rule/cuda.h"
+#include "tensor/cuda/current_gpu.h"
 
 namespace deltasane::python {
 namespace {
@@ -64,6 +65,7 @@ kernel::cuda::DeltaRuleScratch scratch_of(const Place& place) {
 
 template <class Body>
 void run_at(const Place& place, const Body& body) {
+  const CurrentGpu current(place.device);  // the caller's may be another
   const Gpu gpu(device_of(place.device), reinterpret_cast<CUstream_st*>(place.stream));
   kernel::cuda::DeltaRuleScratch scratch = scratch_of(place);
   body(scratch, gpu);

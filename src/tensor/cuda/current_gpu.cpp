@@ -1,0 +1,16 @@
+#include "tensor/cuda/current_gpu.h"
+
+#include <cuda_runtime_api.h>
+
+#include "tensor/cuda/gpu.h"
+
+namespace deltasane {
+
+CurrentGpu::CurrentGpu(int index) {
+  check_cuda(cudaGetDevice(&before_));
+  check_cuda(cudaSetDevice(index));
+}
+
+CurrentGpu::~CurrentGpu() { cudaSetDevice(before_); }
+
+}  // namespace deltasane
