@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from deltasane import ops
 
-HEAD = 32
+HEAD = 64  # what a GPU takes; a CPU takes any
 
 
 class Block(nn.Module):
@@ -34,7 +34,7 @@ class Block(nn.Module):
         mixed = (mixed + F.pad(mixed, (0, 0, 1, -1))) / 2
         r, k, v, kappa, rate = self.inputs(mixed).view(batch, time, 5, self.heads, HEAD).unbind(2)
         kappa, rate = F.normalize(kappa, dim=-1), torch.sigmoid(rate)
-        w = self.decay.view(self.heads, HEAD).expand_as(r)
+        w = (-F.softplus(-self.decay) - 0.5).view(self.heads, HEAD).expand_as(r)  # decays above 0.545, as RWKV-7's
         tau = ops.tau(mixed[:, 15::16], self.tau, self.alpha)  # (batch, chunks, head)
         y, _ = ops.rwkv7(r, w, k, v, -kappa, kappa * rate, decay="rwkv", tau=tau)
         x = x + self.output(y.reshape(batch, time, channels))
@@ -52,25 +52,31 @@ def batch_of_sums(numbers, rows, time):
     return torch.tensor([text() for _ in range(rows)])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--channels", type=int, default=64)
-    parser.add_argument("--alpha", type=float, default=3.0)
-    options = parser.parse_args()
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Embedding(128, options.channels), *(Block(options.channels, options.alpha) for _ in range(2)),
-        nn.LayerNorm(options.channels), nn.Linear(options.channels, 128),
-    )  # fmt: skip
+def training_losses(steps, channels, alpha, device="cpu", seed=0):
+    """Trains a model, and yields the loss of each step."""
+    torch.manual_seed(seed)
+    blocks = (Block(channels, alpha) for _ in range(2))
+    model = nn.Sequential(nn.Embedding(128, channels), *blocks, nn.LayerNorm(channels), nn.Linear(channels, 128))
+    model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
-    numbers = random.Random(0)
-    for step in range(1, options.steps + 1):
-        tokens = batch_of_sums(numbers, 8, 100)  # no multiple of 16
+    numbers = random.Random(seed)
+    for _ in range(steps):
+        tokens = batch_of_sums(numbers, 8, 100).to(device)  # no multiple of 16
         loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        yield loss
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--channels", type=int, default=128)
+    parser.add_argument("--alpha", type=float, default=3.0)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    options = parser.parse_args()
+    for step, loss in enumerate(training_losses(options.steps, options.channels, options.alpha, options.device), 1):
         if step % 20 == 0 or step == 1:
             print(f"step {step:4d}   loss {loss.item():.3f}", flush=True)
 

@@ -7,7 +7,7 @@ arrays (batch, time, head, channel), tau (batch, chunks, head), states (batch, h
 truth is the definition in float64 (deltasane.ops.reference). The table has the relative error, in the
 Frobenius norm, of the result and of each gradient, by tau, with and without a loss on the final state;
 the last line of each pair is what rounding alone costs: the definition in float32, its results rounded
-to the type. An error of more than ten times that is marked, and makes the exit code 1.
+to the type, w's gradient too. An error of more than ten times that is marked, and makes the exit code 1.
 """
 
 import argparse
@@ -68,7 +68,8 @@ def errors(function, *, tau, on_state, dtype, device="cpu", decay="decay", shape
     types = {n: torch.float32 if n in ("w", "tau", "state") else dtype for n in INPUTS}
     truth = _results(torch, definition, inputs, dict.fromkeys(INPUTS, torch.float64), "cpu", loss)
     plain = _results(torch, definition, inputs, dict.fromkeys(INPUTS, torch.float32), "cpu", loss)
-    plain = {n: x.to(types.get(n[1:], dtype)).double() for n, x in plain.items()}
+    rounded = {**{f"d{n}": types[n] for n in INPUTS}, "y": dtype, "dw": dtype}
+    plain = {n: x.to(rounded[n]).double() for n, x in plain.items()}
     found = _results(torch, function, inputs, types, device, loss)
 
     def relative(results):

@@ -1,7 +1,6 @@
 """What torch and numpy calls of the recurrence have alike: names, numbers, chunks, decays."""
 
 import operator
-import sys
 from typing import Any, NamedTuple
 
 
@@ -51,11 +50,6 @@ class Call(NamedTuple):
     keep: bool
 
 
-def is_torch(x):
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
-
-
 def integers(name, given):
     """A number or a sequence or array of them, as a list."""
     if given is None:
@@ -68,8 +62,22 @@ def integers(name, given):
         raise TypeError(f"{name}: expected integers, found {given!r}") from None
 
 
+def whole_number(name, given):
+    """One integer of at least 1."""
+    if type(given) is not int:
+        numbers = integers(name, given)
+        if len(numbers) != 1:
+            raise ValueError(f"{name}: expected one number, found {given!r}")
+        given = numbers[0]
+    if given < 1:
+        raise ValueError(f"{name}: expected at least 1, found {given}")
+    return given
+
+
 def positions(given, rows):
     """The position of each row's first token; an empty list: all 0."""
+    if type(given) is int and given == 0:
+        return []
     numbers = integers("position", given)
     for number in numbers:
         if number < 0:

@@ -1,5 +1,7 @@
 """The public functions of deltasane.ops."""
 
+import sys
+
 from ._calls import (
     Arrays,
     Call,
@@ -8,13 +10,15 @@ from ._calls import (
     chunk_count,
     decay_named,
     integers,
-    is_torch,
     positions,
+    whole_number,
 )
 
 
 def _library(x):
-    if is_torch(x):
+    """What computes with x: torch's operators, or numpy's. Neither is imported before it is needed."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
         from . import _torch
 
         return _torch
@@ -28,9 +32,7 @@ def _checked(library, rule, arrays, position, cu_seqlens, chunk, decay, definiti
     given = Arrays(*library.checked(arrays, definition))
     check_tokens(given.v)
     batch, time, heads = given.v.shape[:3]
-    chunk = integers("chunk", chunk)[0]
-    if chunk < 1:
-        raise ValueError(f"chunk: expected at least 1, found {chunk}")
+    chunk = whole_number("chunk", chunk)
     ends = integers("cu_seqlens", cu_seqlens)
     if cu_seqlens is not None and len(ends) < 2:
         raise ValueError(f"cu_seqlens: expected at least 2 numbers, found {len(ends)}")
@@ -39,7 +41,7 @@ def _checked(library, rule, arrays, position, cu_seqlens, chunk, decay, definiti
     if given.tau is not None and given.tau.ndim < 2:
         shape = (batch, chunk_count(start, ends, time, chunk), heads)
         used = used._replace(tau=library.spread(given.tau, shape))
-    if given.w is not None:
+    if decay != "decay" and given.w is not None:
         used = used._replace(w=decay_named(decay)[0](library.xp, given.w))
     return Call(rule, used, start, ends, chunk, definition, keep), given
 

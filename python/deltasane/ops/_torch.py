@@ -1,9 +1,11 @@
 """The recurrence as a torch operator: deltasane::delta_rule and its backward pass.
 
 Registered by Library.define and impl, which cost less per call than torch.library.custom_op. The
-operators return new tensors and change nothing in place.
+operators return new tensors and change nothing in place. Where nobody looks at the operator (no compiler, mode, transform
+or subclass of tensors), an autograd.Function calls the same kernels: that takes a tenth of the time per call.
 """
 
+import math
 import warnings
 
 import torch
@@ -27,37 +29,58 @@ def _check_tensor(name, x, device):
         raise ValueError(f"{name}: expected a tensor on {device} like r, found one on {x.device}")
 
 
-def checked(arrays, definition):
-    device = arrays.r.device
+def _real_type(r, definition):
+    """The type of r, which most arrays share."""
+    device = r.device
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"r: expected a tensor on cpu or cuda, found one on {device}")
     if device.type == "cuda" and not _ops.cuda:
         raise RuntimeError("r: this build of deltasane has no CUDA; use tensors on the CPU, or build it where nvcc is")
     if definition and device.type != "cpu":
         raise ValueError(f"r: the definition runs on the CPU only, found a tensor on {device}")
-    real = arrays.r.dtype
     known = (torch.float32, torch.float64) if definition else _TYPES
-    if real not in known:
-        raise TypeError(f"r: expected {' or '.join(map(str, known))}, found {real}")
-    found = []
-    for i, (name, x) in enumerate(zip(Arrays._fields, arrays)):
+    if r.dtype not in known:
+        raise TypeError(f"r: expected {' or '.join(map(str, known))}, found {r.dtype}")
+    return r.dtype
+
+
+def _expected_types(real, definition, device_type):
+    always = (*_ALWAYS_FLOAT32, "beta") if device_type == "cuda" else _ALWAYS_FLOAT32
+    return [torch.float32 if name in always and not definition else real for name in Arrays._fields[:DIFFERENTIABLE]]
+
+
+def checked(arrays, definition):
+    device = arrays.r.device
+    real = _real_type(arrays.r, definition)
+    found = list(arrays)
+    for i, wanted in enumerate(_expected_types(real, definition, device.type)):
+        x = arrays[i]
         if x is None:
-            found.append(None)
             continue
+        name = Arrays._fields[i]
         if name == "tau" and isinstance(x, (int, float)):
-            x = torch.tensor(x, dtype=real if definition else torch.float32, device=device)
+            x = found[i] = _tau_number(x, wanted, device)
         _check_tensor(name, x, device)
-        if i >= DIFFERENTIABLE:
-            if x.dtype not in (torch.bool, torch.uint8):
-                raise TypeError(f"{name}: expected torch.bool, found {x.dtype}")
-            found.append(x.to(torch.uint8))
-            continue
-        float32 = name in _ALWAYS_FLOAT32 or name == "beta" and device.type == "cuda"
-        wanted = torch.float32 if float32 and not definition else real
         if x.dtype != wanted:
             raise TypeError(f"{name}: expected {wanted}, found {x.dtype}")
-        found.append(x)
+    for i in range(DIFFERENTIABLE, len(arrays)):
+        if arrays[i] is not None:
+            found[i] = _checked_mask(Arrays._fields[i], arrays[i], device)
     return found
+
+
+def _checked_mask(name, x, device):
+    _check_tensor(name, x, device)
+    if x.dtype not in (torch.bool, torch.uint8):
+        raise TypeError(f"{name}: expected torch.bool, found {x.dtype}")
+    return x.to(torch.uint8)
+
+
+def _tau_number(x, dtype, device):
+    """Filled where it is used: a copy from the host would wait, and cannot be captured in a graph."""
+    if not 0 < x < math.inf:
+        raise ValueError(f"tau: expected a finite number above 0, found {x}")
+    return torch.full((), x, dtype=dtype, device=device)
 
 
 def spread(tau, shape):
@@ -93,11 +116,31 @@ def forward(call):
     on_cpu = arrays.v.device.type == "cpu"
     if on_cpu and real == torch.bfloat16:
         arrays = _widened(arrays)
-    keep = call.keep and torch.is_grad_enabled()
-    y, state, _ = torch.ops.deltasane.delta_rule(
-        *arrays, call.position, call.cu_seqlens, call.chunk, call.rule, call.definition, keep
-    )
+    needs_gradient = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in arrays)
+    settings = call.position, call.cu_seqlens, call.chunk, call.rule, call.definition, call.keep and needs_gradient
+    if not _is_plain(arrays):
+        y, state, _ = torch.ops.deltasane.delta_rule(*arrays, *settings)
+    elif needs_gradient:
+        y, state = _Recurrence.apply(*arrays, settings)
+    else:
+        y, state, _ = (_forward_cpu if on_cpu else _torch_gpu.forward)(*arrays, *settings)
     return y.to(real) if y.dtype != real else y, state
+
+
+def _is_plain(arrays):
+    """Whether nobody looks at the operator: see above."""
+    return (
+        not torch.compiler.is_compiling()
+        and _dispatch_modes() == 0
+        and _transform() is None
+        and all(x is None or type(x) in _PLAIN_TYPES for x in arrays)
+    )
+
+
+_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
+# Not public; where torch has no such functions, the operator is always used.
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+_transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: 1)
 
 
 _ARRAYS = (
@@ -183,13 +226,38 @@ def _keep_inputs(ctx, inputs, output):
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx, dy, dstate, _):
+def _gradients(ctx, dy, dstate):
+    """Of the arrays that have one; None where it is not needed."""
     *arrays, kept = ctx.saved_tensors
     if dy is None:
         dy = torch.zeros_like(arrays[3])
     wanted = [x is not None and need for x, need in zip(arrays[:DIFFERENTIABLE], ctx.needs_input_grad)]
-    found = torch.ops.deltasane.delta_rule_backward(dy, dstate, *arrays, *ctx.settings, kept, wanted)
-    return *(x if want else None for x, want in zip(found, wanted)), *[None] * 8
+    if torch.is_grad_enabled() or not _is_plain((dy, dstate, *arrays)):
+        run = torch.ops.deltasane.delta_rule_backward
+    else:
+        run = _backward_cpu if dy.device.type == "cpu" else _torch_gpu.backward
+    found = run(dy, dstate, *arrays, *ctx.settings, kept, wanted)
+    return [x if want else None for x, want in zip(found, wanted)]
+
+
+def _backward(ctx, dy, dstate, _):
+    return *_gradients(ctx, dy, dstate), *[None] * 8
+
+
+class _Recurrence(torch.autograd.Function):
+    """apply(*arrays, settings) -> y, state: what is registered below, without the dispatcher."""
+
+    @staticmethod
+    def forward(ctx, *arguments):
+        arrays, settings = arguments[:-1], arguments[-1]
+        run = _forward_cpu if arrays[3].device.type == "cpu" else _torch_gpu.forward
+        output = run(*arrays, *settings)
+        _keep_inputs(ctx, (*arrays, *settings), output)
+        return output[:2]
+
+    @staticmethod
+    def backward(ctx, dy, dstate):
+        return *_gradients(ctx, dy, dstate), None, None, None
 
 
 def _keep_nothing(ctx, inputs, output):

@@ -2,8 +2,10 @@
 
 The kernels take RWKV-7's rule with heads of 64 channels, all rows at one position, every token present. Decays must be
 above 0.545, as RWKV-7's are: the kernels divide by products of 16 of them. Neither that nor tau is looked at, because
-the host would have to wait for it.
+the host would have to wait for it; with DELTASANE_CHECK=1 in the environment it waits, and looks.
 """
+
+import os
 
 import torch
 
@@ -12,6 +14,8 @@ from ._calls import chunk_count, chunks_ending
 
 HEAD = 64
 CHUNK = 16
+LEAST_DECAY = 0.545
+_CHECKS_VALUES = os.environ.get("DELTASANE_CHECK", "0") not in ("", "0")
 _STATE_FLOATS = HEAD * HEAD + 1
 
 
@@ -27,7 +31,8 @@ def kept_floats(batch, time, heads):
 
 
 def _place(device):
-    return device.index, torch.cuda.current_stream(device).cuda_stream
+    """The device's number, and torch's current stream on it, as torch.cuda.current_stream(device).cuda_stream."""
+    return device.index, torch._C._cuda_getCurrentRawStream(device.index)
 
 
 def _allocator(like):
@@ -41,8 +46,25 @@ def _allocator(like):
     return allocate
 
 
+def _check_values(w, tau):
+    if not _CHECKS_VALUES or torch.cuda.is_current_stream_capturing():
+        return
+    for name, x, least, most, kind in (
+        ("w", w, LEAST_DECAY, 1, "decays above 0.545 and at most 1"),
+        ("tau", tau, 0, torch.finfo(torch.float32).max, "finite numbers above 0"),
+    ):
+        if x is None or x.numel() == 0:
+            continue
+        low, high = (bound.item() for bound in torch.aminmax(x))
+        if not (least < low and high <= most):
+            raise ValueError(
+                f"{name}: expected {kind}, found {low:.6g} to {high:.6g}"
+                + ("; where w is a logarithm or comes before an activation, say so with decay=" if name == "w" else "")
+            )
+
+
 def _check(name, x, shape):
-    if x is None or tuple(x.shape) != tuple(shape):
+    if x is None or x.shape != shape:
         found = "none" if x is None else tuple(x.shape)
         raise ValueError(f"{name}: expected shape {tuple(shape)}, found {found}")
 
@@ -57,7 +79,7 @@ def _checked(arrays, position, cu_seqlens, chunk, rule):
     batch, time, heads, channels = v.shape
     if channels != HEAD:
         raise NotImplementedError(f"v: expected heads of {HEAD} channels on a GPU, found {channels}")
-    if len(set(position)) > 1 and not cu_seqlens:
+    if position and not cu_seqlens and len(set(position)) > 1:
         raise NotImplementedError("position: expected one for all rows on a GPU, found several; use cu_seqlens")
     for name, x in zip("rwkab", (r, w, k, a, b)):
         _check(name, x, v.shape)
@@ -69,14 +91,14 @@ def _checked(arrays, position, cu_seqlens, chunk, rule):
         _check("tau", tau, (batch, chunk_count(position, cu_seqlens, time, chunk), heads))
     if state is not None:
         _check("state", state, (rows, heads, HEAD, HEAD))
+    _check_values(w, tau)
     return [None if x is None else x.contiguous() for x in (r, w, k, v, a, b, tau, state)]
 
 
 def _texts(time, position, cu_seqlens, chunk):
-    """For each call of the kernels: which tokens, chunks and states, and the position."""
-    everything = slice(None)
+    """For each call of the kernels: which tokens, chunks and states (None: all), the position, and how many tokens."""
     if not cu_seqlens:
-        yield everything, everything, everything, position[0] if position else 0, time
+        yield None, None, None, position[0] if position else 0, time
         return
     first = 0
     for i, (begin, end) in enumerate(zip(cu_seqlens, cu_seqlens[1:])):
@@ -86,17 +108,18 @@ def _texts(time, position, cu_seqlens, chunk):
         first += chunks
 
 
-def _part(x, which):
-    """The address of a part: of rows for states, else of the second dimension of one row, so that it is packed."""
-    return None if x is None else x[which].data_ptr()
+def _rows(x, which):
+    """The address of rows of a packed tensor."""
+    return None if x is None else x.data_ptr() if which is None else x[which].data_ptr()
+
+
+def _columns(x, which):
+    """The address of a part of the second dimension: of all rows, or of the only one."""
+    return None if x is None else x.data_ptr() if which is None else x[:, which].data_ptr()
 
 
 def _parts(vectors, tokens, tau, chunks, state, states):
-    return (
-        *(_part(x, (slice(None), tokens)) for x in vectors),
-        _part(tau, (slice(None), chunks)),
-        _part(state, states),
-    )
+    return (*(_columns(x, tokens) for x in vectors), _columns(tau, chunks), _rows(state, states))
 
 
 def forward(*arguments):
@@ -110,13 +133,14 @@ def forward(*arguments):
     kept = v.new_empty(kept_floats(batch, time, heads) if keeps(position, cu_seqlens, chunk, keep) else 0, dtype=torch.float32)
     device, stream = _place(v.device)
     for tokens, chunks, states, start, count in _texts(time, position, cu_seqlens, chunk):
-        if count == 0 or final[states].numel() == 0:
-            final[states] = 0 if state is None else state[states]
+        if count == 0 or batch * heads == 0:
+            which = slice(None) if states is None else states
+            final[which] = 0 if state is None else state[which]
             continue
         _ops.gpu_forward(
             device, stream, _allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
             _parts(vectors, tokens, tau, chunks, state, states),
-            (_part(y, (slice(None), tokens)), _part(final, states), kept.data_ptr()), kept.numel(),
+            (_columns(y, tokens), _rows(final, states), kept.data_ptr()), kept.numel(),
         )  # fmt: skip
     return y, final, kept
 
@@ -133,12 +157,13 @@ def backward(dy, dstate, *arguments):
     for tokens, chunks, states, start, count in _texts(time, position, cu_seqlens, chunk):
         if count == 0 or batch * heads == 0:
             if dinitial is not None:
-                dinitial[states] = 0 if dstate is None else dstate[states]
+                which = slice(None) if states is None else states
+                dinitial[which] = 0 if dstate is None else dstate[which]
             continue
         _ops.gpu_backward(
             device, stream, _allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
             _parts(vectors, tokens, tau, chunks, state, states),
-            (_part(dy, (slice(None), tokens)), _part(dstate, states), kept.data_ptr()), kept.numel(),
+            (_columns(dy, tokens), _rows(dstate, states), kept.data_ptr()), kept.numel(),
             _parts(gradients, tokens, dtau, chunks, dinitial, states),
         )  # fmt: skip
     found = [*gradients, None, dtau, dinitial]
