@@ -56,12 +56,13 @@ HttpReply KeptExchange::wait() {
   return reply_;
 }
 
-ServiceFixture::ServiceFixture(ServeSettings settings, Keys keys)
+ServiceFixture::ServiceFixture(ServeSettings settings, Keys keys, const Tokenizer* other)
     : model(open_model(fs::path(DELTASANE_SOURCE) / "models/arithmetic-sane-3.safetensors", {})) {
   if (settings.model_name.empty()) settings.model_name = "small";
   settings.sampling.seed = 5;
-  service = std::make_unique<Service>(*model, tokenizer, chat_template_of(tokenizer),
-                                      kernel::Cpu{threads}, std::move(settings), std::move(keys));
+  const Tokenizer& used = other ? *other : tokenizer;
+  service = std::make_unique<Service>(*model, used, chat_template_of(used), kernel::Cpu{threads},
+                                      std::move(settings), std::move(keys));
   server = std::make_unique<Server>(*service);
   service->scheduler.start();
 }

@@ -39,7 +39,9 @@ class KeptExchange : public Exchange {
 };
 
 struct ServiceFixture {
-  explicit ServiceFixture(ServeSettings settings = {}, Keys keys = {});
+  // `other`: instead of bytes as tokens; it outlives the fixture.
+  explicit ServiceFixture(ServeSettings settings = {}, Keys keys = {},
+                          const Tokenizer* other = nullptr);
 
   HttpReply call(std::string method, std::string path, const std::string& body = {},
                  Headers headers = {});

@@ -4,9 +4,13 @@
 #include "fuzz/targets.h"
 #include "serve/http/head_check.h"
 #include "serve/http/request_reader.h"
+#include "serve/tool/tool_grammar.h"
+#include "serve/tool/tool_reader.h"
 #include "serve/wire/chat_fields.h"
 #include "serve/wire/generation_fields.h"
 #include "serve/wire/token_text.h"
+#include "text/chat/chatml.h"
+#include "text/chat/world_chat.h"
 
 namespace deltasane::fuzz {
 namespace {
@@ -58,14 +62,50 @@ Meaning http_request(Bytes bytes) {
   return whole;
 }
 
+namespace {
+
+// The text and the calls that an answer has, fed in pieces.
+std::string calls_in(const std::shared_ptr<const serve::ToolFields>& tools, std::string_view answer,
+                     size_t piece) {
+  serve::ToolReader reader(tools);
+  std::string text, calls;
+  const auto take = [&](const serve::ToolReader::Piece& some) {
+    text += some.text;
+    for (const serve::ToolCall& call : some.calls) calls += call.name + serve::dump(call.arguments);
+  };
+  for (size_t at = 0; at < answer.size(); at += piece) take(reader.feed(answer.substr(at, piece)));
+  take(reader.finish());
+  return text + calls;
+}
+
+// Functions and messages as each kind of template takes them; texts of users as answers, too.
+uint64_t chat_meaning(serve::Fields& fields) {
+  using enum ToolFormat;
+  const ChatMl tagged(ChatMl::Thoughts::open, true, tagged_parameters),
+      json(ChatMl::Thoughts::free, true, tagged_json);
+  uint64_t meaning = 0;
+  for (const ChatTemplate* const chat : {&world_template(), static_cast<const ChatTemplate*>(&tagged),
+                                         static_cast<const ChatTemplate*>(&json)}) {
+    const auto tools = serve::read_tools(fields, *chat);
+    serve::grammar_in(serve::grammar_of_tools(*tools), "tools");
+    for (const Message& message : serve::read_messages(fields, *tools)) {
+      const std::string whole = calls_in(tools, message.text, message.text.size() + 1);
+      require(calls_in(tools, message.text, 1) == whole, "calls are the same however a text is cut");
+      meaning = add(add(add(meaning, message.text), message.calls), whole);
+    }
+  }
+  return meaning;
+}
+
+}  // namespace
+
 Meaning request_body(Bytes bytes) {
   using namespace serve;
   const Json body = read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   Fields fields(body);
   const GenerationFields wanted = read_generation(fields, {});
   uint64_t meaning = add(uint64_t(wanted.samples), dump(body));
-  if (fields.find("messages"))
-    for (const Message& message : read_messages(fields)) meaning = add(meaning, message.text);
+  if (fields.find("messages")) meaning += chat_meaning(fields);
   if (const Json* const ids = fields.find("prompt"); ids && ids->is_array())
     meaning += read_ids(*ids, "prompt", 65536).size();
   read_reply_mode(fields, ReplyMode::plain);

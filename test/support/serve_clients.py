@@ -59,6 +59,7 @@ def run_openai(server, program, model):
     state = kept.model_extra["deltasane"]["state_out"]
     turn = client.chat.completions.create(**wanted, extra_body={"state": state})
     assert turn.usage.prompt_tokens_details.cached_tokens > 0, turn.usage
+    run_tools(server, program, model)
     for bad, kind in [({"temperature": -1}, openai.BadRequestError),
                       ({"model": "other"}, openai.NotFoundError)]:
         try:
@@ -67,6 +68,40 @@ def run_openai(server, program, model):
             assert error.code and error.type == "invalid_request_error", error
         else:
             raise AssertionError(f"{bad} was taken")
+
+
+def run_tools(server, program, model):
+    """A model that must call a function: plain, streamed, and with the function's result."""
+    import openai
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "op": {"type": "string", "enum": ["+", "-"]}},
+              "required": ["a", "op"], "additionalProperties": False}
+    tools = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": schema}}]
+    messages = [{"role": "user", "content": "3 + 4"}]
+    wanted = dict(model=server.name, tools=tools, max_tokens=200, seed=3)
+    choice, = client.chat.completions.create(**wanted, messages=messages, tool_choice="required",
+                                             parallel_tool_calls=False).choices
+    call, = choice.message.tool_calls
+    arguments = json.loads(call.function.arguments)
+    assert choice.finish_reason == "tool_calls" and call.type == "function", choice
+    assert call.function.name == "add" and set(arguments) == {"a", "op"}, call
+    assert isinstance(arguments["a"], int) and arguments["op"] in "+-", arguments
+    with client.chat.completions.stream(
+            **wanted, messages=messages, parallel_tool_calls=False,
+            tool_choice={"type": "function", "function": {"name": "add"}}) as stream:
+        final = stream.get_final_completion()
+    streamed, = final.choices[0].message.tool_calls
+    assert streamed.function.arguments == call.function.arguments, (streamed, call)
+    messages += [choice.message, {"role": "tool", "tool_call_id": call.id, "content": "7"}]
+    answer, = client.chat.completions.create(**wanted, messages=messages, tool_choice="none").choices
+    assert answer.message.content and not answer.message.tool_calls, answer
+    try:
+        client.chat.completions.create(
+            **wanted, messages=messages[:1] + [{**messages[2], "tool_call_id": "other"}])
+    except openai.BadRequestError as error:
+        assert error.param == "messages[1].tool_call_id", error
+    else:
+        raise AssertionError("a result without a call was taken")
 
 
 def run_langchain(server, program, model):
@@ -80,6 +115,11 @@ def run_langchain(server, program, model):
     assert "".join(piece.content for piece in pieces) == whole.content, pieces
     assert sum(piece.usage_metadata["output_tokens"] for piece in pieces if piece.usage_metadata) > 0
     del wanted["seed"]
+    bound = ChatOpenAI(**{**wanted, "max_completion_tokens": 200}).bind_tools(
+        [{"title": "Add", "description": "Adds.", "type": "object",
+          "properties": {"a": {"type": "integer"}}, "required": ["a"]}], tool_choice="any")
+    called = bound.invoke("3 + 4").tool_calls[0]
+    assert called["name"] == "Add" and isinstance(called["args"]["a"], int), called
     turns = ChatOpenAI(**wanted, use_responses_api=True, use_previous_response_id=True)
     first = turns.invoke([("user", "3 + 4")])
     second = turns.invoke([("user", "3 + 4"), first, ("user", "5 + 1")])

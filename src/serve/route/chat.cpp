@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "serve/route/text_reply.h"
+#include "serve/tool/tool_grammar.h"
+#include "serve/tool/tool_reader.h"
 #include "serve/wire/chat_fields.h"
 #include "serve/wire/token_lists.h"
 #include "serve/wire/token_text.h"
@@ -16,6 +18,7 @@ struct ChatRequestFields {
   ReplyMode mode = ReplyMode::plain;
   std::optional<int64_t> top;
   StateFields state;
+  std::shared_ptr<const ToolFields> tools;
 };
 
 Json bytes_of(const Tokenizer& tokenizer, int32_t token) {
@@ -36,8 +39,9 @@ class ChatCompletion final : public TextReply {
                  ChatRequestFields fields)
       : TextReply(service, call, std::move(wanted), random_id("chatcmpl-")),
         top_(fields.top),
+        tools_(fields.tools),
         choices_(size_t(wanted_.samples),
-                 Choice(service.chat->reply_beginning(fields.mode))) {
+                 Choice(service.chat->reply_beginning(fields.mode), fields.tools)) {
     usage_.prompt = int64_t(fields.prompt.size());
     TextRequest request{0, fields.state.state_or(service.model), std::move(fields.prompt),
                         wanted_.samplers()};
@@ -46,6 +50,8 @@ class ChatCompletion final : public TextReply {
     request.keeps_before_stop = keeps_state_ = fields.state.returns;
     state_in_ = fields.state.id;
     if (!fields.state.session.empty()) session = fields.state.session;
+    ends_at_call_ = tools_->calls_one && !tools_->tools.empty();
+    if (ends_at_call_) fields.stops.emplace_back(ToolReader::end_mark(tools_->format));
     request.limits = wanted_.limits(fields.tokens, std::move(fields.stops));
     request.top_written = top_;
     constrain(request, top_.has_value());
@@ -72,28 +78,42 @@ class ChatCompletion final : public TextReply {
           scores["top_logprobs"].push_back(
               scored_token(service_.tokenizer, one.token, one.log_probability));
     }
-    take(token.sample, choice.reader.feed(token.piece), std::move(scores));
+    const ThoughtReader::Piece piece = choice.reader.feed(token.piece);
+    take(token.sample, piece.thoughts, choice.tool_reader.feed(piece.answer), std::move(scores));
   }
 
  private:
   struct Choice {
-    explicit Choice(std::string_view beginning) : reader(beginning) {}
+    Choice(std::string_view beginning, std::shared_ptr<const ToolFields> tools)
+        : reader(beginning), tool_reader(std::move(tools)) {}
     ThoughtReader reader;
+    ToolReader tool_reader;
+    Json calls = Json::array();
     std::string thoughts, answer, finish;
     Json scores = Json::array();
   };
 
-  void take(size_t index, const ThoughtReader::Piece& piece, Json scores) {
+  void take(size_t index, const std::string& thoughts, const ToolReader::Piece& piece, Json scores) {
     Choice& choice = choices_[index];
-    choice.thoughts += piece.thoughts;
-    choice.answer += piece.answer;
+    choice.thoughts += thoughts;
+    choice.answer += piece.text;
+    Json calls = Json::array();  // each is told as a whole
+    for (const ToolCall& call : piece.calls) {
+      Json one{{"id", random_id("call_")},
+               {"type", "function"},
+               {"function", {{"name", call.name}, {"arguments", dump(call.arguments)}}}};
+      calls.push_back({{"index", choice.calls.size()}});
+      calls.back().update(one);
+      choice.calls.push_back(std::move(one));
+    }
     if (!wanted_.streams) {
       if (!scores.is_null()) choice.scores.push_back(std::move(scores));
       return;
     }
     Json delta = Json::object();
-    if (!piece.thoughts.empty()) delta["reasoning_content"] = piece.thoughts;
-    if (!piece.answer.empty()) delta["content"] = piece.answer;
+    if (!thoughts.empty()) delta["reasoning_content"] = thoughts;
+    if (!piece.text.empty()) delta["content"] = piece.text;
+    if (!calls.empty()) delta["tool_calls"] = std::move(calls);
     if (delta.empty() && scores.is_null()) return;
     Json chunk = chunk_of(index, std::move(delta), nullptr);
     if (!scores.is_null())
@@ -122,8 +142,18 @@ class ChatCompletion final : public TextReply {
 
   void take_text(size_t, GeneratedText& text) override {
     Choice& choice = choices_[text.sample];
-    take(text.sample, choice.reader.finish(), {});
-    choice.finish = finish_reason(text.ended);
+    ThoughtReader::Piece piece = choice.reader.finish();
+    if (ends_at_call_ && text.stop == ToolReader::end_mark(tools_->format)) {
+      // It was a stop text, and belongs to the call.
+      piece.answer += text.stop;
+      const std::vector<int32_t> mark = service_.tokenizer.encode(text.stop);
+      text.unread.insert(text.unread.end(), mark.begin(), mark.end());
+    }
+    take(text.sample, piece.thoughts, choice.tool_reader.feed(piece.answer), {});
+    take(text.sample, {}, choice.tool_reader.finish(), {});
+    choice.finish = choice.calls.empty() || text.ended == Ended::token_limit
+                        ? finish_reason(text.ended)
+                        : "tool_calls";
     if (wanted_.streams) send(chunk_of(text.sample, Json::object(), choice.finish));
   }
 
@@ -134,6 +164,10 @@ class ChatCompletion final : public TextReply {
       Choice& choice = choices_[i];
       Json message{{"role", "assistant"}, {"content", choice.answer}, {"refusal", nullptr}};
       if (!choice.thoughts.empty()) message["reasoning_content"] = choice.thoughts;
+      if (!choice.calls.empty()) {
+        message["tool_calls"] = std::move(choice.calls);
+        if (choice.answer.empty()) message["content"] = nullptr;
+      }
       Json scores;
       if (top_) scores = {{"content", std::move(choice.scores)}, {"refusal", nullptr}};
       all["choices"].push_back({{"index", i},
@@ -157,6 +191,8 @@ class ChatCompletion final : public TextReply {
   }
 
   const std::optional<int64_t> top_;
+  const std::shared_ptr<const ToolFields> tools_;
+  bool ends_at_call_ = false;
   std::vector<Choice> choices_;
   Usage usage_;
 };
@@ -179,11 +215,17 @@ void complete_chat(Service& service, Call& call) {
   GenerationFields wanted = read_generation(fields, service.settings.sampling);
   ChatRequestFields found;
   found.mode = read_reply_mode(fields, service.settings.reply_mode);
-  if (wanted.grammar) {  // it says how the answer begins
+  found.tools = read_tools(fields, chat);
+  const std::string calls = grammar_of_tools(*found.tools);
+  if (wanted.grammar && !calls.empty())
+    refuse_field("tools", "expected them or response_format, found both", "unsupported");
+  if (wanted.grammar || found.tools->must_call) {  // the grammar says how the answer begins
     if (found.mode == ReplyMode::think)
-      refuse_field("response_format", "expected an answer without thoughts", "unsupported");
-    found.mode = ReplyMode::plain;
+      refuse_field(wanted.grammar ? "response_format" : "tool_choice",
+                   "expected an answer without thoughts", "unsupported");
+    found.mode = chat.direct_mode();
   }
+  if (!calls.empty()) wanted.grammar = grammar_in(calls, "tools");
   const auto limit = read_token_limit(fields, "max_completion_tokens", 1);
   const auto other_limit = read_token_limit(fields, "max_tokens", 1);
   found.tokens = limit ? *limit : other_limit.value_or(service.settings.max_output);
@@ -195,15 +237,16 @@ void complete_chat(Service& service, Call& call) {
   fields.refuse_unless_empty("audio", "audio is not supported");
   if (const Json* const kinds = fields.find("modalities"); kinds && *kinds != Json::array({"text"}))
     refuse_field("modalities", "expected text only", "unsupported");
-  const std::vector<Message> messages = read_messages(fields);
   found.state = read_state_fields(service, call, fields);
+  const std::vector<Message> messages =
+      read_messages(fields, *found.tools, /*after_state=*/!found.state.id.empty());
   if (found.state.returns && wanted.samples != 1)
     refuse_field("return_state", "expected one text");
   if (found.state.id.empty()) {
     chat.append_prompt(messages, found.mode, service.tokenizer, found.prompt);
   } else {
     if (messages.size() != 1 || messages[0].role != Role::user)
-      refuse_field("messages", "expected one message of the user after a state");
+      refuse_field("messages", "expected one message of the user, or results of calls, after a state");
     found.prompt = found.state.unread;
     chat.append_next_turn(messages[0].text, found.mode, service.tokenizer, found.prompt);
   }
@@ -219,7 +262,9 @@ void show_chat_prompt(Service& service, Call& call) {
   Fields fields(body);
   const ReplyMode mode = read_reply_mode(fields, service.settings.reply_mode);
   std::string prompt;
-  for (const PromptPiece& piece : expect_chat(service).prompt(read_messages(fields), mode))
+  const ChatTemplate& chat = expect_chat(service);
+  const auto tools = read_tools(fields, chat);
+  for (const PromptPiece& piece : chat.prompt(read_messages(fields, *tools), mode))
     prompt += piece.text;
   reply_json(call, {{"prompt", prompt}});
 }

@@ -188,6 +188,7 @@ void complete_prompts(Service& service, Call& call) {
   if (logprobs && !logprobs->is_boolean()) found.top = fields.integer("logprobs", 0, 20);
   if (logprobs && logprobs->is_boolean() && logprobs->get<bool>()) found.top = 0;
   if (found.top) found.top = std::min(*found.top, service.model.vocabulary());
+  refuse_tools(fields);
   fields.refuse_unless_empty("suffix", "suffixes are not supported");
   found.state = read_state_fields(service, call, fields);
   found.prompts = read_prompts(service, fields, found.state.id.empty());

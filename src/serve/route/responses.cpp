@@ -299,9 +299,10 @@ void create_response(Service& service, Call& call) {
   expect_model(service, fields);
   const ChatTemplate& chat = expect_chat(service);
   GenerationFields wanted = read_generation(fields, service.settings.sampling);
+  refuse_tools(fields);
   if (wanted.samples != 1) refuse_field("n", "expected 1");
   ResponseFields found = read_response(service, fields);
-  if (wanted.grammar) found.mode = ReplyMode::plain;
+  if (wanted.grammar) found.mode = chat.direct_mode();
   const auto instructions = fields.text("instructions");
   if (!found.previous.empty()) found.before = service.conversations.turn(call.owner, found.previous);
   if (!found.conversation.empty())

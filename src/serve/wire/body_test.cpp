@@ -89,7 +89,7 @@ TEST(GenerationFields, RefuseWhatWouldChangeTheTextAndIsNotSupported) {
        {R"({"n":1000000000})", R"({"n":0})", R"({"n":-1})", R"({"temperature":-1})",
         R"({"temperature":"hot"})", R"({"top_p":1.5})", R"({"top_p":-0.1})", R"({"top_k":-2})",
         R"({"seed":1.5})", R"({"seed":"a"})", R"({"stop":""})", R"({"stop":[""]})", R"({"stop":[1]})",
-        R"({"stop":{}})", R"({"stream":1})", R"({"tools":[{"type":"function"}]})",
+        R"({"stop":{}})", R"({"stream":1})",
         R"({"logit_bias":{"x":1}})", R"({"stop_token_ids":[-1]})", R"({"best_of":2})", R"({"response_format":{"type":"xml"}})",
         R"({"stream_options":1})", R"({"presence_penalty":1e9})"}) {
     const Json body = read_json(bad);
@@ -104,7 +104,7 @@ TEST(GenerationFields, RefuseWhatWouldChangeTheTextAndIsNotSupported) {
 
 TEST(GenerationFields, TakesWhatClientsSend) {
   const Json body = read_json(
-      R"({"n":2,"temperature":0,"top_p":0.5,"seed":-1,"stop":"a","stream":true,"user":"u","tools":[],
+      R"({"n":2,"temperature":0,"top_p":0.5,"seed":-1,"stop":"a","stream":true,"user":"u",
           "stream_options":{"include_usage":true},"response_format":{"type":"text"},"unknown":1})");
   Fields fields(body);
   const GenerationFields found = read_generation(fields, {});

@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "serve/wire/body.h"
-#include "text/chat/chat_template.h"
+#include "serve/tool/tool.h"
 
 namespace deltasane::serve {
 
-// "messages": system (also called developer), user and assistant; at least one.
-std::vector<Message> read_messages(Fields& fields);
+// "messages": system (also called developer), user, assistant and tool; at least one. The model is
+// told of its functions in the system's message, and of the results of calls in the user's. After a
+// state, which was told of them already, the calls themselves are not among the messages.
+std::vector<Message> read_messages(Fields& fields, const ToolFields& tools, bool after_state = false);
 
 // A text, or parts that are texts: {"type": "text", "text": ...}.
 std::string read_content(const Json& content, const std::string& path);

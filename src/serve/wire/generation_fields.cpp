@@ -84,17 +84,24 @@ std::shared_ptr<const Grammar> read_grammar(Fields& fields) {
       refuse_field("response_format.type", "expected text, json_object or json_schema", "unsupported");
     }
   }
+  return grammar_in(text, param);
+}
+
+}  // namespace
+
+std::shared_ptr<const Grammar> grammar_in(const std::string& text, const std::string& param) {
   if (text.empty()) return nullptr;
   try {
     return std::make_shared<const Grammar>(parse_grammar(text));
-  } catch (const Refusal&) {
-    throw;
   } catch (const Error& error) {
     refuse_field(param, error.what(), "invalid_grammar");
   }
 }
 
-}  // namespace
+void refuse_tools(Fields& fields) {
+  for (const char* const name : {"tools", "functions"})
+    fields.refuse_unless_empty(name, "functions are for /v1/chat/completions");
+}
 
 TextLimits GenerationFields::limits(int64_t tokens, std::vector<std::string> more_stops) const {
   more_stops.insert(more_stops.end(), stops.begin(), stops.end());
@@ -137,9 +144,7 @@ GenerationFields read_generation(Fields& fields, const SamplerSettings& defaults
   }
   fields.accept({"user", "metadata", "store", "service_tier", "safety_identifier",
                  "prompt_cache_key", "prompt_cache_retention", "verbosity", "parallel_tool_calls"});
-  for (const auto& [name, why] : {std::pair{"tools", "tools are not supported"},
-                                  {"functions", "functions are not supported"},
-                                  {"min_p", "min_p is not supported"},
+  for (const auto& [name, why] : {std::pair{"min_p", "min_p is not supported"},
                                   {"guided_json", "use response_format"}})
     fields.refuse_unless_empty(name, why);
   if (const auto best_of = fields.integer("best_of", 1, INT32_MAX);

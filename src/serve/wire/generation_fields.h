@@ -32,6 +32,11 @@ struct GenerationFields {
 // not supported.
 GenerationFields read_generation(Fields& fields, const SamplerSettings& defaults);
 
+void refuse_tools(Fields& fields);  // where there is no conversation in which they are called
+
+// Null: the text is empty. Refuses what is no grammar, in the name of the field `param`.
+std::shared_ptr<const Grammar> grammar_in(const std::string& text, const std::string& param);
+
 // A number of tokens: at most 2^31 - 1.
 std::optional<int64_t> read_token_limit(Fields& fields, std::string_view name, int64_t least);
 

@@ -22,36 +22,9 @@ constexpr std::string_view values =
 constexpr int64_t most_repetitions = 1000;
 constexpr size_t deepest = 64;
 
-// A text of the grammar that stands for these bytes.
-std::string literal(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n')
-      out += "\\n";
-    else if (static_cast<unsigned char>(c) < ' ')
-      out += cat("\\x0", "0123456789abcdef"[c & 15]);
-    else
-      out += c;
-  }
-  return out + "\"";
-}
-
 class Writer {
  public:
-  Writer(const Json& root, std::string path) : root_(root), path_(std::move(path)) {}
-
-  std::string write() {
-    const std::string root = rule_of(root_, path_, 0);
-    return cat("root ::= ", root, "\n", rules_, values);
-  }
-
- private:
-  std::string add(const std::string& body) {
-    const std::string name = cat("s", ++count_);
-    rules_ += cat(name, " ::= ", body, "\n");
-    return name;
-  }
+  Writer(GrammarText& grammar, const Json& root) : grammar_(grammar), root_(root) {}
 
   // The name of the rule for a schema.
   std::string rule_of(const Json& schema, const std::string& path, size_t depth) {
@@ -68,17 +41,20 @@ class Writer {
     return name;
   }
 
+ private:
+  std::string add(const std::string& body) { return grammar_.add(body); }
+
   std::string choose(Fields& fields, const std::string& path, size_t depth) {
     if (const auto reference = fields.text("$ref")) return rule_of_reference(*reference, path, depth);
     if (const Json* const value = fields.find("const")) {
       fields.accept({"type"});
-      return add(literal(dump(*value)));
+      return add(grammar_literal(dump(*value)));
     }
     if (const Json* const list = fields.find("enum")) {
       if (!list->is_array() || list->empty()) refuse_field(cat(path, ".enum"), "expected a list");
       fields.accept({"type"});
       std::string body;
-      for (const Json& value : *list) body += cat(body.empty() ? "" : " | ", literal(dump(value)));
+      for (const Json& value : *list) body += cat(body.empty() ? "" : " | ", grammar_literal(dump(value)));
       return add(body);
     }
     for (const char* const word : {"anyOf", "oneOf", "allOf"}) {
@@ -114,10 +90,10 @@ class Writer {
         at = end + 1;
       }
     }
-    const std::string name = cat("s", ++count_);
+    const std::string name = grammar_.reserve();
     references_[reference] = name;  // before it is written: it may lead to itself
     const std::string rule = rule_of(*target, cat(path, ".$ref"), depth + 1);
-    rules_ += cat(name, " ::= ", rule, "\n");
+    grammar_.define(name, rule);
     return name;
   }
 
@@ -200,7 +176,7 @@ class Writer {
     // is needed.
     std::vector<std::pair<std::string, std::string>> members;
     for (const auto& [name, schema] : properties->items())
-      members.emplace_back(name, cat(literal(dump(Json(name))), " ws \":\" ws ",
+      members.emplace_back(name, cat(grammar_literal(dump(Json(name))), " ws \":\" ws ",
                                      rule_of(schema, cat(path, ".properties.", name), depth + 1)));
     std::string first = "\"\"", more = "\"\"";
     for (size_t i = members.size(); i-- > 0;) {
@@ -214,19 +190,47 @@ class Writer {
     return add(cat("\"{\" ws ", first, " ws \"}\""));
   }
 
+  GrammarText& grammar_;
   const Json& root_;
-  const std::string path_;
-  std::string rules_;
   std::map<std::string, std::string> references_;
-  int count_ = 0;
 };
 
 }  // namespace
 
-std::string any_object_grammar() { return cat("root ::= object\n", values); }
+std::string grammar_literal(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(c) < ' ')
+      out += cat("\\x", "01"[c >> 4], "0123456789abcdef"[c & 15]);
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+std::string GrammarText::add(const std::string& body) {
+  const std::string name = reserve();
+  define(name, body);
+  return name;
+}
+
+std::string GrammarText::with_root(const std::string& body) const {
+  return cat("root ::= ", body, "\n", rules_, values);
+}
+
+std::string rule_of_schema(GrammarText& grammar, const Json& schema, const Json& root,
+                           const std::string& path) {
+  return Writer(grammar, root).rule_of(schema, path, 0);
+}
+
+std::string any_object_grammar() { return GrammarText().with_root("object"); }
 
 std::string grammar_of_schema(const Json& schema, const std::string& path) {
-  return Writer(schema, path).write();
+  GrammarText grammar;
+  return grammar.with_root(rule_of_schema(grammar, schema, schema, path));
 }
 
 }  // namespace deltasane::serve

@@ -20,7 +20,21 @@ enum class Role { system, user, assistant };
 struct Message {
   Role role;
   std::string text;
+  // Of an answer: what was thought before it, and the calls of functions after it, as the model
+  // writes them (ToolFormat).
+  std::string thoughts{}, calls{};
 };
+
+// How a model that was trained with a template calls functions. Their results are a message of the
+// user's.
+enum class ToolFormat {
+  none,
+  fenced_json,        // ```json\n{"name":NAME,"arguments":{...}}\n```
+  tagged_json,        // <tool_call>\n{"name": NAME, "arguments": {...}}\n</tool_call>
+  tagged_parameters,  // <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n...
+};
+inline constexpr std::string_view tool_result_begin = "<tool_response>",
+                                  tool_result_end = "</tool_response>";  // of the tagged formats
 
 // How the answer begins.
 enum class ReplyMode {
@@ -55,6 +69,9 @@ class ChatTemplate {
   virtual ChatPrompt next_turn(std::string_view user, ReplyMode mode) const = 0;
   // What the prompt has of the answer already.
   virtual std::string_view reply_beginning(ReplyMode mode) const = 0;
+  // The mode in which an answer begins with its first letter: for answers that keep to a grammar.
+  virtual ReplyMode direct_mode() const { return ReplyMode::plain; }
+  virtual ToolFormat tools() const { return ToolFormat::none; }
   // Texts that end an answer, beside the tokens that end a text.
   virtual std::vector<std::string> stops() const { return {}; }
 

@@ -13,6 +13,15 @@ std::string_view role_name(Role role) {
   return role == Role::system ? "system" : role == Role::user ? "user" : "assistant";
 }
 
+bool is_question(const Message& message) {
+  const std::string_view text = trimmed(message.text);
+  return message.role == Role::user &&
+         !(text.starts_with(tool_result_begin) && text.ends_with(tool_result_end));
+}
+
+// Templates with parameters in tags show an answer's thoughts where there are none, too.
+bool always_thinks(ToolFormat tools) { return tools == ToolFormat::tagged_parameters; }
+
 void add_text(ChatPrompt& prompt, std::string_view text) {
   if (!prompt.empty() && !prompt.back().special)
     prompt.back().text += text;
@@ -40,12 +49,20 @@ std::string_view ChatMl::reply_beginning(ReplyMode mode) const {
   return plain_ == Thoughts::closed ? closed_thoughts : std::string_view();
 }
 
-void ChatMl::append(const Message& message, ChatPrompt& prompt) const {
+ReplyMode ChatMl::direct_mode() const {
+  const bool begins_with_thoughts = plain_ == Thoughts::open || plain_ == Thoughts::closed;
+  return begins_with_thoughts ? ReplyMode::skip_think : ReplyMode::plain;
+}
+
+void ChatMl::append(const Message& message, bool with_thoughts, ChatPrompt& prompt) const {
   std::string text = message.text;
-  if (message.role == Role::assistant)
+  if (message.role == Role::assistant) {
     text = clean_answer(text);
-  else if (trims_)
+    if (!message.calls.empty()) text += cat(text.empty() ? "" : "\n\n", message.calls);
+    if (with_thoughts) text = cat(open_thoughts, trimmed(message.thoughts), "\n</think>\n\n", text);
+  } else if (trims_) {
     text = trimmed(text);
+  }
   add_special(prompt, turn_begin);
   add_text(prompt, cat(role_name(message.role), "\n", text));
   add_special(prompt, turn_end);
@@ -54,8 +71,13 @@ void ChatMl::append(const Message& message, ChatPrompt& prompt) const {
 
 ChatPrompt ChatMl::prompt(std::span<const Message> messages, ReplyMode mode) const {
   check_messages(messages);
+  size_t question = messages.size();  // the last one of the user's that is no result of a function
+  while (question > 0 && !is_question(messages[question - 1])) --question;
   ChatPrompt prompt;
-  for (const Message& message : messages) append(message, prompt);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const bool may_think = plain_ != Thoughts::none && i >= question;
+    append(messages[i], may_think && (always_thinks(tools_) || !messages[i].thoughts.empty()), prompt);
+  }
   add_special(prompt, turn_begin);
   add_text(prompt, cat(role_name(Role::assistant), "\n", reply_beginning(mode)));
   return prompt;
@@ -83,7 +105,12 @@ std::unique_ptr<ChatMl> recognized_chatml(std::string_view jinja) {
     plain = ChatMl::Thoughts::open;
   else if (has("enable_thinking"))
     plain = ChatMl::Thoughts::free;
-  return std::make_unique<ChatMl>(plain, has("|trim") || has("| trim"));
+  auto tools = ToolFormat::none;
+  if (has("<tool_call>") && has("<function=") && has("<parameter="))
+    tools = ToolFormat::tagged_parameters;
+  else if (has("<tool_call>") && has("<function-name>") && has("<args-json-object>"))
+    tools = ToolFormat::tagged_json;
+  return std::make_unique<ChatMl>(plain, has("|trim") || has("| trim"), tools);
 }
 
 }  // namespace deltasane

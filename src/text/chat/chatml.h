@@ -3,8 +3,9 @@
 //     <|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n
 //
 // An answer may begin with thoughts, <think>\n...\n</think>\n\n. Thoughts of earlier answers are left
-// out of the prompt. Templates differ in how an answer begins unless a caller says so (Thoughts),
-// and in whether space at both ends of a message is dropped.
+// out of the prompt, but for those since the user's last question: between calls of functions the
+// model goes on thinking. Templates differ in how an answer begins unless a caller says so
+// (Thoughts), in whether space at both ends of a message is dropped, and in how functions are called.
 #pragma once
 
 #include <memory>
@@ -22,21 +23,25 @@ class ChatMl final : public ChatTemplate {
     open,    // <think>\n
     closed,  // <think>\n\n</think>\n\n
   };
-  ChatMl(Thoughts plain, bool trims) : plain_(plain), trims_(trims) {}
+  ChatMl(Thoughts plain, bool trims, ToolFormat tools = ToolFormat::none)
+      : plain_(plain), trims_(trims), tools_(tools) {}
 
   std::string_view name() const override;
   ChatPrompt prompt(std::span<const Message> messages, ReplyMode mode) const override;
   ChatPrompt next_turn(std::string_view user, ReplyMode mode) const override;
   std::string_view reply_beginning(ReplyMode mode) const override;
+  ReplyMode direct_mode() const override;
+  ToolFormat tools() const override { return tools_; }
 
   Thoughts plain() const { return plain_; }
   bool trims() const { return trims_; }
 
  private:
-  void append(const Message& message, ChatPrompt& prompt) const;
+  void append(const Message& message, bool with_thoughts, ChatPrompt& prompt) const;
 
   Thoughts plain_;
   bool trims_;
+  ToolFormat tools_;
 };
 
 // From the text of a Jinja template, by its features; nothing is executed. Null: it is no ChatML.

@@ -51,6 +51,15 @@ TEST(ChatMl, BeginsTheAnswerAsTheModeSays) {
                "found think");
 }
 
+// What keeps to a grammar begins with its first letter.
+TEST(ChatMl, AnswersDirectlyWithoutThoughts) {
+  for (const Thoughts plain : {Thoughts::none, Thoughts::free, Thoughts::open, Thoughts::closed}) {
+    const ChatMl chat(plain, true);
+    const std::string_view beginning = chat.reply_beginning(chat.direct_mode());
+    EXPECT_TRUE(beginning.empty() || beginning.ends_with("</think>\n\n")) << beginning;
+  }
+}
+
 TEST(ChatMl, ANextTurnContinuesTheConversation) {
   const ChatMl chat(Thoughts::closed, true);
   const std::vector<Message> messages{spaced_hello, {Role::assistant, "Hi."}, {Role::user, "Why?"}};
@@ -77,6 +86,13 @@ TEST(ChatMl, IsRecognizedByItsFeatures) {
                   open + "{%- else %}" + closed),
             Thoughts::closed);
   EXPECT_TRUE(recognized_chatml(turns)->trims());
+  const auto tools = [&](const std::string& more) { return recognized_chatml(turns + more)->tools(); };
+  EXPECT_EQ(tools(""), ToolFormat::none);
+  EXPECT_EQ(tools("<tool_call>"), ToolFormat::none);
+  EXPECT_EQ(tools("<tool_call>\\n{\\\"name\\\": <function-name>, \\\"arguments\\\": <args-json-object>}"),
+            ToolFormat::tagged_json);
+  EXPECT_EQ(tools("<tool_call>\\n<function=example_function_name>\\n<parameter=example_parameter_1>"),
+            ToolFormat::tagged_parameters);
   EXPECT_EQ(recognized_chatml(""), nullptr);
   EXPECT_EQ(recognized_chatml("[INST] {{ content }} [/INST]"), nullptr);
 }

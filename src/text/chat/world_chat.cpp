@@ -27,7 +27,10 @@ std::string_view heading(Role role) {
 }
 
 std::string clean(const Message& message) {
-  return message.role == Role::assistant ? clean_answer(message.text) : clean_text(message.text);
+  if (message.role != Role::assistant) return clean_text(message.text);
+  const std::string answer = clean_answer(message.text);
+  return message.calls.empty() || answer.empty() ? answer + message.calls
+                                                 : cat(answer, "\n", message.calls);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ class WorldTemplate final : public ChatTemplate {
   ChatPrompt prompt(std::span<const Message> messages, ReplyMode mode) const override;
   ChatPrompt next_turn(std::string_view user, ReplyMode mode) const override;
   std::string_view reply_beginning(ReplyMode mode) const override;  // what follows "Assistant:"
+  ToolFormat tools() const override { return ToolFormat::fenced_json; }
   // Matching "\n\n" as a token would cut answers of several paragraphs, and "\n\n" also hides in
   // longer tokens; so the rule is a text (text/text_stop.h), beside the end of the document.
   std::vector<std::string> stops() const override { return {"\n\nUser:"}; }
