@@ -13,6 +13,13 @@ struct BenchWeightsOptions {
   RandomModel model;
 };
 
+double written_bytes(const fs::path& to) {
+  if (!fs::is_directory(to)) return double(fs::file_size(to));
+  double sum = 0;
+  for (const auto& file : fs::directory_iterator(to)) sum += double(file.file_size());
+  return sum;
+}
+
 int write_weights(const BenchWeightsOptions& options) {
   const Architecture& wanted = architecture_named(options.architecture);
   if (!wanted.write_random)
@@ -20,7 +27,7 @@ int write_weights(const BenchWeightsOptions& options) {
   const std::vector<StateHead> planted =
       wanted.write_random(options.model, options.to, matrix_types_named(options.type));
   fmt::print("{}: written, random {}, {}, {:.1f} MB\n", options.to, options.model.size,
-             options.type, double(fs::file_size(options.to)) / 1e6);
+             options.type, written_bytes(options.to) / 1e6);
   for (const StateHead& head : planted)
     fmt::print("slow head: layer {}, head {}\n", head.layer, head.head);
   return 0;
@@ -34,7 +41,8 @@ void describe_bench_weights(CLI::App& parent, const Chosen& chosen) {
       "weights", "write a model of random weights, to measure this program and others with");
   app->add_option("SIZE", options->model.size, "of a released model, such as 0.4B; another name lists them")
       ->required();
-  app->add_option("OUT", options->to, "a name that ends in .safetensors or .gguf")->required();
+  app->add_option("OUT", options->to, "a name that ends in .safetensors, in .gguf, or in /: a folder as Hugging Face has "
+                  "it, where the architecture has such folders")->required();
   app->add_option("--type", options->type, "f32, f16 or bf16; for .gguf also a quantized one: see convert")
       ->capture_default_str();
   app->add_option("--architecture", options->architecture, "of the model")->capture_default_str();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "format/tokenizer/find_tokenizer.h"
+#include "format/tokenizer/tokenizer_json_write.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "text/bpe/bpe_tokenizer.h"
@@ -19,7 +20,7 @@ using nlohmann::json;
 
 json small_tokenizer(Alphabet alphabet = Alphabet::bytes) {
   Random random(41);
-  return json::parse(test::tokenizer_json(test::random_bpe(random, alphabet, 30)));
+  return json::parse(tokenizer_json_of(test::random_bpe(random, alphabet, 30)));
 }
 
 BpeTokenizer tokenizer_of(const json& root) {
@@ -31,7 +32,7 @@ TEST(TokenizerJson, ReadsWhatTheDefinitionSays) {
     Random random(42);
     const BpeDefinition definition = test::random_bpe(random, alphabet, 40);
     const BpeTokenizer own(definition);
-    const BpeTokenizer read(parse_tokenizer_json(test::tokenizer_json(definition), "t.json"));
+    const BpeTokenizer read(parse_tokenizer_json(tokenizer_json_of(definition), "t.json"));
     EXPECT_EQ(read.vocabulary_size(), own.vocabulary_size());
     for (const std::string text : {"abc  ba\u00E9 <think>", "<|end|>", "e\u0301", "", "\xFF\n"})
       for (const auto special : {SpecialTokens::as_text, SpecialTokens::recognized}) {

@@ -24,15 +24,13 @@ std::unique_ptr<LanguageModel> open(std::unique_ptr<ModelCheckpoint> checkpoint,
     fail(Fault::usage, "this build has no CUDA backend; build with make cuda");
 }
 
-std::vector<StateHead> write_random(const RandomModel& model, const fs::path& path,
-                                    const MatrixTypes& types) {
+std::vector<StateHead> write_released(const RandomModel& model, const fs::path& path,
+                                      const MatrixTypes& types) {
   const Config config = released_config(model.size);
   if (model.slow_heads != 0)
     fail(Fault::usage, "slow heads: expected 0 for this architecture, whose states do not grow ",
          "exponentially, found ", model.slow_heads);
-  if (path.extension() != ".safetensors")
-    fail(Fault::usage, path, ": expected a name that ends in .safetensors");
-  write(path, config, RandomTensors(config, model.seed), types.most, {});
+  write_random(config, model.seed, path, types);
   return {};
 }
 
@@ -128,7 +126,7 @@ Architecture gated_delta_architecture() {
           .open = gated_delta::open,
           .read_tuned_state = nullptr,
           .training = &gated_delta::trainable,
-          .write_random = gated_delta::write_random};
+          .write_random = gated_delta::write_released};
 }
 
 }  // namespace deltasane

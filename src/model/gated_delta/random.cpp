@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "format/tokenizer/gguf_tokenizer_write.h"
+#include "format/tokenizer/tokenizer_json_write.h"
+#include "model/gated_delta/checkpoint/checkpoint.h"
 #include "model/gated_delta/checkpoint/tensor_table.h"
 
 namespace deltasane::gated_delta {
@@ -116,6 +119,25 @@ Config released_config(std::string_view name) {
     add(one.name);
   }
   fail(Fault::usage, "size: expected ", known, ", found '", name, "'");
+}
+
+void write_random(const Config& config, uint64_t seed, const fs::path& path,
+                  const MatrixTypes& types) {
+  const RandomTensors source(config, seed);
+  const BpeDefinition tokenizer = byte_level_bpe();
+  if (path.extension() == ".gguf") {
+    GgufRequest request{types};
+    request.tokenizer = gguf_bpe_tokenizer(tokenizer, config.vocabulary, path.string());
+    write_gguf(path, config, source, nullptr, request);
+  } else if (path.extension() == ".safetensors") {
+    write(path, config, source, types.most, {});
+  } else if (!path.has_filename()) {
+    fs::create_directories(path);
+    write_hugging_face(path, config, source, types.most, tokenizer.end_of_document);
+    replace_file(path / "tokenizer.json", tokenizer_json_of(tokenizer));
+  } else {
+    fail(Fault::usage, path, ": expected a name that ends in .safetensors, .gguf or /");
+  }
 }
 
 }  // namespace deltasane::gated_delta

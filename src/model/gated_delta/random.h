@@ -2,6 +2,7 @@
 // inputs, norms about 1, decays from fast to slow.
 #pragma once
 
+#include "format/quantize/matrix_types.h"
 #include "model/gated_delta/config.h"
 #include "model/tensor_source.h"
 
@@ -22,5 +23,10 @@ class RandomTensors : public TensorSource {
 
 // By the name of a released model, or of its size.
 Config released_config(std::string_view name);
+
+// As safetensors or GGUF, by the name's end, or, where that is /, as a folder of the Hugging Face
+// libraries; GGUF and folders with a tokenizer (format/tokenizer/tokenizer_json_write.h).
+void write_random(const Config& config, uint64_t seed, const fs::path& path,
+                  const MatrixTypes& types);
 
 }  // namespace deltasane::gated_delta

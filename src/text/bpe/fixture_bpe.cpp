@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/cat.h"
 #include "text/bpe/byte_letters.h"
@@ -94,54 +93,6 @@ std::vector<std::string> reference_pieces(const BpeDefinition& definition, std::
     symbols[where] += symbols[where + 1];
     symbols.erase(symbols.begin() + ptrdiff_t(where) + 1);
   }
-}
-
-std::string tokenizer_json(const BpeDefinition& definition) {
-  using Json = nlohmann::ordered_json;
-  const bool bytes = definition.alphabet == BpeDefinition::Alphabet::bytes;
-  Json vocabulary = Json::object(), merges = Json::array(), added = Json::array();
-  for (size_t id = 0; id < definition.tokens.size(); ++id) vocabulary[definition.tokens[id]] = id;
-  for (const auto& [left, right] : definition.merges) merges.push_back({left, right});
-  for (const AddedToken& token : definition.added)
-    added.push_back({{"id", token.id},
-                     {"content", token.content},
-                     {"single_word", false},
-                     {"lstrip", token.lstrip},
-                     {"rstrip", token.rstrip},
-                     {"normalized", token.normalized},
-                     {"special", token.special}});
-  const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
-  const Json split{{"type", "Split"},
-                   {"pattern", {{"Regex", definition.pretokenizer.expression()}}},
-                   {"behavior", "Isolated"},
-                   {"invert", false}};
-  const Json mark{{"String", space_mark}};
-  Json root{{"version", "1.0"}, {"added_tokens", added}};
-  root["normalizer"] = {{"type", "NFC"}};
-  root["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}};
-  root["decoder"] = byte_level;
-  if (!bytes) {
-    root["normalizer"] = {
-        {"type", "Sequence"},
-        {"normalizers",
-         {{{"type", "Prepend"}, {"prepend", space_mark}},
-          {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", space_mark}}}}};
-    root["pre_tokenizer"] = nullptr;
-    root["decoder"] = {
-        {"type", "Sequence"},
-        {"decoders",
-         {{{"type", "Replace"}, {"pattern", mark}, {"content", " "}},
-          {{"type", "ByteFallback"}},
-          {{"type", "Fuse"}},
-          {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}};
-  }
-  root["post_processor"] = nullptr;
-  root["model"] = {{"type", "BPE"},
-                   {"byte_fallback", !bytes},
-                   {"ignore_merges", definition.ignore_merges},
-                   {"vocab", vocabulary},
-                   {"merges", merges}};
-  return root.dump();
 }
 
 }  // namespace deltasane::test

@@ -20,7 +20,4 @@ BpeDefinition random_bpe(Random& random, BpeDefinition::Alphabet alphabet, size_
 // until none has a merge.
 std::vector<std::string> reference_pieces(const BpeDefinition& definition, std::string_view piece);
 
-// The same tokenizer as tokenizer.json has it.
-std::string tokenizer_json(const BpeDefinition& definition);
-
 }  // namespace deltasane::test

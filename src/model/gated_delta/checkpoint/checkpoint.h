@@ -58,5 +58,12 @@ Metadata own_metadata(const Config& config, const Metadata& metadata);
 // of f32. A SANE model needs the metadata sane.alpha and sane.chunk.
 void write(const fs::path& path, const Config& config, const TensorSource& source, StoredType type,
            const Metadata& metadata);
+// As GGUF. gguf: a file whose bytes are taken where they are what is wanted; null: none.
+void write_gguf(const fs::path& path, const Config& config, const TensorSource& source,
+                const TensorFile* gguf, const GgufRequest& request);
+// As ModelCheckpoint::write_hugging_face.
+std::string write_hugging_face(const fs::path& folder, const Config& config,
+                               const TensorSource& source, StoredType type,
+                               std::optional<int32_t> end_of_document);
 
 }  // namespace deltasane::gated_delta

@@ -165,27 +165,27 @@ void expect_readable(const fs::path& path, const Config& config,
 
 }  // namespace
 
-void Checkpoint::write_gguf(const fs::path& path, const GgufRequest& request) const {
-  if (architecture_of(config_).empty())
-    fail(Fault::usage, path, ": expected .safetensors for ", title_of(config_),
+void write_gguf(const fs::path& path, const Config& config, const TensorSource& source,
+                const TensorFile* gguf, const GgufRequest& request) {
+  if (architecture_of(config).empty())
+    fail(Fault::usage, path, ": expected .safetensors for ", title_of(config),
          ", which llama.cpp does not have");
-  if (config_.sane)
-    fail(Fault::usage, where(), ": expected a model without SANE's w_tau for GGUF, which has no ",
-         "place for it in this architecture, found one with it; convert it to .safetensors");
-  StoredLayout layout(config_, *this, map_gguf_names);
+  if (config.sane)
+    fail(Fault::usage, source.where(), ": expected a model without SANE's w_tau for GGUF, which has ",
+         "no place for it in this architecture, found one with it; convert it to .safetensors");
+  StoredLayout layout(config, source, map_gguf_names);
   // Of a file of the same layout: its bytes as they are.
-  const bool same = file_.metadata().contains("general.architecture");
-  const auto stored = [&](const std::string& name) { return same ? file_.find(name) : nullptr; };
+  const auto stored = [&](const std::string& name) { return gguf ? gguf->find(name) : nullptr; };
   std::vector<PlannedTensor> plan;
   for (const StoredTensor& tensor : layout.tensors()) {
-    StoredType type = type_of(config_, tensor, request.types);
+    StoredType type = type_of(config, tensor, request.types);
     if (const StoredTensor* const found = stored(tensor.name);
         found && request.keep == GgufRequest::Keep::stored_types)
       type = found->type;
-    plan.push_back({tensor.name, type, gguf_shape(config_, tensor)});
+    plan.push_back({tensor.name, type, gguf_shape(config, tensor)});
   }
-  const std::vector<GgufEntry> entries = Entries(config_).all(request);
-  expect_readable(path, config_, entries, plan);
+  const std::vector<GgufEntry> entries = Entries(config).all(request);
+  expect_readable(path, config, entries, plan);
   deltasane::write_gguf(
       path, entries, plan,
       [&](const PlannedTensor& tensor, const Sink& sink) {
@@ -195,6 +195,11 @@ void Checkpoint::write_gguf(const fs::path& path, const GgufRequest& request) co
         fill_tensor(tensor, layout.make(tensor.name), sink);
       },
       request.progress);
+}
+
+void Checkpoint::write_gguf(const fs::path& path, const GgufRequest& request) const {
+  const bool same = file_.metadata().contains("general.architecture");
+  gated_delta::write_gguf(path, config_, *this, same ? &file_ : nullptr, request);
 }
 
 }  // namespace deltasane::gated_delta

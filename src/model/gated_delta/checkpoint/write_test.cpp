@@ -1,6 +1,9 @@
 // Folders and files for other programs are read back as the same model.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "format/tokenizer/find_tokenizer.h"
 #include "model/gated_delta/fixture.h"
 #include "model/gated_delta/train/initialise.h"
 #include "support/errors.h"
@@ -127,6 +130,34 @@ TEST(WriteHuggingFace, WhatTheLibrariesDoNotHaveIsRefused) {
                Fault::usage, "expected a kind of model that the libraries have, found small");
   EXPECT_FAULT(unknown->write_hugging_face(other.scratch.path(), StoredType::q8_0, {}),
                Fault::usage, "expected f32, f16 or bf16");
+}
+
+// Of one seed, whatever the file; with a tokenizer where there is room for one.
+TEST(WriteRandom, EveryKindOfFileIsTheSameModel) {
+  Config config = config_for({4, 48, 8, 300, "qwen3_5"});
+  config.feed_forward = 20;
+  const test::Scratch scratch;
+  const RandomTensors source(config, 7);
+  for (const char* const name : {"model.safetensors", "model.gguf", "folder/"}) {
+    write_random(config, 7, scratch.path() / name, StoredType::f32);
+    const auto written = open_checkpoint(scratch.path() / name);
+    ASSERT_EQ(written->names(), source.names()) << name;
+    for (const std::string& tensor : source.names()) {
+      Tensor<float> a = written->read(tensor), b = source.read(tensor);
+      if (tensor.ends_with("log_rate"))  // GGUF has its exponential
+        for (const auto one : {&a, &b})
+          for (float& value : one->span()) value = std::exp(value);
+      for (int64_t i = 0; i < b.elements(); ++i) EXPECT_FLOAT_EQ(a[i], b[i]) << name << tensor;
+    }
+    const auto tokenizer = find_tokenizer(written->file(), config.vocabulary);
+    ASSERT_EQ(tokenizer == nullptr, name == std::string_view("model.safetensors")) << name;
+    if (!tokenizer) continue;
+    EXPECT_EQ(tokenizer->encode("a t!").size(), 3u);
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode("e\u00E9 \n t")), "e\u00E9 \n t");
+    EXPECT_EQ(tokenizer->end_of_document(), 257);
+  }
+  EXPECT_FAULT(write_random(config, 7, scratch.path() / "model.pth", StoredType::f32), Fault::usage,
+               "model.pth: expected a name that ends in .safetensors, .gguf or /");
 }
 
 }  // namespace
