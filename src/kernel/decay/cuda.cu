@@ -1,13 +1,11 @@
 #include "kernel/decay/cuda.h"
 
-#include "kernel/activation/cuda_sigmoid.cuh"
 #include "kernel/cuda/channel_width.cuh"
+#include "kernel/decay/cuda_decay.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
-
-__device__ float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
 
 __global__ void __launch_bounds__(channel_threads)
     each_decay(const __grid_constant__ DecayAndBeta op) {
@@ -15,8 +13,7 @@ __global__ void __launch_bounds__(channel_threads)
   const int64_t decays = op.z ? op.heads * op.size : 0;
   if (i < op.rows * decays) {
     const int64_t row = i / decays, c = i % decays;
-    const float x = op.z[row * op.z_step + c] + op.bias[c], rate = op.rate[c / op.size];
-    op.g[i] = op.bound < 0 ? op.bound * sigmoid(rate * x) : -rate * softplus(x);
+    op.g[i] = log_decay(op.z[row * op.z_step + c] + op.bias[c], op.rate[c / op.size], op.bound);
   }
   if (i < op.rows * op.heads) {
     const int64_t row = i / op.heads, h = i % op.heads;

@@ -1,32 +1,64 @@
-// Sampling parameters and sampled tokens of a step, on a GPU.
+// The samplers of a step's sequences, which draw on a GPU.
+//
+// One sequence alone is drawn for by a launch whose parameters and result are in the host's memory;
+// those of several are copied.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernel/sampler/cuda.h"
+#include "model/language_model.h"
 #include "tensor/cuda/gpu_tensor.h"
 
 namespace deltasane {
 
 class GpuSampling {
  public:
-  void upload(std::span<const kernel::SamplingParams> params,
-              std::span<const kernel::TokenPenalty> penalties, const Gpu& gpu) {
-    copy(params_, params, gpu);
-    copy(penalties_, penalties, gpu);
-    reserve(sampled_, params.size(), gpu);
+  using Inputs = std::span<const SequenceInput* const>;
+
+  void begin(Inputs inputs, const Gpu& gpu) {
+    params_here_.clear(), penalties_here_.clear(), sampled_here_.resize(inputs.size());
+    for (const SequenceInput* one : inputs)
+      params_here_.push_back(one->sampler->params(penalties_here_));
+    if (inputs.size() == 1) {
+      reserve(pinned_penalties_, std::span(penalties_here_).size_bytes());
+      reserve(pinned_sampled_, sizeof(kernel::SampledToken));
+      std::ranges::copy(penalties_here_, pinned_penalties_.as<kernel::TokenPenalty>());
+      return;
+    }
+    copy(params_, std::span(params_here_), gpu);
+    copy(penalties_, std::span(penalties_here_), gpu);
+    reserve(sampled_, inputs.size(), gpu);
     gpu.wait();
   }
-  // The rows [from, from + rows) of the step.
+  // The rows [from, from + rows) of the step. Their logits are changed.
   void sample(int64_t from, int64_t rows, int64_t vocabulary, float* logits, const Gpu& gpu) {
-    kernel::cuda::sample_rows({rows, vocabulary, logits, params_.data() + from, penalties_.data(),
-                               sampled_.data() + from},
-                              gpu);
+    if (params_here_.size() == 1)
+      kernel::cuda::sample_row({vocabulary, logits, params_here_[0],
+                                pinned_penalties_.as<kernel::TokenPenalty>(),
+                                pinned_sampled_.as<kernel::SampledToken>()},
+                               gpu);
+    else
+      kernel::cuda::sample_rows({rows, vocabulary, logits, params_.data() + from, penalties_.data(),
+                                 sampled_.data() + from},
+                                gpu);
   }
-  void download(std::span<kernel::SampledToken> to, const Gpu& gpu) const {
-    copy_to_host(to.data(), sampled_.data(), to.size_bytes(), gpu);
+  // Waits, and gives each sequence its token. Positions are those after the step.
+  void end(Inputs inputs, int64_t vocabulary, const Gpu& gpu) {
+    if (inputs.size() > 1)
+      copy_to_host(sampled_here_.data(), sampled_.data(), std::span(sampled_here_).size_bytes(),
+                   gpu);
     gpu.wait();
+    if (inputs.size() == 1) sampled_here_[0] = *pinned_sampled_.as<kernel::SampledToken>();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const SequenceInput& one = *inputs[i];
+      if (sampled_here_[i].broken < 0)
+        one.sampler->accept(sampled_here_[i], vocabulary, one.state->position);
+      *one.sampled = sampled_here_[i];
+    }
   }
 
  private:
@@ -35,12 +67,19 @@ class GpuSampling {
     if (size_t(tensor.elements()) < count)
       tensor = GpuTensor<T>(gpu, {int64_t(2 * count)}, "sampling");
   }
+  static void reserve(PinnedBuffer& buffer, size_t bytes) {
+    if (buffer.size() < bytes) buffer = PinnedBuffer(2 * bytes);
+  }
   template <class T>
-  static void copy(GpuTensor<T>& tensor, std::span<const T> numbers, const Gpu& gpu) {
+  static void copy(GpuTensor<T>& tensor, std::span<T> numbers, const Gpu& gpu) {
     reserve(tensor, numbers.size(), gpu);
     copy_to_gpu(tensor.data(), numbers.data(), numbers.size_bytes(), gpu);
   }
 
+  std::vector<kernel::SamplingParams> params_here_;
+  std::vector<kernel::TokenPenalty> penalties_here_;
+  std::vector<kernel::SampledToken> sampled_here_;
+  PinnedBuffer pinned_penalties_, pinned_sampled_;
   GpuTensor<kernel::SamplingParams> params_;
   GpuTensor<kernel::TokenPenalty> penalties_;
   GpuTensor<kernel::SampledToken> sampled_;

@@ -7,7 +7,7 @@
 #include "kernel/cross_entropy/cuda.h"
 #include "kernel/embedding/cuda.h"
 #include "kernel/norm/rms_cuda.h"
-#include "model/gated_delta/gpu/executor_block.h"
+#include "model/gated_delta/gpu/executor_few.h"
 
 namespace deltasane::gated_delta {
 
@@ -16,6 +16,14 @@ using namespace kernel::cuda;
 namespace {
 
 constexpr int64_t logits_at_once = int64_t(1) << 28;  // numbers: 1 GiB
+
+// A multiple of what products take as a tile, where there are so many.
+int64_t rows_at_once(int64_t vocabulary, int64_t capacity) {
+  constexpr int64_t tile = 256;
+  int64_t rows = logits_at_once / vocabulary;
+  if (rows > tile) rows -= rows % tile;
+  return std::clamp<int64_t>(rows, 1, capacity);
+}
 
 }  // namespace
 
@@ -29,7 +37,7 @@ GpuExecutor<Real>::GpuExecutor(std::shared_ptr<const Gpu> gpu, const GpuWeights<
       sane_(sane),
       storage_(storage),
       capacity_(capacity),
-      slice_(std::clamp<int64_t>(logits_at_once / c.vocabulary, 1, capacity)),
+      slice_(rows_at_once(c.vocabulary, capacity)),
       products_(*gpu_) {
   memory_ = planned(*gpu_, cat("the activations of ", capacity, " tokens"),
                     [&](MemoryPlan& plan) { place(plan); });
@@ -44,13 +52,18 @@ void GpuExecutor<Real>::place(MemoryPlan& plan) {
   columns(x, c.channels), columns(h, c.channels);
   columns(in, std::max(weights_.recurrent_columns(),
                        c.has(Mixer::attention) ? weights_.attention_columns() : 0));
-  columns(z_beta, heads), columns(z_decay, c.decays()), columns(g, c.decays());
+  columns(z, 2 * heads), columns(z_decay, c.decay_rank ? c.decays() : 0), columns(g, c.decays());
   columns(beta, heads), columns(z_tau, heads), columns(tau, heads), columns(chunk_tau, heads);
   columns(low, std::max(c.decay_rank, c.gate_rank));
   columns(gate, c.gate_rank ? c.value_channels() : 0);
   columns(r, c.key_channels()), columns(k, c.key_channels()), columns(v, c.value_channels());
   columns(y, std::max(c.value_channels(), c.heads * c.head_size));
   columns(hidden, 2 * c.feed_forward);
+  if (FewTokens::takes(c)) {
+    const int64_t few = std::min(rows, most_rows_of_few);
+    plan.place(few_in_, few * FewTokens::columns(weights_));
+    plan.place(few_y_, few * c.value_channels());
+  }
   plan.place(kept_, std::min(kept_rows, rows) * c.channels);
   plan.place(normed_, slice_ * c.channels), plan.place(logits_, slice_ * c.vocabulary);
   plan.place(loss_, rows), plan.place(targets_, rows);
@@ -79,6 +92,8 @@ void GpuExecutor<Real>::set(std::span<const GpuInput> inputs, GpuStates& states)
   rows_ = {0, int64_t(inputs.size()), 0, there.sequence, there.first, there.length,
            there.position, there.states};
   has_alphas_ = false;
+  recorded_.clear();
+  int64_t taus = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto length = int64_t(inputs[i].tokens.size());
     require(length > 0 && rows_.rows + length <= capacity_, "a block has room for its tokens");
@@ -94,8 +109,26 @@ void GpuExecutor<Real>::set(std::span<const GpuInput> inputs, GpuStates& states)
     }
     rows_.rows += length, rows_.longest = std::max(rows_.longest, length);
     has_alphas_ = has_alphas_ || !state.alphas.empty();
+    if (inputs[i].taus) taus += chunks_of(inputs[i]) * c.value_heads * c.layers();
   }
+  if (taus_.elements() < taus) taus_ = GpuTensor<float>(*gpu_, {taus}, "records of tau");
   set_taus();
+}
+
+template <class Real>
+int64_t GpuExecutor<Real>::chunks_of(const GpuInput& one) const {
+  if (sane_.kind == SaneKind::none) return 0;
+  return kernel::chunks_ending(one.state->position, int64_t(one.tokens.size()), sane_.chunk);
+}
+
+template <class Real>
+void GpuExecutor<Real>::record_taus() {
+  if (recorded_.empty()) return;
+  taus_here_.resize(size_t(recorded_.back().end()));
+  copy_to_host(taus_here_.data(), taus_.data(), std::span(taus_here_).size_bytes(), *gpu_);
+  gpu_->wait();
+  for (const Recorded& one : recorded_)
+    one.to->add(one.layer, std::span(taus_here_).subspan(size_t(one.from), size_t(one.count)));
 }
 
 // Of SANE at run time, thresholds that captured work finds set; or the alphas of the sequences.
@@ -125,11 +158,20 @@ bool GpuExecutor<Real>::can_repeat() const {
 }
 
 template <class Real>
+bool GpuExecutor<Real>::takes_few_tokens() const {
+  return can_repeat() && rows_.sequences <= most_rows_of_few && FewTokens::takes(c);
+}
+
+template <class Real>
 void GpuExecutor<Real>::run() {
   copy_to_gpu(places_.data(), places_here_.as<std::byte>(), places_bytes(), *gpu_);
   kernel::cuda::embed({1, rows_.rows, c.channels}, placed(places_.data()).tokens,
                       weights_.embedding, x, *gpu_);
   for (int64_t layer = 0; layer < c.layers(); ++layer) {
+    if (takes_few_tokens()) {
+      FewTokens(*this, layer).run();
+      continue;
+    }
     Block block(*this, layer);
     block_forward(block);
   }
@@ -146,6 +188,10 @@ void GpuExecutor<Real>::multiply(const Real* rows, const Real* matrix, Out* to, 
 
 template <class Real>
 float* GpuExecutor<Real>::head(const float* from, int64_t count) {
+  if (takes_few_tokens()) {
+    FewTokens::head(*this, from, count, logits_);
+    return logits_;
+  }
   RmsNorm<float, Real> op;
   op.rows = count, op.size = c.channels, op.x = from, op.x_step = op.y_step = c.channels;
   op.weight = weights_.norm, op.eps = float(c.norm_eps), op.y = normed_;

@@ -7,6 +7,7 @@
 #include "kernel/attention/cuda.h"
 #include "kernel/delta_rule/cuda.h"
 #include "kernel/matmul/cuda.h"
+#include "kernel/matmul/few_rows/product.h"
 #include "kernel/rows/ragged_rows.h"
 #include "model/gated_delta/gpu/weights.h"
 #include "model/gpu/memory_plan.h"
@@ -35,6 +36,8 @@ class GpuExecutor {
   // All layers; the states are carried on. With the same number of rows and sequences, where each
   // has one row and no sequence has alphas of its own, the work can be captured and repeated.
   void run();
+  // What SANE used, to the records of the inputs that have one. Waits.
+  void record_taus();
   // Of the rows [from, from + count), count <= slice(), or of rows that were kept; on the GPU.
   float* logits(int64_t from, int64_t count);
   float* logits_of_kept(int64_t from, int64_t count);
@@ -45,6 +48,7 @@ class GpuExecutor {
 
   int64_t capacity() const { return capacity_; }
   int64_t slice() const { return slice_; }
+  float* last_logits() const { return logits_; }  // of the last call
   bool can_repeat() const;
   // Changes when memory that captured work uses was moved.
   const void* scratch() const { return attention_scratch_.data(); }
@@ -52,6 +56,7 @@ class GpuExecutor {
 
  private:
   class Block;
+  class FewTokens;
   static constexpr int64_t kept_rows = 1024;
   void place(MemoryPlan& plan);
   template <class Out>
@@ -59,6 +64,8 @@ class GpuExecutor {
                 int64_t inner, bool add = false);
   float* head(const float* x, int64_t count);
   void set_taus();
+  bool takes_few_tokens() const;
+  int64_t chunks_of(const GpuInput& one) const;
 
   std::shared_ptr<const Gpu> gpu_;
   const GpuWeights<Real>& weights_;
@@ -72,11 +79,12 @@ class GpuExecutor {
 
   // Activations, (rows, columns) each.
   GpuBuffer memory_;
-  float *x = nullptr, *z_beta = nullptr, *z_decay = nullptr, *g = nullptr, *beta = nullptr,
+  float *x = nullptr, *z = nullptr, *z_decay = nullptr, *g = nullptr, *beta = nullptr,
         *z_tau = nullptr, *tau = nullptr, *chunk_tau = nullptr, *kept_ = nullptr,
         *logits_ = nullptr;
   Real *h = nullptr, *in = nullptr, *low = nullptr, *gate = nullptr, *r = nullptr, *k = nullptr,
        *v = nullptr, *y = nullptr, *hidden = nullptr, *normed_ = nullptr;
+  float *few_in_ = nullptr, *few_y_ = nullptr;  // of few tokens
   double* loss_ = nullptr;
   int32_t* targets_ = nullptr;
 
@@ -96,6 +104,15 @@ class GpuExecutor {
   std::vector<float> alphas_here_;
   GpuTensor<float> alphas_;  // (sequences, heads of all layers)
   bool has_alphas_ = false, has_constant_taus_ = false;
+
+  struct Recorded {
+    TauRecord* to;
+    int64_t layer, from, count;  // in taus_
+    int64_t end() const { return from + count; }
+  };
+  std::vector<Recorded> recorded_;
+  GpuTensor<float> taus_;
+  std::vector<float> taus_here_;
 };
 
 }  // namespace deltasane::gated_delta

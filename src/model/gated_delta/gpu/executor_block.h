@@ -17,6 +17,10 @@
 
 namespace deltasane::gated_delta {
 
+inline kernel::GateActivation activation_of(OutputGate gate) {
+  return gate == OutputGate::silu ? kernel::GateActivation::silu : kernel::GateActivation::sigmoid;
+}
+
 template <class Real>
 class GpuExecutor<Real>::Block {
  public:
@@ -67,6 +71,9 @@ class GpuExecutor<Real>::Block {
     return w.mixer == Mixer::recurrent ? e.weights_.recurrent_columns()
                                        : e.weights_.attention_columns();
   }
+  int64_t z_columns() const {
+    return (w.beta ? c.value_heads : 0) + (w.decay ? c.decays() : 0);
+  }
   kernel::cuda::KeyValueCaches<Real> caches() const {
     const Places there = e.placed(e.places_.data());
     return {there.caches, there.capacity, w.cache, e.storage_.fixed, e.storage_.ring};
@@ -110,8 +117,8 @@ void GpuExecutor<Real>::Block::add_product(const Real* from, const Real* matrix,
 template <class Real>
 void GpuExecutor<Real>::Block::project_recurrent() {
   e.multiply(h(), w.in, e.in, rows_, in_step(), c.channels);
-  if (w.beta) e.multiply(h(), w.beta, e.z_beta, rows_, c.value_heads, c.channels);
-  if (w.decay) e.multiply(h(), w.decay, e.z_decay, rows_, c.decays(), c.channels);
+  // Those of beta and of a head's decay, which lies below it, at once.
+  if (z_columns() > 0) e.multiply(h(), w.beta ? w.beta : w.decay, e.z, rows_, z_columns(), c.channels);
   if (w.decay_down) {
     e.multiply(h(), w.decay_down, e.low, rows_, c.decay_rank, c.channels);
     e.multiply(e.low, w.decay_up, e.z_decay, rows_, c.decays(), c.decay_rank);
@@ -150,19 +157,16 @@ void GpuExecutor<Real>::Block::tau() {
   tau_ = e.tau;
   int64_t row = 0;
   for (const GpuInput& one : e.inputs_) {
-    const auto count = int64_t(one.tokens.size());
-    const int64_t position = one.state->position;
-    const int64_t chunks = kernel::chunks_ending(position, count, e.sane_.chunk);
-    if (one.taus && chunks > 0) {
-      std::vector<float> all(size_t(count * heads)), ends;
-      copy_to_host(all.data(), e.tau + row * heads, all.size() * sizeof(float), gpu_);
-      gpu_.wait();
-      for (int64_t t = 0; t < count; ++t)
-        if ((position + t + 1) % e.sane_.chunk == 0)
-          ends.insert(ends.end(), all.begin() + t * heads, all.begin() + (t + 1) * heads);
-      one.taus->add(index_, ends);
+    if (const int64_t chunks = e.chunks_of(one); one.taus && chunks > 0) {
+      const int64_t first = row + e.sane_.chunk - 1 - one.state->position % e.sane_.chunk;
+      const uint64_t bytes = uint64_t(heads) * sizeof(float);
+      const int64_t at = e.recorded_.empty() ? 0 : e.recorded_.back().end();
+      copy_rows_on_gpu({e.taus_.data() + at, bytes},
+                       {e.tau + first * heads, uint64_t(e.sane_.chunk) * bytes}, bytes, chunks,
+                       gpu_);
+      e.recorded_.push_back({one.taus, index_, at, chunks * heads});
     }
-    row += count;
+    row += int64_t(one.tokens.size());
   }
 }
 
@@ -185,10 +189,12 @@ void GpuExecutor<Real>::Block::decay_and_beta() {
   kernel::cuda::DecayAndBeta op;
   op.rows = rows_, op.heads = c.value_heads;
   if (c.decays()) {
-    op.size = c.decays() / c.value_heads, op.z = e.z_decay, op.z_step = c.decays(), op.g = e.g;
+    op.size = c.decays() / c.value_heads, op.g = e.g;
+    op.z = w.decay ? e.z + (w.beta ? c.value_heads : 0) : e.z_decay;
+    op.z_step = w.decay ? z_columns() : c.decays();
     op.rate = w.decay_rate, op.bias = w.decay_bias, op.bound = float(c.decay_bound);
   }
-  if (w.beta) op.z_beta = e.z_beta, op.beta_step = c.value_heads;
+  if (w.beta) op.z_beta = e.z, op.beta_step = z_columns();
   op.beta_scale = float(c.beta_scale), op.beta = e.beta;
   kernel::cuda::decay_and_beta(op, gpu_);
 }
@@ -254,8 +260,7 @@ void GpuExecutor<Real>::Block::gated_output_norm() {
     op.gate = own ? e.gate : e.in + c.mixed_channels();
     op.gate_step = own ? c.value_channels() : in_step();
     op.gate_bias = w.gate_bias;
-    op.activation = c.gate == OutputGate::silu ? kernel::GateActivation::silu
-                                               : kernel::GateActivation::sigmoid;
+    op.activation = activation_of(c.gate);
   }
   kernel::cuda::rms_norm(op, gpu_);
 }

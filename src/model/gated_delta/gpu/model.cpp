@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "model/gated_delta/gpu/executor.h"
+#include "model/gpu/sampling.h"
 #include "model/state/cache_window.h"
 #include "tensor/cuda/graph.h"
 
@@ -47,7 +48,7 @@ class GpuModel : public LanguageModel {
         config_(with_window(checkpoint_.config(), options.attention_window)),
         storage_(storage_of(config_, options)),
         gpu_(std::make_shared<const Gpu>(*options.device.gpu)),
-        weights_(checkpoint_, config_, sane().kind, *gpu_),
+        weights_(checkpoint_, config_, *gpu_),
         states_(std::make_shared<GpuStates>(gpu_, *state_layout(), storage_)) {}
 
   const Checkpoint& checkpoint() const override { return checkpoint_; }
@@ -69,20 +70,19 @@ class GpuModel : public LanguageModel {
   }
 
  protected:
-  void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) const override {
+  void run(std::span<const SequenceInput> batch, const kernel::Cpu&) const override {
     const std::lock_guard lock(mutex_);
     gpu_->make_current();
-    std::vector<const SequenceInput*> singles, prompts;
+    std::vector<const SequenceInput*> singles, sampled, prompts;
     for (const SequenceInput& one : batch)
       if (is_single(one))
-        singles.push_back(&one);
+        (one.want == Want::sample ? sampled : singles).push_back(&one);
       else if (!one.tokens.empty())
         prompts.push_back(&one);
     for (const SequenceInput& one : batch) expect_caches(*one.state);
     read(prompts);
-    for (size_t from = 0; from < singles.size(); from += size_t(block_rows))
-      step(std::span(singles).subspan(from, std::min(singles.size() - from, size_t(block_rows))),
-           cpu);
+    in_blocks(singles, [&](Inputs some) { step(some); });
+    in_blocks(sampled, [&](Inputs some) { step_and_sample(some); });
   }
 
  private:
@@ -170,6 +170,7 @@ class GpuModel : public LanguageModel {
       row += count;
     }
     take_last(executor, ended);
+    executor.record_taus();
     gpu_->wait();
     for (const size_t i : whose)
       if (all[i].in->adaptive) all[i].in->adaptive->follow(*all[i].in->state, sane().alpha);
@@ -215,50 +216,72 @@ class GpuModel : public LanguageModel {
     }
   }
 
-  // One token of each.
-  void step(Inputs inputs, const kernel::Cpu& cpu) const {
+  template <class Step>
+  static void in_blocks(Inputs all, const Step& step) {
+    for (size_t from = 0; from < all.size(); from += size_t(block_rows))
+      step(all.subspan(from, std::min(all.size() - from, size_t(block_rows))));
+  }
+
+  // One token of each; take(from, rows, logits on the GPU) is called for slices of them.
+  template <class Take>
+  void step_and_take(Inputs inputs, const Take& take) const {
     const auto count = int64_t(inputs.size());
     Executor& executor = single_executor(count);
     std::vector<GpuInput> block;
     for (const SequenceInput* one : inputs) block.push_back({one->tokens, one->state, nullptr});
     executor.set(block, *states_);
-    run_or_repeat(executor, count);
+    const bool wanted = std::ranges::any_of(
+        inputs, [](const auto* one) { return one->want != Want::nothing; });
+    const bool at_once = wanted && count <= executor.slice();
+    run_or_repeat(executor, count, at_once);
+    if (at_once) take(0, count, executor.last_logits());
+    for (int64_t at = 0; wanted && !at_once && at < count; at += executor.slice()) {
+      const int64_t some = std::min(executor.slice(), count - at);
+      take(at, some, executor.logits(at, some));
+    }
     for (const SequenceInput* one : inputs)
       one->state->changed_on_device(), ++one->state->position;
-    const auto is_wanted = [](const auto* one) { return one->want != Want::nothing; };
-    if (!std::ranges::any_of(inputs, is_wanted)) return gpu_->wait();
-    // Where rows of logits follow each other in the caller's memory, they are written there.
+  }
+
+  void step(Inputs inputs) const {
+    const auto count = int64_t(inputs.size());
+    // Where rows of logits follow each other in the caller's memory, they are copied at once.
     bool in_place = true;
     for (int64_t i = 0; i < count; ++i) {
       const View<float>& row = inputs[size_t(i)]->logits;
       in_place = in_place && row && row.data == inputs[0]->logits.data + i * vocabulary();
     }
-    Tensor<float> own;
-    if (!in_place) own = Tensor<float>({count, vocabulary()});
-    float* const logits = in_place ? inputs[0]->logits.data : own.data();
-    for (int64_t at = 0; at < count; at += executor.slice()) {
-      const int64_t some = std::min(executor.slice(), count - at);
-      copy_to_host(logits + at * vocabulary(), executor.logits(at, some),
-                   uint64_t(some * vocabulary()) * sizeof(float), *gpu_);
-      gpu_->wait();
-    }
-    cpu.threads.parallel(count, [&](int64_t i) {
-      const SequenceInput& one = *inputs[size_t(i)];
-      const std::span<const float> row(logits + i * vocabulary(), size_t(vocabulary()));
-      if (one.want == Want::sample)
-        *one.sampled = one.sampler->sample(row, one.state->position);
-      else if (is_wanted(&one) && !in_place)
-        std::ranges::copy(row, one.logits.data);
+    const auto copy = [&](float* to, const float* from, int64_t rows) {
+      copy_to_host(to, from, uint64_t(rows * vocabulary()) * sizeof(float), *gpu_);
+    };
+    step_and_take(inputs, [&](int64_t from, int64_t rows, const float* logits) {
+      if (in_place) return copy(inputs[0]->logits.data + from * vocabulary(), logits, rows);
+      for (int64_t i = 0; i < rows; ++i)
+        if (const SequenceInput& one = *inputs[size_t(from + i)]; one.want != Want::nothing)
+          copy(one.logits.data, logits + i * vocabulary(), 1);
     });
+    gpu_->wait();
   }
 
-  void run_or_repeat(Executor& executor, int64_t count) const {
-    if (!executor.can_repeat()) return executor.run();
+  void step_and_sample(Inputs inputs) const {
+    sampling_.begin(inputs, *gpu_);
+    step_and_take(inputs, [&](int64_t from, int64_t rows, float* logits) {
+      sampling_.sample(from, rows, vocabulary(), logits, *gpu_);
+    });
+    sampling_.end(inputs, vocabulary(), *gpu_);
+  }
+
+  void run_or_repeat(Executor& executor, int64_t count, bool with_logits) const {
+    const auto work = [&executor, count, with_logits] {
+      executor.run();
+      if (with_logits) executor.logits(0, count);
+    };
+    if (!executor.can_repeat()) return work();
     if (captured_with_ != executor.scratch() || captured_.size() > most_captured)
       captured_.clear(), captured_with_ = executor.scratch();
-    const auto [place, is_new] = captured_.try_emplace(count);
-    if (is_new) return executor.run();  // as it is: kernels are loaded when they are first used
-    if (!place->second) place->second = GpuGraph(*gpu_, [&] { executor.run(); });
+    const auto [place, is_new] = captured_.try_emplace({count, with_logits});
+    if (is_new) return work();  // as it is: kernels are loaded when they are first used
+    if (!place->second) place->second = GpuGraph(*gpu_, work);
     place->second.run(*gpu_);
   }
 
@@ -285,8 +308,10 @@ class GpuModel : public LanguageModel {
   std::shared_ptr<GpuStates> states_;
   // Made when they are first needed; of whoever has the mutex.
   mutable std::unique_ptr<Executor> prompts_, singles_;
-  mutable std::map<int64_t, GpuGraph> captured_;  // by number of sequences; empty for what came once
+  // By number of sequences, and whether with their logits; empty for what came once.
+  mutable std::map<std::pair<int64_t, bool>, GpuGraph> captured_;
   mutable const void* captured_with_ = nullptr;
+  mutable GpuSampling sampling_;
   mutable std::mutex mutex_;
 };
 

@@ -1,19 +1,20 @@
 #include "model/gated_delta/gpu/weights.h"
 
 #include <cmath>
+#include <utility>
 
 #include "model/gated_delta/checkpoint/tensor_table.h"
 
 namespace deltasane::gated_delta {
 
 template <class Real>
-GpuWeights<Real>::GpuWeights(const Checkpoint& checkpoint, const Config& of, SaneKind sane,
+GpuWeights<Real>::GpuWeights(const Checkpoint& checkpoint, const Config& of,
                              const Gpu& gpu)
     : config(of), checkpoint_(checkpoint), gpu_(gpu) {
   embedding = matrix({"embedding.weight"});
   embedding_bytes = bytes;
   for (int64_t i = 0; i < config.layers(); ++i) {
-    layers.push_back(load_layer(i, sane));
+    layers.push_back(load_layer(i));
     checkpoint_.file().drop_pages();
   }
   norm = vector("norm.weight");
@@ -46,7 +47,10 @@ const Real* GpuWeights<Real>::matrix(const std::vector<std::string>& names) {
     if (checkpoint_.has(name)) {
       const Tensor<float> one = checkpoint_.read(name);
       all.reserve(all.size() + size_t(one.elements()));
-      for (const float value : one.span()) all.push_back(Real(value));
+      const bool turned = name.ends_with("w_tau");  // it is (channel, head)
+      const int64_t rows = turned ? one.shape()[1] : 1, length = one.elements() / rows;
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < length; ++j) all.push_back(Real(one[turned ? j * rows + i : j]));
     }
   return all.empty() ? nullptr : keep<Real>(all, names[0]);
 }
@@ -57,7 +61,7 @@ const float* GpuWeights<Real>::vector(const std::string& name) {
 }
 
 template <class Real>
-GpuLayerWeights<Real> GpuWeights<Real>::load_layer(int64_t number, SaneKind sane) {
+GpuLayerWeights<Real> GpuWeights<Real>::load_layer(int64_t number) {
   const auto name = [&](std::string_view part) { return layer_tensor(number, part); };
   const auto one = [&](std::string_view part) { return matrix({name(part)}); };
   GpuLayerWeights<Real> w;
@@ -82,8 +86,17 @@ GpuLayerWeights<Real> GpuWeights<Real>::load_layer(int64_t number, SaneKind sane
     w.q_norm = vector(name("mixer.q_norm.weight")), w.k_norm = vector(name("mixer.k_norm.weight"));
     return w;
   }
-  w.in = matrix({name("mixer.qkv.weight"), name("mixer.gate.weight")});
-  w.beta = one("mixer.beta.weight"), w.decay = one("mixer.decay.weight");
+  // One below the other, as the header says.
+  w.in = matrix({name("mixer.qkv.weight"), name("mixer.gate.weight"), name("mixer.beta.weight"),
+                 name("mixer.decay.weight"), name("mixer.w_tau")});
+  int64_t row = recurrent_columns();
+  const auto rows_of = [&](std::string_view part, int64_t rows) -> const Real* {
+    if (!checkpoint_.has(name(part))) return nullptr;
+    return w.in + std::exchange(row, row + rows) * config.channels;
+  };
+  w.beta = rows_of("mixer.beta.weight", config.value_heads);
+  w.decay = rows_of("mixer.decay.weight", config.decays());
+  w.w_tau = rows_of("mixer.w_tau", config.value_heads);
   w.decay_down = one("mixer.decay_down.weight"), w.decay_up = one("mixer.decay_up.weight");
   w.gate_down = one("mixer.gate_down.weight"), w.gate_up = one("mixer.gate_up.weight");
   w.decay_bias = vector(name("mixer.decay_bias"));
@@ -102,14 +115,6 @@ GpuLayerWeights<Real> GpuWeights<Real>::load_layer(int64_t number, SaneKind sane
       convolution[size_t(i % taps * channels + i / taps)] = stored[i];
   }
   w.convolution = keep<float>(convolution, name("mixer.convolution.weight"));
-  if (sane == SaneKind::trained) {
-    const Tensor<float> stored = checkpoint_.read(name("mixer.w_tau"));  // (channel, head)
-    const int64_t heads = config.value_heads;
-    std::vector<Real> turned(size_t(stored.elements()), Real(0.0f));
-    for (int64_t i = 0; i < stored.elements(); ++i)
-      turned[size_t(i % heads * config.channels + i / heads)] = Real(stored[i]);
-    w.w_tau = keep<Real>(turned, name("mixer.w_tau"));
-  }
   return w;
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "model/gated_delta/checkpoint/checkpoint.h"
-#include "model/sane.h"
 #include "tensor/cuda/gpu_tensor.h"
 
 namespace deltasane::gated_delta {
@@ -17,7 +16,8 @@ struct GpuLayerWeights {
   Mixer mixer = Mixer::recurrent;
   bool norms_after = false;
   const float *mixer_norm = nullptr, *ffn_norm = nullptr;
-  // Recurrent: q, k, v and the gate, where that is one matrix. Attention: q, k, v and the gate.
+  // Recurrent: q, k, v and the gate, where that is one matrix, and below these the rows of beta,
+  // decay and w_tau. Attention: q, k, v and the gate.
   const Real* in = nullptr;
   const Real *beta = nullptr, *decay = nullptr, *w_tau = nullptr;  // (head, channel)
   const Real *decay_down = nullptr, *decay_up = nullptr, *gate_down = nullptr, *gate_up = nullptr;
@@ -34,7 +34,7 @@ struct GpuLayerWeights {
 template <class Real>
 class GpuWeights {
  public:
-  GpuWeights(const Checkpoint& checkpoint, const Config& config, SaneKind sane, const Gpu& gpu);
+  GpuWeights(const Checkpoint& checkpoint, const Config& config, const Gpu& gpu);
 
   const Config& config;
   const Real *embedding = nullptr, *head = nullptr;
@@ -47,6 +47,12 @@ class GpuWeights {
   int64_t recurrent_columns() const {
     return config.mixed_channels() + (has_gate_matrix() ? config.value_channels() : 0);
   }
+  // Rows of `in` of a recurrent layer, those below included.
+  int64_t recurrent_rows() const {
+    const int64_t heads = config.value_heads;
+    return recurrent_columns() + (config.beta_scale != 0 ? heads : 0) +
+           (config.decay_rank == 0 ? config.decays() : 0) + (config.sane ? heads : 0);
+  }
   int64_t attention_columns() const {
     return config.heads * config.head_size * (config.attention_gate ? 2 : 1) +
            2 * config.kv_heads * config.head_size;
@@ -54,7 +60,7 @@ class GpuWeights {
   bool has_gate_matrix() const { return config.gate != OutputGate::none && config.gate_rank == 0; }
 
  private:
-  GpuLayerWeights<Real> load_layer(int64_t number, SaneKind sane);
+  GpuLayerWeights<Real> load_layer(int64_t number);
   const Real* matrix(const std::vector<std::string>& names);
   const float* vector(const std::string& name);  // null where there is none
   template <class T>

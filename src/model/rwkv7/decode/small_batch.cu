@@ -72,7 +72,7 @@ template <class Weight>
 SmallBatchProduct<Weight> product(const Weight* matrix, int64_t rows, int64_t columns,
                                   int64_t sequences, const float* x, float* out) {
   SmallBatchProduct<Weight> p;
-  p.matrix = matrix, p.rows = rows, p.columns = columns, p.sequences = sequences;
+  p.matrix = {matrix, rows, columns}, p.sequences = sequences;
   p.x = x, p.out = out;
   return p;
 }

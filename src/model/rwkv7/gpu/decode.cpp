@@ -17,8 +17,7 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
       vocabulary_(vocabulary),
       inputs_(*gpu_, sizeof(DecodeInputs), "single tokens"),
       inputs_here_(sizeof(DecodeInputs)),
-      logits_here_(uint64_t(max_small_batch * vocabulary) * sizeof(float)),
-      picked_here_(sizeof(SampledToken)) {
+      logits_here_(uint64_t(max_small_batch * vocabulary) * sizeof(float)) {
   const LayerSizes& s = weights.sizes;
   for (GpuTensor<float>* t : {&x_, &u_, &tau_, &v_first_, &y_})
     *t = GpuTensor<float>(*gpu_, {max_small_batch, s.channels}, "single tokens");
@@ -117,20 +116,6 @@ void GpuDecoder<Real>::step(std::span<const SingleToken> sequences, float* logit
   }
   gpu_->wait();
   if (here != logits) std::memcpy(logits, here, bytes);
-}
-
-template <class Real>
-SampledToken GpuDecoder<Real>::step_and_sample(const SingleToken& sequence, const SamplingParams& how,
-                                       std::span<const TokenPenalty> penalties) {
-  if (penalties_here_.size() < penalties.size_bytes())
-    penalties_here_ = PinnedBuffer(2 * penalties.size_bytes());
-  std::ranges::copy(penalties, penalties_here_.as<TokenPenalty>());
-  ask({&sequence, 1});
-  sample_row({vocabulary_, logits_.data(), how, penalties_here_.as<TokenPenalty>(),
-              picked_here_.as<SampledToken>()},
-             *gpu_);
-  gpu_->wait();
-  return *picked_here_.as<SampledToken>();
 }
 
 template class GpuDecoder<float>;

@@ -5,7 +5,6 @@
 
 #include <array>
 
-#include "kernel/sampler/cuda.h"
 #include "model/rwkv7/decode/small_batch.h"
 #include "model/rwkv7/decode/token.h"
 #include "model/rwkv7/gpu/executor.h"
@@ -24,9 +23,6 @@ class GpuDecoder {
 
   // logits: (sequences, vocabulary), or null: not wanted. Waits for the result.
   void step(std::span<const SingleToken> sequences, float* logits);
-  // The next token of one sequence, picked on the GPU; nothing else comes from there.
-  kernel::SampledToken step_and_sample(const SingleToken& sequence, const kernel::SamplingParams& how,
-                                     std::span<const kernel::TokenPenalty> penalties);
 
   // The logits, (sequences, vocabulary), stay on the GPU until the next call. Does not wait.
   float* ask(std::span<const SingleToken> sequences);
@@ -47,7 +43,7 @@ class GpuDecoder {
   GpuTensor<float> handed_;
   uint32_t single_tokens_ = 0;  // that have had handed_
   GpuBuffer inputs_;
-  PinnedBuffer inputs_here_, logits_here_, penalties_here_, picked_here_;
+  PinnedBuffer inputs_here_, logits_here_;
   std::array<GpuGraph, rwkv7::max_small_batch> recorded_;  // by sequences - 1
 };
 

@@ -5,10 +5,10 @@
 #include <mutex>
 
 #include "kernel/sane/tau.h"
+#include "model/gpu/sampling.h"
 #include "model/rwkv7/gpu/decode.h"
 #include "model/rwkv7/gpu/many.h"
 #include "model/rwkv7/gpu/prefill.h"
-#include "model/rwkv7/gpu/sampling.h"
 
 namespace deltasane {
 namespace {
@@ -109,29 +109,16 @@ class Model : public Rwkv7OnGpu {
   }
 
   void step_and_sample(Inputs inputs) {
-    std::vector<kernel::SamplingParams> params;
-    std::vector<kernel::TokenPenalty> penalties;
-    std::vector<kernel::SampledToken> sampled(inputs.size());
-    for (const SequenceInput* one : inputs) params.push_back(one->sampler->params(penalties));
-    if (inputs.size() == 1 && decoder().takes(1)) {
-      sampled[0] = decoder().step_and_sample(singles_of(inputs)[0], params[0], penalties);
-    } else {
-      sampling_.upload(params, penalties, *gpu_);
-      const auto sample = [&](int64_t from, int64_t rows, float* logits) {
-        sampling_.sample(from, rows, shape_.vocabulary, logits, *gpu_);
-      };
-      if (decoder().takes(inputs.size()))
-        sample(0, int64_t(inputs.size()), decoder().ask(singles_of(inputs)));
-      else
-        step_many(inputs, sample);
-      sampling_.download(sampled, *gpu_);
-    }
+    sampling_.begin(inputs, *gpu_);
+    const auto sample = [&](int64_t from, int64_t rows, float* logits) {
+      sampling_.sample(from, rows, shape_.vocabulary, logits, *gpu_);
+    };
+    if (decoder().takes(inputs.size()))
+      sample(0, int64_t(inputs.size()), decoder().ask(singles_of(inputs)));
+    else
+      step_many(inputs, sample);
     advance(inputs);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const SequenceInput& one = *inputs[i];
-      if (sampled[i].broken < 0) one.sampler->accept(sampled[i], shape_.vocabulary, one.state->position);
-      *one.sampled = sampled[i];
-    }
+    sampling_.end(inputs, shape_.vocabulary, *gpu_);
   }
 
   // Sequences with equal alphas share a pass.

@@ -1,0 +1,3 @@
+#include <cuda_runtime.h>
+
+#include "kernel/sampler/cuda/host.cu"
