@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernel/sane/reference.h"
+#include "tensor/rounded_number.h"
 #include "tensor/tape.h"
 
 namespace deltasane::gated_delta::reference {
@@ -28,8 +29,8 @@ template <class Real>
 class Forward {
  public:
   Forward(const Config& config, const ReadTensor<Real>& read, const SaneUse& sane,
-          std::span<const uint8_t> present)
-      : c(config), read_(read), sane_(sane), present_(present) {}
+          std::span<const uint8_t> present, std::span<const float> alphas)
+      : c(config), read_(read), sane_(sane), present_(present), alphas_(alphas) {}
 
   Outcome<Real> run(std::span<const int32_t> tokens) {
     const std::vector<Real> table = read_("embedding.weight");
@@ -185,7 +186,9 @@ class Forward {
           Real z_tau = 0;
           for (size_t i = 0; i < h[t].size() && !w_tau.empty(); ++i)
             z_tau += h[t][i] * w_tau[i * H + j];
-          const Real tau = kernel::reference::tau_of(z_tau, Real(sane_.alpha));
+          const double alpha =
+              alphas_.empty() ? sane_.alpha : double(alphas_[outcome_.memories.size() * H + j]);
+          const Real tau = kernel::reference::tau_of(z_tau, Real(alpha));
           for (size_t i = j * V * K; i < (j + 1) * V * K; ++i) S[i] = tau * tanh(S[i] / tau);
         }
       }
@@ -362,6 +365,7 @@ class Forward {
   const ReadTensor<Real>& read_;
   const SaneUse sane_;
   const std::span<const uint8_t> present_;
+  const std::span<const float> alphas_;
   std::string here_;
   Outcome<Real> outcome_;
 };
@@ -370,15 +374,18 @@ class Forward {
 
 template <class Real>
 Outcome<Real> forward(const Config& config, const ReadTensor<Real>& read, const SaneUse& sane,
-                      std::span<const int32_t> tokens, std::span<const uint8_t> present) {
-  return Forward<Real>(config, read, sane, present).run(tokens);
+                      std::span<const int32_t> tokens, std::span<const uint8_t> present,
+                      std::span<const float> alphas) {
+  return Forward<Real>(config, read, sane, present, alphas).run(tokens);
 }
 
 template <class Real>
 using Instance = Outcome<Real>(const Config&, const ReadTensor<Real>&, const SaneUse&,
-                               std::span<const int32_t>, std::span<const uint8_t>);
+                               std::span<const int32_t>, std::span<const uint8_t>,
+                               std::span<const float>);
 template Instance<float> forward<float>;
 template Instance<double> forward<double>;
+template Instance<RoundedNumber> forward<RoundedNumber>;
 template Instance<Recorded<float>> forward<Recorded<float>>;
 template Instance<Recorded<double>> forward<Recorded<double>>;
 

@@ -1,5 +1,5 @@
-// The definition of the models of the delta-rule family, in float, double or numbers that record how
-// they were computed: whole sequences, plain loops, every weight read when it is used. It shares nothing
+// The definition of the models of the delta-rule family, in float, double, bf16 or numbers that record
+// how they were computed: whole sequences, plain loops, every weight read when it is used. It shares nothing
 // with the block; docs/architectures.md has the equations.
 #pragma once
 
@@ -24,19 +24,21 @@ struct Outcome {
 template <class Real>
 using ReadTensor = std::function<std::vector<Real>(const std::string& name)>;
 
-// present: of each token, 0 for padding; empty: all 1.
+// present: of each token, 0 for padding; empty: all 1. alphas: of each head of each recurrent layer,
+// in place of SANE's; empty: none.
 template <class Real>
 Outcome<Real> forward(const Config& config, const ReadTensor<Real>& read, const SaneUse& sane,
-                      std::span<const int32_t> tokens, std::span<const uint8_t> present = {});
+                      std::span<const int32_t> tokens, std::span<const uint8_t> present = {},
+                      std::span<const float> alphas = {});
 
 template <class Real>
 Outcome<Real> forward(const Config& config, const TensorSource& source, const SaneUse& sane,
-                      std::span<const int32_t> tokens) {
+                      std::span<const int32_t> tokens, std::span<const float> alphas = {}) {
   const ReadTensor<Real> read = [&](const std::string& name) {
     const Tensor<float> found = source.read(name);
     return std::vector<Real>(found.span().begin(), found.span().end());
   };
-  return forward<Real>(config, read, sane, tokens);
+  return forward<Real>(config, read, sane, tokens, {}, alphas);
 }
 
 }  // namespace deltasane::gated_delta::reference
