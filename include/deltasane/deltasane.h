@@ -53,6 +53,18 @@ class [[gnu::visibility("default")]] Error : public std::runtime_error {
   Fault fault_;
 };
 
+// One message of a conversation; the role is "system", "user" or "assistant".
+struct Message {
+  std::string role, text;
+};
+
+// A conversation as the tokens that a model was trained on, up to where its answer goes on.
+struct ChatPrompt {
+  Tokens tokens;
+  std::vector<std::string> stop;  // texts that end the answer
+  std::string beginning;          // of the answer, which the tokens have already: "<think>\n"
+};
+
 // Text to token ids and back. Text is bytes: decode(encode(text)) == text. Copies share the
 // vocabulary.
 class [[gnu::visibility("default")]] Tokenizer {
@@ -64,6 +76,12 @@ class [[gnu::visibility("default")]] Tokenizer {
   std::string decode(const Tokens& tokens) const;
   std::int32_t vocabulary() const;  // one more than the largest id
   std::optional<Token> end_of_document() const;
+
+  // For generate, from a fresh state. The last message is the user's. mode: "plain", "think" or
+  // "fast-think"; chat_template: "world", "chatml" or "chatml-think", empty: the model's own.
+  // What the messages say is text alone: names of special tokens in it stay letters.
+  ChatPrompt chat(const std::vector<Message>& messages, const std::string& mode = "plain",
+                  const std::string& chat_template = "") const;
 
  private:
   friend class Model;
@@ -181,6 +199,10 @@ class [[gnu::visibility("default")]] Model {
   // Reads the prompt, then samples. The last sampled token is left pending. The prompt may be empty
   // where a token is pending.
   Generated generate(std::string_view prompt, State & state, const SamplingSettings& settings = {},
+                     const OnText& on_text = {}) const;
+
+  // The same, for a prompt in tokens.
+  Generated generate(const Tokens& prompt, State& state, const SamplingSettings& settings = {},
                      const OnText& on_text = {}) const;
 
   // Several texts at once, `samples` of each prompt, from fresh states: those of the first prompt,

@@ -213,6 +213,26 @@ TEST(Api, GeneratesTextsAtOnceAsOneByOne) {
             Fault::argument);
 }
 
+TEST(Api, WritesAnAnswerToAConversation) {
+  const Model model = small_model();
+  const Tokenizer tokenizer = model.tokenizer();
+  const ChatPrompt prompt = tokenizer.chat({{"system", "Add."}, {"user", "12+30=?"}});
+  EXPECT_EQ(tokenizer.decode(prompt.tokens), "System: Add.\n\nUser: 12+30=?\n\nAssistant:");
+  EXPECT_EQ(prompt.beginning, "");
+  ASSERT_FALSE(prompt.stop.empty());
+  EXPECT_EQ(tokenizer.chat({{"user", "1"}}, "think").beginning, " <think");
+  State asked = model.fresh_state(), as_text = model.fresh_state();
+  const Generated made = model.generate(prompt.tokens, asked, greedy(6));
+  EXPECT_EQ(made.text, model.generate(tokenizer.decode(prompt.tokens), as_text, greedy(6)).text);
+  EXPECT_EQ(made.prompt_tokens, std::int64_t(prompt.tokens.size()));
+  EXPECT_EQ(fault_of([&] { tokenizer.chat({}); }), Fault::argument);
+  EXPECT_EQ(fault_of([&] { tokenizer.chat({{"assistant", "1"}}); }), Fault::argument);
+  EXPECT_EQ(fault_of([&] { tokenizer.chat({{"tool", "1"}}); }), Fault::argument);
+  EXPECT_EQ(fault_of([&] { tokenizer.chat({{"user", "1"}}, "loud"); }), Fault::usage);
+  EXPECT_EQ(fault_of([&] { tokenizer.chat({{"user", "1"}}, "plain", "other"); }), Fault::usage);
+  EXPECT_EQ(fault_of([&] { model.generate(Tokens{256}, asked); }), Fault::argument);
+}
+
 TEST(Api, EndsAtAStopTextAndWhereTheCallerSays) {
   const Model model = small_model();
   State state = model.fresh_state();

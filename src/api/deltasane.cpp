@@ -6,14 +6,18 @@
 #include "format/tokenizer/find_tokenizer.h"
 #include "infer/engine/engine.h"
 #include "model/registry.h"
+#include "text/chat/chat_template.h"
 
 // Lower layers have classes of these names, too. The public ones are in deltasane::v0 and are found
 // first there; included after all others, they change the meaning of no other header.
 namespace deltasane::below {
+using deltasane::ChatTemplate;
 using deltasane::Ended;
 using deltasane::Error;
 using deltasane::Fault;
 using deltasane::GeneratedText;
+using deltasane::Message;
+using deltasane::Role;
 using deltasane::StatePart;
 using deltasane::Tokenizer;
 }  // namespace deltasane::below
@@ -138,6 +142,45 @@ std::int32_t Tokenizer::vocabulary() const { return held_->tokenizer->vocabulary
 
 std::optional<Token> Tokenizer::end_of_document() const {
   return held_->tokenizer->end_of_document();
+}
+
+namespace {
+
+below::Role role_named(const std::string& name) {
+  if (name == "system") return below::Role::system;
+  if (name == "user") return below::Role::user;
+  if (name == "assistant") return below::Role::assistant;
+  fail(below::Fault::argument, "role: expected system, user or assistant, found '", name, "'");
+}
+
+std::unique_ptr<below::ChatTemplate> template_for(const below::Tokenizer& tokenizer,
+                                                  const std::string& name) {
+  if (!name.empty()) return chat_template_named(name);
+  std::unique_ptr<below::ChatTemplate> own = chat_template_of(tokenizer);
+  if (!own)
+    fail(below::Fault::usage, "chat template: expected one with the tokenizer, found none that is known; name ",
+         chat_template_names);
+  return own;
+}
+
+}  // namespace
+
+ChatPrompt Tokenizer::chat(const std::vector<Message>& messages, const std::string& mode,
+                           const std::string& chat_template) const {
+  return translated([&] {
+    const auto used = template_for(*held_->tokenizer, chat_template);
+    const ReplyMode reply = reply_mode_named(mode);
+    std::vector<below::Message> all;
+    for (const Message& one : messages) all.push_back({role_named(one.role), one.text});
+    if (all.empty() || all.back().role != below::Role::user)
+      fail(below::Fault::argument, "messages: expected the user's as the last one, found ",
+           all.empty() ? "none" : messages.back().role);
+    ChatPrompt prompt;
+    used->append_prompt(all, reply, *held_->tokenizer, prompt.tokens);
+    prompt.stop = used->stops();
+    prompt.beginning = used->reply_beginning(reply);
+    return prompt;
+  });
 }
 
 struct Model::Loaded {
@@ -353,6 +396,18 @@ std::vector<double> Model::score(const Tokens& tokens, State& state) const {
 
 Generated Model::generate(std::string_view prompt, State& state, const SamplingSettings& settings,
                           const OnText& on_text) const {
+  const State::Held& held = own(state);
+  const Tokenizer vocabulary = tokenizer();
+  const Tokens tokens = loaded_->alone([&] {
+    const below::Tokenizer& tokenizer = *vocabulary.held_->tokenizer;
+    const bool fresh = held.sequence.state().position == 0 && !held.pending;
+    return fresh ? tokenizer.encode_document(prompt) : tokenizer.encode(prompt);
+  });
+  return generate(tokens, state, settings, on_text);
+}
+
+Generated Model::generate(const Tokens& tokens, State& state, const SamplingSettings& settings,
+                          const OnText& on_text) const {
   State::Held& held = own(state);
   Generated made;
   const Tokenizer vocabulary = tokenizer();
@@ -362,8 +417,6 @@ Generated Model::generate(std::string_view prompt, State& state, const SamplingS
   loaded_->alone([&] {
     const SamplerSettings how = sampler_settings(settings);
     const bool continues = held.sampler && held.sampler->seed == settings.seed;
-    const bool fresh = held.sequence.state().position == 0 && !held.pending;
-    const Tokens tokens = fresh ? tokenizer.encode_document(prompt) : tokenizer.encode(prompt);
     made.prompt_tokens = std::int64_t(tokens.size());
     // A copy of the state: an error leaves the caller's as it was.
     TextRequest request{0, held.sequence.state().clone(), held.with_pending(tokens), {}};
