@@ -2,6 +2,7 @@
 
     deltasane.ops      the recurrence on torch tensors and numpy arrays, forward and backward
     deltasane.Model    the engine: read, score and write text; states as values
+    deltasane.Trainer  training runs, step by step
     deltasane.compat   the operator under the names of RWKV-LM, flash-linear-attention and rwkv_ops
 """
 
@@ -9,8 +10,9 @@ import importlib
 
 _HOME = {
     "Error": "errors", "UsageError": "errors", "FileError": "errors", "DeviceError": "errors",
-    "StateOverflow": "errors", "Model": "model", "Tokenizer": "model", "Generated": "model", "State": "states",
-    "set_threads": "_ops", "threads": "_ops",
+    "StateOverflow": "errors", "Model": "model", "Tokenizer": "model", "Generated": "model", "ChatEvent": "model",
+    "State": "states",
+    "Trainer": "trainer", "set_threads": "_ops", "threads": "_ops",
 }  # fmt: skip
 _SUBMODULES = ("compat", "errors", "ops")
 

@@ -1,11 +1,13 @@
 """Models: reading, scoring and writing text with the engine, without torch."""
 
+import atexit
 import operator
 import os
 import queue
 import tempfile
 import threading
-from typing import NamedTuple
+import weakref
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -22,6 +24,17 @@ class Generated(NamedTuple):
     prompt_tokens: int
     tokens: int
     ended: str
+
+
+class ChatEvent(NamedTuple):
+    """A piece of an answer: text and thought are what is new; reason is None until the last event.
+
+    reason: why the answer ended, as in Generated.
+    """
+
+    text: str
+    thought: str
+    reason: Optional[str]
 
 
 class Tokenizer:
@@ -52,6 +65,17 @@ class Tokenizer:
         """The text of ids; bytes that are no UTF-8 become U+FFFD."""
         return self.bytes(ids).decode("utf-8", "replace")
 
+    def chat(self, messages, think=None, template=None):
+        """(ids, stop texts, beginning of the answer) of a conversation, as Model.chat reads it.
+
+        >>> ids, stop, beginning = Tokenizer.open("byte").chat("Hi")
+        >>> bytes(ids.tolist())
+        b'User: Hi\\n\\nAssistant:'
+        """
+        mode = "plain" if think is None else "think" if think else "fast-think"
+        ids, stop, beginning = self._held.chat(_messages(messages), mode, template or "")
+        return np.array(ids, np.int32), stop, beginning
+
     @property
     def vocabulary(self):
         """One more than the largest id."""
@@ -68,6 +92,22 @@ def _as_bytes(text):
     if isinstance(text, bytes):
         return text
     raise TypeError(f"text: expected str or bytes, found {type(text).__name__}")
+
+
+def _messages(given):
+    """[(role, text)] of a text, which is the user's, or of messages as dicts with role and content, or as pairs."""
+    if isinstance(given, str):
+        return [("user", given)]
+    found = []
+    for message in given:
+        if isinstance(message, dict):
+            if set(message) != {"role", "content"}:
+                raise ValueError(f"messages: expected role and content in each, found {', '.join(map(str, message))}")
+            message = message["role"], message["content"]
+        if not isinstance(message, (tuple, list)) or len(message) != 2 or not all(isinstance(x, str) for x in message):
+            raise TypeError(f"messages: expected role and text in each, found {message!r}")
+        found.append(tuple(message))
+    return found
 
 
 def _ids(tokens):
@@ -92,6 +132,54 @@ def _settings(options):
             value = [value] if isinstance(value, str) else list(value)
         setattr(settings, name, value)
     return settings
+
+
+class _Writer:
+    """A thread that writes a text, one piece whenever it is asked for the next."""
+
+    def __init__(self, generate):
+        self.made = None
+        self._pieces, self._wanted, self._stopped = queue.SimpleQueue(), threading.Semaphore(0), threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(generate,), name="deltasane stream", daemon=True)
+        self._thread.start()
+        _writers.add(self)
+
+    def _on_text(self, piece):
+        self._pieces.put((piece, None))
+        self._wanted.acquire()
+        return not self._stopped.is_set()
+
+    def _run(self, generate):
+        self._wanted.acquire()
+        try:
+            if not self._stopped.is_set():
+                self.made = generate(self._on_text)
+            self._pieces.put((None, None))
+        except BaseException as error:  # raised again where the text is read
+            self._pieces.put((None, error))
+
+    def next(self):
+        """The next piece; None: the text has ended."""
+        self._wanted.release()
+        piece, error = self._pieces.get()
+        if error is not None:
+            raise error
+        return piece
+
+    def stop(self):
+        self._stopped.set()
+        self._wanted.release()
+        self._thread.join()
+
+
+_writers = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_writers():
+    """Before Python ends: a thread that is in the middle of a text then would end the process by force."""
+    for writer in list(_writers):
+        writer.stop()
 
 
 class Model:
@@ -201,38 +289,47 @@ class Model:
         ' 42'
         """
         state = self.state() if state is None else state
-        pieces, wanted, stopped = queue.SimpleQueue(), threading.Semaphore(0), threading.Event()
-        settings, text = _settings(options), _as_bytes(prompt)
+        yield from self._pieces(_as_bytes(prompt), state, _settings(options))
 
-        def on_text(piece):
-            pieces.put((piece, None))
-            wanted.acquire()
-            return not stopped.is_set()
+    def chat(self, messages, *, think=None, template=None, **options):
+        """Answers a conversation, from a fresh state: yields ChatEvent(text, thought, reason).
 
-        def run():
-            wanted.acquire()
-            try:
-                if not stopped.is_set():
-                    self._held.generate(text, state._held, settings, on_text)
-                pieces.put((None, None))
-            except BaseException as error:  # raised again where the text is read
-                pieces.put((None, error))
+        messages  a str, or dicts with role and content; the last one is the user's
+        think     True: the answer begins with thoughts; False: without; None: as the model likes
+        template  "world", "chatml" or "chatml-think"; None: the model's own
+        options   as for stream; stop texts are added to those of the template
 
-        thread = threading.Thread(target=run, name="deltasane stream", daemon=True)
-        thread.start()
+        >>> import deltasane
+        >>> model = deltasane.Model("models/arithmetic-sane-3.safetensors")
+        >>> events = list(model.chat("37+45=?", temperature=0))
+        >>> "".join(event.text for event in events), events[-1].reason
+        ('82', 'stop_text')
+        """
+        tokens, stop, beginning = self.tokenizer.chat(messages, think, template)
+        settings = _settings(options)
+        settings.stop = [*stop, *settings.stop]
+        reader = _engine.ThoughtReader(beginning)
+        pieces = self._pieces(tokens.tolist(), self.state(), settings)
         try:
             while True:
-                wanted.release()
-                piece, error = pieces.get()
-                if error is not None:
-                    raise error
-                if piece is None:
-                    return
-                yield piece
+                text, thought = reader.feed(next(pieces))
+                if text or thought:
+                    yield ChatEvent(text, thought, None)
+        except StopIteration as end:
+            made = end.value
         finally:
-            stopped.set()
-            wanted.release()
-            thread.join()
+            pieces.close()
+        yield ChatEvent(*reader.finish(), made.ended)
+
+    def _pieces(self, prompt, state, settings):
+        """Yields the pieces of a text; returns it as Generated."""
+        writer = _Writer(lambda on_text: Generated(*self._held.generate(prompt, state._held, settings, on_text)))
+        try:
+            while (piece := writer.next()) is not None:
+                yield piece
+            return writer.made
+        finally:
+            writer.stop()
 
     def generate(self, prompts, *, n=1, **options):
         """Samples n texts of each prompt, many at a time. On a CPU a text does not depend on the others.

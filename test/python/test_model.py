@@ -3,6 +3,8 @@
 import copy
 import os
 import pickle
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -79,6 +81,39 @@ def test_a_stream_can_be_left_and_continued(model):
     assert threading.active_count() == 1
 
 
+def test_a_program_may_end_in_the_middle_of_a_stream():
+    text = f"""
+import deltasane
+model = deltasane.Model({PATH!r}, threads=1)
+stream, unused, chat = model.stream("User: 1", max_tokens=50), model.stream("User: 1"), model.chat("1")
+next(stream), next(chat)
+"""
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=60)
+
+
+def test_answers_a_conversation(model):
+    events = list(model.chat([{"role": "user", "content": "37+45=?"}], max_tokens=20, temperature=0))
+    assert "".join(event.text for event in events) == "82" and events[-1].reason == "stop_text"
+    assert all(event.reason is None for event in events[:-1])
+    ids, stop, beginning = model.tokenizer.chat([("user", "37+45=?")])
+    assert model.tokenizer.decode(ids) == QUESTION and stop and beginning == ""
+    as_text = model.generate(QUESTION, max_tokens=20, stop=stop, temperature=0)[0].text
+    assert as_text.strip() == "82"
+    cut = list(model.chat("37+45=?", max_tokens=8, temperature=0, stop="2"))
+    assert "".join(event.text for event in cut) == "8"
+    left = model.chat("37+45=?", max_tokens=8)
+    next(left)
+    left.close()
+    assert threading.active_count() == 1
+
+
+def test_thoughts_are_told_from_the_answer(model):
+    _, _, beginning = model.tokenizer.chat("1", think=True)
+    reader = deltasane._engine.ThoughtReader(beginning)
+    assert reader.feed(">so 1</thi") == ("", "so 1") and reader.feed("nk>\n\n2") == ("2", "")
+    assert list(model.chat("37+45=?", think=True, max_tokens=5, temperature=0))[-1].reason == "max_tokens"
+
+
 def test_texts_do_not_depend_on_each_other(model):
     prompts = [QUESTION, "User: 8+5=?\n\nAssistant:"]
     texts = model.generate(prompts, n=2, max_tokens=6, seed=3)
@@ -128,6 +163,11 @@ def test_misuse(model, tmp_path):
     refuses(TypeError, "prompts: expected str, found int", lambda: model.generate([1]))
     refuses(TypeError, "text: expected str or bytes", lambda: next(model.stream(3)))
     refuses(ValueError, "state: expected one of this model", lambda: deltasane.Model(PATH).read([1], state))
+    refuses(ValueError, "messages: expected the user's as the last one", lambda: list(model.chat([("system", "1")])))
+    refuses(ValueError, "role: expected system, user or assistant, found 'tool'", lambda: list(model.chat([("tool", "1")])))
+    refuses(TypeError, "messages: expected role and text in each", lambda: list(model.chat([3])))
+    refuses(ValueError, "messages: expected role and content", lambda: list(model.chat([{"role": "user"}])))
+    refuses(ValueError, "world, chatml or chatml-think", lambda: list(model.chat("1", template="llama")))
     (tmp_path / "empty").write_bytes(b"")
     refuses(OSError, "empty", lambda: model.load_state(tmp_path / "empty"))
     baseline = deltasane.Model(os.path.join(MODELS, "arithmetic-baseline.safetensors"))

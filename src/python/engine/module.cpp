@@ -13,6 +13,9 @@
 #include <atomic>
 
 #include "python/engine/head_statistics.h"
+#include "python/engine/raise.h"
+#include "python/engine/thoughts.h"
+#include "python/engine/trainer.h"
 
 namespace deltasane::python {
 namespace {
@@ -20,26 +23,12 @@ namespace {
 namespace nb = nanobind;
 using Floats = nb::ndarray<nb::numpy, float>;
 
-const char* exception_of(Fault fault) {
-  switch (fault) {
-    case Fault::usage:
-    case Fault::argument:
-      return "UsageError";
-    case Fault::file:
-      return "FileError";
-    case Fault::overflow:
-      return "StateOverflow";
-    default:
-      return "DeviceError";
-  }
-}
-
 void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    const nb::object type = nb::module_::import_("deltasane.errors").attr(exception_of(error.fault()));
-    PyErr_SetString(type.ptr(), error.what());
+    static_assert(int(Fault::usage) == 0 && int(Fault::overflow) == 4);
+    raise(int(error.fault()), error.what());
   }
 }
 
@@ -104,18 +93,34 @@ nb::list parts_of(OwnedState& owned) {
   return all;
 }
 
+std::string_view prompt_of(const nb::bytes& text) {
+  return {static_cast<const char*>(text.data()), text.size()};
+}
+const Tokens& prompt_of(const Tokens& tokens) { return tokens; }
+
+// messages: (role, text) each. Returns tokens, stop texts, and the beginning of the answer.
+nb::tuple chat(const Tokenizer& tokenizer,
+               const std::vector<std::pair<std::string, std::string>>& messages,
+               const std::string& mode, const std::string& chat_template) {
+  std::vector<Message> all;
+  for (const auto& [role, text] : messages) all.push_back({role, text});
+  const ChatPrompt prompt = tokenizer.chat(all, mode, chat_template);
+  return nb::make_tuple(prompt.tokens, prompt.stop, prompt.beginning);
+}
+
 void bind_tokenizer(nb::module_& m) {
   nb::class_<Tokenizer>(m, "Tokenizer")
       .def_static("open", &Tokenizer::open, nb::arg("vocabulary"))
       .def("encode",
            [](const Tokenizer& t, const nb::bytes& text) {
-             return t.encode({static_cast<const char*>(text.data()), text.size()});
+             return t.encode(prompt_of(text));
            })
       .def("decode",
            [](const Tokenizer& t, const Tokens& tokens) {
              const std::string text = t.decode(tokens);
              return nb::bytes(text.data(), text.size());
            })
+      .def("chat", &chat, nb::arg("messages"), nb::arg("mode"), nb::arg("chat_template"))
       .def_prop_ro("vocabulary", &Tokenizer::vocabulary)
       .def_prop_ro("end_of_document", &Tokenizer::end_of_document);
 }
@@ -196,14 +201,16 @@ nb::ndarray<nb::numpy, double> score(const OwnedModel& owned, const Tokens& toke
 }
 
 // on_text: called with each piece; False ends the text.
-nb::tuple generate(const OwnedModel& owned, const nb::bytes& prompt, OwnedState& state,
+template <class Prompt>
+nb::tuple generate(const OwnedModel& owned, const Prompt& prompt, OwnedState& state,
                    const SamplingSettings& settings, const nb::callable& on_text) {
   Generated made;
+  const auto given = prompt_of(prompt);
   {
     const Use use(state);
     const nb::gil_scoped_release released;
     made = owned.here().generate(
-        {static_cast<const char*>(prompt.data()), prompt.size()}, use.state(), settings,
+        given, use.state(), settings,
         [&](std::string_view piece) {
           const nb::gil_scoped_acquire acquired;
           return nb::cast<bool>(on_text(nb::str(piece.data(), piece.size())));
@@ -238,7 +245,9 @@ void bind_models(nb::module_& m) {
            })
       .def("forward", &forward, nb::arg("tokens"), nb::arg("state"), nb::arg("all"))
       .def("score", &score, nb::arg("tokens"), nb::arg("state"))
-      .def("generate", &generate, nb::arg("prompt"), nb::arg("state"), nb::arg("settings"),
+      .def("generate", &generate<nb::bytes>, nb::arg("prompt"), nb::arg("state"),
+           nb::arg("settings"), nb::arg("on_text"))
+      .def("generate", &generate<Tokens>, nb::arg("prompt"), nb::arg("state"), nb::arg("settings"),
            nb::arg("on_text"))
       .def("generate_texts", &generate_texts, nb::arg("prompts"), nb::arg("samples"),
            nb::arg("settings"));
@@ -263,4 +272,6 @@ NB_MODULE(_engine, m) {
   bind_settings(m);
   bind_states(m);
   bind_models(m);
+  bind_thoughts(m);
+  bind_trainer(m);
 }
