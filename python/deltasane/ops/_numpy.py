@@ -18,36 +18,40 @@ def _array(name, given):
     raise TypeError(f"{name}: expected a numpy array, found {type(given).__name__}")
 
 
-def _usable(name, x):
+def _usable(x):
     """The kernels need whole, aligned elements, and a head's channels one after another."""
+    flags = x.flags
+    if flags.c_contiguous and flags.aligned:
+        return x
     size = x.itemsize
-    if not x.flags.aligned or any(s % size for s in x.strides):
-        return x.copy()
-    if x.ndim == 4 and x.strides[3] != size:
+    if not flags.aligned or any(s % size for s in x.strides) or (x.ndim == 4 and x.strides[3] != size):
         return x.copy()
     return x
 
 
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_FIELDS = Arrays._fields
+
+
 def checked(arrays, definition):
-    found = []
-    real = None
-    for i, (name, given) in enumerate(zip(Arrays._fields, arrays)):
-        if given is None:
-            found.append(None)
+    first = getattr(arrays[0], "dtype", None)
+    real = _FLOAT64 if definition and first == _FLOAT64 else _FLOAT32
+    found = list(arrays)
+    for i in range(len(arrays)):
+        x = arrays[i]
+        if x is None:
             continue
-        x = _array(name, given)
+        if type(x) is not np.ndarray:
+            x = _array(_FIELDS[i], x)
         if i >= DIFFERENTIABLE:
             if x.dtype not in (np.bool_, np.uint8):
-                raise TypeError(f"{name}: expected bool, found {x.dtype}")
-            found.append(_usable(name, x.view(np.uint8)))
-            continue
-        if real is None:
-            real = x.dtype if definition and x.dtype == np.float64 else np.dtype(np.float32)
-        if not isinstance(x, np.ndarray):  # tau as a number
+                raise TypeError(f"{_FIELDS[i]}: expected bool, found {x.dtype}")
+            x = x.view(np.uint8)
+        elif not isinstance(x, np.ndarray):  # tau as a number
             x = np.asarray(x, real)
-        if x.dtype != real:
-            raise TypeError(f"{name}: expected {real}, found {x.dtype}")
-        found.append(_usable(name, x))
+        elif x.dtype != real:
+            raise TypeError(f"{_FIELDS[i]}: expected {real}, found {x.dtype}")
+        found[i] = _usable(x)
     return found
 
 
@@ -72,15 +76,8 @@ def tau(x, weight, alpha):
         raise TypeError(f"x, weight: expected float32, found {x.dtype} and {weight.dtype}")
     z = np.ascontiguousarray(x @ weight)
     result = np.empty_like(z)
-    _ops.tau(_address(z), alpha, _address(result))
+    _ops.tau(z, alpha, result)
     return result
-
-
-def _address(x):
-    if x is None:
-        return None
-    size = x.itemsize
-    return x.__array_interface__["data"][0], x.shape, tuple(s // size for s in x.strides)
 
 
 def _state_shape(call):
@@ -93,12 +90,10 @@ def forward(call):
     v = call.arrays.v
     y = np.empty(v.shape, v.dtype)
     state = np.empty(_state_shape(call), v.dtype)
-    addresses = tuple(map(_address, call.arrays))
-    results = _address(y), _address(state)
     if call.definition:
-        _ops.definition(v.itemsize == 8, call.rule, addresses, call.position, call.cu_seqlens, call.chunk, results)
+        _ops.definition(v.itemsize == 8, *call[:5], (y, state))
     else:
-        _ops.forward(call.rule, addresses, call.position, call.cu_seqlens, call.chunk, results)
+        _ops.forward(*call[:5], (y, state))
     return y, state
 
 
@@ -110,20 +105,15 @@ def backward(call, dy, dstate):
             x = _array(name, x)
             if x.dtype != v.dtype:
                 raise TypeError(f"{name}: expected {v.dtype}, found {x.dtype}")
-            x = _usable(name, x)
+            x = _usable(x)
         given.append(x)
     if given[0] is None:
         given[0] = np.zeros_like(v)
     results = [None if x is None else np.empty(x.shape, x.dtype) for x in call.arrays[:DIFFERENTIABLE]]
     if call.arrays.state is None:
         results[-1] = np.empty(_state_shape(call), v.dtype)
-    addresses = tuple(map(_address, call.arrays))
-    given = tuple(map(_address, given))
-    wanted = tuple(map(_address, results))
     if call.definition:
-        _ops.definition_backward(
-            v.itemsize == 8, call.rule, addresses, call.position, call.cu_seqlens, call.chunk, given, wanted
-        )
+        _ops.definition_backward(v.itemsize == 8, *call[:5], tuple(given), tuple(results))
     else:
-        _ops.backward(call.rule, addresses, call.position, call.cu_seqlens, call.chunk, given, wanted)
+        _ops.backward(*call[:5], tuple(given), tuple(results))
     return results

@@ -71,7 +71,7 @@ void run_backward(const std::string& rule, const nb::tuple& arrays, const Number
   backward(call, how);
 }
 
-void tau_of_products(const nb::tuple& z, double alpha, const nb::tuple& tau) {
+void tau_of_products(nb::handle z, double alpha, nb::handle tau) {
   const View<const float> from = view_of<const float>(z);
   const View<float> to = view_of<float>(tau);
   expect_shape("tau", to, from.shape);
@@ -85,7 +85,7 @@ void tau_of_products(const nb::tuple& z, double alpha, const nb::tuple& tau) {
 NB_MODULE(_ops, m) {
   using namespace deltasane;
   using namespace deltasane::python;
-  m.doc() = "Operators of deltasane.ops. An array is (address, shape, strides) or None.";
+  m.doc() = "Operators of deltasane.ops. An array is of numpy, (address, shape, strides) or None.";
   translate_errors();
   m.attr("cuda") = built_with_cuda;
   if constexpr (built_with_cuda) bind_gpu_calls(m);
