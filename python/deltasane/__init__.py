@@ -14,7 +14,7 @@ _HOME = {
     "State": "states",
     "Trainer": "trainer", "set_threads": "_ops", "threads": "_ops",
 }  # fmt: skip
-_SUBMODULES = ("compat", "errors", "ops")
+_SUBMODULES = ("compat", "errors", "hf", "lm_eval", "ops")
 
 
 def build():
