@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "base/half.h"
 #include "tensor/cuda/gpu.h"
 
 namespace deltasane::kernel::cuda {
@@ -31,5 +32,23 @@ struct DecayAndBeta {
   float* beta = nullptr;
 };
 void decay_and_beta(const DecayAndBeta& op, const Gpu& gpu);
+
+// rate = exp(log_rate), (heads): A_log of a checkpoint, which is what is trained.
+void decay_rates(const float* log_rate, int64_t heads, float* rate, const Gpu& gpu);
+
+// Sums over rows are taken in an order that depends on the shape alone. z and z_beta are packed.
+template <class Real>
+struct DecayAndBetaGradient {
+  DecayAndBeta op;              // as the forward operator was given it, but for its results
+  float* dg = nullptr;          // (rows, heads size); afterwards not of use
+  const float* dbeta = nullptr;  // (rows, heads)
+  Real* dz = nullptr;           // like z
+  Real* dz_beta = nullptr;      // like z_beta
+  float *dlog_rate = nullptr, *dbias = nullptr;  // (heads), (heads size), added to
+  float* scratch = nullptr;                      // decay_scratch() floats
+};
+int64_t decay_scratch(int64_t rows, int64_t decays);
+template <class Real>
+void decay_and_beta_backward(const DecayAndBetaGradient<Real>& op, const Gpu& gpu);
 
 }  // namespace deltasane::kernel::cuda

@@ -20,20 +20,26 @@ Real decay(Real x, Real rate, std::optional<Real> bound) {
   return std::exp(log_decay(x, rate, bound));
 }
 
-// Derivatives of w with respect to x and to log rate.
+// Derivatives of log w with respect to x and to log rate.
 template <class Real>
 struct DecayDerivatives {
   Real x, log_rate;
 };
 template <class Real>
-DecayDerivatives<Real> decay_derivatives(Real x, Real rate, std::optional<Real> bound) {
-  const Real w = decay(x, rate, bound);
+DecayDerivatives<Real> log_decay_derivatives(Real x, Real rate, std::optional<Real> bound) {
   if (bound) {
-    const Real s = sigmoid(rate * x), slope = w * *bound * s * (1 - s) * rate;
+    const Real s = sigmoid(rate * x), slope = *bound * s * (1 - s) * rate;
     return {slope, slope * x};
   }
-  const Real softplus = std::max(x, Real(0)) + std::log1p(std::exp(-std::abs(x)));
-  return {-w * rate * sigmoid(x), -w * rate * softplus};
+  return {-rate * sigmoid(x), log_decay(x, rate, bound)};
+}
+
+// Of w.
+template <class Real>
+DecayDerivatives<Real> decay_derivatives(Real x, Real rate, std::optional<Real> bound) {
+  const Real w = decay(x, rate, bound);
+  const DecayDerivatives<Real> by = log_decay_derivatives(x, rate, bound);
+  return {w * by.x, w * by.log_rate};
 }
 
 }  // namespace deltasane::kernel::reference

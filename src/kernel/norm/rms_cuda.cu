@@ -1,46 +1,12 @@
 #include "kernel/norm/rms_cuda.h"
 
-#include "kernel/activation/cuda_sigmoid.cuh"
+#include "kernel/activation/cuda_gate_value.cuh"
 #include "kernel/cuda/channel_width.cuh"
+#include "kernel/norm/heads_cuda/head_threads.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
-
-constexpr int block_warps = channel_threads / 32;
-constexpr int64_t long_head = 512;  // channels from which a block has a head, and not a warp
-
-// The threads that have one head.
-template <int warps>
-struct HeadThreads {
-  int64_t head;  // of all
-  int lane;
-  __device__ HeadThreads()
-      : head(int64_t(blockIdx.x) * (block_warps / warps) + threadIdx.x / (32 * warps)),
-        lane(int(threadIdx.x) % (32 * warps)) {}
-  template <int width, class Use>
-  __device__ void each(int64_t size, Use&& use) const {
-    for (int64_t c = int64_t(lane) * width; c < size; c += 32 * warps * width) use(c);
-  }
-  template <int width, class Real>
-  __device__ float sum_of_squares(const Real* x, int64_t size) const {
-    float sum[1] = {};
-    each<width>(size, [&](int64_t c) {
-      float some[width];
-      load_channels<width>(x + c, some);
-#pragma unroll
-      for (int i = 0; i < width; ++i) sum[0] = fmaf(some[i], some[i], sum[0]);
-    });
-    if constexpr (warps == 1) {
-      return warp_sum(sum[0]);
-    } else {
-      __shared__ float place[2][32];
-      BlockSums<1> sums{place};
-      sums(sum);
-      return sum[0];
-    }
-  }
-};
 
 template <int width, int warps, class In, class Out>
 __global__ void __launch_bounds__(channel_threads)
@@ -50,6 +16,11 @@ __global__ void __launch_bounds__(channel_threads)
   const int64_t row = threads.head / op.heads, at = threads.head % op.heads * op.size;
   const In* const x = op.x + row * op.x_step + at;
   Out* const y = op.y + row * op.y_step + at;
+  if (op.present && !op.present[row]) {
+    const float zero[width] = {};
+    return threads.template each<width>(op.size,
+                                        [&](int64_t c) { store_channels<width>(y + c, zero); });
+  }
   const float squares = threads.template sum_of_squares<width>(x, op.size);
   const float scale = 1.0f / sqrtf(squares / float(op.size) + op.eps);
   threads.template each<width>(op.size, [&](int64_t c) {
@@ -63,10 +34,8 @@ __global__ void __launch_bounds__(channel_threads)
       load_channels<width>(op.gate + row * op.gate_step + at + c, gate);
       if (op.gate_bias) load_channels<width>(op.gate_bias + at + c, bias);
 #pragma unroll
-      for (int i = 0; i < width; ++i) {
-        const float g = gate[i] + bias[i], s = sigmoid(g);
-        value[i] *= op.activation == GateActivation::silu ? g * s : s;
-      }
+      for (int i = 0; i < width; ++i)
+        value[i] *= gate_value(op.activation, gate[i] + bias[i]).value;
     }
     if (op.add) {
       float before[width];
@@ -84,7 +53,8 @@ __global__ void __launch_bounds__(channel_threads) l2_heads(const __grid_constan
   const int64_t of_one = op.rows * op.heads;
   if (threads.head >= 2 * of_one) return;
   const int which = threads.head >= of_one;
-  Real* const x = op.x[which] + (threads.head - which * of_one) * op.size;
+  const int64_t at = (threads.head - which * of_one) * op.size;
+  const Real* const x = op.x[which] + at;
   const float squares = threads.template sum_of_squares<width>(x, op.size);
   const float factor = op.scale[which] / sqrtf(squares + op.eps);
   threads.template each<width>(op.size, [&](int64_t c) {
@@ -92,7 +62,7 @@ __global__ void __launch_bounds__(channel_threads) l2_heads(const __grid_constan
     load_channels<width>(x + c, value);
 #pragma unroll
     for (int i = 0; i < width; ++i) value[i] *= factor;
-    store_channels<width>(x + c, value);
+    store_channels<width>(op.y[which] + at + c, value);
   });
 }
 
@@ -101,6 +71,7 @@ __global__ void __launch_bounds__(channel_threads) l2_heads(const __grid_constan
 template <class In, class Out>
 void rms_norm(const RmsNorm<In, Out>& op, const Gpu& gpu) {
   const int64_t all = op.rows * op.heads;
+  require(!op.present || !op.add, "rms_norm: expected all rows present where they are added to");
   if (all == 0) return;
   const bool eight = in_eights({op.size, op.x_step, op.y_step, op.gate_step},
                                {op.x, op.weight, op.y, op.gate, op.gate_bias});
@@ -117,7 +88,7 @@ template <class Real>
 void l2_norms(const L2Norms<Real>& op, const Gpu& gpu) {
   const int64_t all = 2 * op.rows * op.heads;
   if (all == 0) return;
-  with_width(in_eights({op.size}, {op.x[0], op.x[1]}), [&]<int width>() {
+  with_width(in_eights({op.size}, {op.x[0], op.x[1], op.y[0], op.y[1]}), [&]<int width>() {
     launch(l2_heads<width, Real>,
            {unsigned((all + block_warps - 1) / block_warps), channel_threads}, gpu, op);
   });

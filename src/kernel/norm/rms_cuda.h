@@ -5,6 +5,7 @@
 //              memory of x
 // weight       (size)
 //
+// Gradients: heads_cuda/rms_backward.h.
 // rms_reference.h is the definition.
 #pragma once
 
@@ -30,16 +31,18 @@ struct RmsNorm {
   int64_t gate_step = 0;
   const float* gate_bias = nullptr;  // (heads size); null: none
   GateActivation activation = GateActivation::silu;
+  const uint8_t* present = nullptr;  // (rows): where it is 0, y is 0; null: all 1. Without add
 };
 template <class In, class Out>
 void rms_norm(const RmsNorm<In, Out>& op, const Gpu& gpu);
 
-// Two packed matrices, in place, each with a scale of its own.
+// Two packed matrices, each with a scale of its own; y may be the memory of x.
 template <class Real>
 struct L2Norms {
   int64_t rows = 0, heads = 0, size = 0;
   float eps = 0;
-  Real* x[2] = {};
+  const Real* x[2] = {};
+  Real* y[2] = {};
   float scale[2] = {1, 1};
 };
 template <class Real>

@@ -32,6 +32,17 @@ void unbound_tau(const uint8_t* whole, int64_t ends, int64_t heads, float* tau, 
 // tau[i] = value, (count).
 void fill_tau(float* tau, int64_t count, float value, const Gpu& gpu);
 
+// dz = dtau alpha sigmoid(z), (count).
+template <class Real>
+void tau_backward(const float* z, const float* dtau, int64_t count, double alpha, Real* dz,
+                  const Gpu& gpu);
+// Rows of the tokens that end chunks, to the rows of all tokens: row t of sequence n of x, where it
+// ends chunk i, is added row (n, i) of ends. x: (sequences, time, C), ends: (sequences, chunks, C).
+struct ChunkEnds {
+  int64_t sequences = 0, time = 0, channels = 0, chunk = 16;
+};
+void add_chunk_ends(const ChunkEnds& rows, const float* ends, float* x, const Gpu& gpu);
+
 template <class Real>
 struct TauMixGradient {
   int64_t ends, channels, heads;

@@ -48,6 +48,41 @@ TEST_F(GpuTau, PerHeadIsThatOfEachAlpha) {
   }
 }
 
+template <class Real>
+class GpuTauGradient : public GpuTest {};
+TYPED_TEST_SUITE(GpuTauGradient, Reals);
+
+TYPED_TEST(GpuTauGradient, OfZIsTheDefinition) {
+  for (const int64_t count : {1, 300}) {
+    const Numbers<float> z = random_numbers<float>(count, 6, 4), dtau = random_numbers<float>(count, 1, 5);
+    const auto from = this->template upload<float>(z), d = this->template upload<float>(dtau);
+    auto dz = this->template poisoned<TypeParam>(count);
+    tau_backward(from.data(), d.data(), count, 3.0, dz.data(), this->gpu());
+    const auto definition = [&]<class T>(T alpha) {
+      Numbers<T> out;
+      for (size_t i = 0; i < z.size(); ++i)
+        out.push_back(T(dtau[i]) * reference::tau_derivative(T(z[i]), alpha));
+      return out;
+    };
+    this->expect_close("dz", dz, definition(3.0f), definition(3.0));
+  }
+}
+
+TEST_F(GpuTau, RowsOfEndsAreAddedWhereChunksEnd) {
+  constexpr int64_t sequences = 3, time = 37, channels = 5, chunk = 16, chunks = 2;
+  const Numbers<float> x = random_numbers<float>(sequences * time * channels, 1, 1),
+                       ends = random_numbers<float>(sequences * chunks * channels, 1, 2);
+  auto to = upload<float>(x);
+  add_chunk_ends({sequences, time, channels, chunk}, upload<float>(ends).data(), to.data(), gpu());
+  Numbers<float> expected = x;
+  for (int64_t n = 0; n < sequences; ++n)
+    for (int64_t i = 0; i < chunks; ++i)
+      for (int64_t c = 0; c < channels; ++c)
+        expected[size_t((n * time + i * chunk + chunk - 1) * channels + c)] +=
+            ends[size_t((n * chunks + i) * channels + c)];
+  EXPECT_EQ(download(to), expected);
+}
+
 TEST_F(GpuTau, OfChunksWithPaddingIsUnbounded) {
   constexpr int64_t ends = 101, heads = 3;
   Numbers<uint8_t> whole(ends, 1);

@@ -1,7 +1,7 @@
 #include "kernel/short_conv/cuda.h"
 
 #include "kernel/activation/cuda_sigmoid.cuh"
-#include "kernel/cuda/channel_width.cuh"
+#include "kernel/short_conv/cuda_parts.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -13,6 +13,8 @@ __device__ void load_input(const ShortConv<Real>& op, int sequence, int64_t toke
                            float (&x)[width]) {
   if (token >= 0)
     load_channels<width>(op.x + (op.rows.first[sequence] + token) * op.step + channel, x);
+  else if (!op.rows.states)
+    for (float& zero : x) zero = 0;
   else
     load_channels<width>(op.rows.states[sequence] + op.state_at +
                              (op.taps - 1 + token) * op.channels + channel,
@@ -25,7 +27,7 @@ __global__ void __launch_bounds__(channel_threads)
   const int64_t i = int64_t(blockIdx.x) * channel_threads + threadIdx.x;
   const int64_t pieces = op.channels / width, row = i / pieces;
   if (row >= op.rows.rows) return;
-  int64_t channel = i % pieces * width;
+  const int64_t channel = i % pieces * width;
   const int sequence = op.rows.sequence[row];
   const int64_t token = row - op.rows.first[sequence];
   float sum[width] = {};
@@ -38,9 +40,7 @@ __global__ void __launch_bounds__(channel_threads)
   }
 #pragma unroll
   for (int c = 0; c < width; ++c) sum[c] *= sigmoid(sum[c]);
-  int part = 0;
-  while (channel >= op.parts[part].channels) channel -= op.parts[part++].channels;
-  store_channels<width>(op.parts[part].y + row * op.parts[part].channels + channel, sum);
+  store_channels<width>(place_in(op.parts, row, channel), sum);
 }
 
 // What a token's place gets comes from a later place or from x: in order, nothing is lost.
@@ -63,15 +63,14 @@ __global__ void __launch_bounds__(channel_threads)
 
 template <class Real>
 void short_conv(const ShortConv<Real>& op, const Gpu& gpu) {
-  require(op.parts[0].channels + op.parts[1].channels + op.parts[2].channels == op.channels,
-          "short_conv: expected a place for every channel");
+  expect_places(op.parts, op.channels);
   const bool eight = in_eights({op.channels, op.step, 2 * op.state_at, op.parts[0].channels,
                                 op.parts[1].channels, op.parts[2].channels},
                                {op.x, op.weight, op.parts[0].y, op.parts[1].y, op.parts[2].y});
   with_width(eight, [&]<int width>() {
     const int64_t pieces = op.channels / width;
     launch(convolve<width, Real>, {blocks_for(op.rows.rows * pieces), channel_threads}, gpu, op);
-    if (op.taps > 1)
+    if (op.taps > 1 && op.rows.states)
       launch(keep_inputs<width, Real>,
              {blocks_for(op.rows.sequences * pieces), channel_threads}, gpu, op);
   });

@@ -53,7 +53,23 @@ struct SavedParts {
   }
 };
 
+// What backward needs beside it.
+struct BackwardParts {
+  Workspace all;
+  int64_t terms, dstate, dvalues, parts, saved;
+  explicit BackwardParts(const GatedRule& op) {
+    const int64_t heads = op.batch * op.heads, tiles = tile_count(op);
+    terms = all.add<char>(gated_terms_bytes(op));
+    dstate = all.add<bf16>(heads * tiles * op.values * op.keys);
+    dvalues = all.add<bf16>(heads * tiles * 2 * tile_size * op.values);
+    parts = all.add<float>(heads * tiles * op.values / 16);
+    saved = all.add<float>(op.states ? 0 : SavedParts(op).all.floats());
+  }
+};
+
 }  // namespace
+
+int64_t gated_rule_scratch(const GatedRule& op) { return BackwardParts(op).all.floats(); }
 
 int64_t gated_rule_states(const GatedRule& op) { return SavedParts(op).all.floats(); }
 
@@ -78,21 +94,15 @@ void gated_rule_backward(const GatedRule& op, const GatedRuleGradient& gradient,
   if (op.values % 32 != 0)
     fail(Fault::argument,
          "value channels per head: expected a multiple of 32 for gradients, found ", op.values);
-  const int64_t heads = op.batch * op.heads, tiles = tile_count(op);
-  Workspace all;
-  const int64_t terms = all.add<char>(gated_terms_bytes(op));
-  const int64_t dstate = all.add<bf16>(heads * tiles * op.values * op.keys);
-  const int64_t dvalues = all.add<bf16>(heads * tiles * 2 * tile_size * op.values);
-  const int64_t parts = all.add<float>(heads * tiles * op.values / 16);
-  const int64_t saved = all.add<float>(op.states ? 0 : gated_rule_states(op));
-  float* const memory = scratch.floats(gpu, all.floats());
+  const BackwardParts of(op);
+  float* const memory = scratch.floats(gpu, of.all.floats());
   GatedPass pass;
   pass.op = op, pass.gradient = gradient;
   pass.op.y = nullptr, pass.op.final_state = nullptr;
-  pass.terms = at<char>(memory, terms);
-  pass.dstate = at<bf16>(memory, dstate), pass.dvalues = at<bf16>(memory, dvalues);
-  pass.dtau_parts = at<float>(memory, parts);
-  SavedParts(op).give(pass, op.states ? op.states : at<float>(memory, saved));
+  pass.terms = at<char>(memory, of.terms);
+  pass.dstate = at<bf16>(memory, of.dstate), pass.dvalues = at<bf16>(memory, of.dvalues);
+  pass.dtau_parts = at<float>(memory, of.parts);
+  SavedParts(op).give(pass, op.states ? op.states : at<float>(memory, of.saved));
   gated_terms(pass, TermsFor::backward, gpu);
   if (!op.states) gated_state_forward(pass, gpu);
   gated_state_backward(pass, gpu);

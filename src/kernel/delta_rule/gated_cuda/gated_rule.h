@@ -55,6 +55,9 @@ struct GatedRuleGradient {
 // Fails where the GPU or the heads' sizes are not supported.
 void gated_rule(const GatedRule& op, DeltaRuleScratch& scratch, const Gpu& gpu);
 
+// Floats that both ask of their scratch, at most.
+int64_t gated_rule_scratch(const GatedRule& op);
+
 // op.y and op.final_state are not used.
 void gated_rule_backward(const GatedRule& op, const GatedRuleGradient& gradient,
                          DeltaRuleScratch& scratch, const Gpu& gpu);

@@ -179,7 +179,7 @@ void GpuExecutor<Real>::Block::convolve() {
   op.parts[0] = {e.r, c.key_channels()}, op.parts[1] = {e.k, c.key_channels()};
   op.parts[2] = {e.v, c.value_channels()};
   kernel::cuda::short_conv(op, gpu_);
-  kernel::cuda::L2Norms<Real> norms{rows_, c.key_heads, c.key_size, l2_eps, {e.r, e.k}, {}};
+  kernel::cuda::L2Norms<Real> norms{rows_, c.key_heads, c.key_size, l2_eps, {e.r, e.k}, {e.r, e.k}, {}};
   norms.scale[0] = float(1 / std::sqrt(double(c.key_size))), norms.scale[1] = 1;
   kernel::cuda::l2_norms(norms, gpu_);
 }
@@ -314,7 +314,7 @@ void GpuExecutor<Real>::Block::gate_attention() {
   const int64_t channels = c.heads * c.head_size;
   kernel::cuda::multiply_by_gate(
       kernel::cuda::GatedRows<Real>{kernel::GateActivation::sigmoid, rows_, channels,
-                                    e.in + channels + 2 * c.kv_heads * c.head_size, in_step(), e.y},
+                                    e.in + channels + 2 * c.kv_heads * c.head_size, in_step(), e.y, e.y},
       gpu_);
 }
 
@@ -330,7 +330,7 @@ void GpuExecutor<Real>::Block::add_network() {
   Real* const up = e.hidden + numbers;
   kernel::cuda::multiply_by_gate(
       kernel::cuda::GatedRows<Real>{kernel::GateActivation::silu, rows_, c.feed_forward, e.hidden,
-                                    c.feed_forward, up},
+                                    c.feed_forward, up, up},
       gpu_);
   add_product(up, w.down, c.feed_forward, w.ffn_norm);
 }
