@@ -29,9 +29,15 @@ uint64_t Gpu::free_bytes() const { return properties_.memory_bytes; }
 
 // All work is done when it is enqueued.
 GpuEvent::GpuEvent() : event_(nullptr) {}
+GpuEvent::GpuEvent(unsigned) : event_(nullptr) {}
 GpuEvent::~GpuEvent() = default;
+GpuEvent::GpuEvent(GpuEvent&&) noexcept : event_(nullptr) {}
+GpuEvent& GpuEvent::operator=(GpuEvent&&) noexcept { return *this; }
 void GpuEvent::record(const Gpu&) {}
 void GpuEvent::stream_wait(CUstream_st*) const {}
+void GpuEvent::wait() const {}
+TimedGpuEvent::TimedGpuEvent() : GpuEvent(0u) {}
+double TimedGpuEvent::milliseconds_since(const TimedGpuEvent&) const { return 0; }
 
 Buffer pinned_memory(uint64_t bytes) { return Buffer(bytes); }
 

@@ -97,23 +97,6 @@ class Trainable : public TrainableModel {
   PassMemory cpu_pass_memory(const PassSettings& settings) const override {
     return {0, uint64_t(settings.sequences + 1) * parameters().all().size() * sizeof(double)};
   }
-  PassMemory gpu_pass_memory(const PassSettings&) const override {
-    expect_gpu_support();
-    return {};
-  }
-  void expect_gpu_support() const override {
-    fail(Fault::usage, "device: expected cpu for this architecture, found a GPU");
-  }
-  std::unique_ptr<GpuGradientPass<float>> gpu_gradient_pass_f32(const PassSettings&,
-                                                                const Gpu&) const override {
-    expect_gpu_support();
-    return nullptr;
-  }
-  std::unique_ptr<GpuGradientPass<bf16>> gpu_gradient_pass_bf16(const PassSettings&,
-                                                                const Gpu&) const override {
-    expect_gpu_support();
-    return nullptr;
-  }
   void save(const fs::path& path) const override {
     write(path, sizes_, parameters(), StoredType::f32, sane_metadata(sane()));
   }
@@ -138,6 +121,7 @@ using Model = TrainableFactory::Model;
 
 // Layers of three kinds in turn: a memory behind a convolution, a cache, two memories.
 Sizes sizes_for(const ModelSizes& asked, bool sane) {
+  expect_no_beta_scale(asked);
   if (!asked.kind.empty())
     fail(Fault::usage, "kind: expected none for this architecture, found '", asked.kind, "'");
   if (asked.layers < 1 || asked.channels < 1 || asked.head_size < 1)

@@ -3,6 +3,8 @@
 #include "format/open.h"
 #include "model/gated_delta/model.h"
 #include "model/gated_delta/random.h"
+#include "model/gated_delta/train/gpu/gradient_pass.h"
+#include "model/gated_delta/train/gpu/unsupported.h"
 #include "model/gated_delta/train/gradient_pass.h"
 #include "model/gated_delta/train/initialise.h"
 #include "model/gated_delta/train/layout.h"
@@ -36,22 +38,17 @@ class Trainable : public TrainableModel {
   PassMemory cpu_pass_memory(const PassSettings& settings) const override {
     return gradient_pass_memory(config_, sane(), settings);
   }
-  PassMemory gpu_pass_memory(const PassSettings&) const override {
-    expect_gpu_support();
-    return {};
+  PassMemory gpu_pass_memory(const PassSettings& settings) const override {
+    return with_cuda([&] { return gpu_gradient_pass_memory(config_, sane(), settings); });
   }
-  void expect_gpu_support() const override {
-    fail(Fault::usage, "device: expected cpu to train ", title_, ", found a GPU");
+  void expect_gpu_support() const override { gpu::expect_trainable(config_); }
+  std::unique_ptr<GpuGradientPass<float>> gpu_gradient_pass_f32(const PassSettings& settings,
+                                                                const Gpu& gpu) const override {
+    return with_cuda([&] { return make_gpu_gradient_pass<float>(config_, sane(), settings, gpu); });
   }
-  std::unique_ptr<GpuGradientPass<float>> gpu_gradient_pass_f32(const PassSettings&,
-                                                                const Gpu&) const override {
-    expect_gpu_support();
-    return nullptr;
-  }
-  std::unique_ptr<GpuGradientPass<bf16>> gpu_gradient_pass_bf16(const PassSettings&,
-                                                                const Gpu&) const override {
-    expect_gpu_support();
-    return nullptr;
+  std::unique_ptr<GpuGradientPass<bf16>> gpu_gradient_pass_bf16(const PassSettings& settings,
+                                                                const Gpu& gpu) const override {
+    return with_cuda([&] { return make_gpu_gradient_pass<bf16>(config_, sane(), settings, gpu); });
   }
 
   void save(const fs::path& path) const override {

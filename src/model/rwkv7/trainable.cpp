@@ -39,19 +39,16 @@ class Trainable : public TrainableModel {
     return gradient_pass_memory(shape_, sane(), settings);
   }
   PassMemory gpu_pass_memory(const PassSettings& settings) const override {
-    if constexpr (built_with_cuda)
-      return gpu_gradient_pass_memory(shape_, sane(), settings);
-    else
-      fail(Fault::device, "a build without CUDA names no GPU");
+    return with_cuda([&] { return gpu_gradient_pass_memory(shape_, sane(), settings); });
   }
   void expect_gpu_support() const override { gpu::expect_trainable(shape_, sane()); }
   std::unique_ptr<GpuGradientPass<float>> gpu_gradient_pass_f32(const PassSettings& settings,
                                                                 const Gpu& gpu) const override {
-    return on_gpu<float>(settings, gpu);
+    return with_cuda([&] { return make_gpu_gradient_pass<float>(shape_, sane(), settings, gpu); });
   }
   std::unique_ptr<GpuGradientPass<bf16>> gpu_gradient_pass_bf16(const PassSettings& settings,
                                                                 const Gpu& gpu) const override {
-    return on_gpu<bf16>(settings, gpu);
+    return with_cuda([&] { return make_gpu_gradient_pass<bf16>(shape_, sane(), settings, gpu); });
   }
 
   void save(const fs::path& path) const override {
@@ -62,15 +59,6 @@ class Trainable : public TrainableModel {
   }
 
  private:
-  template <class Real>
-  std::unique_ptr<GpuGradientPass<Real>> on_gpu(const PassSettings& settings,
-                                                const Gpu& gpu) const {
-    if constexpr (built_with_cuda)
-      return make_gpu_gradient_pass<Real>(shape_, sane(), settings, gpu);
-    else
-      fail(Fault::device, "a build without CUDA names no GPU");
-  }
-
   Rwkv7Shape shape_;
 };
 

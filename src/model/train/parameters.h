@@ -31,6 +31,7 @@ struct ParameterSlot {
   int64_t matrices() const { return shape.rank() == 3 ? shape[0] : 1; }
   friend bool operator==(const ParameterSlot&, const ParameterSlot&) = default;
 };
+using Slot = const ParameterSlot*;  // null where a model does not have the parameter
 
 class ParameterLayout {
  public:

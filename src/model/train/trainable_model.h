@@ -116,15 +116,19 @@ class TrainableModel {
   // What it will allocate. On a GPU settings.precision is that of products and activations; needs
   // no GPU, but a build that has them.
   virtual PassMemory cpu_pass_memory(const PassSettings& settings) const = 0;
-  virtual PassMemory gpu_pass_memory(const PassSettings& settings) const = 0;
+  virtual PassMemory gpu_pass_memory(const PassSettings&) const { refuse_gpu(); }
 
   // Fails with what to do instead where the operators on a GPU do not have what the model needs.
-  // Needs no GPU.
-  virtual void expect_gpu_support() const = 0;
-  virtual std::unique_ptr<GpuGradientPass<float>> gpu_gradient_pass_f32(
-      const PassSettings& settings, const Gpu& gpu) const = 0;
-  virtual std::unique_ptr<GpuGradientPass<bf16>> gpu_gradient_pass_bf16(
-      const PassSettings& settings, const Gpu& gpu) const = 0;
+  // Needs no GPU. An architecture that is trained on CPUs only leaves this and the next two.
+  virtual void expect_gpu_support() const { refuse_gpu(); }
+  virtual std::unique_ptr<GpuGradientPass<float>> gpu_gradient_pass_f32(const PassSettings&,
+                                                                        const Gpu&) const {
+    refuse_gpu();
+  }
+  virtual std::unique_ptr<GpuGradientPass<bf16>> gpu_gradient_pass_bf16(const PassSettings&,
+                                                                        const Gpu&) const {
+    refuse_gpu();
+  }
 
   // As a checkpoint that every command reads: safetensors, float32.
   virtual void save(const fs::path& path) const = 0;
@@ -133,8 +137,20 @@ class TrainableModel {
   virtual std::unique_ptr<LanguageModel> open_for_inference() const = 0;
 
  private:
+  [[noreturn]] void refuse_gpu() const {
+    fail(Fault::usage, "device: expected cpu to train ", description().title, ", found a GPU");
+  }
   Parameters parameters_;
 };
+
+// make(), whose functions a build without CUDA does not have.
+template <class Make>
+std::invoke_result_t<Make> with_cuda(const Make& make) {
+  if constexpr (built_with_cuda)
+    return make();
+  else
+    fail(Fault::device, "a build without CUDA names no GPU");
+}
 
 template <class Real>
 std::unique_ptr<GpuGradientPass<Real>> gpu_gradient_pass(const TrainableModel& model,
@@ -148,8 +164,15 @@ std::unique_ptr<GpuGradientPass<Real>> gpu_gradient_pass(const TrainableModel& m
 
 struct ModelSizes {
   int64_t layers = 0, channels = 0, head_size = 64, vocabulary = 0;
-  std::string kind{};  // of model, where an architecture has several; empty: its first
+  std::string kind{};     // of model, where an architecture has several; empty: its first
+  double beta_scale = 0;  // beta = beta_scale sigmoid(..); 0: the kind's own
 };
+// Of an architecture that has no beta.
+inline void expect_no_beta_scale(const ModelSizes& sizes) {
+  if (sizes.beta_scale != 0)
+    fail(Fault::usage, "beta_scale: expected none for this architecture, found ",
+         sizes.beta_scale);
+}
 
 // Normal, for measurements: numbers as large as those of orthogonal matrices, which take a minute
 // to make for a 0.4B; and small ones where matrices begin with 0, as after some steps: products of

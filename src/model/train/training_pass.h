@@ -18,8 +18,6 @@
 
 namespace deltasane {
 
-using Slot = const ParameterSlot*;  // null where a model does not have the parameter
-
 struct TrainingPass {
   std::optional<SaneSettings> sane;
   int64_t sequences, time;

@@ -1,12 +1,15 @@
 // For tests: losses and gradients by the definition (reference.h), on batches with uneven weights.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <map>
 
 #include "model/gated_delta/fixture.h"
 #include "model/gated_delta/reference.h"
 #include "model/gated_delta/train/layout.h"
 #include "model/train/fixture_batch.h"
+#include "tensor/pooled_closeness.h"
 #include "tensor/tape.h"
 
 namespace deltasane::gated_delta {
@@ -81,6 +84,47 @@ DefinedGradient<Real> defined_gradient(const Config& config, const Parameters& p
       found.gradient[size_t(slot.offset) + i] =
           derivatives[size_t(variables[slot.name][i].node)];
   return found;
+}
+
+// Over a few models: what is too far from the definition, tensor by tensor. gradient(model, settings,
+// to) gives a loss and its gradient, of models whose weights of the recurrence's norm are off by
+// `error`.
+template <class Gradient>
+std::string too_far_from_definition(const Config& config, const std::optional<SaneSettings>& sane,
+                                    const TrainingBatch& batch, double error,
+                                    Gradient&& gradient) {
+  const LossSettings settings{batch.weight_total(), 1e-2};
+  std::map<std::string, PooledCloseness> pools;
+  PooledCloseness losses;
+  for (const uint64_t seed : {5, 6, 7, 8}) {
+    const Parameters model = random_parameters(config, sane, seed);
+    Parameters off = model.clone();
+    for (float& w : off.of("layers.0.mixer.output_norm.weight")) w = float(w * (1 + error));
+    std::vector<float> found(model.all().size());
+    const double loss = gradient(off, settings, found);
+    const auto plain = defined_gradient<float>(config, model, batch, settings);
+    const auto truth = defined_gradient<double>(config, model, batch, settings);
+    const auto rounded = float(loss);
+    losses.add({&rounded, 1}, {&plain.loss, 1}, {&truth.loss, 1});
+    for (const ParameterSlot& slot : model.layout().slots()) {
+      const auto part = [&](const auto& all) {
+        return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
+      };
+      if (slot.name.ends_with("router_bias"))  // chooses, and has no gradient
+        EXPECT_EQ(std::ranges::count(part(found), 0.0f), slot.elements());
+      else
+        pools[slot.name].add(part(found), part(plain.gradient), part(truth.gradient));
+      double largest = 0;
+      for (const double one : part(truth.gradient)) largest = std::max(largest, std::abs(one));
+      EXPECT_TRUE(largest > 0 || slot.name.ends_with("router_bias")) << slot.name;
+    }
+  }
+  std::string all;
+  if (!losses.result().close) all = cat("losses: ", losses.result().explanation(), '\n');
+  for (const auto& [name, pool] : pools)
+    if (const Closeness one = pool.result(Criterion::rms_error); !one.close)
+      all += cat(name, ": ", one.explanation(), '\n');
+  return all;
 }
 
 }  // namespace deltasane::gated_delta

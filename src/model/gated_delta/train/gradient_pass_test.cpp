@@ -10,7 +10,6 @@
 #include "model/gated_delta/trainable.h"
 #include "model/log_probability.h"
 #include "support/errors.h"
-#include "tensor/pooled_closeness.h"
 
 namespace deltasane::gated_delta {
 namespace {
@@ -22,45 +21,18 @@ class FamilyTraining : public testing::TestWithParam<size_t> {
   Config config = SmallModel::with_sane(small_configs()[GetParam()], true);
 };
 
-// Over a few models: what is too far from the definition, tensor by tensor. Weights of the recurrence's
-// norm are off by `error`.
+// Over a few models: what is too far from the definition.
 std::string too_far(const Config& config, const std::optional<SaneSettings>& of_sane,
                     const TrainingBatch& batch, double error = 0) {
   ThreadPool threads(1);
-  const LossSettings settings{batch.weight_total(), 1e-2};
-  std::map<std::string, PooledCloseness> pools;
-  PooledCloseness losses;
-  for (const uint64_t seed : {5, 6, 7, 8}) {
-    const Parameters model = random_parameters(config, of_sane, seed);
-    Parameters off = model.clone();
-    for (float& w : off.of("layers.0.mixer.output_norm.weight")) w = float(w * (1 + error));
-    std::vector<float> found(model.all().size());
-    const auto pass = make_gradient_pass(config, of_sane, {batch.sequences, batch.time});
-    const double loss = pass->gradient(off.all(), batch, settings, found, {threads});
-    EXPECT_EQ(pass->loss(off.all(), batch, settings, {threads}), loss);
-    const auto plain = defined_gradient<float>(config, model, batch, settings);
-    const auto truth = defined_gradient<double>(config, model, batch, settings);
-    const auto rounded = float(loss);
-    losses.add({&rounded, 1}, {&plain.loss, 1}, {&truth.loss, 1});
-    for (const ParameterSlot& slot : model.layout().slots()) {
-      const auto part = [&](const auto& all) {
-        return std::span(all).subspan(size_t(slot.offset), size_t(slot.elements()));
-      };
-      if (slot.name.ends_with("router_bias"))  // chooses, and has no gradient
-        EXPECT_EQ(std::ranges::count(part(found), 0.0f), slot.elements());
-      else
-        pools[slot.name].add(part(found), part(plain.gradient), part(truth.gradient));
-      double largest = 0;
-      for (const double one : part(truth.gradient)) largest = std::max(largest, std::abs(one));
-      EXPECT_TRUE(largest > 0 || slot.name.ends_with("router_bias")) << slot.name;
-    }
-  }
-  std::string all;
-  if (!losses.result().close) all = cat("losses: ", losses.result().explanation(), '\n');
-  for (const auto& [name, pool] : pools)
-    if (const Closeness one = pool.result(Criterion::rms_error); !one.close)
-      all += cat(name, ": ", one.explanation(), '\n');
-  return all;
+  return too_far_from_definition(
+      config, of_sane, batch, error,
+      [&](const Parameters& model, const LossSettings& settings, std::vector<float>& found) {
+        const auto pass = make_gradient_pass(config, of_sane, {batch.sequences, batch.time});
+        const double loss = pass->gradient(model.all(), batch, settings, found, {threads});
+        EXPECT_EQ(pass->loss(model.all(), batch, settings, {threads}), loss);
+        return loss;
+      });
 }
 
 TEST_P(FamilyTraining, LossAndGradientAreTheDefinition) {

@@ -13,14 +13,9 @@
 #include "kernel/token_shift/cuda.h"
 #include "model/gpu/memory_plan.h"
 #include "model/rwkv7/checkpoint/tensor_table.h"
+#include "model/train/gpu/training_pass.h"
 
 namespace deltasane::rwkv7::gpu {
-
-// The sizes that buffers depend on.
-struct BatchSize {
-  int64_t sequences, time, chunks;  // chunks of one sequence that SANE ends; 0 without it
-  int64_t rows() const { return sequences * time; }
-};
 
 template <class Real>
 struct LayerBuffers {
@@ -40,7 +35,7 @@ struct LayerBuffers {
   Real *mix_ffn, *hidden;  // hidden: (rows, feed_forward), after the activation
 
   enum class Layer { first, later };
-  void place(MemoryPlan& plan, const Rwkv7Shape& s, const BatchSize& size, Layer layer) {
+  void place(MemoryPlan& plan, const Rwkv7Shape& s, const GpuBatchSize& size, Layer layer) {
     const int64_t rows = size.rows(), all = rows * s.channels;
     plan.place(x_ffn, all);
     plan.place(mix_r, 3 * all), mix_k = mix_r + all, mix_v = mix_k + all;
@@ -53,7 +48,7 @@ struct LayerBuffers {
     plan.place(low_g, rows * s.rank_g);
     gate = low_v = nullptr;
     if (layer == Layer::later) plan.place(gate, all), plan.place(low_v, rows * s.rank_v);
-    const int64_t ends = size.sequences * size.chunks;
+    const int64_t ends = size.ends();
     plan.place(x_tau, ends * s.channels), plan.place(away_tau, ends * s.channels);
     for (float** one : {&z, &tau, &dz}) plan.place(*one, ends * s.heads);
     plan.place(hidden, rows * s.feed_forward);
@@ -75,7 +70,7 @@ struct BackwardBuffers {
   float* dtau;         // (sequences, chunks, H)
   float* sums;         // for the operators' sums over rows
 
-  void place(MemoryPlan& plan, const Rwkv7Shape& s, const BatchSize& size) {
+  void place(MemoryPlan& plan, const Rwkv7Shape& s, const GpuBatchSize& size) {
     const int64_t rows = size.rows(), all = rows * s.channels;
     plan.place(dr, 3 * all), dk = dr + all, dv = dk + all;
     plan.place(sr, 3 * all), sk = sr + all, sv = sk + all;
@@ -83,7 +78,7 @@ struct BackwardBuffers {
     plan.place(dw, all), plan.place(dbonus, rows * s.heads);
     plan.place(dhidden, rows * s.feed_forward);
     plan.place(dlow, rows * std::max({s.rank_w, s.rank_a, s.rank_v, s.rank_g}));
-    const int64_t ends = size.sequences * size.chunks;
+    const int64_t ends = size.ends();
     plan.place(dx_tau, ends * s.channels);
     plan.place(dtau, ends * s.heads);
     const kernel::cuda::RowBlock block{size.sequences, size.time, s.channels};

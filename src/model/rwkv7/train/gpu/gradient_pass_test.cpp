@@ -9,6 +9,7 @@
 #include "model/rwkv7/train/gpu/fixture.h"
 #include "model/rwkv7/train/gpu/unsupported.h"
 #include "model/rwkv7/train/pooled_gradients.h"
+#include "model/train/gpu/padding.h"
 #include "support/errors.h"
 
 namespace deltasane::rwkv7 {
@@ -272,18 +273,18 @@ TEST(GpuTrainingUnsupported, NeedNoGpu) {
   EXPECT_NO_THROW(gpu::expect_trainable(gpu_shape(true), SaneSettings{1, 16}));
 
   TrainingBatch batch = test::random_batch(gpu_shape(false), 2, 20);
-  EXPECT_NO_THROW(gpu::expect_padding_at_the_ends(batch)) << "no padding at all";
-  EXPECT_FALSE(gpu::has_padding_in_front(batch));
+  EXPECT_NO_THROW(expect_padding_at_the_ends(batch)) << "no padding at all";
+  EXPECT_FALSE(has_padding_in_front(batch));
   batch.present.assign(40, 1);
   for (size_t i = 33; i < 40; ++i) batch.present[i] = 0, batch.weights[i] = 0;
-  EXPECT_NO_THROW(gpu::expect_padding_at_the_ends(batch));
-  EXPECT_FALSE(gpu::has_padding_in_front(batch));
+  EXPECT_NO_THROW(expect_padding_at_the_ends(batch));
+  EXPECT_FALSE(has_padding_in_front(batch));
   for (size_t i = 20; i < 23; ++i) batch.present[i] = 0;
-  EXPECT_NO_THROW(gpu::expect_padding_at_the_ends(batch));
-  EXPECT_TRUE(gpu::has_padding_in_front(batch));
+  EXPECT_NO_THROW(expect_padding_at_the_ends(batch));
+  EXPECT_TRUE(has_padding_in_front(batch));
   batch.present[25] = 0;  // inside the second row, with weights after it
   batch.weights[32] = 1;
-  EXPECT_FAULT(gpu::expect_padding_at_the_ends(batch), Fault::usage,
+  EXPECT_FAULT(expect_padding_at_the_ends(batch), Fault::usage,
                "found it at token 5 of row 1; use the device cpu");
 }
 

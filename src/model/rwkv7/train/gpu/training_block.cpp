@@ -255,7 +255,7 @@ void GpuTrainingBlock<Real>::low_rank_backward(const LowRank& pair) {
                                           rows * slots.down->shape[1], c_.gpu);
   }
   factor_backward<Real>(c_, slots.down, rows, mix(pair.mix), s_.dlow, dmix[pair.name],
-                        shares_mix ? Store::add : Store::overwrite);
+                        shares_mix ? kernel::Store::add : kernel::Store::overwrite);
 }
 
 template <class Real>
