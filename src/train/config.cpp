@@ -120,10 +120,12 @@ void read_model(Section section, TrainConfig& config) {
   section.read("layers", m.layers, "of a new model", "");
   section.read("channels", m.channels, "of a new model", "");
   section.read("head_size", m.head_size, "channels of a head");
+  section.read("beta_scale", m.beta_scale, "of a delta rule: beta is between 0 and this; 2 at most",
+               "the kind's own, mostly 1");
   section.read("vocabulary", m.vocabulary, "rows of the embedding", "the tokenizer's");
   section.read("seed", m.initialisation.seed, "of the random weights");
   section.read("decay_bias_shift", m.initialisation.decay_bias_shift,
-               "added to the biases of the decay: above 0 the model forgets less");
+               "added to the biases of the decay: below 0 the model forgets less");
   section.read("rate_bias_shift", m.initialisation.rate_bias_shift,
                "added to the biases of the in-context learning rate");
   section.read("sane_alpha", m.sane_alpha, "SANE's strength; 0: no SANE");
@@ -363,6 +365,7 @@ std::map<std::string, std::string> TrainConfig::identity() const {
     all["corpus.padding_side"] = "left";
   if (!model.architecture.empty()) all["model.architecture"] = model.architecture;
   if (!model.kind.empty()) all["model.kind"] = model.kind;
+  if (model.beta_scale != 0) all["model.beta_scale"] = cat(model.beta_scale);
   return all;
 }
 

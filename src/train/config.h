@@ -23,6 +23,7 @@ struct TrainConfig {
     std::string from, architecture;
     std::string kind;
     int64_t layers = 0, channels = 0, head_size = 64, vocabulary = 0;
+    double beta_scale = 0;
     Initialisation initialisation;
     double sane_alpha = 0;
     int64_t sane_chunk = 16;

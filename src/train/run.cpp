@@ -24,7 +24,8 @@ std::unique_ptr<TrainableModel> starting_model(const TrainConfig::Model& model,
   if (!model.from.empty()) return factory.open(model.from, sane);
   const int64_t vocabulary =
       model.vocabulary ? model.vocabulary : int64_t(tokenizer.vocabulary_size());
-  return factory.initialise({model.layers, model.channels, model.head_size, vocabulary, model.kind},
+  return factory.initialise({model.layers, model.channels, model.head_size, vocabulary, model.kind,
+                             model.beta_scale},
                             sane, model.initialisation, cpu);
 }
 

@@ -73,13 +73,16 @@ int bench_train(BenchTrainOptions options) {
 train::TrainingBench BenchTrainOptions::asked() const {
   return {size,      train::bench_weights_named(weights),
           sequences, context,
-          repeats,   recompute ? Activations::recompute : Activations::keep};
+          repeats,   recompute ? Activations::recompute : Activations::keep,
+          architecture};
 }
 
 void describe_bench_train(CLI::App& parent, const Chosen& chosen) {
   auto options = std::make_shared<BenchTrainOptions>();
   CLI::App* app = parent.add_subcommand("train", "a training step: gradient and update");
   app->add_option("--device", options->device, "cpu or cuda[:n]")->capture_default_str();
+  app->add_option("--architecture", options->architecture,
+                  "of the model; a wrong --size names its sizes");
   app->add_option("--size", options->size,
                   "0.1B, 0.4B, 1.5B or 2.9B; default: 0.1B, and 0.4B on a GPU");
   app->add_option("--weights", options->weights,

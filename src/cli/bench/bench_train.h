@@ -13,7 +13,7 @@ namespace deltasane::cli {
 
 struct BenchTrainOptions {
   int threads = 0, repeats = 0;
-  std::string size, weights = "random", device = "cpu", precision = "bf16";  // precision: on a GPU
+  std::string architecture, size, weights = "random", device = "cpu", precision = "bf16";  // precision: on a GPU
   int64_t sequences = 0, context = 0;  // 0, and no size: what the device can bear
   bool recompute = false, json = false;
 

@@ -90,6 +90,8 @@ Config config_for(const ModelSizes& sizes) {
     fail(Fault::usage, "model: expected layers, channels in whole heads and a vocabulary, found ",
          sizes.layers, " layers, ", sizes.channels, " channels in heads of ", sizes.head_size,
          ", vocabulary ", sizes.vocabulary);
+  if (sizes.beta_scale < 0 || sizes.beta_scale > 2)
+    fail(Fault::usage, "beta_scale: expected 0 to 2, found ", sizes.beta_scale);
   const std::string_view wanted = sizes.kind.empty() ? kinds[0].name : sizes.kind;
   std::string known;
   for (const Kind& kind : kinds) {
@@ -103,6 +105,7 @@ Config config_for(const ModelSizes& sizes) {
     c.experts.assign(size_t(sizes.layers), false);
     c.feed_forward = rounded_up(8 * sizes.channels / 3, 256);
     kind.set(c, sizes);
+    if (sizes.beta_scale != 0) c.beta_scale = sizes.beta_scale;
     expect_consistent(c, "model");
     return c;
   }

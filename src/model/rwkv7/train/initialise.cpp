@@ -145,7 +145,8 @@ Parameters initialised(const Rwkv7Shape& shape, const std::optional<SaneSettings
 }
 
 Rwkv7Shape shape_for(const ModelSizes& sizes) {
-  const auto& [layers, channels, head_size, vocabulary, kind] = sizes;
+  const auto& [layers, channels, head_size, vocabulary, kind, beta_scale] = sizes;
+  expect_no_beta_scale(sizes);
   if (!kind.empty())
     fail(Fault::usage, "kind: expected none for this architecture, found '", kind, "'");
   if (layers < 1 || channels < 1 || head_size < 1 || vocabulary < 2 || channels % head_size != 0)
