@@ -9,6 +9,9 @@ namespace {
 
 constexpr int64_t most_padding = 16;  // tokens of a row that nobody reads, where states grow
 constexpr size_t most_losses = 512;   // of the last tokens of a watched text
+// A pass over a few short prompts takes as long as one over several: with so many texts being written
+// it is worth to wait until so many prompts are there.
+constexpr size_t gathering_texts = 16, gathered_prompts = 8;
 
 }  // namespace
 
@@ -22,12 +25,15 @@ struct Engine::Prompt {
   std::shared_ptr<TauRecord> taus{};  // while the engine is watched
   int64_t appended = 0, read = 0;  // tokens of the prompt
   size_t states_kept = 0;
+  int64_t slice;
+  std::chrono::steady_clock::time_point submitted = std::chrono::steady_clock::now();
 
   Prompt(const Engine& engine, TextRequest wanted)
       : request(std::move(wanted)),
         sequence(engine.model_, engine.cpu_, engine.settings_.on_overflow,
                  std::move(request.state)),
-        logits(engine.model_.allocate_logits(1)) {
+        logits(engine.model_.allocate_logits(1)),
+        slice(engine.settings_.slice_tokens) {
     scores.top_count = request.top_prompt.value_or(0);
     append_stage();
   }
@@ -47,7 +53,7 @@ struct Engine::Prompt {
 
   SequenceInput next_input() {
     const bool is_last = appended == size();
-    SequenceInput input = sequence.next_input(is_last ? Want::last_logits : Want::nothing);
+    SequenceInput input = sequence.next_input(is_last ? Want::last_logits : Want::nothing, slice);
     if (input.want == Want::last_logits) input.logits = logits.view();
     if (input.tokens.size() > 1) input.taus = taus.get();  // a single token shares its pass
     if (request.top_prompt && read < size() - 1) {
@@ -153,6 +159,14 @@ void Engine::run(const std::function<std::optional<TextRequest>()>& next) {
   }
 }
 
+bool Engine::gathers_prompts() const {
+  if (settings_.gather_time.count() == 0 || writings_.size() < gathering_texts) return false;
+  if (prompts_.empty() || prompts_.size() >= gathered_prompts) return false;
+  const Prompt& oldest = *prompts_.front();
+  return oldest.read == 0 &&
+         std::chrono::steady_clock::now() - oldest.submitted < settings_.gather_time;
+}
+
 // The rest of a step that is always one of many.
 void Engine::add_padding(std::vector<SequenceInput>& batch, int64_t rows) {
   static constexpr int32_t token = 0;
@@ -186,8 +200,12 @@ bool Engine::step() {
   }
   add_padding(batch, count);
   std::vector<SequenceInput> prompts;
+  const int64_t most_prompts = gathers_prompts() ? 0 : settings_.prompts_read;
+  int64_t tokens = 0;
   for (const auto& prompt : prompts_) {
-    if (int64_t(prompts.size()) == settings_.prompts_read) break;
+    tokens += prompt->sequence.next_count(prompt->slice);
+    if (int64_t(prompts.size()) == most_prompts) break;
+    if (!prompts.empty() && tokens > settings_.prompt_tokens) break;
     if (is_watched_ && !prompt->taus && model_.sane().kind != SaneKind::none)
       prompt->taus = std::make_shared<TauRecord>(*model_.state_layout());
     prompts.push_back(prompt->next_input());

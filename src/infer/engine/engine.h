@@ -10,6 +10,7 @@
 // many: rows that nobody reads fill it up.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -30,7 +31,12 @@ struct EngineSettings {
   int64_t batch = 1;     // texts at a time, 1 to 512
   OnOverflow on_overflow = OnOverflow::stop;
   bool batch_invariant = false;
-  int64_t prompts_read = 512;  // prompts of which a step reads a chunk, the oldest first
+  // Of prompts a step reads slices, the oldest prompt first: at most so many tokens of one, and so
+  // many of all; of the oldest always. Others who write wait for no more than that.
+  int64_t prompts_read = 512;
+  int64_t slice_tokens = 1 << 16, prompt_tokens = int64_t{1} << 40;
+  // While many texts are written, a prompt waits so long for others to be read with.
+  std::chrono::microseconds gather_time{0};
 };
 
 // Added to the logit of a token before it is sampled.
@@ -134,6 +140,7 @@ class Engine {
   std::optional<kernel::SampledToken> sample(Writing& writing, std::span<float> logits);
   void take_token(Writing& writing, const kernel::SampledToken& sampled,
                   std::span<const float> logits);
+  bool gathers_prompts() const;
   void take_prompts(std::span<const SequenceInput> inputs);
   void hand_out();
   void add_padding(std::vector<SequenceInput>& batch, int64_t rows);

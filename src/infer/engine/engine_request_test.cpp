@@ -136,6 +136,43 @@ TEST_F(EngineRequest, OneIsCancelledAndOthersDoNotNotice) {
   EXPECT_EQ(texts.count(3), 0u);
 }
 
+TEST_F(EngineRequest, ShortPromptsShareAStepWithASliceOfALongOne) {
+  Engine own(*model, tokenizer, {threads},
+             {.tokens = 1, .batch = 8, .slice_tokens = 32, .prompt_tokens = 64});
+  std::map<uint64_t, int> read_in;
+  int step = 0;
+  own.on_prompt_read = [&](uint64_t id, const LogProbabilities&) { read_in[id] = step; };
+  own.submit(request(1, std::string(100, 'a')));
+  own.submit(request(2, std::string(20, 'b')));
+  own.submit(request(3, std::string(20, 'c')));
+  do ++step;
+  while (own.step());
+  EXPECT_EQ(read_in, (std::map<uint64_t, int>{{1, 4}, {2, 1}, {3, 2}}));
+}
+
+TEST_F(EngineRequest, PromptsWaitForOthersWhileManyTextsAreWritten) {
+  Engine own(*model, tokenizer, {threads},
+             {.tokens = 1000, .batch = 64, .gather_time = std::chrono::hours(1)});
+  std::vector<uint64_t> read;
+  own.on_prompt_read = [&](uint64_t id, const LogProbabilities&) { read.push_back(id); };
+  TextRequest many = request(1, question);
+  many.samplers.assign(16, many.samplers[0]);
+  many.limits = TextLimits{{}, 1000, false};
+  own.submit(std::move(many));
+  own.step();
+  EXPECT_EQ(read, std::vector<uint64_t>{1});
+  for (uint64_t id = 2; id <= 8; ++id) own.submit(request(id, question));
+  for (int i = 0; i < 3; ++i) own.step();
+  EXPECT_EQ(read.size(), 1u);
+  own.submit(request(9, question));
+  own.step();
+  EXPECT_EQ(read.size(), 9u);
+  own.submit(request(10, question));
+  own.cancel(1);  // nobody writes any more but those eight
+  own.step();
+  EXPECT_EQ(read.size(), 10u);
+}
+
 TEST_F(EngineRequest, PromptsAreReadInTheirOrder) {
   Engine one_by_one(*model, tokenizer, {threads}, {.tokens = 1, .batch = 4, .prompts_read = 1});
   std::vector<uint64_t> order;

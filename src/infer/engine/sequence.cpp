@@ -33,13 +33,16 @@ void Sequence::append(std::span<const int32_t> tokens) {
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 }
 
-SequenceInput Sequence::next_input(Want after_last) {
-  require(is_reading(), "a sequence has tokens to read");
+int64_t Sequence::next_count(int64_t most) const {
   const int64_t tile = model_.tile(), chunk = model_.prefill_chunk();
-  const int64_t unscanned = std::max(tile, most_unscanned / tile * tile);
-  const int64_t most = is_guarded() ? std::min(unscanned, chunk) : chunk;
-  const size_t left = tokens_.size() - read_;
-  const size_t some = std::min(left, size_t(most - state_.position % tile));
+  if (is_guarded()) most = std::min(most, most_unscanned);
+  const int64_t whole_tiles = std::max(tile, std::min(most, chunk) / tile * tile);
+  return std::min(int64_t(tokens_.size() - read_), whole_tiles - state_.position % tile);
+}
+
+SequenceInput Sequence::next_input(Want after_last, int64_t most) {
+  require(is_reading(), "a sequence has tokens to read");
+  const size_t left = tokens_.size() - read_, some = size_t(next_count(most));
   SequenceInput input{{tokens_.data() + read_, some}, &state_};
   if (some == left) input.want = after_last;
   if (is_guarded() && some > 1) before_ = state_.clone();

@@ -39,8 +39,10 @@ class Sequence {
   void append(std::span<const int32_t> tokens);
   bool is_reading() const { return read_ < tokens_.size(); }
 
-  // The next tokens, up to a boundary where the state can be scanned; what is wanted after the last.
-  SequenceInput next_input(Want after_last);
+  // The next tokens, up to a boundary where the state can be scanned, and no more than about `most`;
+  // what is wanted after the last.
+  SequenceInput next_input(Want after_last, int64_t most = INT64_MAX);
+  int64_t next_count(int64_t most = INT64_MAX) const;  // how many they will be
   SequenceInput next_input(Sampler& sampler, kernel::SampledToken& sampled);  // Want::sample
   // After the forward call that had the input. False: the logits are not finite (OnOverflow::end).
   bool take_results(const SequenceInput& input);
