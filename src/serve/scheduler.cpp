@@ -256,6 +256,7 @@ bool Scheduler::submit_next() {
   }
   const size_t prompt = job.next_prompt++;
   TextRequest& request = job.job->prompts[prompt];
+  if (job.job->source) request.state = job.job->source->clone();
   metrics_.add("prompt_tokens_total", double(request.prompt.size()));
   use_prefix(*job.job, prompt);
   engine_.submit(std::move(request));

@@ -32,6 +32,9 @@ class TextJob {
   std::string owner;                 // whose turn it takes
   std::string session;               // what onlookers call it
   std::vector<TextRequest> prompts;  // at least one; ids are set by the scheduler
+  // What all its prompts continue from; null: what they say. It is copied on the engine's thread: a
+  // device has one queue of work.
+  std::shared_ptr<const SequenceState> source;
 
   virtual void on_begin() {}  // the first prompt is being read
   virtual void on_prefix_found(size_t, int64_t) {}  // so many tokens of a prompt were read before

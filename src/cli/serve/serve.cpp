@@ -27,7 +27,7 @@ struct ServeOptions {
   std::string host = "127.0.0.1", name, key_file, states;
   std::vector<std::string> hosts, origins;
   int port = 8080;
-  int64_t batch = 64, queue = 256, max_output = 8192, states_host = 4096, prefix_cache = 1024;
+  int64_t batch = 64, queue = 256, max_output = 8192, states_host = 4096, states_gpu = 4096, prefix_cache = 1024;
   double drain_seconds = 30;
   bool deterministic = false, no_keys = false, demo = false;
 };
@@ -77,6 +77,7 @@ serve::ServeSettings settings_of(const ServeOptions& options, const serve::Keys&
   settings.origins = options.origins;
   settings.states.folder = options.states;
   settings.states.host_bytes = uint64_t(options.states_host) << 20;
+  settings.states.device_bytes = uint64_t(options.states_gpu) << 20;
   settings.scheduler.prefix_bytes = uint64_t(options.prefix_cache) << 20;
   settings.scheduler.batch = options.batch;
   settings.scheduler.queue = size_t(options.queue);
@@ -188,6 +189,10 @@ const Command serve_texts{
                      "the server");
       app.add_option("--states-host", options->states_host, "MiB of states to hold in memory")
           ->check(above(0))
+          ->capture_default_str();
+      app.add_option("--states-gpu", options->states_gpu,
+                     "MiB of states to hold on a GPU, where the model is on one")
+          ->check(at_least(0))
           ->capture_default_str();
       app.add_option("--prefix-cache", options->prefix_cache,
                      "MiB of states of earlier prompts, which are not read twice; 0: none")

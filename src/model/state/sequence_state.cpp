@@ -74,6 +74,18 @@ SequenceState SequenceState::clone() const {
   return copy;
 }
 
+SequenceState SequenceState::clone_on_host() const {
+  const StateNumbers& numbers = on_host();
+  const std::lock_guard lock(*mutex_);
+  SequenceState copy;
+  copy.layout_ = layout_;
+  copy.position = position;
+  copy.alphas = alphas;
+  copy.is_fresh_ = is_fresh_;
+  copy.numbers_ = {numbers.fixed.clone(), numbers.caches};
+  return copy;
+}
+
 void SequenceState::changed_on_device() {
   require(device_ != nullptr, "what changed on a device is there");
   is_on_host_ = is_fresh_ = false;

@@ -63,6 +63,7 @@ class SequenceState {
   bool is_fresh() const { return is_fresh_; }  // all zero, as it was made
 
   SequenceState clone() const;
+  SequenceState clone_on_host() const;  // without the device's copy
 
   // For models on a device, which call these while nobody else uses the state.
   DeviceState* on_device() const { return device_.get(); }

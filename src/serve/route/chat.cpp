@@ -43,9 +43,10 @@ class ChatCompletion final : public TextReply {
         choices_(size_t(wanted_.samples),
                  Choice(service.chat->reply_beginning(fields.mode), fields.tools)) {
     usage_.prompt = int64_t(fields.prompt.size());
-    TextRequest request{0, fields.state.state_or(service.model), std::move(fields.prompt),
+    TextRequest request{0, service.model.fresh_state(), std::move(fields.prompt),
                         wanted_.samplers()};
-    usage_.cached = request.state.position;
+    source = fields.state.state;
+    usage_.cached = fields.state.position();
     usage_.prompt += usage_.cached;
     request.keeps_before_stop = keeps_state_ = fields.state.returns;
     state_in_ = fields.state.id;

@@ -68,8 +68,9 @@ class Completion final : public TextReply {
     state_in_ = fields_.state.id;
     if (!fields_.state.session.empty()) session = fields_.state.session;
     keeps_state_ = fields_.state.returns;
+    source = fields_.state.state;
     for (const std::vector<int32_t>& prompt : fields_.prompts) {
-      TextRequest request{0, fields_.state.state_or(service.model), fields_.state.unread,
+      TextRequest request{0, service.model.fresh_state(), fields_.state.unread,
                           wanted_.samplers()};
       request.prompt.insert(request.prompt.end(), prompt.begin(), prompt.end());
       request.keeps_before_stop = fields_.state.returns;

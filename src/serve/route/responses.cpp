@@ -313,6 +313,7 @@ void create_response(Service& service, Call& call) {
     found.instructions = instructions ? *instructions
                                       : (found.before ? found.before->instructions : std::string());
     TextRequest request{0, service.model.fresh_state(), {}, wanted.samplers()};
+    std::shared_ptr<const SequenceState> from;
     request.limits = wanted.limits(found.tokens, chat.stops());
     int64_t cached = 0;
     // A state cannot forget: other instructions, or several messages at once, are read anew.
@@ -321,9 +322,9 @@ void create_response(Service& service, Call& call) {
                          found.items.size() == 1;
     if (goes_on) {
       KeptState kept = service.states.find(call.owner, found.before->state);
-      request.state = kept.state->clone();
       request.prompt = std::move(kept.unread);
-      cached = request.state.position;
+      cached = kept.state->position;
+      from = std::move(kept.state);
       chat.append_next_turn(read_content(found.items[0]["content"], "input"), found.mode,
                             service.tokenizer, request.prompt);
     } else {
@@ -333,6 +334,7 @@ void create_response(Service& service, Call& call) {
     const std::string conversation = found.conversation;
     job = std::make_shared<ResponseReply>(service, call, std::move(wanted), std::move(found),
                                           std::move(request), cached);
+    job->source = std::move(from);
     job->ignore_fields(fields.unknown());
     submit(service, call, job);
   } catch (...) {

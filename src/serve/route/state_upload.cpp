@@ -66,7 +66,7 @@ StateUpload::StateUpload(Service& service, std::string owner, const std::string&
       begins_document_(id == "new") {
   if (id == "new") return;
   KeptState kept = service.states.find(owner_, id);
-  state_ = kept.state->clone();
+  from_ = std::move(kept.state);
   unread_ = std::move(kept.unread);
 }
 
@@ -123,6 +123,7 @@ void StateUpload::begin_tokens(std::string_view text) {
   tokens_ += int64_t(ids.size());
   auto piece = std::make_shared<Piece>(shared_from_this());
   piece->prompts.push_back(std::move(request));
+  piece->source = std::exchange(from_, nullptr);
   is_reading_ = true;
   service_.scheduler.submit(std::move(piece));
 }

@@ -39,6 +39,7 @@ class StateUpload final : public BodyReader, public std::enable_shared_from_this
   std::mutex mutex_;  // of what follows
   std::string text_;  // that was not read yet
   SequenceState state_;
+  std::shared_ptr<const SequenceState> from_;  // of the first piece
   std::vector<int32_t> unread_;
   std::shared_ptr<Exchange> exchange_;
   std::optional<Refusal> failure_;

@@ -53,11 +53,9 @@ void read_into(Service& service, Call& call, const std::string& from, const Json
   if (!prompt || !(prompt->is_string() || prompt->is_array()))
     refuse_field("prompt", "expected a text or token ids");
   TextRequest request{0, service.model.fresh_state(), {}, {Sampler(SamplerSettings())}};
-  if (!from.empty()) {
-    KeptState kept = service.states.find(call.owner, from);
-    request.state = kept.state->clone();
-    request.prompt = std::move(kept.unread);
-  }
+  KeptState kept;
+  if (!from.empty()) kept = service.states.find(call.owner, from);
+  request.prompt = std::move(kept.unread);
   const std::vector<int32_t> ids =
       prompt->is_string()
           ? encode_text(service.tokenizer, prompt->get_ref<const std::string&>(), from.empty())
@@ -66,6 +64,7 @@ void read_into(Service& service, Call& call, const std::string& from, const Json
   if (request.prompt.empty()) refuse_field("prompt", "expected at least one token, found none");
   const auto job = std::make_shared<StateReading>(service, call, GenerationFields(),
                                                   std::move(request), from);
+  job->source = std::move(kept.state);
   job->ignore_fields(fields.unknown());
   submit(service, call, job);
 }

@@ -26,9 +26,7 @@ struct StateFields {
   bool returns = false;
   std::string session;  // what the client calls its conversation; empty: nothing
 
-  SequenceState state_or(const LanguageModel& model) const {
-    return state ? state->clone() : model.fresh_state();
-  }
+  int64_t position() const { return state ? state->position : 0; }
 };
 StateFields read_state_fields(Service& service, const Call& call, Fields& fields);
 

@@ -121,13 +121,37 @@ void StateStore::check_quota(const std::string& owner, uint64_t bytes) {
                       settings_.bytes_of_owner, " bytes for a key, found more; delete some"));
 }
 
+void StateStore::count_device(Entry& entry, bool is_there) {
+  if (std::exchange(entry.is_on_device, is_there) == is_there) return;
+  device_bytes_ = is_there ? device_bytes_ + entry.record.bytes : device_bytes_ - entry.record.bytes;
+  on_device_ = is_there ? on_device_ + 1 : on_device_ - 1;
+}
+
+// Whoever continues from the state now keeps the copy that he has.
+void StateStore::leave_device(const std::string& id,
+                              const std::shared_ptr<const SequenceState>& state) {
+  auto on_host = std::make_shared<const SequenceState>(state->clone_on_host());
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second.state != state) return;
+  found->second.state = std::move(on_host);
+}
+
 void StateStore::drop_memory(Entry& entry) {
+  count_device(entry, false);
   host_bytes_ -= entry.record.bytes;
   used_.erase(entry.used);
   entry.state = nullptr;
 }
 
 void StateStore::drop_beyond_budget() {
+  for (auto id = used_.begin(); id != used_.end() && device_bytes_ > settings_.device_bytes; ++id) {
+    Entry& entry = entries_.at(*id);
+    if (!entry.is_on_device) continue;
+    count_device(entry, false);
+    metrics_.add("state_moves_total", 1, "from=\"gpu\",to=\"host\"");
+    work_later([this, id = *id, state = entry.state] { leave_device(id, state); });
+  }
   while (host_bytes_ > settings_.host_bytes && used_.size() > 1) {
     const std::string id = used_.front();
     drop_memory(entries_.at(id));
@@ -144,6 +168,7 @@ void StateStore::add(StateRecord record, std::shared_ptr<const SequenceState> st
   if (entry.state) {
     entry.used = used_.insert(used_.end(), id);
     host_bytes_ += entry.record.bytes;
+    count_device(entry, entry.state->on_device() != nullptr);
   }
   drop_beyond_budget();
   show_sizes();
@@ -152,11 +177,14 @@ void StateStore::add(StateRecord record, std::shared_ptr<const SequenceState> st
 void StateStore::show_sizes() {
   metrics_.set("states", double(used_.size()), "tier=\"host\"");
   metrics_.set("state_bytes", double(host_bytes_), "tier=\"host\"");
+  metrics_.set("states", double(on_device_), "tier=\"gpu\"");
+  metrics_.set("state_bytes", double(device_bytes_), "tier=\"gpu\"");
   if (index_) metrics_.set("states", double(entries_.size()), "tier=\"disk\"");
 }
 
 std::string StateStore::keep(const std::string& owner, SequenceState state,
                              std::vector<int32_t> unread) {
+  state.fixed();  // from here on the host has them: a device's own queue is the engine's
   const StateScan scan = scan_state(state);
   if (!scan.finite())
     throw Refusal(500, "state_overflow", overflow_message(*scan.not_finite, state.position - 1));
@@ -182,20 +210,24 @@ std::string StateStore::keep(const std::string& owner, SequenceState state,
 void StateStore::keep_later(const std::string& owner, SequenceState state,
                             std::vector<int32_t> unread, Kept kept) {
   auto held = std::make_shared<SequenceState>(std::move(state));
+  work_later([this, owner, held, unread = std::move(unread), kept = std::move(kept)] {
+    std::string id;
+    try {
+      id = keep(owner, std::move(*held), unread);
+    } catch (const Refusal& refusal) {
+      return kept({}, &refusal);
+    } catch (const std::exception& error) {  // a full disk
+      const Refusal refusal(500, "state_not_kept", cat("state: cannot be kept: ", error.what()));
+      return kept({}, &refusal);
+    }
+    kept(id, nullptr);
+  });
+}
+
+void StateStore::work_later(std::function<void()> work) {
   {
     const std::lock_guard lock(queue_mutex_);
-    queue_.push_back([this, owner, held, unread = std::move(unread), kept = std::move(kept)] {
-      std::string id;
-      try {
-        id = keep(owner, std::move(*held), unread);
-      } catch (const Refusal& refusal) {
-        return kept({}, &refusal);
-      } catch (const std::exception& error) {  // a full disk
-        const Refusal refusal(500, "state_not_kept", cat("state: cannot be kept: ", error.what()));
-        return kept({}, &refusal);
-      }
-      kept(id, nullptr);
-    });
+    queue_.push_back(std::move(work));
   }
   changed_.notify_all();
 }

@@ -4,6 +4,9 @@
 // durable before its id is given out; states that were used last stay in memory too, up to a number
 // of bytes. Without a folder states live in memory alone, and the least recently used are forgotten
 // beyond that number. A fork is another id for the same numbers.
+//
+// States of a model on a device come with their numbers there. They stay, up to a number of bytes, so
+// that their next turn begins at once; those of the least recently used are left to the host.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +31,7 @@ namespace deltasane::serve {
 
 struct StateStoreSettings {
   fs::path folder{};  // empty: memory alone
-  uint64_t host_bytes = uint64_t{4} << 30;
+  uint64_t device_bytes = uint64_t{4} << 30, host_bytes = uint64_t{4} << 30;
   size_t states_of_owner = 4096;
   uint64_t bytes_of_owner = uint64_t{32} << 30;
 };
@@ -74,6 +77,7 @@ class StateStore {
     StateRecord record;
     std::shared_ptr<const SequenceState> state;  // null: on disk only
     std::list<std::string>::iterator used;       // where it is in used_, if it has a state
+    bool is_on_device = false;                   // counted as such
   };
 
   Entry& entry_of(const std::string& owner, const std::string& id);
@@ -81,6 +85,9 @@ class StateStore {
   void add(StateRecord record, std::shared_ptr<const SequenceState> state);
   void drop_beyond_budget();
   void drop_memory(Entry& entry);
+  void count_device(Entry& entry, bool is_there);
+  void leave_device(const std::string& id, const std::shared_ptr<const SequenceState>& state);
+  void work_later(std::function<void()> work);
   void take_line(const Json& line);
   uint64_t identity() const;  // of the model: the first time it takes a pass over its file
   StateExpectation expectation() const {
@@ -104,7 +111,8 @@ class StateStore {
   std::map<std::string, Entry> entries_;
   std::map<std::string, size_t> file_uses_;
   std::list<std::string> used_;  // ids with a state in memory, the least recently used first
-  uint64_t host_bytes_ = 0;
+  uint64_t host_bytes_ = 0, device_bytes_ = 0;
+  size_t on_device_ = 0;  // states
 
   std::mutex queue_mutex_;
   std::condition_variable changed_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
 #include <future>
 
@@ -186,6 +187,59 @@ TEST_F(StateStoreTest, AFullDiskLosesNothing) {
   EXPECT_TRUE(equal(*store->find("me", first).state, state(1)));
   store->keep("me", state(3), {});
   EXPECT_EQ(store->list("me").size(), 2u);
+}
+
+// A device that counts the states that it has.
+class CountingDevice final : public DeviceState {
+ public:
+  CountingDevice(std::vector<float> numbers, std::atomic<int>& count)
+      : numbers_(std::move(numbers)), count_(count) {
+    ++count_;
+  }
+  ~CountingDevice() override { --count_; }
+  std::unique_ptr<DeviceState> clone() const override {
+    return std::make_unique<CountingDevice>(numbers_, count_);
+  }
+  void download(StateNumbers& to) const override { std::ranges::copy(numbers_, to.fixed.span().begin()); }
+  Magnitudes largest() const override { fail(Fault::device, "the engine's queue was used"); }
+  std::vector<double> head_norms() const override { fail(Fault::device, "the engine's queue was used"); }
+
+ private:
+  std::vector<float> numbers_;
+  std::atomic<int>& count_;
+};
+
+TEST_F(StateStoreTest, LeavesToTheHostWhatADeviceHasNoRoomFor) {
+  std::atomic<int> count = 0;
+  const auto on_device = [&](int32_t tokens) {
+    const SequenceState plain = state(tokens);
+    SequenceState made = model->fresh_state();
+    made.position = plain.position;
+    made.keep_on_device(std::make_unique<CountingDevice>(
+        std::vector<float>(plain.fixed().begin(), plain.fixed().end()), count));
+    made.changed_on_device();
+    return made;
+  };
+  for (const fs::path& place : {fs::path(), folder}) {
+    std::vector<std::string> ids;
+    {
+      const auto store = open({.folder = place, .device_bytes = 2 * model->fresh_state().bytes()});
+      for (int32_t tokens = 1; tokens <= 5; ++tokens) {
+        if (tokens == 5) store->find("me", ids[2]);  // and is then not the least recently used
+        ids.push_back(store->keep("me", on_device(tokens), {}));
+      }
+      std::promise<void> done;  // after what was moved before it
+      store->keep_later("me", state(6), {}, [&](const std::string&, const Refusal*) { done.set_value(); });
+      done.get_future().wait();
+      EXPECT_EQ(count, 2);
+      for (int32_t tokens = 1; tokens <= 5; ++tokens) {
+        const KeptState kept = store->find("me", ids[size_t(tokens - 1)]);
+        EXPECT_TRUE(equal(*kept.state, state(tokens))) << tokens;
+        EXPECT_EQ(kept.state->on_device() != nullptr, tokens == 3 || tokens == 5) << tokens;
+      }
+    }
+    EXPECT_EQ(count, 0);
+  }
 }
 
 TEST_F(StateStoreTest, SaysThatAFileWasTakenAway) {
