@@ -8,21 +8,28 @@ namespace {
 constexpr double bounds[] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                              0.25,   0.5,   1,      2.5,   5,    10,    30,   60};
 
+// Most names are there already, and looking for them takes no memory.
+template <class Value>
+Value& entry_of(std::map<std::string, Value, std::less<>>& all, std::string_view name) {
+  const auto found = all.find(name);
+  return found != all.end() ? found->second : all[std::string(name)];
+}
+
 }  // namespace
 
 void Metrics::add(std::string_view name, double amount, std::string_view label) {
   const std::lock_guard lock(mutex_);
-  counters_[std::string(name)][std::string(label)] += amount;
+  entry_of(entry_of(counters_, name), label) += amount;
 }
 
 void Metrics::set(std::string_view name, double value, std::string_view label) {
   const std::lock_guard lock(mutex_);
-  gauges_[std::string(name)][std::string(label)] = value;
+  entry_of(entry_of(gauges_, name), label) = value;
 }
 
 void Metrics::observe(std::string_view name, double seconds) {
   const std::lock_guard lock(mutex_);
-  Histogram& histogram = histograms_[std::string(name)];
+  Histogram& histogram = entry_of(histograms_, name);
   histogram.counts.resize(std::size(bounds));
   for (size_t i = 0; i < std::size(bounds); ++i) histogram.counts[i] += seconds <= bounds[i];
   ++histogram.count;

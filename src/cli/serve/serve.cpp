@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdlib>
 #include <ctime>
+#include <thread>
 
 #include "base/version.h"
 #include "cli/command.h"
@@ -155,7 +157,8 @@ int serve_model(ServeOptions& options) {
   if (!on_path) fmt::print("open {}/{} in a browser\n", url, demo ? "dashboard" : "chat");
   std::fflush(stdout);
   serve::notify_systemd("READY=1");
-  server.run(2);
+  // A token of many clients is a write for each of them.
+  server.run(std::clamp(int(std::thread::hardware_concurrency()) / 4, 2, 8));
   return has_failed ? 1 : 0;
 }
 

@@ -33,14 +33,12 @@ class ConnectionExchange final : public Exchange {
     connection_->post([n = number_](Connection& to) { to.abandoned(n); });
   }
   void reply(HttpReply reply) override {
-    connection_->post([n = number_, reply = std::move(reply)](Connection& to) mutable {
-      to.send_reply(n, std::move(reply));
-    });
+    connection_->post(
+        [n = number_, reply = std::move(reply)](Connection& to) { to.send_reply(n, reply); });
   }
   void begin_stream(HttpReply head) override {
-    connection_->post([n = number_, head = std::move(head)](Connection& to) mutable {
-      to.begin_stream(n, std::move(head));
-    });
+    connection_->post(
+        [n = number_, head = std::move(head)](Connection& to) { to.begin_stream(n, head); });
   }
   void write(std::string piece) override {
     connection_->post(
@@ -50,9 +48,8 @@ class ConnectionExchange final : public Exchange {
     connection_->post([n = number_](Connection& to) { to.end_stream(n); });
   }
   void on_gone(std::function<void()> call) override {
-    connection_->post([n = number_, call = std::move(call)](Connection& to) mutable {
-      to.set_gone_call(n, std::move(call));
-    });
+    connection_->post(
+        [n = number_, call = std::move(call)](Connection& to) { to.set_gone_call(n, call); });
   }
 
  private:
@@ -63,7 +60,7 @@ class ConnectionExchange final : public Exchange {
 
 Connection::Connection(Socket socket, std::string peer, HttpHandler& handler,
                        const HttpLimits& limits, std::function<void(Connection*)> closed,
-                       std::weak_ptr<void> sockets)
+                       std::weak_ptr<void> sockets, Outbox& outbox)
     : socket_(std::move(socket)),
       deadline_(socket_.get_executor()),
       write_deadline_(socket_.get_executor()),
@@ -72,14 +69,49 @@ Connection::Connection(Socket socket, std::string peer, HttpHandler& handler,
       handler_(handler),
       limits_(limits),
       closed_(std::move(closed)),
-      sockets_(std::move(sockets)) {}
+      sockets_(std::move(sockets)),
+      outbox_(outbox) {
+  Code ignored;
+  socket_.non_blocking(true, ignored);
+}
 
 Connection::~Connection() = default;
 
-template <class Call>
-void Connection::post(Call call) {
-  asio::post(socket_.get_executor(),
-             [self = shared_from_this(), call = std::move(call)]() mutable { call(*self); });
+void Outbox::add(std::shared_ptr<Connection> connection) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(connection));
+    if (waiting_.size() > 1) return;
+  }
+  asio::post(io_, [this] {
+    std::vector<std::shared_ptr<Connection>> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all.swap(waiting_);
+    }
+    for (std::shared_ptr<Connection>& one : all) {
+      const auto executor = one->socket_.get_executor();
+      asio::post(executor, [one = std::move(one)] { one->take_calls(); });
+    }
+  });
+}
+
+void Connection::post(std::function<void(Connection&)> call) {
+  {
+    const std::lock_guard lock(calls_mutex_);
+    calls_.push_back(std::move(call));
+    if (calls_.size() > 1) return;
+  }
+  outbox_.add(shared_from_this());
+}
+
+void Connection::take_calls() {
+  std::vector<std::function<void(Connection&)>> calls;
+  {
+    const std::lock_guard lock(calls_mutex_);
+    calls.swap(calls_);
+  }
+  for (const auto& call : calls) call(*this);
 }
 
 void Connection::begin() {
@@ -237,7 +269,7 @@ std::string Connection::head_of(const HttpReply& reply, std::string_view framing
   return head + "\r\n";
 }
 
-void Connection::send_reply(uint64_t number, HttpReply reply) {
+void Connection::send_reply(uint64_t number, const HttpReply& reply) {
   if (number != number_ || state_ != State::replying || is_stream_ || is_complete_) return;
   const std::string head =
       head_of(reply, reply.status == 204 ? "" : cat("Content-Length: ", reply.body.size(), "\r\n"));
@@ -296,17 +328,31 @@ void Connection::send(std::string_view bytes) {
   if (!is_writing_) write();
 }
 
+// As much as the client takes now; the rest when it takes more.
 void Connection::write() {
-  if (state_ == State::closed) return;
-  if (sent_ == sending_.size()) {
-    sending_ = std::move(output_);
-    output_.clear();
-    sent_ = 0;
+  while (state_ != State::closed) {
+    if (sent_ == sending_.size()) {
+      sending_.swap(output_);
+      output_.clear();
+      sent_ = 0;
+    }
+    if (sending_.empty()) break;
+    Code error;
+    sent_ += socket_.write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_), error);
+    if (error == asio::error::would_block || error == asio::error::try_again) return wait_to_write();
+    if (error) {
+      gone();
+      return close();
+    }
   }
-  if (sending_.empty()) {
-    if (is_complete_ && state_ == State::replying) finish_reply();
-    return;
-  }
+  if (is_complete_ && state_ == State::replying && !std::exchange(is_finishing_, true))
+    asio::post(socket_.get_executor(), [self = shared_from_this()] {
+      self->is_finishing_ = false;
+      if (self->is_complete_ && self->state_ == State::replying) self->finish_reply();
+    });
+}
+
+void Connection::wait_to_write() {
   is_writing_ = true;
   write_deadline_.expires_after(limits_.block_time);
   write_deadline_.async_wait([self = shared_from_this()](const Code& error) {
@@ -315,22 +361,14 @@ void Connection::write() {
       self->close();
     }
   });
-  socket_.async_write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
-                           [self = shared_from_this()](const Code& error, size_t count) {
-                             self->take_written(error, count);
-                           });
-}
-
-void Connection::take_written(const Code& error, size_t count) {
-  is_writing_ = false;
-  if (state_ == State::closed) return;
-  write_deadline_.cancel();
-  if (error) {
-    gone();
-    return close();
-  }
-  sent_ += count;
-  write();
+  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const Code& error) {
+    self->is_writing_ = false;
+    if (self->state_ == State::closed) return;
+    self->write_deadline_.cancel();
+    if (!error) return self->write();
+    self->gone();
+    self->close();
+  });
 }
 
 void Connection::finish_reply() {

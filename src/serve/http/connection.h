@@ -5,10 +5,13 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
+#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "serve/http/http.h"
 #include "serve/http/request_reader.h"
@@ -16,13 +19,27 @@
 namespace deltasane::serve {
 
 using Socket = boost::asio::generic::stream_protocol::socket;
+class Connection;
+
+// Connections for which other threads have left calls. However many they are, the threads of the
+// sockets are asked once: a step of the engine has a piece of text for every client.
+class Outbox {
+ public:
+  explicit Outbox(boost::asio::io_context& io) : io_(io) {}
+  void add(std::shared_ptr<Connection> connection);
+
+ private:
+  boost::asio::io_context& io_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Connection>> waiting_;
+};
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   // `closed` is called once, when the connection is over. Replies may come after the server has
   // ended: as long as one is pending, `sockets` is kept.
   Connection(Socket socket, std::string peer, HttpHandler& handler, const HttpLimits& limits,
-             std::function<void(Connection*)> closed, std::weak_ptr<void> sockets);
+             std::function<void(Connection*)> closed, std::weak_ptr<void> sockets, Outbox& outbox);
   ~Connection();
 
   void begin();  // any thread; so is what follows
@@ -33,8 +50,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   friend class ConnectionExchange;
   enum class State { reading, replying, lingering, closed };
   using Code = boost::system::error_code;
-  template <class Call>
-  void post(Call call);
+  friend class Outbox;
+  // From any thread, in their order.
+  void post(std::function<void(Connection&)> call);
+  void take_calls();
 
   void read();
   void take_bytes(const Code& error, size_t count);
@@ -46,7 +65,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void resume_body();
   void abandon_body();
 
-  void send_reply(uint64_t number, HttpReply reply);
+  void send_reply(uint64_t number, const HttpReply& reply);
   void begin_stream(uint64_t number, HttpReply head);
   void write_piece(uint64_t number, const std::string& piece);
   void end_stream(uint64_t number);
@@ -56,7 +75,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string head_of(const HttpReply& reply, std::string_view framing) const;
   void send(std::string_view bytes);
   void write();
-  void take_written(const Code& error, size_t count);
+  void wait_to_write();
   void finish_reply();
   void linger();
   void gone();
@@ -73,6 +92,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const HttpLimits& limits_;
   std::function<void(Connection*)> closed_;
   std::weak_ptr<void> sockets_;
+  Outbox& outbox_;
+  std::mutex calls_mutex_;
+  std::vector<std::function<void(Connection&)>> calls_;  // of other threads
 
   State state_ = State::reading;
   std::optional<RequestReader> reader_;
@@ -91,7 +113,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::function<void()> gone_call_;
   std::string output_, sending_;  // waiting, and being written
   size_t sent_ = 0;
-  bool is_writing_ = false;
+  bool is_writing_ = false, is_finishing_ = false;
   std::chrono::steady_clock::time_point last_sent_{};
 };
 

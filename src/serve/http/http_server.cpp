@@ -44,6 +44,7 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
   HttpLimits limits;
   asio::io_context io;
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
+  Outbox outbox{io};
   tcp::acceptor tcp_acceptor{io};
   Local::acceptor local_acceptor{io};
   std::string local_path;
@@ -98,7 +99,7 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
     send_at_once(socket);
     const auto connection = std::make_shared<Connection>(
         Socket(std::move(socket)), peer, handler, limits, [this](Connection* one) { forget(one); },
-        weak_from_this());
+        weak_from_this(), outbox);
     {
       const std::lock_guard lock(mutex);
       open[connection.get()] = {connection, peer};

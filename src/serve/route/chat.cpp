@@ -4,6 +4,7 @@
 #include "serve/tool/tool_grammar.h"
 #include "serve/tool/tool_reader.h"
 #include "serve/wire/chat_fields.h"
+#include "serve/wire/event_frame.h"
 #include "serve/wire/token_lists.h"
 #include "serve/wire/token_text.h"
 #include "text/chat/thought_reader.h"
@@ -90,6 +91,7 @@ class ChatCompletion final : public TextReply {
     ThoughtReader reader;
     ToolReader tool_reader;
     Json calls = Json::array();
+    std::optional<EventFrame> answer_frame, thoughts_frame;  // of a piece of text alone
     std::string thoughts, answer, finish;
     Json scores = Json::array();
   };
@@ -111,6 +113,12 @@ class ChatCompletion final : public TextReply {
       if (!scores.is_null()) choice.scores.push_back(std::move(scores));
       return;
     }
+    if (scores.is_null() && calls.empty() && !wanted_.sends_usage_always) {
+      if (!thoughts.empty())
+        send_text(index, "reasoning_content", thoughts, choice.thoughts_frame);
+      if (!piece.text.empty()) send_text(index, "content", piece.text, choice.answer_frame);
+      return;
+    }
     Json delta = Json::object();
     if (!thoughts.empty()) delta["reasoning_content"] = thoughts;
     if (!piece.text.empty()) delta["content"] = piece.text;
@@ -121,6 +129,12 @@ class ChatCompletion final : public TextReply {
       chunk["choices"][0]["logprobs"] = {{"content", Json::array({std::move(scores)})},
                                          {"refusal", nullptr}};
     send(chunk);
+  }
+
+  void send_text(size_t index, const char* field, const std::string& text,
+                 std::optional<EventFrame>& frame) {
+    if (!frame) frame.emplace(chunk_of(index, {{field, EventFrame::gap}}, nullptr));
+    send_frame(frame->with(text));
   }
 
   Json head(std::string_view object) const {

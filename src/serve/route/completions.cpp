@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "serve/route/text_reply.h"
+#include "serve/wire/event_frame.h"
 #include "serve/wire/token_lists.h"
 #include "serve/wire/token_text.h"
 #include "text/utf8_stream.h"
@@ -114,11 +115,18 @@ class Completion final : public TextReply {
   struct Choice {
     std::string text, finish;
     std::optional<TokenLists> lists;
+    std::optional<EventFrame> frame;  // of a piece of text alone
   };
 
   void send_piece(size_t prompt, size_t sample, const std::string& text,
                   std::optional<TokenLists>& lists) {
-    Json chunk = chunk_of(prompt * size_t(wanted_.samples) + sample, text, nullptr);
+    const size_t index = prompt * size_t(wanted_.samples) + sample;
+    if (!lists && !wanted_.sends_usage_always) {
+      std::optional<EventFrame>& frame = choices_[index].frame;
+      if (!frame) frame.emplace(chunk_of(index, std::string(EventFrame::gap), nullptr));
+      return send_frame(frame->with(text));
+    }
+    Json chunk = chunk_of(index, text, nullptr);
     if (lists) chunk["choices"][0]["logprobs"] = lists->take();
     send(chunk);
   }
