@@ -1,6 +1,7 @@
 // Single tokens of many sequences: a block with a row of each. At few rows the GPU takes less time
 // for a layer's twenty kernels than the host to ask for them, so they are recorded when a number of
-// sequences comes again, and then repeated.
+// rows comes again, and then repeated. Numbers of sequences change all the time where texts begin and
+// end, and recording takes longer than a step: rows that nobody reads fill them up to one of a few.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@ template <class Real>
 class GpuManyDecoder {
  public:
   GpuManyDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights,
-                 const GpuSane& sane, int64_t vocabulary);
+                 const GpuSane& sane, int64_t vocabulary, int64_t state_floats);
 
   // Is told of logits, on the GPU: those of `rows` sequences, from `from` on.
   using Take = std::function<void(int64_t from, int64_t rows, float* logits)>;
@@ -23,7 +24,7 @@ class GpuManyDecoder {
   void step(std::span<const SingleToken> sequences, const float* alphas, const Take& take);
 
  private:
-  void make_room(int64_t sequences);
+  void make_room(int64_t rows);
   TokenBlock block_of(std::span<const SingleToken> sequences, const float* alphas);
   void run(const TokenBlock& block);
   void ask(const TokenBlock& block);
@@ -32,12 +33,13 @@ class GpuManyDecoder {
   const Rwkv7GpuWeights<Real>& weights_;
   GpuSane sane_;
   int64_t vocabulary_;
+  GpuTensor<float> unread_state_;  // of all rows that nobody reads
   std::optional<GpuExecutor<Real>> executor_;
   // Of as many sequences as the executor has room for: states, then positions.
   GpuBuffer places_;
   PinnedBuffer places_here_, tokens_here_;
   struct Recorded {
-    int64_t sequences, chunks;
+    int64_t rows, chunks;
     auto operator<=>(const Recorded&) const = default;
   };
   std::map<Recorded, GpuGraph> recorded_;  // empty for what came once

@@ -104,7 +104,8 @@ class Model : public Rwkv7OnGpu {
   // Sequences that the decoder does not take, all with the alphas of the first.
   void step_many(Inputs inputs, const typename GpuManyDecoder<Real>::Take& take) {
     alphas_.begin(*inputs[0]->state);
-    if (!many_) many_.emplace(gpu_, weights_, sane_, shape_.vocabulary);
+    if (!many_) many_.emplace(gpu_, weights_, sane_, shape_.vocabulary,
+                              states_->shift_floats() + states_->memory_floats());
     many_->step(singles_of(inputs), alphas_.now(), take);
   }
 

@@ -64,6 +64,31 @@ TEST_P(SequencesOfRwkv7OnGpu, SequencesSideBySideAreTheDefinition) {
   }
 }
 
+// One sequence after another ends: numbers of them between those that steps are recorded for.
+TEST_P(SequencesOfRwkv7OnGpu, SequencesThatEndLeaveTheOthersAlone) {
+  constexpr int64_t most = 37, least = 10;
+  const auto tokens = some_tokens(2 * (most - least));
+  const Rwkv7 model = on_gpu();
+  std::vector<SequenceState> states;
+  std::vector<SequenceState*> places;
+  for (int64_t i = 0; i < most; ++i) states.push_back(model.fresh_state());
+  for (SequenceState& state : states) places.push_back(&state);
+  Tensor<float> logits({most, shape_.vocabulary});
+  for (size_t step = 0; step < tokens.size(); ++step)
+    test::step(model, std::vector<int32_t>(size_t(most) - step / 2, tokens[step]), places,
+               logits.view(), {threads_});
+  const HeldRwkv7 source = model_of(1);
+  for (const int64_t i : {int64_t(0), least, most / 2, most - 1}) {
+    const SequenceState& state = states[size_t(i)];
+    SCOPED_TRACE(cat("sequence ", i, " after ", state.position, " tokens"));
+    const auto read = std::span(tokens).first(size_t(state.position));
+    const auto truth = reference::rwkv7<double>(source, shape_, strength(), read);
+    const auto plain = reference::rwkv7<float>(source, shape_, strength(), read);
+    const Closeness memory = closeness(test::memories(state), plain.memory, truth.memory);
+    EXPECT_TRUE(memory.close) << memory.explanation();
+  }
+}
+
 // Sequences with alphas of their own side by side; then a token of each of many with the same ones,
 // between those of many with the model's, whose steps are recorded by then.
 TEST_P(SequencesOfRwkv7OnGpu, SequencesKeepTheirOwnAlphas) {
