@@ -1,8 +1,7 @@
 """Real clients against a server that this script starts: serve_clients.py CLIENT PROGRAM MODEL
 
-CLIENT is `imports MODULE...` (exit code 0 where all are there), `openai`, `langchain`, `curl` or
-`lm_eval`. Whatever
-differs from what is expected ends it with an error.
+CLIENT is `imports MODULE...` (exit code 0 where all are there), `openai`, `langchain`, `curl`, `lm_eval`,
+`guidellm` or `open_webui`. Whatever differs from what is expected ends it with an error.
 """
 import importlib.util
 import json
@@ -10,6 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 
 class Server:
@@ -186,12 +187,68 @@ def run_lm_eval(server, program, model):
     assert answer and "\n\n" not in answer, answer
 
 
+def run_guidellm(server, program, model):
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + "/prompts.jsonl", "w") as file:
+            file.writelines(json.dumps({"prompt": f"{i} + 4"}) + "\n" for i in range(16))
+        for format in ("/v1/chat/completions", "/v1/completions"):
+            subprocess.run(
+                [sys.executable, "-m", "guidellm", "run", "--backend",
+                 f"kind=openai_http,target={server.url},request_format={format}", "--profile",
+                 "kind=concurrent,streams=4", "--constraint", "kind=max_requests,count=12", "--data",
+                 f"kind=json_file,path={folder}/prompts.jsonl", "--disable-console", "--output",
+                 f"kind=json,path={folder}/found.json"], check=True, stdout=subprocess.DEVNULL)
+            with open(folder + "/found.json") as file:
+                run, = json.load(file)["benchmarks"]
+            assert run["metrics"]["request_totals"]["successful"] >= 12, run["metrics"]["request_totals"]
+            assert run["metrics"]["request_totals"]["errored"] == 0, run["metrics"]["request_totals"]
+            for request in run["requests"]["successful"]:  # by the server's count
+                assert request["output_metrics"]["text_tokens"] > 0, request
+
+
+def run_open_webui(server, program, model):
+    """What Open WebUI 0.6 sends: backend/open_webui/routers/openai.py, tasks.py and utils/middleware.py."""
+    def call(path, body=None):
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer none",
+                   "X-OpenWebUI-User-Name": "A%20B", "X-OpenWebUI-User-Id": "1", "X-OpenWebUI-User-Email": "a@b.example",
+                   "X-OpenWebUI-User-Role": "user", "X-OpenWebUI-Chat-Id": "5f0e1c3a-1"}
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(urllib.request.Request(server.url + path, data, headers)) as reply:
+            return reply.headers, reply.read().decode()
+    models = json.loads(call("/v1/models")[1])["data"]
+    assert [one["id"] for one in models] == [server.name], models
+    messages = [{"role": "user", "content": "3 + 4"}]
+    headers, stream = call("/v1/chat/completions", {
+        "stream": True, "model": server.name, "messages": messages, "stream_options": {"include_usage": True},
+        "temperature": 0.8, "max_tokens": 60})
+    assert headers["Content-Type"].startswith("text/event-stream") and stream.endswith("data: [DONE]\n\n")
+    events = [json.loads(line[6:]) for line in stream.split("\n") if line.startswith("data: {")]
+    text = "".join(one["choices"][0]["delta"].get("content", "") for one in events if one["choices"])
+    assert text and events[-1]["usage"]["completion_tokens"] > 0, events[-1]
+    # A title, tags and follow-up questions: not streamed; the image of the user is refused by name.
+    task = [{"role": "user", "content": "### Task:\nGenerate a title.\n<chat_history>\nUSER: 3 + 4\n</chat_history>"}]
+    for limit in ({"max_tokens": 40}, {"max_completion_tokens": 40}):
+        reply = json.loads(call("/v1/chat/completions", {
+            "model": server.name, "messages": task, "stream": False, **limit})[1])
+        assert reply["choices"][0]["message"]["role"] == "assistant", reply
+    parts = [{"type": "text", "text": "3 + 4"}]
+    call("/v1/chat/completions", {"model": server.name, "max_tokens": 2, "messages": [
+        *messages, {"role": "assistant", "content": text}, {"role": "user", "content": parts}]})
+    try:
+        call("/v1/chat/completions", {"model": server.name, "messages": [
+            {"role": "user", "content": [*parts, {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}]}]})
+    except urllib.error.HTTPError as error:
+        assert error.code == 400 and json.load(error)["error"]["param"] == "messages[0].content[1].type"
+    else:
+        raise AssertionError("an image was taken")
+
+
 def main(client, *words):
     if client == "imports":
         sys.exit(any(importlib.util.find_spec(module) is None for module in words))
     with Server(*words) as server:
         {"openai": run_openai, "langchain": run_langchain, "curl": run_curl,
-         "lm_eval": run_lm_eval}[client](server, *words)
+         "lm_eval": run_lm_eval, "guidellm": run_guidellm, "open_webui": run_open_webui}[client](server, *words)
 
 
 main(*sys.argv[1:])

@@ -202,6 +202,17 @@ TEST_F(Clients, CurlTalksToTheServer) {
   expect_success("curl");
 }
 
+TEST_F(Clients, GuidellmMeasuresTheServer) {
+  if (python({"imports", "guidellm"}).exit_code != 0) GTEST_SKIP() << "this Python has no guidellm";
+  expect_success("guidellm");
+}
+
+// Its requests, without itself.
+TEST_F(Clients, OpenWebUiTalksToTheServer) {
+  if (python({"imports", "urllib"}).exit_code != 0) GTEST_SKIP() << "there is no Python";
+  expect_success("open_webui");
+}
+
 // serve_load.py --clients 256 --seconds 600 is the same for longer.
 TEST_F(Clients, KeepTheirSecrets) {
   if (python({"imports", "asyncio"}).exit_code != 0) GTEST_SKIP() << "there is no Python";
