@@ -132,6 +132,14 @@ TEST(Completions, NameBytesThatAreNoCharacters) {
   EXPECT_EQ(reply["usage"]["completion_tokens"], 0);
 }
 
+TEST(Completions, RefuseAPromptOfTenMillionTokens) {
+  ServiceFixture fixture;
+  const HttpReply reply = fixture.call(
+      "POST", "/v1/completions", cat(R"({"max_tokens":1,"prompt":")", std::string(10'000'000, 'a'), R"("})"));
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_NE(reply.body.find("1048576 tokens"), std::string::npos) << reply.body;
+}
+
 TEST(Completions, RefuseHostileRequests) {
   ServiceFixture fixture;
   for (const char* const bad :
