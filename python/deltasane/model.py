@@ -250,24 +250,38 @@ class Model:
 
     def _check(self, tokens):
         vocabulary = self._held.description.vocabulary
-        for token in tokens:
-            if not 0 <= token < vocabulary:
-                raise ValueError(f"tokens: expected 0 to {vocabulary - 1}, found {token}")
+        if tokens and not (min(tokens) >= 0 and max(tokens) < vocabulary):
+            wrong = next(token for token in tokens if not 0 <= token < vocabulary)
+            raise ValueError(f"tokens: expected 0 to {vocabulary - 1}, found {wrong}")
         return tokens
 
     def read(self, text, state, *, all=False, out=None):
         """Reads a text or tokens; the logits after the last, or after each (all=True), as float32.
 
-        out: an array that the logits are copied into; anything that numpy can write to.
+        out: an array of float32 on the CPU that the logits are copied into: of numpy, torch or what has __dlpack__.
         """
         tokens = self._check(self._tokens(text))
+        target = None if out is None else self._writable(out, len(tokens) + (state.pending is not None), all)
         blocks = [tokens[i : i + _BLOCK] for i in range(0, len(tokens), _BLOCK)] or [tokens]
         found = [self._held.forward(block, state._held, all) for block in blocks]
         logits = np.concatenate(found) if all else found[-1]
         if out is None:
             return logits
-        np.from_dlpack(out)[...] = logits
+        target[...] = logits
         return out
+
+    def _writable(self, out, rows, all):
+        """out as a numpy array, before anything is read."""
+        if not hasattr(out, "__dlpack__"):
+            raise TypeError(f"out: expected an array with __dlpack__, found {type(out).__name__}")
+        target = out if isinstance(out, np.ndarray) else np.from_dlpack(out)
+        vocabulary = self._held.description.vocabulary
+        shape = (rows, vocabulary) if all else (vocabulary,)
+        if target.dtype != np.float32 or target.shape != shape:
+            raise ValueError(f"out: expected float32 of shape {shape}, found {target.dtype} of shape {target.shape}")
+        if not target.flags.writeable:
+            raise ValueError("out: expected an array that can be written, found one that is read-only")
+        return target
 
     def score(self, text, state=None):
         """The loss -ln p(token) of each token of a text, as float64. A fresh state's first has none."""

@@ -1,8 +1,11 @@
 """deltasane.Model and State: what the engine gives, and that states are values."""
 
 import copy
+import gc
 import os
 import pickle
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -166,6 +169,18 @@ def test_misuse(model, tmp_path):
     refuses(ValueError, "tokens: expected 0 to 255, found 256", lambda: model.read([256], state))
     refuses(TypeError, "tokens: expected integers", lambda: model.read([1.5], state))
     refuses(ValueError, "tokens: expected at least one", lambda: model.read([], state))
+    refuses(ValueError, "tokens: expected 0 to 2147483647, found -1", lambda: model.read([-1], state))
+    refuses(TypeError, "tokens: expected integers in one dimension", lambda: model.read([[1, 2]], state))
+    locked = np.zeros(256, np.float32)
+    locked.flags.writeable = False
+    refuses(ValueError, "out: expected an array that can be written", lambda: model.read([1], state, out=locked))
+    wrong = np.zeros(256), np.zeros((1, 256), np.float32), np.zeros(255, np.float32)
+    for out in wrong:
+        refuses(ValueError, "out: expected float32 of shape (256,)", lambda out=out: model.read([1], state, out=out))
+    refuses(ValueError, "out: expected float32 of shape (2, 256)", lambda: model.read([1, 2], state, all=True, out=wrong[1]))
+    refuses(TypeError, "out: expected an array with __dlpack__, found list", lambda: model.read([1], state, out=[0.0] * 256))
+    if not deltasane.build()["cuda"]:
+        refuses(ValueError, "this build has no CUDA", lambda: deltasane.Model(PATH, device="cuda"))
     refuses(TypeError, "temprature: expected one of", lambda: model.generate("1", temprature=0))
     refuses(TypeError, "prompts: expected str, found int", lambda: model.generate([1]))
     refuses(TypeError, "text: expected str or bytes", lambda: next(model.stream(3)))
@@ -196,4 +211,83 @@ def test_a_fork_must_open_its_own_model(model):
 
 def test_a_state_outlives_its_model():
     state = deltasane.Model(PATH, threads=1).state()
-    assert state.position == 0 and state.memory.shape == (6, 4, 64, 64)
+    gc.collect()
+    assert state.position == 0 and state.memory.shape == (6, 4, 64, 64) and copy.copy(state) == state
+
+
+def test_files_of_other_versions(model):
+    content = bytes(model.state())
+    assert content[8:12] == b"\2\0\0\0"
+    later = content[:8] + b"\3" + content[9:]
+    refuses(OSError, "version", lambda: model.state_from(later))
+    pickled = pickle.dumps(model.state()).replace(content[:12], later[:12])
+    refuses(OSError, "version", lambda: pickle.loads(pickled))
+    for damaged in (content[:40], content[:-1], content[:200] + bytes([content[200] ^ 1]) + content[201:]):
+        refuses(OSError, "", lambda damaged=damaged: model.state_from(damaged))
+
+
+def test_ctrl_c_ends_a_read_after_a_block(model):
+    state = model.state()
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        model.read(np.zeros(1 << 20, np.int32), state)
+    assert 0 < state.position < 1 << 20 and state.position % 512 == 0
+    assert np.isfinite(model.read([1], state)).all()
+
+
+def test_a_state_is_for_one_thread_at_a_time(model):
+    state, errors = model.state(), []
+
+    def read():
+        try:
+            model.read(np.zeros(4096, np.int32), state)
+        except deltasane.UsageError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors and "one thread at a time" in errors[0] and state.position <= 8192
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_models_that_are_dropped_leave_nothing():
+    deltasane.Model(PATH, threads=2).state()
+    gc.collect()
+    files, threads = open_files(), len(os.listdir("/proc/self/task"))
+    with open("/proc/self/statm", encoding="ascii") as file:
+        before = int(file.read().split()[1])
+    for _ in range(100):
+        deltasane.Model(PATH, threads=2).state()
+    gc.collect()
+    with open("/proc/self/statm", encoding="ascii") as file:
+        more = (int(file.read().split()[1]) - before) * os.sysconf("SC_PAGE_SIZE")
+    assert (open_files(), len(os.listdir("/proc/self/task"))) == (files, threads)
+    assert more < 10 * os.path.getsize(PATH), "less than a tenth of what 100 models take"
+
+
+def test_imported_under_two_names(tmp_path):
+    shutil.copytree(os.path.dirname(deltasane.__file__), tmp_path / "other_name")
+    text = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import numpy as np, deltasane, other_name
+from deltasane import ops
+from other_name import ops as other_ops
+x = np.full((1, 20, 1, 16), 0.1, np.float32)
+assert np.array_equal(ops.rwkv7(x, x, x, x, x, x)[0], other_ops.rwkv7(x, x, x, x, x, x)[0])
+model = deltasane.Model({PATH!r}, threads=1)
+try:
+    other_name.Model({PATH!r}, threads=1)
+except ImportError as error:
+    assert "expected one copy of the package in a process" in str(error)
+else:
+    raise SystemExit("two engines")
+assert model.read([1], model.state()).shape == (256,)
+"""
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=60)

@@ -1,5 +1,7 @@
 """What callers get wrong is an exception that names it, never the end of the process."""
 
+import os
+
 import numpy as np
 import pytest
 from cases import random_case
@@ -94,3 +96,33 @@ def test_gradients_of_other_shapes():
         ops.rwkv7_backward(CASE["v"].astype(float), **CASE)
     with pytest.raises(ValueError, match="dstate: expected shape"):
         ops.rwkv7_backward(CASE["v"], **CASE, dstate=CASE["state"][:1])
+
+
+def test_the_layout_of_states_is_said_first():
+    """(key, value) cannot be told from (value, key): the first line of the docstring says which."""
+    for function in (ops.rwkv7, ops.delta_rule):
+        assert "states are (batch, head, value, key)" in function.__doc__.splitlines()[0]
+
+
+def test_sizes_that_no_memory_has():
+    one = random_case(1, 1, 1, 64, state=False)
+    huge = {n: np.broadcast_to(x, (1 << 20, 1 << 20, 1, 64)) for n, x in one.items() if n not in ("tau", "state")}
+    with pytest.raises(MemoryError):
+        ops.rwkv7(**huge)
+
+
+def test_inputs_may_be_read_only():
+    locked = {}
+    for name, x in CASE.items():
+        locked[name] = x.copy()
+        locked[name].flags.writeable = False
+    assert np.array_equal(ops.rwkv7(**locked)[0], ops.rwkv7(**CASE)[0])
+
+
+def test_works_after_a_fork():
+    case = random_case(2, 200, 3, 64, chunks=12)
+    expected = ops.rwkv7(**case)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if all(np.array_equal(x, y) for x, y in zip(ops.rwkv7(**case), expected)) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

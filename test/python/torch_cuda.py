@@ -152,7 +152,7 @@ assert torch.equal(y, ops.rwkv7(x, w, x, x, -x, x, tau=2.0)[0]) and y.abs().sum(
     subprocess.run([sys.executable, "-c", text], check=True)
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="this machine has one CUDA device")
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="this machine has fewer than two CUDA devices")
 def test_tensors_of_another_device_than_the_current():
     given = {n: x.detach() for n, x in case().items()}
     expected = step({n: x.requires_grad_() for n, x in given.items()})

@@ -90,7 +90,9 @@ def test_what_the_kernels_cannot_do_is_refused(kernels):
     ):
         with pytest.raises(NotImplementedError, match=text):
             _torch_gpu.forward(*given, True)
+    huge = {n: np.broadcast_to(x[:1, :1, :1], (1 << 11, 1 << 14, 1 << 6, 64)) for n, x in case.items() if n in ("r", "w", "k", "v", "a", "b")}
     for text, given in (
+        ("v: expected fewer than 2.31 tokens times heads on a GPU, found 2147483648", arguments(huge)),
         ("tau: expected shape", arguments(dict(case, tau=case["tau"][:, :1]))),
         ("state: expected shape", arguments(dict(case, state=case["state"][:1]))),
         ("k: expected shape", arguments(dict(case, k=case["k"][:, 1:]))),

@@ -208,8 +208,44 @@ def test_misuse():
     refuses(ValueError, "r: expected a tensor on cpu or cuda, found one on meta", r=x.to("meta"))
     refuses(TypeError, "mask: expected torch.bool, found torch.float32", mask=torch.ones(1, 20))
     refuses(ValueError, "tau: expected shape (1, 1, 1), found (1, 20, 1)", tau=torch.ones(1, 20, 1))
+    refuses(TypeError, "v: expected a dense tensor, found nested", v=torch.nested.nested_tensor([x[0]]))
+    refuses(TypeError, "k: expected torch.float32, found torch.qint8", k=torch.quantize_per_tensor(x, 0.1, 0, torch.qint8))
+    refuses(TypeError, "mask: expected torch.bool, found torch.float32", mask=torch.ones(1, 20, requires_grad=True))
+    refuses(TypeError, "k: expected a torch tensor, found list", k=x.tolist())
+    refuses(TypeError, "state: expected torch.float32, found torch.bfloat16", state=torch.zeros(1, 1, 16, 16).bfloat16())
+    refuses(ValueError, "state: expected a tensor on cpu like r, found one on meta", state=torch.zeros(1, 1, 16, 16, device="meta"))
+    for value in (0, -1, float("nan"), float("inf")):
+        refuses(ValueError, "tau: expected a finite number above 0", tau=value)
+    refuses(ValueError, "tau(0, 0, 0): expected a finite number above 0", tau=torch.zeros(1, 1, 1))
+    refuses(ValueError, "expected a decay from 0 to 1", w=x - 0.1)
     with pytest.raises(TypeError, match="torch's own backward gives the gradients"):
         ops.rwkv7_backward(x, x, x, x, x, x, x)
+
+
+class Rows(torch.utils.data.Dataset):
+    """Computed in the workers of a DataLoader, which are forks."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return ops.rwkv7(**tensors(random_case(1, 200, 3, 64, chunks=12, seed=i), grad=False))[0]
+
+
+def test_works_in_the_workers_of_a_data_loader():
+    rows = Rows()
+    expected = [rows[i] for i in range(4)]  # threads are running when the workers are forked
+    loader = torch.utils.data.DataLoader(rows, batch_size=None, num_workers=2, multiprocessing_context="fork")
+    assert all(torch.equal(x, y) for x, y in zip(loader, expected))
+
+
+def test_transforms_are_refused():
+    case = tensors(random_case(2, 20, 1, 16), grad=False)
+    batched = {n: torch.stack([x, x]) for n, x in case.items()}
+    with pytest.raises(NotImplementedError, match="transforms of torch.func .vmap, grad. are not available"):
+        torch.func.vmap(lambda x: ops.rwkv7(**x))(batched)
+    with pytest.raises(NotImplementedError, match="use the batch dimension, and torch.autograd"):
+        torch.func.grad(lambda w: ops.rwkv7(**dict(case, w=w))[0].sum())(case["w"])
 
 
 def test_changes_in_place_are_noticed():

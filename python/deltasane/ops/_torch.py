@@ -1,8 +1,8 @@
 """The recurrence as a torch operator: deltasane::delta_rule and its backward pass.
 
 Registered by Library.define and impl, which cost less per call than torch.library.custom_op. The
-operators return new tensors and change nothing in place. Where nobody looks at the operator (no compiler, mode, transform
-or subclass of tensors), an autograd.Function calls the same kernels: that takes a tenth of the time per call.
+operators return new tensors and change nothing in place. Where nobody looks at the operator (no compiler, mode or
+subclass of tensors), an autograd.Function calls the same kernels: that takes a tenth of the time per call.
 """
 
 import math
@@ -116,6 +116,10 @@ def forward(call):
     on_cpu = arrays.v.device.type == "cpu"
     if on_cpu and real == torch.bfloat16:
         arrays = _widened(arrays)
+    if not torch.compiler.is_compiling() and _transform() is not None:
+        raise NotImplementedError(
+            "deltasane.ops: transforms of torch.func (vmap, grad) are not available; use the batch dimension, and torch.autograd"
+        )
     needs_gradient = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in arrays)
     settings = call.position, call.cu_seqlens, call.chunk, call.rule, call.definition, call.keep and needs_gradient
     if not _is_plain(arrays):
@@ -132,7 +136,6 @@ def _is_plain(arrays):
     return (
         not torch.compiler.is_compiling()
         and _dispatch_modes() == 0
-        and _transform() is None
         and all(x is None or type(x) in _PLAIN_TYPES for x in arrays)
     )
 
@@ -140,7 +143,7 @@ def _is_plain(arrays):
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 # Not public; where torch has no such functions, the operator is always used.
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
-_transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: 1)
+_transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
 
 
 _ARRAYS = (

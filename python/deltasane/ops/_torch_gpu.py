@@ -79,6 +79,8 @@ def _checked(arrays, position, cu_seqlens, chunk, rule):
     batch, time, heads, channels = v.shape
     if channels != HEAD:
         raise NotImplementedError(f"v: expected heads of {HEAD} channels on a GPU, found {channels}")
+    if batch * time * heads >= 2**31:
+        raise ValueError(f"v: expected fewer than 2^31 tokens times heads on a GPU, found {batch * time * heads}; read the text in parts")
     if position and not cu_seqlens and len(set(position)) > 1:
         raise NotImplementedError("position: expected one for all rows on a GPU, found several; use cu_seqlens")
     for name, x in zip("rwkab", (r, w, k, a, b)):

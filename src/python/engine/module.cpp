@@ -259,6 +259,9 @@ void bind_models(nb::module_& m) {
 NB_MODULE(_engine, m) {
   using namespace deltasane;
   using namespace deltasane::python;
+  if (nb::type<OwnedModel>().is_valid())
+    throw nb::import_error("deltasane: expected one copy of the package in a process, found another that was imported "
+                           "before, under another name");
   m.doc() = "The engine of deltasane.Model.";
   nb::register_exception_translator(translate);
   m.def("version", &deltasane::version);
