@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(32 * warps)
     attend_rows(const __grid_constant__ Attention<Real> op, int parts, float* memory) {
   extern __shared__ float4 dynamic_shared[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, size = int(op.size);
+  const int values = int(op.latents ? op.latents : op.size);
   const int group = int(op.heads / op.kv_heads), blocks = (group + most_together - 1) / most_together;
   const int64_t row = blockIdx.x;
   const int kv_head = int(blockIdx.y) / blocks, part = int(blockIdx.z);
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(32 * warps)
   const int64_t head = int64_t(kv_head) * group + first;
   const int sequence = op.rows.sequence[row];
   const int64_t position = op.rows.position[sequence] + row - op.rows.first[sequence];
-  const CacheRows<Real> cache(op.cache, sequence, 2 * op.kv_heads * op.size);
+  const CacheRows<Real> cache(op.cache, sequence, (op.latents ? 1 : 2) * op.kv_heads * op.size);
   const Seen seen(position, op.window, op.kept);
 
   float q[most_together][channels], y[most_together][channels] = {};
@@ -63,12 +64,12 @@ __global__ void __launch_bounds__(32 * warps)
                 end = seen.count * (part + 1) / parts;
   for (int64_t i = begin + warp; i < end; i += warps) {
     const Real* const key = cache.at(seen.position(i)) + int64_t(kv_head) * size;
-    const Real* const value = key + op.kv_heads * size;
+    const Real* const value = op.latents ? key : key + op.kv_heads * size;
     float k[channels], v[channels];
 #pragma unroll
     for (int c = 0; c < channels; ++c) {
       const int at = 32 * c + lane;
-      k[c] = at < size ? to_float(key[at]) : 0.0f, v[c] = at < size ? to_float(value[at]) : 0.0f;
+      k[c] = at < size ? to_float(key[at]) : 0.0f, v[c] = at < values ? to_float(value[at]) : 0.0f;
     }
 #pragma unroll
     for (int h = 0; h < most_together; ++h) {
@@ -91,32 +92,32 @@ __global__ void __launch_bounds__(32 * warps)
 
   // (warp, head, D + 2) of all warps
   float* const of_warps = reinterpret_cast<float*>(dynamic_shared);
-  const int wide = size + 2;
+  const int wide = values + 2;
 #pragma unroll
   for (int h = 0; h < most_together; ++h) {
     float* const mine = of_warps + (warp * most_together + h) * wide;
 #pragma unroll
     for (int c = 0; c < channels; ++c)
-      if (32 * c + lane < size) mine[32 * c + lane] = y[h][c];
-    if (lane == 0) mine[size] = largest[h], mine[size + 1] = sum[h];
+      if (32 * c + lane < values) mine[32 * c + lane] = y[h][c];
+    if (lane == 0) mine[values] = largest[h], mine[values + 1] = sum[h];
   }
   __syncthreads();
-  for (int i = int(threadIdx.x); i < together * size; i += 32 * warps) {
-    const int h = i / size, c = i % size;
+  for (int i = int(threadIdx.x); i < together * values; i += 32 * warps) {
+    const int h = i / values, c = i % values;
     float most = -INFINITY, total = 0, result = 0;
-    for (int w = 0; w < warps; ++w) most = fmaxf(most, of_warps[(w * most_together + h) * wide + size]);
+    for (int w = 0; w < warps; ++w) most = fmaxf(most, of_warps[(w * most_together + h) * wide + values]);
     for (int w = 0; w < warps && most > -INFINITY; ++w) {
       const float* const of = of_warps + (w * most_together + h) * wide;
-      const float factor = expf(of[size] - most);
-      total = fmaf(factor, of[size + 1], total), result = fmaf(factor, of[c], result);
+      const float factor = expf(of[values] - most);
+      total = fmaf(factor, of[values + 1], total), result = fmaf(factor, of[c], result);
     }
     if (parts == 1) {
-      store_one(op.y + (row * op.heads + head + h) * size + c, result / total);
+      store_one(op.y + (row * op.heads + head + h) * values + c, result / total);
       continue;
     }
     float* const to = memory + ((row * op.heads + head + h) * parts + part) * wide;
     to[c] = result;
-    if (c == 0) to[size] = most, to[size + 1] = total;
+    if (c == 0) to[values] = most, to[values + 1] = total;
   }
 }
 
@@ -166,32 +167,38 @@ void attention_by_rows(const Attention<Real>& op, AttentionScratch& scratch, con
   const int parts = int(std::clamp<int64_t>(wanted, 1, 64));
   float* memory = nullptr;
   if (parts > 1)
-    memory = scratch.floats(gpu, op.rows.rows * op.heads * parts * (op.size + 2));
-  const size_t shared = size_t(warps * most_together * (op.size + 2)) * sizeof(float);
+    memory = scratch.floats(gpu, op.rows.rows * op.heads * parts * (op.values() + 2));
+  const size_t shared = size_t(warps * most_together * (op.values() + 2)) * sizeof(float);
   const int64_t lane_channels = (op.size + 31) / 32;
-  const int64_t held = lane_channels <= 1 ? 1 : lane_channels <= 2 ? 2 : lane_channels <= 4 ? 4 : 8;
-  choose<1, 2, 4, 8>(held, "channels of a lane", [&]<int channels>() {
+  constexpr int64_t most = most_attention_channels / 32;
+  const int64_t held = lane_channels <= 1   ? 1
+                       : lane_channels <= 2 ? 2
+                       : lane_channels <= 4 ? 4
+                       : lane_channels <= 8 ? 8
+                                            : most;
+  choose<1, 2, 4, 8, most>(held, "channels of a lane", [&]<int channels>() {
     launch(attend_rows<Real, channels>,
            {dim3(unsigned(op.rows.rows), unsigned(blocks), unsigned(parts)), 32 * warps,
             shared},
            gpu, op, parts, memory);
   });
   if (parts > 1)
-    launch(combine_parts<Real>, {blocks_for(op.rows.rows * op.heads * op.size), channel_threads},
-           gpu, static_cast<const float*>(memory), parts, op.rows.rows * op.heads,
-           op.size, op.y);
+    launch(combine_parts<Real>, {blocks_for(op.rows.rows * op.heads * op.values()), channel_threads},
+           gpu, static_cast<const float*>(memory), parts, op.rows.rows * op.heads, op.values(),
+           op.y);
 }
 
 template <class Real>
 void attention(const Attention<Real>& op, AttentionScratch& scratch, const Gpu& gpu) {
   require(op.kv_heads > 0 && op.heads % op.kv_heads == 0,
           "attention: expected heads that share keys and values");
-  if (op.size > 256)
-    fail(Fault::device, "attention on a GPU: expected heads of up to 256 channels, found ", op.size,
-         "; use the device cpu");
+  if (op.size > most_attention_channels)
+    fail(Fault::device, "attention on a GPU: expected heads of up to ", most_attention_channels,
+         " channels, found ", op.size, "; use the device cpu");
   constexpr int64_t few = 8;  // tokens of a sequence that are read row by row
   if constexpr (std::is_same_v<Real, bf16>)
-    if (op.rows.longest > few && has_attention_tiles(op.size)) return attention_by_tiles(op, gpu);
+    if (op.rows.longest > few && !op.latents && has_attention_tiles(op.size))
+      return attention_by_tiles(op, gpu);
   attention_by_rows(op, scratch, gpu);
 }
 

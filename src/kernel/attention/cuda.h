@@ -5,6 +5,9 @@
 // q   (rows, H, D), `q_step` numbers from row to row
 // y   (rows, H, D), packed
 //
+// Latent attention has no values of its own: the first `latents` numbers of a key are its value, and y
+// is (rows, H, latents).
+//
 // Prompts with bf16 and heads of 64, 128 or 256 channels are read in tiles on the tensor cores; other
 // prompts, and single tokens, row by row, with the rows that a token sees split between blocks.
 //
@@ -18,7 +21,7 @@
 namespace deltasane::kernel::cuda {
 
 // The caches of the sequences: those of all layers of a sequence lie one after another, each
-// (capacity, 2, G, D). The token at position p has row p, or, where there is a ring and p >= fixed,
+// (capacity, 2, G, D), of latent attention (capacity, D). The token at position p has row p, or, where there is a ring and p >= fixed,
 // row fixed + (p - fixed) % ring.
 template <class Real>
 struct KeyValueCaches {
@@ -39,6 +42,8 @@ struct AppendRows {
 template <class Real>
 void append_to_cache(const AppendRows<Real>& op, const Gpu& gpu);
 
+inline constexpr int64_t most_attention_channels = 576;  // of a head's keys
+
 template <class Real>
 struct Attention {
   RaggedRows rows;
@@ -49,6 +54,9 @@ struct Attention {
   float scale = 1;
   int64_t window = 0, kept = 0;
   Real* y = nullptr;
+  int64_t latents = 0;  // 0: keys and values
+
+  int64_t values() const { return latents ? latents : size; }  // of a head
 };
 
 // Memory for results of parts of a cache. It grows as needed.

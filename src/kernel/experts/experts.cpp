@@ -5,6 +5,7 @@
 
 #include "kernel/activation/gated.h"
 #include "kernel/experts/reference.h"
+#include "kernel/experts/slots.h"
 #include "kernel/matmul/gradient.h"
 #include "kernel/rows/rows.h"
 #include "tensor/tensor.h"
@@ -41,47 +42,50 @@ void route_backward(const Router& router, const RouterGradient& op, const Cpu& c
 
 namespace {
 
-// The choices of all rows, those of each expert after one another.
-class ExpertSlots {
+// Rows of tensors, those of each expert's choices after one another.
+class RowsByExpert {
  public:
-  explicit ExpertSlots(const Experts& op)
-      : rows(op.x.shape[0]), first(op.gate.size() + 1), place(op.chosen.size()) {
-    expect_rows("x", op.x, op.x.shape);
-    require(rows > 0 && op.chosen.size() % size_t(rows) == 0 && op.gate.size() == op.up.size() &&
-                op.gate.size() == op.down.size() && !op.gate.empty(),
-            "experts have three matrices each, and every row has as many of them");
-    slots = int64_t(op.chosen.size()), used = slots / rows;
-    for (const Choice& choice : op.chosen) ++first[size_t(choice.expert) + 1];
-    for (size_t e = 1; e < first.size(); ++e) first[e] += first[e - 1];
-    std::vector<int64_t> next(first.begin(), first.end() - 1);
-    for (size_t i = 0; i < op.chosen.size(); ++i) place[i] = next[size_t(op.chosen[i].expert)]++;
-  }
+  explicit RowsByExpert(const Experts& op)
+      : rows(checked_rows(op)),
+        slots(int64_t(op.chosen.size())),
+        used(slots / rows),
+        by_expert(op.chosen, used, op.gate.size()) {}
 
   // Each row to the places of its choices.
   Tensor<float> gathered(View<const float> from, const Cpu& cpu) const {
     Tensor<float> to({slots, from.shape[1]});
     each_row(slots, cpu, [&](int64_t i) {
-      std::copy_n(from.at(i / used), from.shape[1], to.view().at(place[size_t(i)]));
+      std::copy_n(from.at(i / used), from.shape[1], to.view().at(place(i)));
     });
     return to;
   }
   View<float> of(size_t expert, Tensor<float>& all) const {
-    return all.view().slice(0, first[expert], first[expert + 1] - first[expert]);
+    const int64_t first = by_expert.first[expert];
+    return all.view().slice(0, first, by_expert.first[expert + 1] - first);
   }
+  int64_t place(int64_t choice) const { return by_expert.place[size_t(choice)]; }
   // Calls body(expert) for those that are chosen.
   template <class Body>
   void each_expert(const Body& body) const {
-    for (size_t e = 0; e + 1 < first.size(); ++e)
-      if (first[e + 1] > first[e]) body(e);
+    by_expert.each_expert([&](size_t e, int64_t, int64_t) { body(e); });
   }
 
-  int64_t rows, slots = 0, used = 0;
-  std::vector<int64_t> first;  // place of each expert's first choice
-  std::vector<int64_t> place;  // of each choice
+  const int64_t rows, slots, used;
+  const ExpertSlots by_expert;
+
+ private:
+  static int64_t checked_rows(const Experts& op) {
+    const int64_t rows = op.x.shape[0];
+    expect_rows("x", op.x, op.x.shape);
+    require(rows > 0 && op.chosen.size() % size_t(rows) == 0 && op.gate.size() == op.up.size() &&
+                op.gate.size() == op.down.size() && !op.gate.empty(),
+            "experts have three matrices each, and every row has as many of them");
+    return rows;
+  }
 };
 
 // gate x and up x of every choice.
-void project(const Experts& op, const ExpertSlots& slots, Tensor<float>& x, Tensor<float>& gate,
+void project(const Experts& op, const RowsByExpert& slots, Tensor<float>& x, Tensor<float>& gate,
              Tensor<float>& up, const Cpu& cpu) {
   std::vector<Matmul> all;
   slots.each_expert([&](size_t e) {
@@ -96,7 +100,7 @@ void project(const Experts& op, const ExpertSlots& slots, Tensor<float>& x, Tens
 void add_experts(const Experts& op, const Cpu& cpu) {
   expect_rows("y", op.y, op.x.shape);
   if (op.x.shape[0] == 0) return;
-  const ExpertSlots slots(op);
+  const RowsByExpert slots(op);
   const int64_t channels = op.x.shape[1], width = op.gate[0].out();
   Tensor<float> x = slots.gathered(op.x, cpu), gate({slots.slots, width}), up(gate.shape());
   Tensor<float> y(x.shape());
@@ -111,7 +115,7 @@ void add_experts(const Experts& op, const Cpu& cpu) {
     float* const to = op.y.at(row);
     for (int64_t j = row * slots.used; j < (row + 1) * slots.used; ++j) {
       const float weight = op.chosen[size_t(j)].weight;
-      const float* const from = y.view().at(slots.place[size_t(j)]);
+      const float* const from = y.view().at(slots.place(j));
       for (int64_t c = 0; c < channels; ++c) to[c] += weight * from[c];
     }
   });
@@ -120,7 +124,7 @@ void add_experts(const Experts& op, const Cpu& cpu) {
 void add_experts_backward(const Experts& op, const ExpertsGradient& g, const Cpu& cpu) {
   expect_rows("dy", g.dy, op.x.shape), expect_rows("dx", g.dx, op.x.shape);
   if (op.x.shape[0] == 0) return;
-  const ExpertSlots slots(op);
+  const RowsByExpert slots(op);
   const int64_t channels = op.x.shape[1], width = op.gate[0].out();
   const auto experts = int64_t(op.gate.size());
   expect_shape("dgate", g.dgate, {experts, width, channels});
@@ -144,7 +148,7 @@ void add_experts_backward(const Experts& op, const ExpertsGradient& g, const Cpu
     matmul_nn(slots.of(e, dy), matrix(op.down[e]), slots.of(e, dhidden), cpu);
   });
   each_row(slots.slots, cpu, [&](int64_t i) {
-    const int64_t at = slots.place[size_t(i)];
+    const int64_t at = slots.place(i);
     const float weight = op.chosen[size_t(i)].weight;
     const float* const h = hidden.view().at(at);
     float *const dh = dhidden.view().at(at), *const d = dy.view().at(at);
@@ -166,7 +170,7 @@ void add_experts_backward(const Experts& op, const ExpertsGradient& g, const Cpu
   each_row(slots.rows, cpu, [&](int64_t row) {
     float* const to = g.dx.at(row);
     for (int64_t j = row * slots.used; j < (row + 1) * slots.used; ++j) {
-      const float* const from = dx.view().at(slots.place[size_t(j)]);
+      const float* const from = dx.view().at(slots.place(j));
       for (int64_t c = 0; c < channels; ++c) to[c] += from[c];
     }
   });

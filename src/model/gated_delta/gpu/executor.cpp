@@ -8,6 +8,7 @@
 #include "kernel/embedding/cuda.h"
 #include "kernel/norm/rms_cuda.h"
 #include "model/gated_delta/gpu/executor_few.h"
+#include "model/gated_delta/gpu/executor_sparse.h"
 
 namespace deltasane::gated_delta {
 
@@ -16,6 +17,8 @@ using namespace kernel::cuda;
 namespace {
 
 constexpr int64_t logits_at_once = int64_t(1) << 28;  // numbers: 1 GiB
+
+bool has_experts(const Config& c) { return std::ranges::count(c.experts, true) > 0; }
 
 // A multiple of what products take as a tile, where there are so many.
 int64_t rows_at_once(int64_t vocabulary, int64_t capacity) {
@@ -50,15 +53,18 @@ void GpuExecutor<Real>::place(MemoryPlan& plan) {
   const int64_t rows = capacity_, heads = c.value_heads;
   const auto columns = [&](auto*& at, int64_t count) { plan.place(at, rows * count); };
   columns(x, c.channels), columns(h, c.channels);
-  columns(in, std::max(weights_.recurrent_columns(),
-                       c.has(Mixer::attention) ? weights_.attention_columns() : 0));
+  columns(in, std::max({weights_.recurrent_columns(),
+                        c.has(Mixer::attention) ? weights_.attention_columns() : 0,
+                        c.has(Mixer::latent) ? weights_.latent_columns() : 0}));
   columns(z, 2 * heads), columns(z_decay, c.decay_rank ? c.decays() : 0), columns(g, c.decays());
   columns(beta, heads), columns(z_tau, heads), columns(tau, heads), columns(chunk_tau, heads);
   columns(low, std::max(c.decay_rank, c.gate_rank));
   columns(gate, c.gate_rank ? c.value_channels() : 0);
   columns(r, c.key_channels()), columns(k, c.key_channels()), columns(v, c.value_channels());
-  columns(y, std::max(c.value_channels(), c.heads * c.head_size));
-  columns(hidden, 2 * c.feed_forward);
+  columns(y, std::max({c.value_channels(), c.heads * c.head_size, c.heads * c.latent_value_size}));
+  if (c.has(Mixer::latent)) place_latent(plan);
+  if (has_experts(c)) place_experts(plan);
+  columns(hidden, 2 * std::max(c.feed_forward, c.shared_expert_size));
   if (FewTokens::takes(c)) {
     const int64_t few = std::min(rows, most_rows_of_few);
     plan.place(few_in_, few * FewTokens::columns(weights_));
@@ -67,6 +73,25 @@ void GpuExecutor<Real>::place(MemoryPlan& plan) {
   plan.place(kept_, std::min(kept_rows, rows) * c.channels);
   plan.place(normed_, slice_ * c.channels), plan.place(logits_, slice_ * c.vocabulary);
   plan.place(loss_, rows), plan.place(targets_, rows);
+}
+
+template <class Real>
+void GpuExecutor<Real>::place_latent(MemoryPlan& plan) {
+  const int64_t all = capacity_ * c.heads;
+  plan.place(latent_q, all * (c.latent_size + c.shared_key_size));
+  plan.place(latent_y, all * c.latent_size), plan.place(heads_wide, all * c.latent_size);
+  plan.place(heads_narrow, all * std::max(c.latent_key_size, c.latent_value_size));
+}
+
+template <class Real>
+void GpuExecutor<Real>::place_experts(MemoryPlan& plan) {
+  const int64_t slots = capacity_ * c.experts_used;
+  plan.place(router, capacity_ * c.expert_count), plan.place(chosen, slots);
+  plan.place(expert_hidden,
+             std::min(capacity_, most_rows_of_experts) * c.experts_used * c.expert_size);
+  plan.place(expert_in, slots * c.channels), plan.place(expert_both, 2 * slots * c.expert_size);
+  plan.place(expert_out, slots * c.channels), plan.place(shared_z, capacity_);
+  plan.place(slot_rows, slots), plan.place(slot_places, slots);
 }
 
 template <class Real>
@@ -154,6 +179,7 @@ void GpuExecutor<Real>::set_taus() {
 template <class Real>
 bool GpuExecutor<Real>::can_repeat() const {
   return rows_.longest == 1 && !has_alphas_ &&
+         (!has_experts(c) || rows_.rows <= most_rows_of_experts) &&
          std::ranges::none_of(inputs_, [](const GpuInput& one) { return one.taus; });
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernel/attention/cuda.h"
 #include "kernel/delta_rule/cuda.h"
+#include "kernel/experts/cuda.h"
 #include "kernel/matmul/cuda.h"
 #include "kernel/matmul/few_rows/product.h"
 #include "kernel/rows/ragged_rows.h"
@@ -34,7 +35,8 @@ class GpuExecutor {
   // Positions and states are those before the block.
   void set(std::span<const GpuInput> inputs, GpuStates& states);
   // All layers; the states are carried on. With the same number of rows and sequences, where each
-  // has one row and no sequence has alphas of its own, the work can be captured and repeated.
+  // has one row and no sequence has alphas of its own, the work can be captured and repeated; with
+  // experts, only that of few rows.
   void run();
   // What SANE used, to the records of the inputs that have one. Waits.
   void record_taus();
@@ -59,6 +61,8 @@ class GpuExecutor {
   class FewTokens;
   static constexpr int64_t kept_rows = 1024;
   void place(MemoryPlan& plan);
+  void place_latent(MemoryPlan& plan);
+  void place_experts(MemoryPlan& plan);
   template <class Out>
   void multiply(const Real* rows, const Real* matrix, Out* to, int64_t count, int64_t columns,
                 int64_t inner, bool add = false);
@@ -84,6 +88,11 @@ class GpuExecutor {
         *logits_ = nullptr;
   Real *h = nullptr, *in = nullptr, *low = nullptr, *gate = nullptr, *r = nullptr, *k = nullptr,
        *v = nullptr, *y = nullptr, *hidden = nullptr, *normed_ = nullptr;
+  Real *latent_q = nullptr, *latent_y = nullptr, *heads_wide = nullptr, *heads_narrow = nullptr;
+  float *router = nullptr, *expert_hidden = nullptr, *expert_out = nullptr, *shared_z = nullptr;
+  Real *expert_in = nullptr, *expert_both = nullptr;
+  kernel::Choice* chosen = nullptr;
+  int32_t *slot_rows = nullptr, *slot_places = nullptr;
   float *few_in_ = nullptr, *few_y_ = nullptr;  // of few tokens
   double* loss_ = nullptr;
   int32_t* targets_ = nullptr;

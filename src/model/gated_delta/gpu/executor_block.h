@@ -33,7 +33,7 @@ class GpuExecutor<Real>::Block {
         rows_(executor.rows_.rows) {}
 
   Mixer mixer() const { return w.mixer; }
-  bool has_experts() const { return false; }  // a model with some is not opened
+  bool has_experts() const { return w.has_experts; }
   void norm_before_mixer() { norm_before(w.mixer_norm); }
   void norm_before_ffn() { norm_before(w.ffn_norm); }
   void project_recurrent();
@@ -48,15 +48,16 @@ class GpuExecutor<Real>::Block {
   void append_to_cache();
   void attend();
   void gate_attention();
-  void project_latent() {}
-  void append_latent() {}
-  void attend_latent() {}
+  void project_latent();
+  void append_latent();
+  void attend_latent();
   void add_mixer_output() {
-    const int64_t inner =
-        w.mixer == Mixer::recurrent ? c.value_channels() : c.heads * c.head_size;
+    const int64_t inner = w.mixer == Mixer::recurrent   ? c.value_channels()
+                          : w.mixer == Mixer::attention ? c.heads * c.head_size
+                                                        : c.heads * c.latent_value_size;
     add_product(e.y, w.output, inner, w.mixer_norm);
   }
-  void add_experts() {}
+  void add_experts();
   void add_network();
 
  private:
@@ -68,9 +69,15 @@ class GpuExecutor<Real>::Block {
   void norm_before(const float* weight);
   void add_product(const Real* from, const Real* matrix, int64_t inner, const float* norm);
   int64_t in_step() const {
-    return w.mixer == Mixer::recurrent ? e.weights_.recurrent_columns()
-                                       : e.weights_.attention_columns();
+    return w.mixer == Mixer::recurrent   ? e.weights_.recurrent_columns()
+           : w.mixer == Mixer::attention ? e.weights_.attention_columns()
+                                         : e.weights_.latent_columns();
   }
+  // silu(gate h) * up h, where it is returned; the rows of both are one batched product.
+  Real* gated_hidden(const Real* gate_and_up, int64_t width);
+  void experts_of_many_rows();
+  // The rows of each head times a matrix of its own, (head, out, in).
+  void multiply_heads(const Real* rows, const Real* matrices, Real* to, int64_t out, int64_t in);
   int64_t z_columns() const {
     return (w.beta ? c.value_heads : 0) + (w.decay ? c.decays() : 0);
   }
@@ -318,21 +325,25 @@ void GpuExecutor<Real>::Block::gate_attention() {
       gpu_);
 }
 
-// The gates' and the others' rows are one batched product.
 template <class Real>
-void GpuExecutor<Real>::Block::add_network() {
+Real* GpuExecutor<Real>::Block::gated_hidden(const Real* gate_and_up, int64_t width) {
   using kernel::cuda::Products;
-  const int64_t numbers = rows_ * c.feed_forward;
-  Products::Product<Real, Real> both{Products::Form::nt, rows_, c.feed_forward, c.channels, h(),
-                                     w.gate_and_up, e.hidden};
-  both.count = 2, both.stride_b = c.feed_forward * c.channels, both.stride_c = numbers;
+  const int64_t numbers = rows_ * width;
+  Products::Product<Real, Real> both{Products::Form::nt, rows_, width, c.channels, h(), gate_and_up,
+                                     e.hidden};
+  both.count = 2, both.stride_b = width * c.channels, both.stride_c = numbers;
   e.products_.multiply(both);
   Real* const up = e.hidden + numbers;
   kernel::cuda::multiply_by_gate(
-      kernel::cuda::GatedRows<Real>{kernel::GateActivation::silu, rows_, c.feed_forward, e.hidden,
-                                    c.feed_forward, up, up},
+      kernel::cuda::GatedRows<Real>{kernel::GateActivation::silu, rows_, width, e.hidden, width, up,
+                                    up},
       gpu_);
-  add_product(up, w.down, c.feed_forward, w.ffn_norm);
+  return up;
+}
+
+template <class Real>
+void GpuExecutor<Real>::Block::add_network() {
+  add_product(gated_hidden(w.gate_and_up, c.feed_forward), w.down, c.feed_forward, w.ffn_norm);
 }
 
 }  // namespace deltasane::gated_delta

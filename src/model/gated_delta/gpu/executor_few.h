@@ -9,6 +9,8 @@
 //     5  silu, product and down matrix, added to x
 #pragma once
 
+#include <algorithm>
+
 #include "kernel/delta_rule/token_cuda/convolved_token.h"
 #include "model/gated_delta/gpu/executor_block.h"
 
@@ -25,7 +27,8 @@ class GpuExecutor<Real>::FewTokens {
     const auto fits = [](int64_t columns) {
       return kernel::cuda::has_few_rows_product<Real>(columns);
     };
-    return !c.norms_after && fits(c.channels) && fits(c.feed_forward) &&
+    return !c.norms_after && !c.has(Mixer::latent) && std::ranges::count(c.experts, true) == 0 &&
+           fits(c.channels) && fits(c.feed_forward) &&
            (!c.has(Mixer::attention) || fits(c.heads * c.head_size)) &&
            (!c.has(Mixer::recurrent) ||
             (c.rule != kernel::Rule::kda && c.gate_rank == 0 && fits(c.value_channels())));

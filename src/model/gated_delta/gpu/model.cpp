@@ -17,12 +17,15 @@ constexpr int64_t most_prompts = 1024;  // in a block
 constexpr int64_t tile_tokens = 16;     // blocks end on its multiples, so that the cut leaves no trace
 
 void expect_for_gpu(const Config& c, const std::string& where) {
-  const auto unsupported = [&](const char* what) {
-    fail(Fault::usage, where, ": expected a model without ", what,
-         " for a GPU; use the device cpu");
+  const auto expect_size = [&](const char* what, int64_t size) {
+    constexpr int64_t most = kernel::cuda::most_attention_channels;
+    if (size > most)
+      fail(Fault::usage, where, ": expected ", what, " of up to ", most, " channels for a GPU, found ",
+           size, "; use the device cpu");
   };
-  if (std::ranges::count(c.experts, true)) unsupported("experts");
-  if (c.has(Mixer::latent)) unsupported("latent attention");
+  if (c.has(Mixer::attention)) expect_size("heads of attention", c.head_size);
+  if (c.has(Mixer::latent))
+    expect_size("rows of latent attention", c.latent_size + c.shared_key_size);
   const int64_t before = (c.taps > 1 ? c.taps - 1 : 0) * c.mixed_channels();
   if (c.has(Mixer::recurrent) &&
       (before % 4 != 0 || c.value_channels() * c.key_size % 4 != 0 || c.channels % 8 != 0))

@@ -18,16 +18,6 @@
 namespace deltasane::gated_delta {
 namespace {
 
-bool is_dense(const Config& c) {
-  return !c.has(Mixer::latent) && std::ranges::count(c.experts, true) == 0;
-}
-
-std::vector<Config> dense_configs() {
-  std::vector<Config> all = small_configs();
-  std::erase_if(all, [](const Config& c) { return !is_dense(c); });
-  return all;
-}
-
 std::unique_ptr<LanguageModel> on_gpu(const fs::path& path, OpenOptions options) {
   options.device.gpu = 0;
   return open_on_gpu(Checkpoint(open_tensor_file(path)), options);
@@ -46,12 +36,12 @@ struct SmallGpuModel : SmallModel {
 
 class GpuFamily : public testing::TestWithParam<size_t> {
  protected:
-  Config config = dense_configs()[GetParam()];
+  Config config = small_configs()[GetParam()];
   void SetUp() override {
     if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no CUDA device";
   }
 };
-INSTANTIATE_TEST_SUITE_P(Configs, GpuFamily, testing::Range<size_t>(0, dense_configs().size()));
+INSTANTIATE_TEST_SUITE_P(Configs, GpuFamily, testing::Range<size_t>(0, small_configs().size()));
 
 void expect_close(const char* what, std::span<const float> found, std::span<const float> plain,
                   std::span<const double> truth) {
@@ -320,11 +310,15 @@ TEST_P(GpuFamilyTiles, AreThePlainRows) {
 }
 
 TEST(GpuFamilyFiles, WhatTheKernelsLackIsNamed) {
-  for (const Config& config : small_configs()) {
-    if (is_dense(config)) continue;
-    const SmallModel small(config);
-    EXPECT_FAULT(on_gpu(small.path, {}), Fault::usage, "for a GPU; use the device cpu");
-  }
+  Config wide = small_configs()[5];
+  ASSERT_TRUE(wide.has(Mixer::attention));
+  wide.head_size = 578;
+  EXPECT_FAULT(on_gpu(SmallModel(wide).path, {}), Fault::usage,
+               "expected heads of attention of up to 576 channels for a GPU, found 578; use the device");
+  Config latent = small_configs().back();
+  latent.latent_size = 600;
+  EXPECT_FAULT(on_gpu(SmallModel(latent).path, {}), Fault::usage,
+               "expected rows of latent attention of up to 576 channels for a GPU, found 606");
 }
 
 }  // namespace

@@ -40,8 +40,10 @@ TEST_P(GpuSharedModels, LogitsAreThePeers) {
 
 INSTANTIATE_TEST_SUITE_P(Peers, GpuSharedModels,
                          testing::Values("delta_net", "gated_deltanet", "kda", "qwen3_5",
-                                         "qwen3_5_vl", "olmo_hybrid", "olmo_hybrid_rope",
-                                         "gguf_qwen35"),
+                                         "qwen3_5_vl", "qwen3_5_moe", "qwen3_next",
+                                         "olmo_hybrid", "olmo_hybrid_rope", "kimi_linear",
+                                         "gguf_qwen35", "gguf_qwen35moe", "gguf_qwen3next",
+                                         "gguf_kimi_linear"),
                          [](const auto& name) { return std::string(name.param); });
 
 }  // namespace

@@ -73,6 +73,14 @@ GpuLayerWeights<Real> GpuWeights<Real>::load_layer(int64_t number) {
   w.output = one("mixer.output.weight");
   w.gate_and_up = matrix({name("ffn.gate.weight"), name("ffn.up.weight")});
   w.down = one("ffn.down.weight");
+  w.has_experts = config.experts[size_t(number)];
+  w.router = one("ffn.router.weight"), w.router_bias = vector(name("ffn.router_bias"));
+  w.experts_gate_and_up =
+      matrix({name("ffn.experts.gate.weight"), name("ffn.experts.up.weight")});
+  w.experts_down = one("ffn.experts.down.weight");
+  w.shared_gate_and_up = matrix({name("ffn.shared.gate.weight"), name("ffn.shared.up.weight")});
+  w.shared_down = one("ffn.shared.down.weight");
+  w.shared_gate = one("ffn.shared_gate.weight");
   const StateLayout layout = checkpoint_.state_layout();
   for (const StatePart& part : layout.parts()) {
     if (part.layer != number) continue;
@@ -84,6 +92,12 @@ GpuLayerWeights<Real> GpuWeights<Real>::load_layer(int64_t number) {
     w.in = matrix({name("mixer.q.weight"), name("mixer.k.weight"), name("mixer.v.weight"),
                    name("mixer.gate.weight")});
     w.q_norm = vector(name("mixer.q_norm.weight")), w.k_norm = vector(name("mixer.k_norm.weight"));
+    return w;
+  }
+  if (w.mixer == Mixer::latent) {
+    w.in = matrix({name("mixer.q.weight"), name("mixer.kv_down.weight")});
+    w.kv_norm = vector(name("mixer.kv_norm.weight"));
+    w.k_up = one("mixer.k_up.weight"), w.v_up = one("mixer.v_up.weight");
     return w;
   }
   // One below the other, as the header says.

@@ -27,6 +27,14 @@ struct GpuLayerWeights {
   const float *q_norm = nullptr, *k_norm = nullptr;
   const Real* output = nullptr;
   const Real *gate_and_up = nullptr, *down = nullptr;  // of the network: (2, F, C), (C, F)
+  // Latent attention: `in` has q and the cached row; (head, L, K) and (head, V, L).
+  const Real *k_up = nullptr, *v_up = nullptr;
+  const float* kv_norm = nullptr;
+  // Experts: (2, experts, I, C), (experts, C, I), and the shared one as a network.
+  bool has_experts = false;
+  const Real *router = nullptr, *experts_gate_and_up = nullptr, *experts_down = nullptr;
+  const Real *shared_gate_and_up = nullptr, *shared_down = nullptr, *shared_gate = nullptr;
+  const float* router_bias = nullptr;
   int64_t memory_at = 0, inputs_at = 0;  // in a state's fixed numbers
   int64_t cache = 0;                     // its number
 };
@@ -56,6 +64,10 @@ class GpuWeights {
   int64_t attention_columns() const {
     return config.heads * config.head_size * (config.attention_gate ? 2 : 1) +
            2 * config.kv_heads * config.head_size;
+  }
+  int64_t latent_columns() const {
+    return config.heads * (config.latent_key_size + config.shared_key_size) + config.latent_size +
+           config.shared_key_size;
   }
   bool has_gate_matrix() const { return config.gate != OutputGate::none && config.gate_rank == 0; }
 
