@@ -57,9 +57,12 @@ Checkpoint::Checkpoint(TensorFile file) : file_(std::move(file)) {
             : own ? stored_settings(file_.metadata(), where())
                   : hugging_face_config(file_);
   expect_consistent(config_, where());
-  config_.sane = own && std::ranges::any_of(file_.tensors(), [](const StoredTensor& tensor) {
+  config_.sane = !gguf && std::ranges::any_of(file_.tensors(), [](const StoredTensor& tensor) {
                    return tensor.name.ends_with("w_tau");
                  });
+  for (const char* const key : {"sane.alpha", "sane.chunk"})  // a folder has them in config.json
+    if (const std::string_view text = text_of(file_, cat("config.", key).c_str()); !text.empty())
+      file_.metadata()[key] = std::string(text);
   sane_ = sane_settings(config_.sane, file_.metadata(), where());
   TensorMap map(file_, config_);
   gguf ? map_gguf_names(map) : own ? map_own_names(map) : map_hugging_face_names(map);

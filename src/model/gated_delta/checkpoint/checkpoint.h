@@ -61,9 +61,10 @@ void write(const fs::path& path, const Config& config, const TensorSource& sourc
 // As GGUF. gguf: a file whose bytes are taken where they are what is wanted; null: none.
 void write_gguf(const fs::path& path, const Config& config, const TensorSource& source,
                 const TensorFile* gguf, const GgufRequest& request);
-// As ModelCheckpoint::write_hugging_face.
+// As ModelCheckpoint::write_hugging_face. sane: of a model that has its tensors.
 std::string write_hugging_face(const fs::path& folder, const Config& config,
                                const TensorSource& source, StoredType type,
-                               std::optional<int32_t> end_of_document);
+                               std::optional<int32_t> end_of_document,
+                               const std::optional<SaneSettings>& sane = {});
 
 }  // namespace deltasane::gated_delta

@@ -19,7 +19,7 @@ void ignore_without_effect(Settings& s) {
             "initializer_range", "is_encoder_decoder", "label2id.*", "mamba_ssm_dtype",
             "max_position_embeddings", "model_max_length", "model_type", "mtp_*", "_name_or_path",
             "num_nextn_predict_layers", "output_attentions", "output_hidden_states",
-            "output_router_logits", "pad_token_id", "return_dict", "router_aux_loss_coef",
+            "output_router_logits", "pad_token_id", "return_dict", "router_aux_loss_coef", "sane.*",
             "torch_dtype", "transformers_version", "use_cache", "use_l2warp"});
 }
 

@@ -100,6 +100,10 @@ class Names {
     if (c.gate_bias) vector("mixer.gate_bias", values, at + "g_proj.1.bias");
     vector("mixer.output_norm.weight", c.value_size, at + "o_norm.weight");
     matrix("mixer.output.weight", c.channels, values, at + "o_proj.weight");
+    sane(at);
+  }
+  void sane(const std::string& at) {
+    if (c.sane) matrix("mixer.w_tau", c.channels, c.value_heads, at + "w_tau");
   }
 
   void low_rank(const std::string& name, int64_t out, int64_t rank, const std::string& down,
@@ -127,6 +131,7 @@ class Names {
     decay_vectors(at);
     vector("mixer.output_norm.weight", c.value_size, at + "norm.weight");
     matrix("mixer.output.weight", c.channels, values, at + "out_proj.weight");
+    sane(at);
   }
 
   // Rows of each key head: q, k, the v of its value heads, their z; and b, a.

@@ -157,20 +157,20 @@ Shape library_shape(const Config& c, const StoredTensor& tensor) {
 
 std::string write_hugging_face(const fs::path& folder, const Config& config,
                                const TensorSource& source, StoredType type,
-                               std::optional<int32_t> end_of_document) {
+                               std::optional<int32_t> end_of_document,
+                               const std::optional<SaneSettings>& sane) {
   if (!dtype_of(type))
     fail(Fault::usage, folder, ": expected f32, f16 or bf16 for safetensors, found ",
          name_of(type));
-  if (config.sane)
-    fail(Fault::usage, source.where(), ": expected a model without SANE's w_tau for the Hugging Face ",
-         "libraries, which have no place for it, found one with it; convert it to .safetensors");
+  require(config.sane == sane.has_value(), "a model with SANE's tensors has its settings");
   if (!is_hugging_face_type(config.model_type))
     fail(Fault::usage, source.where(), ": expected a kind of model that the libraries have, found ",
          config.model_type);
   StoredLayout layout(config, source, map_hugging_face_names);
   std::vector<PlannedTensor> plan;
   for (const StoredTensor& tensor : layout.tensors()) {
-    const bool matrix = tensor.shape.rank() > 1 && !tensor.name.ends_with("conv1d.weight");
+    const bool matrix = tensor.shape.rank() > 1 && !tensor.name.ends_with("conv1d.weight") &&
+                        !tensor.name.ends_with("w_tau");
     plan.push_back({tensor.name, matrix ? type : StoredType::f32, library_shape(config, tensor)});
   }
   deltasane::write_safetensors(folder / "model.safetensors", std::move(plan), {{"format", "pt"}},
@@ -181,19 +181,21 @@ std::string write_hugging_face(const fs::path& folder, const Config& config,
                                                      tensor.name);
                                  sink(bytes);
                                });
-  replace_file(folder / "config.json",
-               config_of(config, type, end_of_document).dump(2) + "\n");
+  Json described = config_of(config, type, end_of_document);
+  if (sane) described["sane"] = {{"alpha", sane->alpha}, {"chunk", sane->chunk}};
+  replace_file(folder / "config.json", described.dump(2) + "\n");
   const bool fla = !config.model_type.starts_with("qwen3_") &&
                    config.model_type != "olmo_hybrid" && config.model_type != "kimi_linear";
   return cat("With transformers", fla ? " and flash-linear-attention" : "",
              ":\n\n```python\n", fla ? "import fla\n" : "",
              "from transformers import AutoModelForCausalLM\n\n",
-             "model = AutoModelForCausalLM.from_pretrained(\"PATH\")\n```\n");
+             "model = AutoModelForCausalLM.from_pretrained(\"PATH\")\n```\n",
+             sane ? "\nThe libraries do not know SANE: they leave its tensors out.\n" : "");
 }
 
 std::string Checkpoint::write_hugging_face(const fs::path& folder, StoredType type,
                                            std::optional<int32_t> end_of_document) const {
-  return gated_delta::write_hugging_face(folder, config_, *this, type, end_of_document);
+  return gated_delta::write_hugging_face(folder, config_, *this, type, end_of_document, sane_);
 }
 
 }  // namespace deltasane::gated_delta

@@ -4,47 +4,12 @@
 #include <cmath>
 
 #include "format/tokenizer/find_tokenizer.h"
+#include "model/gated_delta/checkpoint/fixture_published.h"
 #include "model/gated_delta/fixture.h"
-#include "model/gated_delta/train/initialise.h"
 #include "support/errors.h"
 
 namespace deltasane::gated_delta {
 namespace {
-
-// Of every kind that the libraries have: with few sizes that are equal by chance.
-std::vector<Config> published_configs() {
-  std::vector<Config> all;
-  for (const char* const kind : {"gated_deltanet", "delta_net", "kda", "qwen3_5", "olmo_hybrid"}) {
-    Config c = config_for({4, 48, 8, 30, kind});
-    c.feed_forward = 20;
-    all.push_back(c);
-  }
-  all[0].value_heads = 2 * all[0].key_heads, all[0].gate = OutputGate::sigmoid;
-  all[1].taps = 0, all[1].beta_scale = 0;
-  all[2].decay_bound = -5;
-  all[3].value_heads = 2 * all[3].key_heads;
-  all[4].rotary = all[4].head_size, all[4].theta = 500;
-  Config fla = all[0];  // with attention
-  fla.mixers[2] = Mixer::attention, fla.heads = 6, fla.kv_heads = 3, fla.head_size = fla.rotary = 8;
-  fla.theta = 1000, fla.window = 9;
-  all.push_back(fla);
-  Config moe = all[3];
-  moe.model_type = "qwen3_5_moe", moe.experts = {true, false, true, true};
-  moe.expert_count = 5, moe.experts_used = 2, moe.expert_size = 6, moe.shared_expert_size = 7;
-  moe.shared_expert_gate = true;
-  all.push_back(moe);
-  moe.model_type = "qwen3_next", moe.renormalize = false;
-  all.push_back(moe);
-  Config kimi = config_for({4, 48, 8, 30, "kda"});
-  kimi.model_type = "kimi_linear", kimi.gate_bias = false, kimi.feed_forward = 20;
-  kimi.heads = 3, kimi.latent_size = 10, kimi.shared_key_size = 6, kimi.latent_norm_eps = 1e-6;
-  kimi.latent_key_size = 8, kimi.latent_value_size = 7;
-  kimi.mixers[3] = Mixer::latent, kimi.experts = {false, true, true, true};
-  kimi.expert_count = 5, kimi.experts_used = 2, kimi.expert_size = 6, kimi.shared_expert_size = 6;
-  kimi.sigmoid_router = true, kimi.expert_scale = 2.5;
-  all.push_back(kimi);
-  return all;
-}
 
 TEST(WriteHuggingFace, AFolderIsReadBackAsTheSameModel) {
   for (const Config& config : published_configs()) {
@@ -118,12 +83,36 @@ TEST(WriteGguf, WhatItCannotStateIsRefused) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+// Trained SANE is in the folder, and makes the same logits; without its settings it is refused.
+TEST(WriteHuggingFace, SaneIsReadBack) {
+  for (const Config& config : published_configs()) {
+    const SmallModel small(config, SaneSettings{0.5, 3});
+    const fs::path folder = small.scratch.path() / "folder";
+    fs::create_directory(folder);
+    const std::string notes =
+        open_checkpoint(small.path)->write_hugging_face(folder, StoredType::f32, 3);
+    EXPECT_NE(notes.find("do not know SANE"), std::string::npos);
+    const auto again = open_checkpoint(folder);
+    ASSERT_TRUE(again->sane()) << config.model_type;
+    EXPECT_EQ(again->sane()->alpha, 0.5);
+    EXPECT_EQ(again->sane()->chunk, 3);
+    for (const std::string& name : again->names())
+      if (name.ends_with("w_tau")) {
+        const Tensor<float> a = again->read(name), b = small.source.read(name);
+        EXPECT_TRUE(std::ranges::equal(a.span(), b.span())) << name;
+      }
+    again->write_safetensors(small.scratch.path() / "back.safetensors", StoredType::f32,
+                             again->metadata());
+    EXPECT_TRUE(open_checkpoint(small.scratch.path() / "back.safetensors")->sane());
+    std::string json = read_file(folder / "config.json");
+    const size_t at = json.find("\"alpha\": 0.5");
+    ASSERT_NE(at, json.npos);
+    replace_file(folder / "config.json", json.replace(at, 7, "\"other\""));
+    EXPECT_FAULT(open_checkpoint(folder), Fault::file, "expected the metadata sane.alpha");
+  }
+}
+
 TEST(WriteHuggingFace, WhatTheLibrariesDoNotHaveIsRefused) {
-  const Config config = published_configs()[0];
-  const SmallModel sane(config, SaneSettings{1, 16});
-  const auto with_sane = open_checkpoint(sane.path);
-  EXPECT_FAULT(with_sane->write_hugging_face(sane.scratch.path(), StoredType::f32, {}),
-               Fault::usage, "expected a model without SANE's w_tau");
   const SmallModel other(small_configs()[0]);
   const auto unknown = open_checkpoint(other.path);
   EXPECT_FAULT(unknown->write_hugging_face(other.scratch.path(), StoredType::f32, {}),
