@@ -123,7 +123,7 @@ void GpuExecutor<Real>::Block::experts_of_many_rows() {
   Real* const up = e.expert_both + slots * width;
   kernel::cuda::multiply_by_gate(
       kernel::cuda::GatedRows<Real>{kernel::GateActivation::silu, slots, width, e.expert_both,
-                                    width, up},
+                                    width, up, up},
       gpu_);
   of.each_expert([&](size_t number, int64_t first, int64_t count) {
     const auto expert = int64_t(number);
