@@ -40,7 +40,8 @@ def test_gradients(tau, on_state, dtype):
 
 @pytest.mark.parametrize("time,position", [(1, 0), (15, 0), (16, 0), (17, 0), (35, 0), (35, 5), (4097, 0)])
 def test_any_length_is_the_definition(time, position):
-    numbers = random_case(1, time, 2, 64, chunks=(position + time) // 16)
+    rows = 4 if time < 100 else 1  # judged together: over few numbers plain arithmetic may be lucky
+    numbers = random_case(rows, time, 2, 64, chunks=(position + time) // 16)
     given = {n: torch.from_numpy(x).cuda() for n, x in numbers.items()}
     found = ops.rwkv7(**given, position=position)
     plain = ops.reference.rwkv7(**numbers, position=position)

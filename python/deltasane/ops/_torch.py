@@ -45,19 +45,26 @@ def _real_type(r, definition):
 
 
 def _expected_types(real, definition, device_type):
+    """[(name, type)] of the arrays that have gradients."""
     always = (*_ALWAYS_FLOAT32, "beta") if device_type == "cuda" else _ALWAYS_FLOAT32
-    return [torch.float32 if name in always and not definition else real for name in Arrays._fields[:DIFFERENTIABLE]]
+    names = Arrays._fields[:DIFFERENTIABLE]
+    return [(name, torch.float32 if name in always and not definition else real) for name in names]
+
+
+_EXPECTED = {
+    (real, definition, device): _expected_types(real, definition, device)
+    for real in (torch.float32, torch.bfloat16, torch.float64) for definition in (False, True) for device in ("cpu", "cuda")
+}  # fmt: skip
 
 
 def checked(arrays, definition):
     device = arrays.r.device
     real = _real_type(arrays.r, definition)
     found = list(arrays)
-    for i, wanted in enumerate(_expected_types(real, definition, device.type)):
+    for i, (name, wanted) in enumerate(_EXPECTED[real, definition, device.type]):
         x = arrays[i]
         if x is None:
             continue
-        name = Arrays._fields[i]
         if name == "tau" and isinstance(x, (int, float)):
             x = found[i] = _tau_number(x, wanted, device)
         _check_tensor(name, x, device)
@@ -125,7 +132,7 @@ def forward(call):
     if not _is_plain(arrays):
         y, state, _ = torch.ops.deltasane.delta_rule(*arrays, *settings)
     elif needs_gradient:
-        y, state = _Recurrence.apply(*arrays, settings)
+        y, state = _apply(*arrays, settings)
     else:
         y, state, _ = (_forward_cpu if on_cpu else _torch_gpu.forward)(*arrays, *settings)
     return y.to(real) if y.dtype != real else y, state
@@ -261,6 +268,10 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy, dstate):
         return *_gradients(ctx, dy, dstate), None, None, None
+
+
+# Function.apply without its look at every argument for transforms of torch.func, which were refused.
+_apply = super(torch.autograd.Function, _Recurrence).apply
 
 
 def _keep_nothing(ctx, inputs, output):

@@ -83,8 +83,10 @@ def _checked(arrays, position, cu_seqlens, chunk, rule):
         raise ValueError(f"v: expected fewer than 2^31 tokens times heads on a GPU, found {batch * time * heads}; read the text in parts")
     if position and not cu_seqlens and len(set(position)) > 1:
         raise NotImplementedError("position: expected one for all rows on a GPU, found several; use cu_seqlens")
+    shape = v.shape
     for name, x in zip("rwkab", (r, w, k, a, b)):
-        _check(name, x, v.shape)
+        if x is None or x.shape != shape:
+            _check(name, x, shape)
     if cu_seqlens:
         if batch != 1 or cu_seqlens[0] != 0 or cu_seqlens[-1] != time or sorted(cu_seqlens) != list(cu_seqlens):
             raise ValueError(f"cu_seqlens: expected ascending numbers from 0 to {time} and one row, found {cu_seqlens}")
