@@ -168,6 +168,15 @@ def test_check_finds_nothing_in_the_operator(capsys):
     assert "all as exact as rounding allows" in capsys.readouterr().out
 
 
+def test_rounding_of_bfloat16_includes_the_gradient_of_w():
+    own = check_gradients._own("decay")
+    settings = {"tau": 3, "on_state": True, "shape": (1, 32, 1, 16)}
+    _, single = check_gradients.errors(own, dtype=torch.float32, **settings)
+    found, low = check_gradients.errors(own, dtype=torch.bfloat16, **settings)
+    assert low["dw"] > 2**8 * single["dw"] and low["dtau"] < 2**8 * single["dtau"]
+    assert found["dw"] <= 2 * low["dw"]
+
+
 def transposed_derivative(r, w, k, v, a, b, tau, state):
     """A published fault: at a boundary the derivative of tanh is taken at the transposed entry."""
 

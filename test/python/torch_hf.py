@@ -47,10 +47,27 @@ def test_logits_are_the_engines(model):
 def test_padding_changes_nothing(model, tokenizer):
     padded = tokenizer(PROMPTS, padding=True, return_tensors="pt")
     assert padded["attention_mask"].sum(1).tolist() == [25, 23]
+    last = model(**padded).logits[:, -1].numpy()
+    for row, prompt in zip(last, PROMPTS):
+        assert np.array_equal(row, model.engine.read(prompt, model.engine.state(), all=True)[-1])
     greedy = [made.text for made in model.engine.generate(PROMPTS, max_tokens=4, temperature=0)]
     for beams in (1, 3):
         ids = model.generate(**padded, max_new_tokens=4, do_sample=False, num_beams=beams)
         assert written(tokenizer, padded, ids) == greedy == [" 82\n", " 13\n"]
+
+
+def test_beams_take_copies_of_states(model):
+    cache = model(torch.tensor([[49, 50], [51, 52]])).past_key_values
+    first, second = cache.states
+    assert first != second
+    cache.reorder_cache(torch.tensor([1, 1]))
+    assert cache.states[0] == cache.states[1] == second
+    model(torch.tensor([[53], [54]]), past_key_values=cache)
+    assert cache.states[0] != cache.states[1] and second.position == 2
+    cache.batch_repeat_interleave(2)
+    assert len(cache.states) == 4 and cache.states[0] == cache.states[1] != cache.states[2]
+    cache.batch_select_indices(torch.tensor([3]))
+    assert len(cache.states) == 1 and cache.get_seq_length() == 3
 
 
 def test_several_texts_of_a_prompt(model, tokenizer):
