@@ -42,8 +42,8 @@ struct Matmul {
 // tokens they are one parallel region, in which no thread waits at the end of a matrix.
 void matmul_all(std::span<const Matmul> products, const Cpu& cpu);
 
-// Each token by itself, in one parallel region: its bits do not depend on how many there are.
-void matmul_each_token(const Weights& w, View<const float> x, View<float> y, const Cpu& cpu);
+// One token is added up as one among few: up to matmul_few_tokens, its bits do not depend on how many there are.
+void matmul_few_alike(const Weights& w, View<const float> x, View<float> y, const Cpu& cpu);
 
 // Up to this many tokens, the weights are read once and in place; above, in packed panels.
 inline constexpr int64_t matmul_few_tokens = 12;

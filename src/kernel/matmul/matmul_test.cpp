@@ -75,17 +75,22 @@ TEST_P(Matmul, ATokenDoesNotDependOnTheOthers) {
   }
 }
 
-TEST_P(Matmul, EachTokenIsThatTokenAlone) {
+TEST_P(Matmul, OneTokenIsAddedUpAsOneAmongFew) {
   ThreadPool threads(2);
-  const int64_t many = matmul_few_tokens + 1;
-  const MatmulProblem problem({GetParam(), many, 75, 300}, 6);
+  const MatmulProblem problem({GetParam(), matmul_few_tokens, 75, 300}, 6);
   for (const Isa isa : usable_isas()) {
-    Tensor<float> each({many, 75}), alone({1, 75});
-    matmul_each_token(problem.weights, problem.x.view(), each.view(), {threads, isa});
-    for (int64_t t = 0; t < many; ++t) {
-      matmul(problem.weights, problem.x.view().slice(0, t, 1), alone.view(), {threads, isa});
-      EXPECT_EQ(std::memcmp(alone.data(), each.data() + t * 75, 75 * 4), 0) << name_of(isa) << ' ' << t;
-    }
+    const auto result = [&](int64_t first, int64_t count) {
+      Tensor<float> y({count, 75});
+      matmul_few_alike(problem.weights, problem.x.view().slice(0, first, count), y.view(), {threads, isa});
+      return y;
+    };
+    const Tensor<float> all = result(0, matmul_few_tokens);
+    for (int64_t t = 0; t < matmul_few_tokens; ++t)
+      for (const int64_t count : {1, 2, 5})
+        if (t + count <= matmul_few_tokens) {
+          EXPECT_EQ(std::memcmp(result(t, count).data(), all.data() + t * 75, size_t(count) * 75 * 4), 0)
+              << name_of(isa) << " token " << t << " of " << count;
+        }
   }
 }
 

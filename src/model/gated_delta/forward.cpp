@@ -156,7 +156,7 @@ Tensor<float> Model::Block::tau_of(size_t sequence) const {
     const int64_t first = sane.chunk - 1 - state.position % sane.chunk;
     const View<const float> ends{
         rows.at(first), {chunks, c.channels}, {sane.chunk * rows.stride[0], 1}};
-    kernel::matmul_each_token(*w.recurrent.w_tau, ends, {tau.data(), {chunks, c.value_heads}}, cpu_);
+    kernel::matmul_few_alike(*w.recurrent.w_tau, ends, {tau.data(), {chunks, c.value_heads}}, cpu_);
     z = tau.span();
   }
   if (state.alphas.empty()) {

@@ -228,7 +228,7 @@ Tensor<float> Rwkv7::BlockPart::tau() const {
                   .first = sane.chunk - 1 - state.position % sane.chunk,
                   .chunk = sane.chunk,
                   .out = x.view()});
-  kernel::matmul_each_token(*layer_.w_tau, x.view(), {tau.data(), {chunks, shape.heads}}, cpu_);
+  kernel::matmul_few_alike(*layer_.w_tau, x.view(), {tau.data(), {chunks, shape.heads}}, cpu_);
   fill(tau.span());
   return tau;
 }
