@@ -62,6 +62,11 @@ const std::vector<int64_t>* TensorFile::integers(const std::string& key) const {
   return found == integers_.end() ? nullptr : &found->second;
 }
 
+const std::vector<float>* TensorFile::reals(const std::string& key) const {
+  const auto found = reals_.find(key);
+  return found == reals_.end() ? nullptr : &found->second;
+}
+
 void TensorFile::add(StoredTensor tensor) {
   if (tensor.name.empty() || tensor.name.size() > max_tensor_name)
     fail(Fault::file, path_, ": tensor ", printable(tensor.name), ": expected a name of 1 to ",

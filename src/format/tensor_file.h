@@ -59,6 +59,7 @@ class TensorFile {
   // Arrays of the metadata, by key; null when absent or of another type.
   const std::vector<std::string>* texts(const std::string& key) const;
   const std::vector<int64_t>* integers(const std::string& key) const;
+  const std::vector<float>* reals(const std::string& key) const;
 
   // What has a checksum that is verified by who opens the file (contents/contents.h).
   const std::vector<ChecksummedBytes>& checksummed() const { return checksummed_; }
@@ -89,6 +90,9 @@ class TensorFile {
   void set_integers(const std::string& key, std::vector<int64_t> integers) {
     integers_[key] = std::move(integers);
   }
+  void set_reals(const std::string& key, std::vector<float> reals) {
+    reals_[key] = std::move(reals);
+  }
 
  private:
   std::string format_, path_;
@@ -100,6 +104,7 @@ class TensorFile {
   std::optional<std::vector<std::string>> vocabulary_;
   std::map<std::string, std::vector<std::string>> texts_;
   std::map<std::string, std::vector<int64_t>> integers_;
+  std::map<std::string, std::vector<float>> reals_;
   std::vector<std::shared_ptr<const MappedFile>> files_;
 };
 

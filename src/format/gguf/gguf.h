@@ -2,7 +2,7 @@
 // padding, tensors. ggml lists dimensions fastest first; shapes here are row-major.
 //
 // Metadata keeps every scalar as text, floats with the fewest digits that read back the same; of an
-// array it has "[type x count]". Arrays of texts and of integers are kept beside it;
+// array it has "[type x count]". Arrays of texts, of integers and of f32 are kept beside it;
 // `tokenizer.ggml.tokens` becomes the vocabulary. Tensors of unsupported types are listed as foreign.
 #pragma once
 
@@ -19,7 +19,7 @@ TensorFile read_gguf(std::span<const std::byte> bytes, const std::string& name);
 TensorFile open_gguf(const fs::path& path);
 
 using GgufValue = std::variant<uint32_t, int32_t, float, bool, std::string,
-                               std::vector<std::string>, std::vector<int32_t>>;
+                               std::vector<std::string>, std::vector<int32_t>, std::vector<float>>;
 struct GgufEntry {
   std::string key;
   GgufValue value;

@@ -141,6 +141,10 @@ class Reader {
       std::vector<int64_t> integers(count);
       for (int64_t& value : integers) value = integer(element, key);
       file_.set_integers(std::string(key), std::move(integers));
+    } else if (element == GgufKind::f32 && count <= max_integers) {
+      std::vector<float> reals(count);
+      for (float& value : reals) value = in_.number<float>(key);
+      file_.set_reals(std::string(key), std::move(reals));
     } else {
       in_.take(count * least_size(element), key);
     }

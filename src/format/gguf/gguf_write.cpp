@@ -32,6 +32,10 @@ class GgufHeader {
     put(GgufKind::array), put(GgufKind::i32), put(uint64_t{numbers.size()});
     for (const int32_t number : numbers) put(number);
   }
+  void value(const std::vector<float>& numbers) {
+    put(GgufKind::array), put(GgufKind::f32), put(uint64_t{numbers.size()});
+    for (const float number : numbers) put(number);
+  }
 
   const std::string& bytes() const { return bytes_; }
 

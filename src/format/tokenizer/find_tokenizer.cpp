@@ -35,8 +35,9 @@ std::unique_ptr<Tokenizer> inside(const TensorFile& file) {
   if (is_bytes(*file.vocabulary())) return std::make_unique<ByteTokenizer>();
   if (model == file.metadata().end() || model->second == "rwkv")
     return std::make_unique<WorldTokenizer>(world_from_gguf_tokens(*file.vocabulary()));
-  if (model->second == "gpt2") return std::make_unique<BpeTokenizer>(bpe_of_gguf(file));
-  fail(Fault::file, file.path(), ": tokenizer.ggml.model: expected gpt2 or rwkv, found ",
+  if (model->second == "gpt2" || model->second == "llama")
+    return std::make_unique<BpeTokenizer>(bpe_of_gguf(file));
+  fail(Fault::file, file.path(), ": tokenizer.ggml.model: expected gpt2, llama or rwkv, found ",
        printable(model->second), "; give the model's tokenizer.json");
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <functional>
+#include <unordered_set>
 
 #include "base/printable.h"
 #include "format/gguf/gguf_types.h"
@@ -33,13 +36,15 @@ class GgufTokenizerReader {
   explicit GgufTokenizerReader(const TensorFile& file) : file_(file) { out_.source = file.path(); }
 
   BpeDefinition read() {
-    read_pre(text("tokenizer.ggml.pre"));
+    const bool llama = text("tokenizer.ggml.model") == "llama";
+    llama ? set_llama() : read_pre(text("tokenizer.ggml.pre"));
     read_tokens();
-    read_merges();
+    llama ? make_merges() : read_merges();
     for (const char* const key : {"eos", "eot", "eom"})
       if (const auto id = number(cat("tokenizer.ggml.", key, "_token_id")))
         out_.ends_text.push_back(*id);
-    if (text("tokenizer.ggml.add_bos_token") == "true") {
+    const std::string start = text("tokenizer.ggml.add_bos_token");
+    if (start == "true" || (llama && start.empty())) {
       const auto id = number("tokenizer.ggml.bos_token_id");
       if (!id) reject("tokenizer.ggml.bos_token_id: expected an id, found none");
       out_.start = {*id};
@@ -91,9 +96,10 @@ class GgufTokenizerReader {
     out_.tokens.resize(tokens.size());
     for (size_t id = 0; id < tokens.size(); ++id) {
       const int64_t type = token_types ? (*token_types)[id] : int64_t(normal);
-      if (type == control || type == user_defined)
-        out_.added.push_back({int32_t(id), tokens[id], type == control});
-      else if (type == normal)
+      const bool llama = out_.alphabet == BpeDefinition::Alphabet::characters;
+      if (type == control || type == user_defined || (llama && type == unknown))
+        out_.added.push_back({int32_t(id), tokens[id], type != user_defined});
+      else if (type == normal || (llama && type == byte))
         out_.tokens[id] = tokens[id];
       else if (type != unused)
         reject("tokenizer.ggml.token_type: token ", id,
@@ -111,6 +117,56 @@ class GgufTokenizerReader {
         reject("tokenizer.ggml.merges: merge ", rank, ": expected two tokens, found ",
                printable(pair));
       out_.merges.emplace_back(pair.substr(0, space), pair.substr(space + 1));
+    }
+  }
+
+  // SentencePiece's: spaces are written as U+2581, one is put in front, and what has no token is
+  // written as bytes.
+  void set_llama() {
+    using Normalizer = BpeDefinition::Normalizer;
+    const std::string mark = "\u2581";
+    if (text("tokenizer.ggml.remove_extra_whitespaces") == "true")
+      reject("tokenizer.ggml.remove_extra_whitespaces: expected false, found true");
+    out_.alphabet = BpeDefinition::Alphabet::characters;
+    out_.space_letter = mark;
+    out_.strip_front = text("tokenizer.ggml.add_space_prefix") != "false";
+    if (out_.strip_front) out_.normalizers.push_back({Normalizer::Kind::prepend, mark, {}});
+    out_.normalizers.push_back({Normalizer::Kind::replace, " ", mark});
+  }
+
+  // Any two tokens join that are a third one together, those of the highest score first. Limits are
+  // for untrusted input.
+  void make_merges() {
+    constexpr size_t longest = 256, most = size_t{1} << 22;
+    const std::vector<float>* const scores = file_.reals("tokenizer.ggml.scores");
+    if (!scores || scores->size() != out_.tokens.size())
+      reject("tokenizer.ggml.scores: expected ", out_.tokens.size(), " numbers (f32), found ",
+             scores ? cat(scores->size()) : "none");
+    std::unordered_set<std::string_view> known;
+    std::vector<size_t> order;
+    for (size_t id = 0; id < out_.tokens.size(); ++id) {
+      const std::string& token = out_.tokens[id];
+      const bool is_byte = token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
+      if (token.empty() || is_byte) continue;
+      if (!std::isfinite((*scores)[id]) || token.size() > longest)
+        reject("token ", id, ": expected a finite score and at most ", longest, " bytes, found ",
+               (*scores)[id], " and ", token.size());
+      known.insert(token), order.push_back(id);
+    }
+    std::ranges::stable_sort(order, std::ranges::greater(),
+                             [&](size_t id) { return (*scores)[id]; });
+    uint32_t rank = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (i > 0 && (*scores)[order[i]] != (*scores)[order[i - 1]]) ++rank;
+      const std::string_view token = out_.tokens[order[i]];
+      for (size_t cut = 1; cut < token.size(); ++cut) {
+        if ((uint8_t(token[cut]) & 0xC0) == 0x80) continue;  // inside of a character
+        const std::string_view left = token.substr(0, cut), right = token.substr(cut);
+        if (!known.contains(left) || !known.contains(right)) continue;
+        out_.merges.emplace_back(left, right), out_.ranks.push_back(rank);
+        if (out_.merges.size() > most)
+          reject("tokenizer.ggml.tokens: expected at most ", most, " pairs that join, found more");
+      }
     }
   }
 

@@ -31,6 +31,8 @@ std::vector<GgufEntry> gguf_tokenizer_of(const TensorFile& file) {
       entries.push_back({key, *texts});
     else if (const auto* const integers = file.integers(key))
       entries.push_back({key, std::vector<int32_t>(integers->begin(), integers->end())});
+    else if (const auto* const reals = file.reals(key))
+      entries.push_back({key, *reals});
     else if (!(text.starts_with('[') && text.ends_with(']')))  // an array that is not kept
       entries.push_back({key, scalar_of(key, text)});
   }

@@ -1,6 +1,7 @@
 // Tokenizers of Hugging Face and of GGUF files: texts with the ids that the library gives.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "format/tokenizer/find_tokenizer.h"
@@ -107,6 +108,35 @@ TEST_P(TokenizerVectors, TextIsText) {
   }
 }
 
+class LlamaTokenizerVectors : public TokenizerVectors {};
+
+// Its tokens with their merges' ranks as scores, as llama.cpp's converter has them; llama.cpp gives the
+// same ids.
+TEST_P(LlamaTokenizerVectors, ScoresInGgufGiveTheIds) {
+  const BpeDefinition definition = read_tokenizer_json(folder / "tokenizer.json");
+  constexpr int32_t normal = 1, control = 3, byte = 6;
+  std::vector<std::string> tokens = definition.tokens;
+  std::vector<int32_t> token_types(tokens.size(), normal);
+  std::vector<float> scores(tokens.size(), -1e6f);
+  std::map<std::string, float> ranks;
+  for (const auto& [left, right] : definition.merges)
+    ranks.emplace(left + right, -float(ranks.size()));
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    if (tokens[id].starts_with("<0x") && tokens[id].size() == 6) token_types[id] = byte;
+    if (ranks.contains(tokens[id])) scores[id] = ranks[tokens[id]];
+  }
+  for (const AddedToken& added : definition.added) token_types[size_t(added.id)] = control;
+  const test::Scratch scratch;
+  write_gguf(scratch.path() / "model.gguf",
+             {{"tokenizer.ggml.model", std::string("llama")},
+              {std::string("tokenizer.ggml.tokens"), tokens},
+              {"tokenizer.ggml.scores", scores},
+              {"tokenizer.ggml.token_type", token_types},
+              {"tokenizer.ggml.bos_token_id", uint32_t(definition.start.at(0))}},
+             {}, {});
+  expect_ids(*open_vocabulary(scratch.path() / "model.gguf"));
+}
+
 std::string name_of_folder(const testing::TestParamInfo<const char*>& which) {
   return which.param;
 }
@@ -115,6 +145,8 @@ INSTANTIATE_TEST_SUITE_P(Family, TokenizerVectors,
                          testing::Values("tokenizer_qwen3_5", "tokenizer_cl100k",
                                          "tokenizer_llama", "gguf_qwen35", "gguf_qwen35moe",
                                          "gguf_qwen3next", "gguf_kimi_linear"),
+                         name_of_folder);
+INSTANTIATE_TEST_SUITE_P(Family, LlamaTokenizerVectors, testing::Values("tokenizer_llama"),
                          name_of_folder);
 INSTANTIATE_TEST_SUITE_P(Family, GgufTokenizerVectors,
                          testing::Values("gguf_qwen35", "gguf_qwen35moe", "gguf_qwen3next",

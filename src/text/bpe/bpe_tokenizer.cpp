@@ -162,6 +162,9 @@ void BpeTokenizer::read_added() {
 }
 
 void BpeTokenizer::read_merges() {
+  if (!own_.ranks.empty() && own_.ranks.size() != own_.merges.size())
+    reject("expected a rank for each of ", own_.merges.size(), " merges, found ",
+           own_.ranks.size());
   merges_.reserve(own_.merges.size());
   const auto part = [&](const std::string& written, size_t rank) {
     const auto bytes = of_bytes() ? bytes_of_letters(written) : written;
@@ -179,7 +182,7 @@ void BpeTokenizer::read_merges() {
       reject("merge ", rank, ": expected a token ", printable(left + right), ", found none");
     merge.left_end = of_bytes() ? byte_ids_[uint8_t(a.back())] : id_of(last_character(a));
     merge.right_begin = of_bytes() ? byte_ids_[uint8_t(b[0])] : id_of(first_character(b));
-    if (!merges_.add(merge))
+    if (!merges_.add(merge, own_.ranks.empty() ? uint32_t(rank) : own_.ranks[rank]))
       reject("merge ", rank, " (", printable(left), " ", printable(right),
              "): expected it once, found it twice");
   }

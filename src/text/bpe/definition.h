@@ -29,6 +29,7 @@ struct BpeDefinition {
   enum class Alphabet { bytes, characters } alphabet = Alphabet::bytes;
   std::vector<std::string> tokens;  // by id; empty: there is none
   std::vector<std::pair<std::string, std::string>> merges;
+  std::vector<uint32_t> ranks;  // of the merges; equal ones join from the left; empty: their order
   bool ignore_merges = false;  // a whole piece that is a token is not taken apart
   std::vector<AddedToken> added;
 

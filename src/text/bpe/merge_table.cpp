@@ -31,12 +31,13 @@ void MergeTable::reserve(size_t merges) {
   joints_.assign(merges_.size(), {});
 }
 
-bool MergeTable::add(const Merge& merge) {
+bool MergeTable::add(const Merge& merge, uint32_t rank) {
   require(2 * (size_t{count_} + 1) <= merges_.size(), "there is room for each merge");
   const uint64_t key = key_of(merge.left, merge.right);
   Entry& entry = merges_[find(merges_, key)];
   if (entry.key == key) return false;
-  entry = {key, count_++, merge.whole};
+  entry = {key, rank, merge.whole};
+  ++count_;
   const uint64_t joint = key_of(merge.left_end, merge.right_begin);
   joints_[find(joints_, joint)].key = joint;
   return true;

@@ -19,10 +19,9 @@ class MergeTable {
     int32_t left_end, right_begin;
   };
 
-  // Room for so many merges, which are then added in the order of their ranks. False: the pair has
-  // a merge already.
+  // Room for so many merges, which are then added. False: the pair has a merge already.
   void reserve(size_t merges);
-  bool add(const Merge& merge);
+  bool add(const Merge& merge, uint32_t rank);
 
   // Joins the symbols and appends the tokens to `ids`. Scratch memory is reused between calls.
   struct Scratch {
