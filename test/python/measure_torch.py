@@ -53,7 +53,7 @@ def seconds_on_gpu(body, calls=10, repeats=15):
 
 
 def operator_times(run, inputs, dy):
-    """Of the forward pass that keeps what backward needs, and of the backward pass."""
+    """Of the forward pass that saves what backward needs, and of the backward pass."""
     forward = seconds_on_gpu(lambda: run(*inputs))
     y = run(*inputs)
     backward = seconds_on_gpu(lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True))
@@ -126,7 +126,7 @@ def measure_kernel(options):
             except Exception as error:
                 print(f"{name} | {shape} | not measured: {str(error).splitlines()[0]}", flush=True)
                 continue
-            for pass_, (full, alone) in zip(("keeping", "backward"), times):
+            for pass_, (full, alone) in zip(("saving forward", "backward"), times):
                 own = engine.get((pass_, sane, *shape)) if name == "deltasane" else None
                 more = f"{own * 1e3:.4f} | {100 * (full / own - 1):+.1f} %" if own else "- | -"
                 row = f"{name} | {shape} | {'yes' if sane else 'no'} | {pass_} | {full * 1e3:.4f} | {alone * 1e3:.4f}"
