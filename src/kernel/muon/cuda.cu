@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernel/cuda/vectorized_row.cuh"
+#include "kernel/cuda/channel_width.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -104,18 +104,21 @@ __global__ void __launch_bounds__(threads)
 }
 
 // A becomes 3.4445 I - 4.7750 A + 2.0315 A A; (count, n, n)
+template <int width>
 __global__ void __launch_bounds__(threads)
     polynomial(bf16* A, const float* AA, int64_t n, int64_t elements) {
-  each_octet(elements, [&](int64_t at) {
-    float a[octet], aa[octet];
-    load(A + at, a);
-    load(AA + at, aa);
+  const int64_t step = int64_t(gridDim.x) * threads * width;
+  for (int64_t at = (int64_t(blockIdx.x) * threads + threadIdx.x) * width; at < elements;
+       at += step) {
+    float a[width], aa[width];
+    load_channels<width>(A + at, a);
+    load_channels<width>(AA + at, aa);
     const int64_t row = at / n % n, column = at % n;
 #pragma unroll
-    for (int j = 0; j < octet; ++j)
+    for (int j = 0; j < width; ++j)
       a[j] = of_a * a[j] + of_aa * aa[j] + (row == column + j ? of_x : 0.0f);
-    store(A + at, a);
-  });
+    store_channels<width>(A + at, a);
+  }
 }
 
 // w = (1 - rate decay) w - change x
@@ -157,8 +160,8 @@ struct Muon::State {
   State(const Gpu& gpu, std::span<const MuonSlot> slots) {
     std::map<std::pair<int64_t, int64_t>, std::vector<Place>> by_shape;
     for (const MuonSlot& slot : slots) {
-      require(slot.offset % octet == 0 && slot.columns % octet == 0 && slot.rows % octet == 0,
-              "Muon on a GPU: matrices start at, and have sides that are, multiples of eight");
+      require(slot.offset % octet == 0 && slot.rows * slot.columns % octet == 0,
+              "Muon on a GPU: matrices start at, and have, multiples of eight numbers");
       by_shape[{slot.rows, slot.columns}].push_back({slot.offset, slot.decay});
     }
     std::vector<Place> all;
@@ -196,8 +199,10 @@ struct Muon::State {
                                      square});
       products.multiply<bf16, float>(
           {Form::nn, n, n, n, A.data(), A.data(), AA.data(), false, count, square, square, square});
-      launch(polynomial, {pieces_of(count * square), threads}, gpu, A.data(), AA.data(), n,
-             count * square);
+      with_width(n % octet == 0, [&]<int width>() {
+        launch(polynomial<width>, {pieces_of(count * square), threads}, gpu, A.data(), AA.data(), n,
+               count * square);
+      });
       if (tall)
         products.multiply<bf16, bf16>({Form::nn, rows, n, n, x.data(), A.data(), next.data(), false,
                                        count, size, square, size});

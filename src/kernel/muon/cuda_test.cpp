@@ -86,8 +86,10 @@ TEST_F(GpuMuon, IsThePlainLoopInBf16) {
                             {4096, 64, 192, 0.1},
                             {4096 + 12288 + 16, 192, 64, 0},
                             {4096 + 2 * 12288 + 16, 64, 192, 0.2},
-                            {4096 + 3 * 12288 + 16, 64, 64, 0}};
-  const int64_t count = 2 * 4096 + 3 * 12288 + 16;
+                            {4096 + 3 * 12288 + 16, 64, 64, 0},
+                            {2 * 4096 + 3 * 12288 + 16, 4, 192, 0.1},
+                            {2 * 4096 + 3 * 12288 + 16 + 768, 3, 64, 0}};
+  const int64_t count = 2 * 4096 + 3 * 12288 + 16 + 768 + 192;
   const Numbers<float> w = random_numbers<float>(count, 1, 1), zero(size_t(count), 0.0f);
   MuonDefinition<float> plain{w, zero};
   MuonDefinition<double> truth{as<double>(w), as<double>(zero)};
