@@ -15,18 +15,20 @@
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
-namespace {
-
-constexpr int64_t floats_at_once = int64_t(1) << 27;
-constexpr int threads = 32 * warps;
 
 // What the blocks of a head's rows leave: (blocks, sequences, time, head, ...).
-struct Parts {
+struct TokenParts {
   float *dr, *dk, *dg;     // (..., key); dg: of kda
   float *dbeta, *dg_head;  // (...)
   float* dtau;             // (blocks, sequences, chunks, head)
   float* held;             // (sequences, head, row, 16, key): states before a tile's tokens
 };
+
+namespace {
+
+constexpr int64_t floats_at_once = int64_t(1) << 27;
+constexpr int threads = 32 * warps;
+
 struct PartSizes {
   int64_t vectors, numbers, taus, held;
   template <class Real>
@@ -37,8 +39,8 @@ struct PartSizes {
     held = op.heads * blocks * warps * warp_rows * saved_tile * op.keys;
   }
   int64_t floats() const { return 3 * vectors + 2 * numbers + taus + held; }
-  Parts placed(float* at, int64_t sequences) const {
-    Parts parts{};
+  TokenParts placed(float* at, int64_t sequences) const {
+    TokenParts parts{};
     const auto place = [&](float*& to, int64_t count) { to = at, at += count * sequences; };
     place(parts.dr, vectors), place(parts.dk, vectors), place(parts.dg, vectors);
     place(parts.dbeta, numbers), place(parts.dg_head, numbers), place(parts.dtau, taus);
@@ -74,7 +76,7 @@ struct WarpSums {
 template <class Real, int channels>
 __global__ __launch_bounds__(threads) void token_backward(
     const __grid_constant__ TokenRule<Real> op, const __grid_constant__ TokenRuleGradient<Real> d,
-    const __grid_constant__ Parts parts, int64_t first_sequence) {
+    const __grid_constant__ TokenParts parts, int64_t first_sequence) {
   __shared__ float of_warp[warps][32 * channels];
   WarpSums<channels> sums{of_warp};
   const int lane = threadIdx.x % 32, keys = int(op.keys), values = int(op.values);
@@ -219,7 +221,7 @@ void token_rule_backward(const TokenRule<Real>& op, const TokenRuleGradient<Real
   const int64_t at_once = sequences_at_once(op);
   for (int64_t from = 0; from < op.rows.sequences; from += at_once) {
     const int64_t some = std::min(at_once, op.rows.sequences - from), rows = some * time;
-    const Parts parts = PartSizes(op).placed(d.scratch, some);
+    const TokenParts parts = PartSizes(op).placed(d.scratch, some);
     choose<1, 2, 3, 4, 5, 6, 7, 8>(
         (op.keys + 31) / 32, "32 key channels per head", [&]<int channels>() {
           launch(token_backward<Real, channels>,

@@ -156,15 +156,16 @@ void rms_norm_backward(const RmsNormGradient<Real, Gradient>& op, const Gpu& gpu
          op.size);
   if (all == 0) return;
   const HeadRuns runs(all, heads_at_once(op.size));
+  const int64_t run = runs.heads;
   const bool eight = in_eights(
       {op.size}, {op.x, op.weight, op.dy, op.dx, op.rounded, op.gate, op.gate_bias, op.dgate});
   const Grid grid{unsigned(runs.blocks), channel_threads};
   with_width(eight, [&]<int width>() {
     if (op.size >= long_head)
-      launch(rms_heads_backward<width, block_warps, Real, Gradient>, grid, gpu, op, runs.heads,
+      launch(rms_heads_backward<width, block_warps, Real, Gradient>, grid, gpu, op, run,
              op.scratch);
     else
-      launch(rms_heads_backward<width, 1, Real, Gradient>, grid, gpu, op, runs.heads, op.scratch);
+      launch(rms_heads_backward<width, 1, Real, Gradient>, grid, gpu, op, run, op.scratch);
   });
   column_sums<float>({.rows = runs.blocks,
                       .columns = op.size,

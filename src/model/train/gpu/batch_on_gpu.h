@@ -14,9 +14,9 @@ class BatchOnGpu {
  public:
   explicit BatchOnGpu(const GpuBatchSize& size) : size_(size) {}
 
-  int32_t *tokens, *targets;  // (rows)
-  float* weights;             // (rows)
-  uint8_t *present, *whole;   // (rows), (sequences, chunks)
+  int32_t *tokens = nullptr, *targets = nullptr;  // (rows)
+  float* weights = nullptr;                       // (rows)
+  uint8_t *present = nullptr, *whole = nullptr;   // (rows), (sequences, chunks)
 
   void place(MemoryPlan& plan) {
     const int64_t rows = size_.rows();

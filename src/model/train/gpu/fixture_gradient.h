@@ -1,6 +1,8 @@
-// For tests: a model's gradient on a GPU.
+// For tests: a model's gradient on a GPU, and how far it is from another.
 #pragma once
 
+#include <cmath>
+#include <span>
 #include <vector>
 
 #include "kernel/rounded/cuda.h"
@@ -14,6 +16,12 @@ struct GpuResult {
   std::vector<float> gradient;
   friend bool operator==(const GpuResult&, const GpuResult&) = default;
 };
+
+inline double distance(std::span<const double> a, std::span<const double> b) {
+  double squares = 0;
+  for (size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(squares);
+}
 
 // Sums of `times` equal calls of the pass that make(gpu) gives.
 template <class Real, class Make>

@@ -28,11 +28,11 @@ struct LayeredBuffers {
   GpuBatchSize size;
   std::vector<float*> streams;  // the residual stream before each layer and at the end
   BatchOnGpu batch;
-  float* dx;
-  Real *last, *dlast;
-  Real* logits;    // (logit rows, vocabulary)
-  double* losses;  // (rows)
-  int32_t* order;  // for the embedding's gradient
+  float* dx = nullptr;
+  Real *last = nullptr, *dlast = nullptr;
+  Real* logits = nullptr;    // (logit rows, vocabulary)
+  double* losses = nullptr;  // (rows)
+  int32_t* order = nullptr;  // for the embedding's gradient
 
   LayeredBuffers(int64_t layers, int64_t of_channels, int64_t of_vocabulary,
                  const GpuBatchSize& of_size)

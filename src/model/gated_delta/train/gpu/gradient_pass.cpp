@@ -1,5 +1,7 @@
 #include "model/gated_delta/train/gpu/gradient_pass.h"
 
+#include <cmath>
+
 #include "kernel/norm/rms_cuda.h"
 #include "model/gated_delta/train/gpu/training_block.h"
 #include "model/gated_delta/train/gpu/unsupported.h"
@@ -24,6 +26,14 @@ class Pass : public LayeredGpuPass<Real, PassBuffers<Real>> {
         slots_(config_),
         ragged_(b_.shared.fill_rows(b_.size, gpu)),
         rule_scratch_([this](int64_t) { return b_.shared.rule; }) {
+    std::vector<double> turns, back;
+    for (int64_t i = 0; i < config.rotary / 2; ++i) {
+      turns.push_back(std::pow(config.theta, -2.0 * double(i) / double(config.rotary)));
+      back.push_back(-turns.back());
+    }
+    copy_to_gpu(b_.shared.turns, turns.data(), turns.size() * sizeof(double), gpu);
+    copy_to_gpu(b_.shared.turns_back, back.data(), back.size() * sizeof(double), gpu);
+    gpu.wait();
     if (config.taps > 0) return;
     const std::vector<float> ones(size_t(config.mixed_channels()), 1.0f);
     copy_to_gpu(b_.shared.convolution, ones.data(), ones.size() * sizeof(float), gpu);

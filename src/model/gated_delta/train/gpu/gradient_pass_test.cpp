@@ -13,6 +13,7 @@
 namespace deltasane::gated_delta {
 namespace {
 
+using test::distance;
 using test::GpuResult;
 
 // What a GPU trains, with the channels that it needs.
@@ -20,7 +21,8 @@ std::vector<Config> trained_configs() {
   std::vector<Config> all;
   for (Config c : small_configs()) {
     c.channels = 64, c.vocabulary = 23, c.feed_forward = 20;
-    if (!c.has(Mixer::attention) && !c.has(Mixer::latent)) all.push_back(c);
+    if (!c.norms_after && !c.has(Mixer::latent) && !std::ranges::count(c.experts, true))
+      all.push_back(c);
   }
   return all;
 }
@@ -31,6 +33,14 @@ Config tiled(kernel::Rule rule) {
   c.channels = 64, c.vocabulary = 23, c.key_size = 64, c.value_size = 32, c.key_heads = 1;
   c.gate = OutputGate::silu, c.sane = true;
   if (rule == kernel::Rule::kda) c.gate_rank = 8, c.gate_bias = true;
+  return c;
+}
+
+// With attention as Qwen3.5 has it.
+Config hybrid(kernel::Rule rule) {
+  Config c = tiled(rule);
+  c.mixers[1] = Mixer::attention, c.heads = 2, c.kv_heads = 1, c.head_size = 24, c.rotary = 8;
+  c.theta = 1e4, c.attention_gate = true, c.qk_norm = QkNorm::head;
   return c;
 }
 
@@ -97,12 +107,6 @@ TEST_F(GpuTests, AFamilyModelWithoutSaneIsTheDefinition) {
   EXPECT_NE(too_far(config, {}, random_batch(config, 1, 12), 1e-5), "") << "off by that much";
 }
 
-double distance(std::span<const double> a, std::span<const double> b) {
-  double squares = 0;
-  for (size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(squares);
-}
-
 // The yardstick is how far the gradient moves when the matrices alone are rounded to bf16 once: what
 // one rounding costs in this very model. The longest path through a layer has 24 of them (10 forward,
 // 13 back, the matrices'), the head has 4. Independent errors add up as squares; twice that is
@@ -151,8 +155,13 @@ TEST_P(GpuFamilyRules, Bf16GradientsAreOffByTheirRoundings) {
   expect_near(by_tokens, random_batch(by_tokens, 2, 18));
 }
 
+TEST_F(GpuTests, Bf16GradientsOfAHybridAreOffByTheirRoundings) {
+  const Config config = hybrid(kernel::Rule::gated_deltanet);
+  expect_near(config, random_batch(config, 2, 21));
+}
+
 TEST_P(GpuFamilyRules, RecomputingAndRepeatingDoNotShow) {
-  const Config config = tiled(GetParam());
+  const Config config = hybrid(GetParam());
   const Parameters model = random_parameters(config, SaneSettings{1.0, 16}, 7);
   const TrainingBatch batch = random_batch(config, 2, 33);
   const LossSettings settings{batch.weight_total(), 1e-4};
@@ -220,7 +229,9 @@ TEST(GpuFamilyTrainingUnsupported, NeedsNoGpu) {
   EXPECT_FAULT(gpu::expect_trainable(c), Fault::usage, "found latent attention");
   c.mixers[1] = Mixer::recurrent, c.experts[0] = true;
   EXPECT_FAULT(gpu::expect_trainable(c), Fault::usage, "expected dense networks, found experts");
-  c.experts[0] = false, c.key_size = 320;
+  c.experts[0] = false, c.norms_after = true;
+  EXPECT_FAULT(gpu::expect_trainable(c), Fault::usage, "found them after attention");
+  c.norms_after = false, c.key_size = 320;
   EXPECT_FAULT(gpu::expect_trainable(c), Fault::usage, "up to 256 key channels, found 320");
 }
 

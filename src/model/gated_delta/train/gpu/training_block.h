@@ -45,12 +45,12 @@ class GpuTrainingBlock {
   void gated_output_norm();
   void add_mixer_output() { linear_onto<Real>(p_, l_.output, a.mixed, x_, a.x_ffn); }
   void add_network();
-  void project_attention() {}
-  void normalize_queries_and_keys() {}
-  void rotate() {}
-  void append_to_cache() {}
-  void attend() {}
-  void gate_attention() {}
+  void project_attention();
+  void normalize_queries_and_keys();
+  void rotate() { turn(s.turns, a.query, a.key); }
+  void append_to_cache() {}  // every sequence is whole
+  void attend();
+  void gate_attention();
   void project_latent() {}
   void append_latent() {}
   void attend_latent() {}
@@ -69,11 +69,11 @@ class GpuTrainingBlock {
   void tau_backward();
   void norm_before_mixer_backward() { norm_backward(x_, l_.mixer_norm, p_.present); }
   void add_experts_backward() {}
-  void gate_attention_backward() {}
-  void attend_backward() {}
-  void rotate_backward() {}
-  void normalize_queries_and_keys_backward() {}
-  void project_attention_backward() {}
+  void gate_attention_backward();
+  void attend_backward();
+  void rotate_backward() { turn(s.turns_back, s.dquery, s.dkey); }
+  void normalize_queries_and_keys_backward();
+  void project_attention_backward();
   void attend_latent_backward() {}
   void project_latent_backward() {}
 
@@ -88,6 +88,8 @@ class GpuTrainingBlock {
   kernel::cuda::GatedRule by_tiles() const;
   kernel::cuda::TokenRule<Real> by_tokens() const;
   kernel::cuda::DecayAndBeta decay() const;
+  kernel::cuda::WholeAttention<Real> attention() const;
+  void turn(const double* frequencies, Real* queries, Real* keys);
   kernel::GateActivation gate_activation() const {
     return c.gate == OutputGate::silu ? kernel::GateActivation::silu
                                       : kernel::GateActivation::sigmoid;

@@ -15,10 +15,10 @@ template <class Real>
 struct PassBuffers : LayeredBuffers<Real> {
   Rwkv7Shape shape;
   std::vector<LayerBuffers<Real>> layers;  // of every layer, or of the one that is computed
-  BackwardBuffers<Real> backward;
-  float *embedded, *dv_first;
-  Real* v_first;
-  float *zero, *unused;  // (C)
+  BackwardBuffers<Real> backward{};
+  float *embedded = nullptr, *dv_first = nullptr;
+  Real* v_first = nullptr;
+  float *zero = nullptr, *unused = nullptr;  // (C)
 
   PassBuffers(const Rwkv7Shape& of, const std::optional<SaneSettings>& sane,
               const PassSettings& settings)
