@@ -15,14 +15,45 @@ struct ReportOptions {
   std::string out = "report.html", title = "Long streams";
 };
 
+// The last `parts` of a folder's path.
+std::string end_of(const fs::path& folder, size_t parts) {
+  const fs::path whole = (fs::absolute(folder) / "").lexically_normal().parent_path();
+  std::vector<fs::path> all(whole.begin(), whole.end());
+  fs::path end;
+  for (size_t i = all.size() - std::min(parts, all.size()); i < all.size(); ++i) end /= all[i];
+  return end.string();
+}
+
 // What makes runs differ stands in their names; the rest is in the table.
-std::string name_of_run(const ReportRun& run) {
+std::string name_of_run(const ReportRun& run, size_t parts) {
   const std::string& sane = run.segments.setting("sane");
-  std::string name = fs::path(run.folder).lexically_normal().filename().string();
-  if (name.empty()) name = run.folder.parent_path().filename().string();
+  const std::string name = end_of(run.folder, parts);
   return sane.empty() || sane.find("SANE") == sane.npos || sane.starts_with("no ")
              ? name
              : name + " (" + sane.substr(0, sane.find(", chunk")) + ")";
+}
+
+// Runs of folders with the same name get the folders above in theirs, as many as tell them apart; the same
+// folder given twice is numbered.
+void name_runs(std::vector<ReportRun>& runs) {
+  for (ReportRun& run : runs) run.name = name_of_run(run, 1);
+  const auto shared = [&runs] {
+    std::map<std::string, std::vector<ReportRun*>> by_name;
+    for (ReportRun& run : runs) by_name[run.name].push_back(&run);
+    std::erase_if(by_name, [](const auto& one) { return one.second.size() < 2; });
+    return by_name;
+  };
+  bool longer = true;
+  for (size_t parts = 2; longer; ++parts) {
+    longer = false;
+    for (const auto& [name, equal] : shared())
+      for (ReportRun* run : equal) {
+        run->name = name_of_run(*run, parts);
+        longer = longer || run->name != name;
+      }
+  }
+  for (const auto& [name, equal] : shared())
+    for (size_t i = 0; i < equal.size(); ++i) equal[i]->name += fmt::format(" ({})", i + 1);
 }
 
 int write_report(const ReportOptions& options) {
@@ -50,10 +81,11 @@ std::vector<ReportRun> open_runs(const std::vector<std::string>& folders,
   std::vector<ReportRun> runs;
   for (size_t i = 0; i < folders.size(); ++i) {
     runs.push_back(open_run(folders[i]));
-    runs.back().name = names.empty() ? name_of_run(runs.back()) : names[i];
+    if (!names.empty()) runs.back().name = names[i];
     for (const std::string& damage : runs.back().damages)
       fmt::print(stderr, "{}; going by the rows before it\n", damage);
   }
+  if (names.empty()) name_runs(runs);
   return runs;
 }
 

@@ -20,7 +20,7 @@ struct ReportRun {
 };
 
 ReportRun open_run(const fs::path& folder);
-// With names: those given, one each, or of their folders and SANE. Prints what could not be read.
+// With names: those given, one each, or of their folders and SANE, each different. Prints what could not be read.
 std::vector<ReportRun> open_runs(const std::vector<std::string>& folders,
                                  const std::vector<std::string>& names);
 

@@ -138,6 +138,22 @@ TEST_F(StreamCommands, ReportIsOneFile) {
       EXPECT_TRUE(fs::exists(file("page-figures") + "/" + name + kind)) << name << kind;
 }
 
+TEST_F(StreamCommands, ReportTellsFoldersOfTheSameNameApart) {
+  json_said(stream("--tokens 1024 --json"));
+  for (const char* const above : {"first", "second"}) {
+    fs::create_directories(file(above));
+    fs::copy(run, file(above) + "/same", fs::copy_options::recursive);
+  }
+  const Said said = say("report " + file("first") + "/same " + file("second") + "/same/ " + run +
+                        " " + run + " --out " + file("page.html"));
+  EXPECT_EQ(said.code, 0) << said.text;
+  const std::string page = read_file(file("page.html"));
+  const std::string twice = fs::path(run).filename().string();
+  for (const std::string& name : {std::string("first/same"), std::string("second/same"),
+                                  twice + " (1)", twice + " (2)"})
+    EXPECT_NE(page.find(name), page.npos) << name;
+}
+
 TEST_F(StreamCommands, FiguresAreThoseOfThePaper) {
   if (std::system("gnuplot --version >/dev/null 2>&1") != 0)
     GTEST_SKIP() << "gnuplot is not installed";
