@@ -1,6 +1,8 @@
 // The commands eval and compare as users call them: exit codes, messages and files.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/io/file.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/fixture_shape.h"
@@ -101,6 +103,13 @@ TEST_F(EvalCommand, WritesTheTableOfRunsWithAndWithoutAPrefix) {
   expect(0, "table three-after three base", "| baseline |");
   EXPECT_NE(output.find("| After 512 tokens of "), output.npos) << output;
   expect(0, "table three base --format latex", "\\begin{tabular}");
+  expect(0, "table three-after three base --json", "\"sentences\"");
+  const nlohmann::json table = nlohmann::json::parse(output);
+  ASSERT_EQ(table["models"].size(), 3u) << output;
+  EXPECT_EQ(table["models"][0]["name"], "baseline");
+  EXPECT_EQ(table["models"][1]["alpha"], 3);
+  EXPECT_EQ(table["models"][1]["scores"].size(), table["benchmarks"].size());
+  EXPECT_TRUE(table["models"][2]["prefix"].get<std::string>().starts_with("512 tokens of ")) << output;
   expect(0, "table three base --format csv", "prefix,model,alpha,");
   replace_file(scratch.path() / "scores.csv", output);
   expect(0, "table scores.csv", "| alpha 3 |");

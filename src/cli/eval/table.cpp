@@ -36,6 +36,7 @@ int print_table(const TableOptions& options) {
   const eval::SweepVerdict verdict = eval::judge(table, options.level);
   if (options.out.empty()) {
     fmt::print("{}", options.format == "csv"     ? eval::to_csv(table)
+                     : options.format == "json"  ? eval::to_json(table, verdict)
                      : options.format == "latex" ? eval::to_latex(table)
                                                  : eval::to_markdown(table, verdict));
     return 0;
@@ -89,9 +90,10 @@ const Command sweep_scores{
           ->required();
       app.add_option("--out", options->out,
                      "write table.md, table.csv, table.tex, p_values.csv and the figure here");
-      app.add_option("--format", options->format, "without --out: markdown, csv or latex")
-          ->check(CLI::IsMember({"markdown", "csv", "latex"}))
+      app.add_option("--format", options->format, "without --out: markdown, csv, latex or json")
+          ->check(CLI::IsMember({"markdown", "csv", "latex", "json"}))
           ->capture_default_str();
+      app.add_flag_callback("--json", [options] { options->format = "json"; }, "as --format json");
       app.add_option("--level", options->level, "p below which a difference is significant")
           ->capture_default_str();
       app.add_flag("--partial", options->partial, "take the problems that all runs have so far");

@@ -39,9 +39,11 @@ int sweep_alphas(SweepOptions options) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     work_off(options);
   }
-  fmt::print("\n== page\n");
-  std::fflush(stdout);
-  fmt::print("all of it is in {}\n", write_sweep_page(options).string());
+  fmt::print(options.told(), "\n== page\n");
+  std::fflush(options.told());
+  const fs::path page = write_sweep_page(options);
+  fmt::print(options.told(), "all of it is in {}\n", page.string());
+  if (options.json) fmt::print("{}", sweep_json(options, page));
   return 0;
 }
 
@@ -94,6 +96,8 @@ const Command sweep{
       app.add_option("--tokenizer", options->tokenizer,
                      "a World vocabulary file, or 'byte'; as train or the model has it if not "
                      "given");
+      app.add_flag("--json", options->json,
+                   "print the results as JSON, and what is done to standard error");
       app.footer(
           "Tokenizer, data, suites, devices, memory and disk are checked before the first step. "
           "The same\ncommand resumes a sweep that was stopped or killed. OUT/sweep.md has all "

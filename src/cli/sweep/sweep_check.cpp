@@ -134,7 +134,7 @@ void check_disk(const SweepOptions& o, const std::optional<train::TrainConfig>& 
   if (need.total() > found + written)
     fail(Fault::file, "disk of ", there, ": expected at least ", need.text(), ", found ",
          bytes_text(found), " free; free some, lower run.keep, or name another --out");
-  fmt::print("disk: at most {}, of {} free\n", need.text(), bytes_text(found + written));
+  fmt::print(o.told(), "disk: at most {}, of {} free\n", need.text(), bytes_text(found + written));
 }
 
 // train's own checks, with SANE, which takes more: data, memory, the model.
@@ -147,7 +147,7 @@ void check_training(const SweepOptions& o) {
     for (const std::string& one :
          o.train_settings(std::ranges::max(o.alphas), fs::path(o.out) / "check"))
       words.insert(words.end(), {"--set", one});
-    run_own(words);
+    run_own(words, o.told_by_commands());
   }
 }
 

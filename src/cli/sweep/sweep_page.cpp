@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/json/json_text.h"
+#include "cli/eval/table.h"
 #include "cli/own_commands.h"
 #include "cli/sweep/sweep_run.h"
 #include "cli/version.h"
@@ -66,7 +67,7 @@ std::string scores(const SweepOptions& options, const std::vector<SweepRun>& run
   if (words.size() < 3) return "Fewer than two runs have scores.\n";
   words.insert(words.end(), {"--out", table.string()});
   if (plot::has_gnuplot()) words.insert(words.end(), {"--figure", figure.string()});
-  run_own(words);
+  run_own(words, options.told_by_commands());
   std::string text = read_file(table);
   if (fs::exists(figure)) text += fmt::format("\n![accuracy against alpha]({})\n", figure.filename().string());
   return text;
@@ -87,7 +88,7 @@ std::string streams(const SweepOptions& options, const std::vector<SweepRun>& ru
     return text + "\nFigures need gnuplot: install gnuplot-nox and run the sweep again.\n";
   const fs::path out = options.out, page = out / "streams.html";
   words.insert(words.end(), {"--names", names, "--out", page.string()});
-  run_own(words);
+  run_own(words, options.told_by_commands());
   text += "\n[All streams](streams.html)\n";
   std::vector<std::string> figures;
   for (const auto& entry : fs::directory_iterator(out / "streams-figures"))
@@ -102,6 +103,26 @@ std::string streams(const SweepOptions& options, const std::vector<SweepRun>& ru
 }
 
 }  // namespace
+
+std::string sweep_json(const SweepOptions& options, const fs::path& page) {
+  nlohmann::ordered_json json{{"page", page.string()}, {"runs", nlohmann::ordered_json::array()}};
+  std::vector<std::string> scored;
+  for (const SweepRun& run : runs_of(options)) {
+    json["runs"].push_back({{"name", run.name()},
+                            {"folder", run.folder().string()},
+                            {"overflowed", options.streams() && run.overflowed()}});
+    for (const char* const stage : {"eval", "eval-after"})
+      if (options.asks() && run.done(stage)) scored.push_back(run.answers(stage).string());
+    if (options.asks() && options.streams() && run.overflowed())
+      scored.push_back(run.streaming().string());
+  }
+  json["table"] = nullptr;
+  if (!scored.empty()) {
+    const eval::SweepTable table = read_sweep_table(scored, eval::Unfinished::refuse);
+    json["table"] = parse_json<nlohmann::ordered_json>(eval::to_json(table, eval::judge(table)));
+  }
+  return json.dump(2) + "\n";
+}
 
 fs::path write_sweep_page(const SweepOptions& options) {
   const std::vector<SweepRun> runs = runs_of(options);

@@ -41,7 +41,7 @@ class Queue {
     if (error) fail(Fault::file, run.folder(), ": cannot make the folder: ", error.message());
     const auto lock = FileLock::attempt(run.folder() / "lock");
     if (!lock || run.finished()) return;
-    const bool alone = options_.devices.size() == 1;
+    const bool alone = options_.devices.size() == 1 && !options_.json;
     run.all(device, alone ? fs::path() : run.folder() / "log.txt");
   }
 

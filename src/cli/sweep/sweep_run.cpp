@@ -45,7 +45,8 @@ void SweepRun::all(const std::string& device, const fs::path& log) const {
   if (!options_.streams()) return;
   once("stream", place, [&] { stream(place); });
   if (overflowed()) {
-    fmt::print("{}: the stream overflowed before its end; not asked after it\n", name());
+    fmt::print(options_.told(), "{}: the stream overflowed before its end; not asked after it\n",
+               name());
     return;
   }
   if (options_.asks())
@@ -56,9 +57,9 @@ void SweepRun::all(const std::string& device, const fs::path& log) const {
 void SweepRun::once(const std::string& stage, const Place& place,
                     const std::function<void()>& body) const {
   if (done(stage)) return;
-  fmt::print("\n== {}: {}{}\n", name(), stage,
+  fmt::print(options_.told(), "\n== {}: {}{}\n", name(), stage,
              place.log.empty() ? "" : fmt::format(" on {}, {}", place.device, place.log.string()));
-  std::fflush(stdout);
+  std::fflush(options_.told());
   body();
   replace_file(folder_ / (stage + ".done"), "");
 }

@@ -16,7 +16,7 @@ class SweepRun {
 
   bool finished() const;
   bool has_model() const { return done("model"); }
-  // On this device. With a log, output of commands goes there; lines about stages go to stdout.
+  // On this device. With a log, output of commands goes there; lines about stages go to options.told().
   void all(const std::string& device, const fs::path& log) const;
 
   std::string name() const { return run_name(alpha_); }

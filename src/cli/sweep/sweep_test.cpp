@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/io/file.h"
 #include "model/rwkv7/checkpoint/write.h"
@@ -119,6 +120,13 @@ TEST_F(Sweep, WritesOnePageAndGoesOnWhereItStopped) {
   EXPECT_NE(again.output.find("== alpha-2: eval-after"), std::string::npos) << again.output;
   const std::string same = read_file(at("sweep/sweep.md"));
   EXPECT_EQ(page.substr(page.find("## Training")), same.substr(same.find("## Training")));
+  // Standard output is JSON alone.
+  std::vector<std::string> silent{"sh", "-c", "exec \"$@\" 2>/dev/null", "sh"};
+  for (const std::string& word : trained("sweep", {"--seed", "4", "--json"})) silent.push_back(word);
+  const nlohmann::json json = nlohmann::json::parse(test::run(silent).output);
+  EXPECT_EQ(json["page"], at("sweep/sweep.md"));
+  EXPECT_EQ(json["runs"][1]["name"], "alpha-2");
+  EXPECT_EQ(json["table"]["models"].size(), 4u);  // two models, without the stream and after it
   const test::Outcome other = test::run(trained("sweep", {"--seed", "5"}));
   EXPECT_EQ(other.exit_code, 2) << other.output;
   EXPECT_NE(other.output.find("--seed: "), std::string::npos) << other.output;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "eval/run/csv_cells.h"
@@ -155,6 +157,29 @@ std::string to_csv(const SweepTable& table) {
       text += line + (test ? fmt::format(",{}", test->p) : std::string(",")) + "\n";
     }
   return text;
+}
+
+std::string to_json(const SweepTable& table, const SweepVerdict& verdict) {
+  using Json = nlohmann::ordered_json;
+  const auto or_null = [](const std::optional<double>& number) {
+    return number && std::isfinite(*number) ? Json(*number) : Json();
+  };
+  Json json{{"benchmarks", table.benchmarks}, {"level", verdict.level}, {"models", Json::array()}};
+  for (const Half& half : halves_of(table))
+    for (const SweepRow& row : half.rows) {
+      Json one{{"prefix", half.prefix}, {"name", row.name()}, {"alpha", or_null(row.alpha)}};
+      one["scores"] = row.has_scores() ? Json(row.scores) : Json();
+      one["average"] = row.has_scores() ? Json(row.average()) : Json();
+      one["overflowed"] = row.overflowed;
+      const std::optional<PairedT> test = against_baseline(half.rows, row);
+      one["p"] = test ? or_null(test->p) : Json();
+      json["models"].push_back(std::move(one));
+    }
+  json["harmless"] = verdict.harmless, json["collapsed"] = verdict.collapsed;
+  json["safe"] = verdict.safe, json["front"] = verdict.front;
+  json["choice"] = or_null(verdict.choice);
+  json["sentences"] = sentences(table, verdict);
+  return json.dump(2) + "\n";
 }
 
 std::string p_values_csv(const SweepTable& table) {

@@ -12,6 +12,8 @@ namespace deltasane::eval {
 std::string to_markdown(const SweepTable& table, const SweepVerdict& verdict);
 // A line per model, all digits, with the p-value against the baseline; sweep_table_from_csv reads it.
 std::string to_csv(const SweepTable& table);
+// The same as one object, with the verdict. JSON has no infinity: null.
+std::string to_json(const SweepTable& table, const SweepVerdict& verdict);
 // A line per pair of models: prefix,first,second,difference,t,p.
 std::string p_values_csv(const SweepTable& table);
 // For \input: a tabular with rules of the package booktabs, in an environment table*.
