@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/number_range.h"
 #include "cli/open_model.h"
 #include "cli/text/input_text.h"
 #include "format/npy/npy.h"
@@ -16,6 +17,7 @@ namespace {
 struct ScoreOptions {
   ModelFlags model;
   std::string text, ids, logits;
+  int64_t context = 0;
   bool json = false, per_token = false;
 };
 
@@ -69,11 +71,14 @@ int score_text(ScoreOptions& options) {
   double total = 0;
   int64_t predicted = 0, bytes = 0;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  const int64_t together = writer ? 128 : open.model.prefill_chunk();
-  for (int64_t from = 0; from < int64_t(ids.size()); from += together) {
-    const int64_t some = std::min<int64_t>(together, int64_t(ids.size()) - from);
+  const int64_t together = writer ? 128 : open.model.prefill_chunk(), all = int64_t(ids.size());
+  const int64_t context = options.context > 0 ? options.context : all;
+  for (int64_t from = 0, some = 0; from < all; from += some) {
+    if (from % context == 0) state = open.model.fresh_state();
+    const int64_t end = std::min(all, from - from % context + context);  // of this context
+    some = std::min(together, end - from);
     const std::span read(ids.data() + from, size_t(some));
-    const int64_t scored = std::min(some, int64_t(ids.size()) - from - 1);
+    const int64_t scored = std::min(some, end - from - 1);
     std::vector<double> losses(static_cast<size_t>(scored));
     if (writer) {
       Tensor<float> logits({some, vocabulary});
@@ -125,6 +130,10 @@ const Command score{
       options->model.describe(app);
       app.add_option("--text", options->text, "a file with text; -: standard input");
       app.add_option("--ids", options->ids, "a file with token ids: text, or .npy; -: standard input");
+      app.add_option("-c,--context", options->context,
+                     "tokens that are read with one state, then a fresh one; 0: the whole text")
+          ->check(at_least(0))
+          ->capture_default_str();
       app.add_option(
           "--logits", options->logits,
           "write float32 logits [tokens, vocabulary], one row after each token, as .npy");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/io/file.h"
 #include "cli/terminal/fixture_terminal.h"
@@ -51,6 +52,15 @@ TEST_F(TextCommands, ReadStandardInput) {
   EXPECT_EQ(shown("printf '1+2=3' | deltasane score $m -t 1 --text - --json"), scored);
   EXPECT_EQ(shown("printf '49 43 50 61 51' | deltasane score $m -t 1 --ids - --json | head -4"),
             scored.substr(0, scored.find("  \"perplexity\"")));
+  // Contexts of three tokens are texts of their own.
+  const auto log_probability = [](const std::string& text) {
+    return nlohmann::json::parse(text)["log_probability"].get<double>();
+  };
+  const std::string in_parts = shown("printf '1+2=34' | deltasane score $m -t 1 -c 3 --json");
+  EXPECT_NE(in_parts.find("\"predicted\": 4"), in_parts.npos) << in_parts;
+  EXPECT_DOUBLE_EQ(log_probability(in_parts),
+            log_probability(shown("printf '1+2' | deltasane score $m -t 1 --json")) +
+                log_probability(shown("printf '=34' | deltasane score $m -t 1 --json")));
   const std::string made = shown("deltasane generate $m -p 1+2 -n 9 -t 1 -s 5 2>/dev/null");
   for (const char* line : {"printf 1+2 | deltasane generate -m $m -n 9 -t 1 -s 5 2>/dev/null",
                            "printf 1+2 | deltasane generate $m -p - -n 9 -t 1 -s 5 2>/dev/null",
