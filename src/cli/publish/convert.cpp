@@ -22,6 +22,10 @@ std::vector<GgufEntry> gguf_tokenizer(const ModelCheckpoint& checkpoint,
                                       const ConvertOptions& options) {
   if (options.tokenizer.empty() && checkpoint.vocabulary())
     return gguf_tokenizer_of(checkpoint.file());
+  // A file without one, as `bench weights` makes it, stays so.
+  if (options.tokenizer.empty() && fs::path(options.from).extension() == ".gguf" &&
+      !find_tokenizer(checkpoint.file(), checkpoint.describe().vocabulary))
+    return {};
   const auto beside = tokenizer_file_beside(
       options.tokenizer.empty() ? fs::path(options.from) : fs::path(options.tokenizer));
   const fs::path json = fs::path(options.tokenizer).extension() == ".json" ? options.tokenizer

@@ -69,6 +69,18 @@ TEST_F(Convert, BytesStayBytes) {
   EXPECT_EQ(find_tokenizer(file, 256)->name(), "byte");
 }
 
+TEST_F(Convert, AGgufFileWithoutATokenizerStaysSo) {
+  ASSERT_EQ(test::run({DELTASANE_PROGRAM, "bench", "weights", "0.1B", at("random.gguf"), "--type",
+                       "q8_0"})
+                .exit_code,
+            0);
+  convert({at("random.gguf"), at("m.gguf"), "--type", "q4_0"}, "written, q4_0");
+  EXPECT_FALSE(open_gguf(at("m.gguf")).vocabulary());
+  const test::Outcome outcome = test::run(
+      {DELTASANE_PROGRAM, "convert", at("random.gguf"), at("m.gguf"), "--tokenizer", at("none.json")});
+  EXPECT_NE(outcome.exit_code, 0) << outcome.output;
+}
+
 TEST_F(Convert, RefusesUnknownTypes) {
   for (const std::string name : {"q4", "q3_k", "iq4_nl", "Q4_K"}) {
     const test::Outcome outcome = test::run(
