@@ -6,9 +6,12 @@
 
 namespace deltasane::kernel {
 
+class InputSquares;
+
 struct Cpu {
   ThreadPool& threads;
   Isa isa = best_isa();
+  InputSquares* inputs = nullptr;  // that sums up what matrices are multiplied with; null: none
 };
 
 }  // namespace deltasane::kernel

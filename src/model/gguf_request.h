@@ -1,6 +1,8 @@
 // What a GGUF file is to have, besides what a model says of itself.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "format/gguf/gguf.h"
@@ -16,6 +18,8 @@ struct GgufRequest {
   std::vector<GgufEntry> tokenizer = {};  // its entries; none: the file has no tokenizer
   Metadata metadata = {};                 // what the file repeats, and SANE's settings
   WriteProgress progress = {};
+  // Inputs of a matrix: its name in the checkpoint and how many; what errors cost. Empty: all the same.
+  std::function<std::vector<float>(const std::string& matrix, int64_t inputs)> importance = {};
 };
 
 }  // namespace deltasane

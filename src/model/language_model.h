@@ -26,6 +26,10 @@
 
 namespace deltasane {
 
+namespace kernel {
+class Weights;
+}
+
 enum class Want {
   nothing,                // the state alone
   last_logits,            // logits: (1, vocabulary)
@@ -66,6 +70,14 @@ class LanguageModel {
   bool on_gpu() const { return device_.gpu.has_value(); }
   virtual const ModelCheckpoint& checkpoint() const = 0;
   uint64_t identity() const { return checkpoint().identity(); }  // reads the whole file
+
+  // The matrices that may be quantized and are here, by their names in the checkpoint; none where an architecture does
+  // not list them.
+  struct NamedMatrix {
+    std::string name;
+    const kernel::Weights* weights;
+  };
+  virtual std::vector<NamedMatrix> matrices() const { return {}; }
 
   virtual std::string weight_type() const = 0;
   virtual uint64_t weight_bytes() const = 0;

@@ -6,15 +6,17 @@
 #include "cli/command.h"
 #include "cli/open_model.h"
 #include "cli/terminal/progress_line.h"
+#include "format/quantize/quantize.h"
 #include "format/tokenizer/find_tokenizer.h"
 #include "format/tokenizer/gguf_tokenizer_write.h"
 #include "format/tokenizer/tokenizer_json.h"
+#include "model/importance.h"
 
 namespace deltasane::cli {
 namespace {
 
 struct ConvertOptions {
-  std::string from, to, type, tokenizer;
+  std::string from, to, type, tokenizer, importance;
   bool allow_nonfinite = false;
 };
 
@@ -54,6 +56,16 @@ MatrixTypes write_gguf(const ModelCheckpoint& checkpoint, const ConvertOptions& 
   if (options.type.empty()) request.keep = GgufRequest::Keep::stored_types;
   request.tokenizer = gguf_tokenizer(checkpoint, options);
   request.metadata = checkpoint.metadata();
+  std::optional<Importance> importance;
+  if (!options.importance.empty()) {
+    if (!uses_importance(request.types.most) && !uses_importance(request.types.sensitive))
+      fail(Fault::usage, "--importance: expected --type q4_k, q5_k, q6_k or a mixture of them, found ",
+           name_of(request.types));
+    importance = Importance::read(options.importance);
+    request.importance = [&](const std::string& matrix, int64_t inputs) {
+      return importance->of(matrix, inputs);
+    };
+  }
   ProgressLine line(ProgressLine::First::after_a_pause);
   request.progress = [&](uint64_t done, uint64_t all) {
     if (line.due())
@@ -69,6 +81,8 @@ int convert_model(const ConvertOptions& options) {
   const ModelCheckpoint& checkpoint = *opened;
   checkpoint.describe();
   const std::string extension = fs::path(options.to).extension().string();
+  if (!options.importance.empty() && extension != ".gguf")
+    fail(Fault::usage, "--importance: expected OUT to end in .gguf, found '", options.to, "'");
   MatrixTypes types = StoredType::f16;
   if (extension == ".gguf")
     types = write_gguf(checkpoint, options);
@@ -97,11 +111,15 @@ const Command convert{
                      "f32, f16 or bf16; for .gguf also q8_0, q6_k, q5_k, q4_k, q4_0, and the mixtures "
                      "q5_k_m and q4_k_m, whose costliest matrices are q6_k; as in the file if not "
                      "given");
+      app.add_option("--importance", options->importance,
+                     "for q4_k, q5_k, q6_k and their mixtures: what `score --importance` wrote");
       app.add_option("--tokenizer", options->tokenizer,
                      "for .gguf: tokenizer.json, a World vocabulary file, or 'byte'; that of the model if not given");
       describe_allow_nonfinite(app, options->allow_nonfinite);
       app.footer("Examples:\n  deltasane convert model.pth model.gguf --type q4_k_m\n"
-                 "  deltasane convert model.gguf model.safetensors --type bf16");
+                 "  deltasane convert model.gguf model.safetensors --type bf16\n"
+                 "  deltasane score model.pth --text book.txt --importance book.importance\n"
+                 "  deltasane convert model.pth model.gguf --type q4_k_m --importance book.importance");
       return [options] { return convert_model(*options); };
     }};
 

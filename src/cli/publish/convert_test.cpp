@@ -1,6 +1,8 @@
 // Conversions between formats and types, and the files in the programs that they are for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -8,6 +10,7 @@
 #include "base/crc32/crc32.h"
 #include "format/gguf/gguf.h"
 #include "format/open.h"
+#include "format/safetensors/safetensors.h"
 #include "format/tokenizer/find_tokenizer.h"
 #include "model/rwkv7/checkpoint/checkpoint.h"
 #include "model/rwkv7/checkpoint/write.h"
@@ -79,6 +82,52 @@ TEST_F(Convert, AGgufFileWithoutATokenizerStaysSo) {
   const test::Outcome outcome = test::run(
       {DELTASANE_PROGRAM, "convert", at("random.gguf"), at("m.gguf"), "--tokenizer", at("none.json")});
   EXPECT_NE(outcome.exit_code, 0) << outcome.output;
+}
+
+// Errors of inputs that count more become smaller, and the sum of all that count with them.
+TEST_F(Convert, ImportanceLowersTheErrorThatCounts) {
+  replace_file(at("text"), std::string(4000, 'a') + std::string(1000, 'b') + "the end");
+  const std::string model = at("m.safetensors"), file = at("importance");
+  const test::Outcome scored =
+      test::run({DELTASANE_PROGRAM, "score", model, "--text", at("text"), "--importance", file});
+  ASSERT_EQ(scored.exit_code, 0) << scored.output;
+  convert({model, at("without.gguf"), "--type", "q4_k_m"}, "written");
+  convert({model, at("with.gguf"), "--type", "q4_k_m", "--importance", file}, "written, q4_k_m");
+  const TensorFile squares = open_safetensors(file), truth = open_safetensors(model);
+  const auto values = [](const TensorFile& from, const std::string& name) {
+    return from.read(*from.find(name));
+  };
+  const auto error = [&](const std::string& gguf, const std::string& ours, const std::string& theirs) {
+    const Tensor<float> w = values(truth, ours), rounded = values(open_gguf(at(gguf)), theirs);
+    const Tensor<float> square = values(squares, ours);
+    double sum = 0;
+    for (int64_t i = 0; i < w.elements(); ++i)
+      sum += double(square[i % 256]) * std::pow(double(w[i]) - double(rounded[i]), 2);
+    return sum;
+  };
+  for (const auto& [ours, theirs] : {std::pair{"blocks.4.ffn.value.weight", "blk.4.channel_mix_value.weight"},
+                                     {"blocks.4.ffn.key.weight", "blk.4.channel_mix_key.weight"},
+                                     {"head.weight", "output.weight"}})
+    EXPECT_LT(error("with.gguf", ours, theirs), error("without.gguf", ours, theirs)) << ours;
+  // Rows of the embedding are not multiplied with anything.
+  const TensorFile with = open_gguf(at("with.gguf")), without = open_gguf(at("without.gguf"));
+  EXPECT_TRUE(std::ranges::equal(with.find("token_embd.weight")->bytes,
+                                 without.find("token_embd.weight")->bytes));
+
+  const auto refused = [&](std::vector<std::string> words, std::string_view said) {
+    words.insert(words.begin(), {DELTASANE_PROGRAM, "convert"});
+    const test::Outcome outcome = test::run(words);
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_NE(outcome.output.find(said), std::string::npos) << outcome.output;
+  };
+  refused({model, at("x.gguf"), "--type", "q8_0", "--importance", file}, "expected --type q4_k");
+  refused({model, at("x.pth"), "--importance", file}, "expected OUT to end in .gguf");
+  refused({model, at("x.gguf"), "--type", "q4_k", "--importance", model}, "expected");
+  Rwkv7Shape wider = shape_;
+  wider.channels = 512, wider.heads = 8;
+  write_rwkv7_safetensors(at("wide.safetensors"), RandomRwkv7(wider, 1), StoredType::bf16, {});
+  refused({at("wide.safetensors"), at("x.gguf"), "--type", "q4_k", "--importance", file},
+          "expected 512 numbers for ");
 }
 
 TEST_F(Convert, RefusesUnknownTypes) {

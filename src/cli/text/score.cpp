@@ -9,6 +9,7 @@
 #include "cli/open_model.h"
 #include "cli/text/input_text.h"
 #include "format/npy/npy.h"
+#include "model/importance.h"
 #include "model/log_probability.h"
 
 namespace deltasane::cli {
@@ -16,7 +17,7 @@ namespace {
 
 struct ScoreOptions {
   ModelFlags model;
-  std::string text, ids, logits;
+  std::string text, ids, logits, importance;
   int64_t context = 0;
   bool json = false, per_token = false;
 };
@@ -67,6 +68,14 @@ int score_text(ScoreOptions& options) {
   std::optional<NpyWriter> writer;
   const int64_t vocabulary = open.model.vocabulary();
   if (!options.logits.empty()) writer.emplace(options.logits, StoredType::f32, Shape{vocabulary});
+  kernel::InputSquares squares;
+  kernel::Cpu cpu = open.cpu();
+  if (!options.importance.empty()) {
+    if (open.model.matrices().empty())
+      fail(Fault::usage, "--importance: expected a model that lists its matrices, on the device cpu, found ",
+           open.model.description().architecture, " on ", to_string(open.model.device()));
+    cpu.inputs = &squares;
+  }
   SequenceState state = open.model.fresh_state();
   double total = 0;
   int64_t predicted = 0, bytes = 0;
@@ -82,14 +91,14 @@ int score_text(ScoreOptions& options) {
     std::vector<double> losses(static_cast<size_t>(scored));
     if (writer) {
       Tensor<float> logits({some, vocabulary});
-      open.model.forward({read, &state, Want::all_logits, logits.view()}, open.cpu());
+      open.model.forward({read, &state, Want::all_logits, logits.view()}, cpu);
       writer->append(logits.span());
       for (int64_t t = 0; t < scored; ++t)
         losses[size_t(t)] = -log_probability({logits.data() + t * vocabulary, size_t(vocabulary)},
                                              ids[size_t(from + t + 1)]);
     } else {
       deltasane::score(open.model, read.first(size_t(scored)), {read.data() + 1, size_t(scored)},
-                       state, losses, open.cpu());
+                       state, losses, cpu);
     }
     for (int64_t t = 0; t < scored; ++t) {
       const int32_t next = ids[size_t(from + t + 1)];
@@ -103,6 +112,7 @@ int score_text(ScoreOptions& options) {
     }
   }
   if (writer) writer->commit();
+  if (cpu.inputs) write_importance(options.importance, open.model, squares);
   const double perplexity = predicted ? std::exp(-total / double(predicted)) : NAN;
   const double per_byte = bytes ? std::exp(-total / double(bytes)) : NAN;
   if (options.json) {
@@ -137,6 +147,8 @@ const Command score{
       app.add_option(
           "--logits", options->logits,
           "write float32 logits [tokens, vocabulary], one row after each token, as .npy");
+      app.add_option("--importance", options->importance,
+                     "write how much each input of each matrix counts, for `convert --importance`");
       app.add_flag("--per-token", options->per_token, "the log probability of each token");
       app.add_flag("--json", options->json, "print JSON");
       app.footer(

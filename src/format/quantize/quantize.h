@@ -19,6 +19,11 @@ namespace deltasane {
 inline constexpr std::string_view written_types_text =
     "f32, f16, bf16, q8_0, q6_k, q5_k, q4_k or q4_0";
 
+// Whether the importance of elements changes how they are rounded.
+constexpr bool uses_importance(StoredType type) {
+  return type == StoredType::q4_k || type == StoredType::q5_k || type == StoredType::q6_k;
+}
+
 // out has stored_bytes(type, in.size()) bytes. A finite number that f16 cannot hold, or a number
 // that is not finite in a block type, fails and names `what` and the element.
 // importance: for each element, what an error of it costs; of use to q4_k, q5_k and q6_k alone.

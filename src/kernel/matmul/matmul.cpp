@@ -6,6 +6,7 @@
 #include "kernel/isa_dispatch.h"
 #include "kernel/matmul/cpu/tiled.h"
 #include "kernel/matmul/low_bits/block.h"
+#include "kernel/matmul/low_bits/input_squares.h"
 #include "kernel/matmul/pieces.h"
 #include "tensor/tensor.h"
 
@@ -89,7 +90,10 @@ void multiply_many(const Matmul& p, ThreadPool& threads) {
 }  // namespace
 
 void matmul_all(std::span<const Matmul> all, const Cpu& cpu) {
-  for (const Matmul& one : all) expect_product(one);
+  for (const Matmul& one : all) {
+    expect_product(one);
+    if (cpu.inputs) cpu.inputs->add(one.w, one.x);
+  }
   if (std::all_of(all.begin(), all.end(), few)) return multiply_few(all, cpu);
   for (const Matmul& one : all) {
     if (few(one))

@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
+#include "kernel/matmul/low_bits/input_squares.h"
 #include "kernel/matmul/matmul.h"
 #include "support/errors.h"
 #include "tensor/tensor.h"
@@ -20,6 +21,29 @@ std::vector<float> random_numbers(int64_t count, uint64_t seed, double scale) {
   std::vector<float> numbers(static_cast<size_t>(count));
   for (float& x : numbers) x = float(scale * stream.normal());
   return numbers;
+}
+
+TEST(InputSquares, AreTheSumsOfEveryProduct) {
+  ThreadPool threads(2);
+  const Weights one = Weights::copied(WeightType::f32, random_numbers(3 * 5, 1, 1.0), 3, 5);
+  const Weights two = Weights::copied(WeightType::f16, random_numbers(2 * 5, 2, 1.0), 2, 5);
+  const Weights other = Weights::copied(WeightType::f32, random_numbers(2 * 5, 3, 1.0), 2, 5);
+  InputSquares squares;
+  for (const int64_t tokens : {1, 20}) {
+    Tensor<float> x({tokens, 5}), y({tokens, 3}), z({tokens, 2});
+    for (int64_t i = 0; i < x.elements(); ++i) x[i] = float(i % 7 - 3);
+    const Matmul both[] = {{one, x.view(), y.view()}, {two, x.view(), z.view()}};
+    matmul_all(both, {threads, best_isa(), &squares});
+  }
+  double sums[5] = {};
+  for (const int tokens : {1, 20})
+    for (int i = 0; i < 5 * tokens; ++i) sums[i % 5] += (i % 7 - 3) * (i % 7 - 3);
+  for (const Weights* w : {&one, &two}) {
+    ASSERT_TRUE(squares.of(*w));
+    EXPECT_EQ(squares.of(*w)->tokens, 21);
+    EXPECT_EQ(squares.of(*w)->sums, std::vector<double>(sums, sums + 5));
+  }
+  EXPECT_FALSE(squares.of(other));
 }
 
 TEST(Weights, HoldWhatTheyWereGiven) {

@@ -118,6 +118,22 @@ Rwkv7::Layer Rwkv7::load_layer(int64_t index) const {
   return layer;
 }
 
+std::vector<LanguageModel::NamedMatrix> Rwkv7::matrices() const {
+  std::vector<NamedMatrix> all;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    const std::string att = cat("blocks.", i, ".att."), ffn = cat("blocks.", i, ".ffn.");
+    all.push_back({att + "receptance.weight", &layer.receptance});
+    all.push_back({att + "key.weight", &layer.key});
+    all.push_back({att + "value.weight", &layer.value});
+    all.push_back({att + "output.weight", &layer.output});
+    all.push_back({ffn + "key.weight", &layer.ffn_key});
+    all.push_back({ffn + "value.weight", &layer.ffn_value});
+  }
+  if (head_) all.push_back({"head.weight", &*head_});
+  return all;
+}
+
 std::string Rwkv7::gpu_name() const { return gpu_ ? gpu_->gpu_name() : std::string(); }
 uint64_t Rwkv7::gpu_resident_bytes() const { return gpu_ ? gpu_->resident_bytes() : 0; }
 

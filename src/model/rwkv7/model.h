@@ -27,6 +27,7 @@ class Rwkv7 : public LanguageModel {
 
   const Rwkv7Shape& shape() const { return shape_; }
   const Rwkv7Checkpoint& checkpoint() const override { return checkpoint_; }
+  std::vector<NamedMatrix> matrices() const override;
   std::string weight_type() const override { return weight_type_; }
   uint64_t weight_bytes() const override;
   uint64_t read_bytes() const override;  // all but the embedding

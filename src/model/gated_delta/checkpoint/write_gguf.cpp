@@ -173,6 +173,8 @@ void write_gguf(const fs::path& path, const Config& config, const TensorSource& 
   if (config.sane)
     fail(Fault::usage, source.where(), ": expected a model without SANE's w_tau for GGUF, which has ",
          "no place for it in this architecture, found one with it; convert it to .safetensors");
+  if (request.importance)
+    fail(Fault::usage, path, ": expected no importance of inputs for this architecture, found some");
   StoredLayout layout(config, source, map_gguf_names);
   // Of a file of the same layout: its bytes as they are.
   const auto stored = [&](const std::string& name) { return gguf ? gguf->find(name) : nullptr; };

@@ -2,6 +2,7 @@
 
 #include "format/gguf/gguf.h"
 #include "format/quantize/fill.h"
+#include "format/quantize/quantize.h"
 #include "model/rwkv7/checkpoint/norms.h"
 #include "model/rwkv7/checkpoint/names.h"
 #include "model/rwkv7/checkpoint/write.h"
@@ -140,8 +141,13 @@ void write_rwkv7_gguf(const fs::path& path, const TensorSource& source,
       const auto stored = recipe.transposed ? std::nullopt : source.in_place(recipe.from[0]);
       if (stored && stored->type == tensor.type) return sink(stored->bytes);
       const Tensor<float> values = source.read(recipe.from[0]);
-      return recipe.transposed ? fill_transposed(tensor, values, sink)
-                               : fill_tensor(tensor, values, sink);
+      if (recipe.transposed) return fill_transposed(tensor, values, sink);
+      // Rows of the embedding are not multiplied with anything.
+      const bool weighed = request.importance && uses_importance(tensor.type) &&
+                           recipe.from[0] != "emb.weight";
+      return fill_tensor(tensor, values, sink,
+                         weighed ? request.importance(recipe.from[0], tensor.shape[1])
+                                 : std::vector<float>());
     }
     for (const std::string& name : recipe.from)
       fill_tensor({name, tensor.type, {shape.channels}}, source.read(name), sink);
