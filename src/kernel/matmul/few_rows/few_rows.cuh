@@ -84,19 +84,34 @@ __device__ void stage_columns(const FewRowsMatrix<Weight>& m, int64_t from, floa
           from + i < m.columns ? value(n, from + i) : 0.0f;
 }
 
-// All rows, by all blocks. tile: loaded for RegisterTile::row_of(blockIdx.x) and column 0.
+// The same, with values(n, column) of four columns. Loads of all inputs come before the first store.
+template <class Weight, int N, class Values>
+__device__ void stage_fours(const FewRowsMatrix<Weight>& m, int64_t from, float* input,
+                            Values&& values) {
+  for (int64_t i = int64_t(threadIdx.x) * 4; i < m.staged; i += few_threads * 4) {
+    float4 x[N];
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+      x[n] = from + i < m.columns ? values(n, from + i) : make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+      *reinterpret_cast<float4*>(input + n * m.staged + swizzled<Weight>(int(i))) = x[n];
+  }
+}
+
+// All rows, by the first `blocks` blocks. tile: loaded for RegisterTile::row_of(blockIdx.x) and column 0.
 // segment_of(first row of a group): rows with one input; stage(from, segment) fills `input` with
 // that of the columns from there on; store(n, row, segment, sum) is called by one lane for each.
 template <class Weight, int N, int R, class SegmentOf, class Stage, class Store>
 __device__ void multiply_few_rows(const FewRowsMatrix<Weight>& m, RegisterTile<Weight, R>& tile,
-                                  const float* input, SegmentOf&& segment_of, Stage&& stage,
-                                  Store&& store) {
+                                  const float* input, int64_t blocks, SegmentOf&& segment_of,
+                                  Stage&& stage, Store&& store) {
   constexpr int64_t columns_at_once = tile_columns<Weight, R>;
   const int lane = int(threadIdx.x) % 32;
   const int64_t groups = (m.rows + few_warps * R - 1) / (few_warps * R);
   int64_t staged_from = -1;
   int staged_segment = -1;
-  for (int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
+  for (int64_t group = blockIdx.x; group < groups; group += blocks) {
     const int segment = segment_of(group * few_warps * R);
     float sum[R][N] = {};
     for (int64_t from = 0; from < m.columns; from += columns_at_once) {
@@ -110,8 +125,8 @@ __device__ void multiply_few_rows(const FewRowsMatrix<Weight>& m, RegisterTile<W
       RegisterTile<Weight, R> next = tile;
       if (from + columns_at_once < m.columns)
         next.load(m, tile.row_of(group), from + columns_at_once);
-      else if (group + gridDim.x < groups)
-        next.load(m, tile.row_of(group + gridDim.x), 0);
+      else if (group + blocks < groups)
+        next.load(m, tile.row_of(group + blocks), 0);
       tile.template multiply<N>(input + (from - stage_from), m.staged, sum);
       tile = next;
     }
@@ -126,16 +141,18 @@ __device__ void multiply_few_rows(const FewRowsMatrix<Weight>& m, RegisterTile<W
   }
 }
 
-// Calls run.operator()<R>(blocks), with m.staged set, for R rows of a warp at a time. Matrices of many
-// rows: two, so that an input read from shared memory is used twice.
+// Calls run.operator()<R>(blocks), with m.staged set, for R rows of a warp at a time, and at most `most`
+// blocks of each processor. Matrices of many rows: two, so that an input read from shared memory is used
+// twice.
 template <class Weight, int N, class Run>
-void with_rows_per_warp(FewRowsMatrix<Weight>& m, int64_t processors, const Run& run) {
+void with_rows_per_warp(FewRowsMatrix<Weight>& m, int64_t processors, int64_t most,
+                        const Run& run) {
   const auto set = [&]<int R>() {
     constexpr int64_t at_once = tile_columns<Weight, R>;
     const int64_t all = (m.columns + at_once - 1) / at_once * at_once;
     m.staged = std::min<int64_t>(all, staged_floats / N / at_once * at_once);
     const int64_t groups = (m.rows + few_warps * R - 1) / (few_warps * R);
-    run.template operator()<R>(unsigned(std::min<int64_t>(groups, 8 * processors)));
+    run.template operator()<R>(unsigned(std::min<int64_t>(groups, most * processors)));
   };
   m.rows >= 24 * processors ? set.template operator()<2>() : set.template operator()<1>();
 }

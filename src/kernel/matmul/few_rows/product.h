@@ -4,7 +4,8 @@
 //
 //     plain        x                              (rows, columns)
 //     norm         x / sqrt(mean x^2 + eps) w     w (columns)
-//     head_norm    the same of each head of `size` columns, w (size), times act(gate + bias)
+//     head_norm    the same of each head of `size` columns, w (size), times act(gate + bias);
+//                  size: a multiple of four
 //     gated        x act(gate)                    x and gate in the weights' type
 //     swiglu       silu(x) x'                     x' after x: (rows, 2, columns)
 //

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(few_threads) small_batch_product(SmallBatchPro
         p.inputs->state[n][p.shift_at + c] = p.shift[n * rows + c];
 
   multiply_few_rows<Weight, N>(
-      p.matrix, tile, input, [&](int64_t row) { return segment_of(p, row); },
+      p.matrix, tile, input, gridDim.x, [&](int64_t row) { return segment_of(p, row); },
       [&](int64_t from, int segment) {
         stage_columns<Weight, N>(p.matrix, from, input, [&](int n, int64_t c) {
           const int64_t sequence = min(int64_t(n), p.sequences - 1);
@@ -141,7 +141,7 @@ template <class Weight>
 void multiply(SmallBatchProduct<Weight> p, const Gpu& gpu) {
   with_few(p.sequences, [&]<int N>() {
     with_rows_per_warp<Weight, N>(
-        p.matrix, gpu.properties().multiprocessors, [&]<int R>(unsigned blocks) {
+        p.matrix, gpu.properties().multiprocessors, 8, [&]<int R>(unsigned blocks) {
           launch_dependent(
               small_batch_product<Weight, N, R>,
               {dim3(blocks), few_threads, size_t(N * p.matrix.staged) * sizeof(float)}, gpu, p);
