@@ -131,6 +131,7 @@ Json config_of(const Config& c, StoredType type, std::optional<int32_t> end_of_d
               {"tie_word_embeddings", c.tied},
               {"bos_token_id", end},
               {"eos_token_id", end},
+              {"pad_token_id", end},
               {"torch_dtype", type == StoredType::f32   ? "float32"
                               : type == StoredType::f16 ? "float16"
                                                         : "bfloat16"}};
