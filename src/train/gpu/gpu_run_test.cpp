@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "comm/nccl_all_reduce.h"
+#include "model/registry.h"
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "tensor/cuda/gpu.h"
@@ -26,17 +27,43 @@ TrainConfig config_with(const std::string& precision) {
                      "gpu.toml");
 }
 
-class GpuRun : public testing::TestWithParam<const char*> {
+class GpuRunWith : public testing::Test {
  protected:
+  explicit GpuRunWith(const std::string& precision) : config(config_with(precision)) {}
   void SetUp() override {
     if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no CUDA device";
   }
-  TrainConfig config = config_with(GetParam());
+  TrainConfig config;
   ThreadPool threads{2};
   ByteTokenizer tokenizer;
   deltasane::test::Scratch scratch;
   TrainingRun fresh() { return TrainingRun(config, tokenizer, {threads}); }
 };
+class GpuRun : public GpuRunWith, public testing::WithParamInterface<const char*> {
+ protected:
+  GpuRun() : GpuRunWith(GetParam()) {}
+};
+
+// Whatever is trained: each architecture's first kind of model.
+std::vector<std::string> trained_architectures() {
+  std::vector<std::string> names;
+  for (const Architecture& one : architectures())
+    if (one.training) names.emplace_back(one.name);
+  return names;
+}
+class GpuRunOf : public GpuRunWith,
+                 public testing::WithParamInterface<std::tuple<std::string, const char*>> {
+ protected:
+  GpuRunOf() : GpuRunWith(std::get<1>(GetParam())) {
+    config.model.architecture = std::get<0>(GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Architectures, GpuRunOf,
+                         testing::Combine(testing::ValuesIn(trained_architectures()),
+                                          testing::Values("fp32", "bf16")),
+                         [](const auto& of) {
+                           return cat(std::get<0>(of.param), "_", std::get<1>(of.param));
+                         });
 
 void expect_equal(const TrainingRun& a, const TrainingRun& b) {
   EXPECT_TRUE(std::ranges::equal(a.parameters().all(), b.parameters().all()));
@@ -45,7 +72,7 @@ void expect_equal(const TrainingRun& a, const TrainingRun& b) {
   EXPECT_EQ(a.progress(), b.progress());
 }
 
-TEST_P(GpuRun, StoppedAnywhereAndResumedEqualsNeverStopped) {
+TEST_P(GpuRunOf, StoppedAnywhereAndResumedEqualsNeverStopped) {
   TrainingRun whole = fresh();
   std::vector<double> losses;
   while (!whole.finished()) losses.push_back(whole.step().loss);
@@ -85,7 +112,7 @@ TEST_P(GpuRun, EqualsItselfWithSumsOfOne) {
   with_sums(comm::AllReduceBackend::nccl);
 }
 
-TEST_P(GpuRun, AFewStepsLowerTheLoss) {
+TEST_P(GpuRunOf, AFewStepsLowerTheLoss) {
   config.schedule.steps = 40, config.schedule.warmup = 2;
   TrainingRun run = fresh();
   const double before = *run.evaluate().loss;
@@ -172,7 +199,7 @@ TEST_P(GpuRun, AnyMicroBatchGivesTheSameLosses) {
 }
 
 // What is announced is no less than what is used.
-TEST_P(GpuRun, UsesNoMoreMemoryThanItSaysBeforehand) {
+TEST_P(GpuRunOf, UsesNoMoreMemoryThanItSaysBeforehand) {
   config.context = 512, config.rows = 16, config.run.micro_batch = 16;
   const Gpu gpu(0);
   const uint64_t before = gpu.free_bytes();
