@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -228,7 +229,13 @@ def test_files_of_other_versions(model):
 
 def test_ctrl_c_ends_a_read_after_a_block(model):
     state = model.state()
-    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+    def interrupt():
+        while state.position == 0:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         model.read(np.zeros(1 << 20, np.int32), state)
     assert 0 < state.position < 1 << 20 and state.position % 512 == 0
