@@ -18,6 +18,7 @@ constexpr size_t gathering_texts = 16, gathered_prompts = 8;
 // A prompt is read in stages: up to each place where its state is kept, and, where it is scored, up to
 // its last token, which no token of the prompt follows.
 struct Engine::Prompt {
+  Engine& engine;
   TextRequest request;
   Sequence sequence;
   Tensor<float> logits;
@@ -28,15 +29,25 @@ struct Engine::Prompt {
   int64_t slice;
   std::chrono::steady_clock::time_point submitted = std::chrono::steady_clock::now();
 
-  Prompt(const Engine& engine, TextRequest wanted)
-      : request(std::move(wanted)),
+  Prompt(Engine& of, TextRequest wanted)
+      : engine(of),
+        request(std::move(wanted)),
         sequence(engine.model_, engine.cpu_, engine.settings_.on_overflow,
                  std::move(request.state)),
-        logits(engine.model_.allocate_logits(1)),
         slice(engine.settings_.slice_tokens) {
+    if (engine.spare_logits_.empty()) {
+      logits = engine.model_.allocate_logits(1);
+    } else {
+      logits = std::move(engine.spare_logits_.back());
+      engine.spare_logits_.pop_back();
+    }
     scores.top_count = request.top_prompt.value_or(0);
     append_stage();
   }
+
+  ~Prompt() { engine.spare_logits_.push_back(std::move(logits)); }
+  Prompt(const Prompt&) = delete;
+  Prompt& operator=(const Prompt&) = delete;
 
   int64_t size() const { return int64_t(request.prompt.size()); }
   bool is_read() const { return read == size(); }

@@ -149,6 +149,7 @@ class Engine {
   const Tokenizer& tokenizer_;
   kernel::Cpu cpu_;
   EngineSettings settings_;
+  std::vector<Tensor<float>> spare_logits_;  // of prompts that were read: a GPU's are slow to allocate
   std::deque<std::unique_ptr<Prompt>> prompts_;  // being read
   std::deque<Fork> forks_;                       // texts whose prompt was read, not yet begun
   std::vector<std::unique_ptr<Writing>> writings_;
