@@ -207,7 +207,7 @@ def run_guidellm(server, program, model):
 
 
 def run_open_webui(server, program, model):
-    """What Open WebUI 0.6 sends: backend/open_webui/routers/openai.py, tasks.py and utils/middleware.py."""
+    """Requests of the kind that Open WebUI sends: its headers, streams, titles and tags."""
     def call(path, body=None):
         headers = {"Content-Type": "application/json", "Authorization": "Bearer none",
                    "X-OpenWebUI-User-Name": "A%20B", "X-OpenWebUI-User-Id": "1", "X-OpenWebUI-User-Email": "a@b.example",
