@@ -247,7 +247,7 @@ def test_a_state_is_for_one_thread_at_a_time(model):
 
     def read():
         try:
-            model.read(np.zeros(4096, np.int32), state)
+            model.read(np.zeros(1024, np.int32), state)
         except deltasane.UsageError as error:
             errors.append(str(error))
 
@@ -256,7 +256,7 @@ def test_a_state_is_for_one_thread_at_a_time(model):
         thread.start()
     for thread in threads:
         thread.join()
-    assert errors and "one thread at a time" in errors[0] and state.position <= 8192
+    assert errors and "one thread at a time" in errors[0] and state.position <= 2048
 
 
 def open_files():
