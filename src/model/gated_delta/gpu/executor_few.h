@@ -1,4 +1,4 @@
-// A layer for one token of each of up to four sequences, as a few kernels that begin to load their
+// A layer for one token of each of up to two sequences, as a few kernels that begin to load their
 // weights before the one in front of them has ended; the order of block.h, written again for speed.
 // For executor.cpp only.
 //
@@ -35,7 +35,7 @@ class GpuExecutor<Real>::FewTokens {
              fits(c.value_channels())));
   }
   // More take longer than in a block.
-  static constexpr int64_t most_sequences = 4;
+  static constexpr int64_t most_sequences = 2;
   // Columns of what the first and the fourth kernel make.
   static int64_t columns(const GpuWeights<Real>& weights) {
     return std::max(weights.recurrent_rows(), 2 * weights.config.feed_forward);
