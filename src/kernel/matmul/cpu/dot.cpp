@@ -175,6 +175,8 @@ void half_rows(const void* w, Range range, int64_t in, const uint16_t* pairs, fl
       const auto* const from = static_cast<const uint16_t*>(w) + row * in;
       typename V::Vec even[4] = {}, odd[4] = {};
       for (int64_t at = 0; at < in; at += half_step) {
+        // Into L2, 8 KiB ahead, a line at a time: the hardware's prefetcher stays closer.
+        if (at % 32 == 0) __builtin_prefetch(from + at + 4096, 0, 2);
         HalfProducts<isa>::add(even, from + at, pairs + 2 * at, pairs + 2 * at + 8);
         HalfProducts<isa>::add(odd, from + at + 8, pairs + 2 * at + 16, pairs + 2 * at + 24);
       }

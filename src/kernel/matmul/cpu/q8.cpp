@@ -46,11 +46,11 @@ struct InPlace {
   static constexpr bool minimum = false;
   const Q8Block* block;
 
-  // The next blocks, also across pages.
+  // Later blocks, into L2: the hardware's prefetcher stays closer.
   [[gnu::always_inline]] inline void prefetch(int64_t b) const {
-    const auto* soon = reinterpret_cast<const char*>(block + b) + 2048;
+    const auto* soon = reinterpret_cast<const char*>(block + b) + 8192;
 #pragma GCC unroll 5
-    for (size_t i = 0; i < sizeof(Q8Block); i += 64) __builtin_prefetch(soon + i);
+    for (size_t i = 0; i < sizeof(Q8Block); i += 64) __builtin_prefetch(soon + i, 0, 2);
   }
   [[gnu::always_inline]] inline const int8_t* values(int64_t b, int c, int vector) const {
     return block[b].value[c][vector * D::width];
