@@ -26,15 +26,13 @@ struct Engine::Prompt {
   std::shared_ptr<TauRecord> taus{};  // while the engine is watched
   int64_t appended = 0, read = 0;  // tokens of the prompt
   size_t states_kept = 0;
-  int64_t slice;
   std::chrono::steady_clock::time_point submitted = std::chrono::steady_clock::now();
 
   Prompt(Engine& of, TextRequest wanted)
       : engine(of),
         request(std::move(wanted)),
         sequence(engine.model_, engine.cpu_, engine.settings_.on_overflow,
-                 std::move(request.state)),
-        slice(engine.settings_.slice_tokens) {
+                 std::move(request.state)) {
     if (engine.spare_logits_.empty()) {
       logits = engine.model_.allocate_logits(1);
     } else {
@@ -64,7 +62,8 @@ struct Engine::Prompt {
 
   SequenceInput next_input() {
     const bool is_last = appended == size();
-    SequenceInput input = sequence.next_input(is_last ? Want::last_logits : Want::nothing, slice);
+    SequenceInput input = sequence.next_input(is_last ? Want::last_logits : Want::nothing,
+                                              engine.settings_.slice_tokens);
     if (input.want == Want::last_logits) input.logits = logits.view();
     if (input.tokens.size() > 1) input.taus = taus.get();  // a single token shares its pass
     if (request.top_prompt && read < size() - 1) {
@@ -214,7 +213,7 @@ bool Engine::step() {
   const int64_t most_prompts = gathers_prompts() ? 0 : settings_.prompts_read;
   int64_t tokens = 0;
   for (const auto& prompt : prompts_) {
-    tokens += prompt->sequence.next_count(prompt->slice);
+    tokens += prompt->sequence.next_count(settings_.slice_tokens);
     if (int64_t(prompts.size()) == most_prompts) break;
     if (!prompts.empty() && tokens > settings_.prompt_tokens) break;
     if (is_watched_ && !prompt->taus && model_.sane().kind != SaneKind::none)
