@@ -4,6 +4,7 @@
     load_published.py pth FILE...             a line for each tensor: name, type, shape, CRC-32
     load_published.py gguf FILE...            a line for each tensor: name, CRC-32 of its float32 numbers
     load_published.py fla FOLDER TOKENS OUT   logits of the tokens, as raw float32 to OUT
+    load_published.py transformers FOLDER TOKENS OUT    the same of a model of that library
     load_published.py tokenizer FOLDER TEXTS  ids of each text of a JSON list, and the texts again
 """
 import importlib
@@ -41,22 +42,41 @@ def run_fla(folder, tokens, out):
     from triton.runtime.autotuner import Autotuner
 
     Autotuner._bench = lambda self, *args, **kwargs: [0.0, 0.0, 0.0]
+    import fla  # adds its kinds of models to transformers'
     import torch
-    from fla.models import RWKV7ForCausalLM
     from safetensors import safe_open
 
-    model, report = RWKV7ForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, output_loading_info=True
-    )
-    assert not report["missing_keys"] and not report["mismatched_keys"], report
-    assert all(name.endswith("_tau") for name in report["unexpected_keys"]), report
+    model = opened(folder)
     loaded = model.state_dict()
     with safe_open(os.path.join(folder, "model.safetensors"), "pt") as file:
         for name in file.keys():
             if not name.endswith("_tau"):
                 assert torch.equal(loaded.pop(name), file.get_tensor(name).float()), name
     assert not loaded, loaded.keys()
-    model.eval()
+    write_logits(model, tokens, out)
+
+
+def run_transformers(folder, tokens, out):
+    sys.modules["fla"] = None  # its own code, and not the kernels for GPUs that it takes from there
+    # experts of any size, also those that grouped products do not take
+    write_logits(opened(folder, experts_implementation="eager"), tokens, out)
+
+
+def opened(folder, **options):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model, report = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, output_loading_info=True, **options
+    )
+    assert not report["missing_keys"] and not report["mismatched_keys"], report
+    assert all(name.endswith("_tau") for name in report["unexpected_keys"]), report
+    return model.eval()
+
+
+def write_logits(model, tokens, out):
+    import torch
+
     with torch.no_grad():
         logits = model(torch.tensor([json.loads(tokens)])).logits
     logits[0].float().numpy().tofile(out)
@@ -83,4 +103,10 @@ if __name__ == "__main__":
         for word in words:
             importlib.import_module(word)
     else:
-        {"pth": show_pth, "gguf": show_gguf, "fla": run_fla, "tokenizer": show_tokenizer}[command](*words)
+        {
+            "pth": show_pth,
+            "gguf": show_gguf,
+            "fla": run_fla,
+            "transformers": run_transformers,
+            "tokenizer": show_tokenizer,
+        }[command](*words)

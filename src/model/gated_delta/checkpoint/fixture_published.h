@@ -23,11 +23,11 @@ inline std::vector<Config> published_configs() {
   fla.theta = 1000, fla.window = 9;
   all.push_back(fla);
   Config moe = all[3];
-  moe.model_type = "qwen3_5_moe", moe.experts = {true, false, true, true};
+  moe.model_type = "qwen3_5_moe", moe.experts.assign(4, true);
   moe.expert_count = 5, moe.experts_used = 2, moe.expert_size = 6, moe.shared_expert_size = 7;
   moe.shared_expert_gate = true;
   all.push_back(moe);
-  moe.model_type = "qwen3_next", moe.renormalize = false;
+  moe.model_type = "qwen3_next", moe.renormalize = false, moe.experts[1] = false;
   all.push_back(moe);
   Config kimi = config_for({4, 48, 8, 30, "kda"});
   kimi.model_type = "kimi_linear", kimi.gate_bias = false, kimi.feed_forward = 20;

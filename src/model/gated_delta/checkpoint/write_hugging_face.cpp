@@ -83,6 +83,7 @@ void add_qwen(const Config& c, Json& config) {
   config["num_experts"] = c.expert_count, config["num_experts_per_tok"] = c.experts_used;
   config["moe_intermediate_size"] = c.expert_size;
   config["shared_expert_intermediate_size"] = c.shared_expert_size;
+  if (!next) return;
   config["decoder_sparse_step"] = 1, config["norm_topk_prob"] = c.renormalize;
   config["mlp_only_layers"] = Json::array();
   for (int64_t i = 0; i < c.layers(); ++i)
@@ -146,6 +147,19 @@ Json config_of(const Config& c, StoredType type, std::optional<int32_t> end_of_d
   return config;
 }
 
+// Qwen3.5-MoE has no settings for these, unlike Qwen3-Next.
+void require_stated(const Config& c, const TensorSource& source) {
+  if (c.model_type != "qwen3_5_moe") return;
+  const auto dense = std::ranges::find(c.experts, false);
+  if (dense != c.experts.end())
+    fail(Fault::usage, source.where(), ": layer ", dense - c.experts.begin(),
+         ": expected experts, as transformers has in every layer of Qwen3.5-MoE, found a dense "
+         "feed-forward layer");
+  if (!c.renormalize)
+    fail(Fault::usage, source.where(),
+         ": renormalize: expected true, as transformers has it for Qwen3.5-MoE, found false");
+}
+
 // transformers' convolutions are (channel, 1, tap), and Kimi's A_log (1, 1, head, 1).
 Shape library_shape(const Config& c, const StoredTensor& tensor) {
   const Shape& own = tensor.shape;
@@ -167,6 +181,7 @@ std::string write_hugging_face(const fs::path& folder, const Config& config,
   if (!is_hugging_face_type(config.model_type))
     fail(Fault::usage, source.where(), ": expected a kind of model that the libraries have, found ",
          config.model_type);
+  require_stated(config, source);
   StoredLayout layout(config, source, map_hugging_face_names);
   std::vector<PlannedTensor> plan;
   for (const StoredTensor& tensor : layout.tensors()) {

@@ -119,6 +119,18 @@ TEST(WriteHuggingFace, WhatTheLibrariesDoNotHaveIsRefused) {
                Fault::usage, "expected a kind of model that the libraries have, found small");
   EXPECT_FAULT(unknown->write_hugging_face(other.scratch.path(), StoredType::q8_0, {}),
                Fault::usage, "expected f32, f16 or bf16");
+  Config moe = published_configs()[6];
+  moe.experts[1] = false;
+  const SmallModel dense(moe);
+  EXPECT_FAULT(
+      open_checkpoint(dense.path)->write_hugging_face(dense.scratch.path(), StoredType::f32, {}),
+      Fault::usage, "layer 1: expected experts");
+  moe.experts[1] = true, moe.renormalize = false;
+  const SmallModel unscaled(moe);
+  EXPECT_FAULT(open_checkpoint(unscaled.path)
+                   ->write_hugging_face(unscaled.scratch.path(), StoredType::f32, {}),
+               Fault::usage, "renormalize: expected true");
+  EXPECT_FALSE(fs::exists(dense.scratch.path() / "config.json"));
 }
 
 // Of one seed, whatever the file; with a tokenizer where there is room for one.
