@@ -4,6 +4,7 @@
 
 #include "base/cat.h"
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace deltasane {
 namespace {
@@ -42,29 +43,66 @@ size_t end_of_string(std::string_view text, size_t place, Obstacle& obstacle) {
   return i;
 }
 
+// Of bare keys, numbers, dates and words.
+bool bare(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-+.:").find(c) != std::string_view::npos;
+}
+
+// The brackets around a place, and whether a value is there, or a key.
+class Place {
+ public:
+  void pass(char c) {
+    if (c == '=') value_ = true;
+    if (c == '\n' && open_.empty()) value_ = false;
+    if (c == '[' || c == '{') open_ += c;
+    if (c == '{') value_ = false;
+    if ((c == ']' || c == '}') && !open_.empty()) open_.pop_back(), value_ = true;
+    if (c == ',') value_ = open_.empty() || open_.back() == '[';
+  }
+  // A quoted part of a key follows a dot.
+  bool may_follow(char bare_before, char c) const {
+    const bool quote = c == '"' || c == '\'';
+    return !(quote || c == '[' || c == '{') || (quote && !value_ && bare_before == '.');
+  }
+  int depth() const { return int(open_.size()); }
+
+ private:
+  std::string open_;
+  bool value_ = false;
+};
+
 // Tables that nest too deep: the library builds and removes them by recursion. Characters that are
-// not ASCII outside of strings and comments, which TOML does not have either: the library's test for
-// white space is undefined for some of them.
+// not ASCII where it looks for white space, as its test is undefined for some of them: TOML has them
+// in strings and comments only. A value that is wrong it reads on to its end, through what would be
+// a string elsewhere: so no string begins within one.
 Obstacle find_obstacle(std::string_view text) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF", marks = " \t\r\n=,[]{}#";
   Obstacle obstacle;
-  int brackets = 0, dots = 0;
+  Place place;
+  int dots = 0;
+  bool after_bare = false;
   size_t i = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
   while (i < text.size() && obstacle.found.empty()) {
     const char c = text[i];
+    if (after_bare && !place.may_follow(text[i - 1], c))
+      obstacle = {"white space or a comma after a value", printable({&c, 1}), i};
+    after_bare = bare(c);
     if (c == '"' || c == '\'') {
       i = end_of_string(text, i, obstacle);
       continue;
     }
     if (c == '#') i = std::min(text.find('\n', i), text.size());
-    if (c == '[' || c == '{') ++brackets;
-    if (c == ']' || c == '}') --brackets;
+    place.pass(c);
     if (c == '.') ++dots;
     if (c == '\n' || c == '#' || c == '=' || c == ',' || c == '[' || c == '{') dots = 0;
-    if (brackets > max_depth || dots >= max_depth)
+    if (place.depth() > max_depth || dots >= max_depth)
       obstacle = {cat("TOML nested at most ", max_depth, " deep"), "more", i};
-    if (!ascii(c)) obstacle = {"ASCII outside of strings and comments", "another character", i};
-    ++i;
+    if (!ascii(c))
+      obstacle = {"ASCII outside of strings and comments", "another character", i};
+    else if (!bare(c) && marks.find(c) == marks.npos)
+      obstacle = {"keys, values and = , [ ] { } # outside of strings", printable({&c, 1}), i};
+    if (c != '#') ++i;
   }
   return obstacle;
 }

@@ -59,6 +59,30 @@ TEST(TomlText, ReadsLettersOfOtherAlphabetsInStringsAndComments) {
   EXPECT_EQ(table["d"].value<std::string>(), "ab é");
 }
 
+// The library reads a wrong value on to its end: what looks like a string there is none.
+TEST(TomlText, RefusesStringsWithinValues) {
+  for (const std::string text : {"\na = 1'п'", "\na =-'п", "\na = 1979-05-27'п", "\na = 1.'п'",
+                                 "\na = [1,\t2'п']", "\na = [1[\"\"\"п", "\na = {b = 1.'п'}",
+                                 "\na = {b = 1'п'}", "\na = {b = {c = 1}, d = 1\"п\"}"})
+    EXPECT_FAULT(parse_toml(text, "file"), Fault::file,
+                 "file:2: expected white space or a comma after a value");
+  for (const std::string& text :
+       {std::string("\na = +*'п'"), std::string("\na = 1\0[\"п", 10), std::string("\na = \v'п'")})
+    EXPECT_FAULT(parse_toml(text, "file"), Fault::file, "file:2: expected keys, values and");
+}
+
+TEST(TomlText, ReadsQuotedKeysAfterDots) {
+  const toml::table table = parse_toml(
+      "a.'п' = [1, 'é', [2.5, \"é\"]] # é\n[b.\"é\".c]\nd = {e.'п' = 1, f.\"é\" = {g = 'é'}, h.'é' "
+      "= 2}\n"
+      "i = [{j.'п' = 3}, {k.'é' = 4}]\nl = [ # é\n  'é'\n]\nm.'é' = 1979-05-27 07:32:00",
+      "file");
+  EXPECT_EQ(table["a"]["п"][2][1].value<std::string>(), "é");
+  EXPECT_EQ(table["b"]["é"]["c"]["d"]["h"]["é"].value<int>(), 2);
+  EXPECT_EQ(table["b"]["é"]["c"]["i"][1]["k"]["é"].value<int>(), 4);
+  EXPECT_TRUE(table["b"]["é"]["c"]["m"]["é"].is_date_time());
+}
+
 TEST(TomlText, RefusesZeroCharacters) {
   EXPECT_FAULT(parse_toml("a = \"ru\\u0000n\"", "file"), Fault::file, "zero characters");
   EXPECT_FAULT(parse_toml("a = \"ru\\U00000000n\"", "file"), Fault::file, "zero characters");
