@@ -56,12 +56,25 @@ void LanguageModel::check(const SequenceInput& one) const {
   }
 }
 
-void LanguageModel::forward(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) const {
+void LanguageModel::check(std::span<const SequenceInput> batch) const {
   std::vector<const SequenceState*> states;
   for (const SequenceInput& one : batch) check(one), states.push_back(one.state);
   std::ranges::sort(states);
   require(std::ranges::adjacent_find(states) == states.end(), "each sequence has its own state");
+}
+
+void LanguageModel::forward(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) const {
+  check(batch);
   if (!batch.empty()) run(batch, cpu);
+}
+
+void LanguageModel::forward(std::span<const SequenceInput> batch, const kernel::Cpu& cpu,
+                            const Beside& beside) const {
+  check(batch);
+  if (batch.empty())
+    beside();
+  else
+    run_beside(batch, cpu, beside);
 }
 
 double score(const LanguageModel& model, std::span<const int32_t> tokens,

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -109,6 +110,11 @@ class LanguageModel {
   void forward(const SequenceInput& sequence, const kernel::Cpu& cpu) const {
     forward({&sequence, 1}, cpu);
   }
+  // The same, and work of the host beside it: called once, on this thread, while a GPU computes, or
+  // before the CPU does. It may copy states, but not those of the batch.
+  using Beside = std::function<void()>;
+  void forward(std::span<const SequenceInput> batch, const kernel::Cpu& cpu,
+               const Beside& beside) const;
 
  protected:
   LanguageModel(ModelDescription description, StateLayout layout, const SaneUse& sane,
@@ -116,9 +122,15 @@ class LanguageModel {
 
   // As forward. Arguments are checked: shapes, ids, states of this model, no state twice.
   virtual void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) const = 0;
+  virtual void run_beside(std::span<const SequenceInput> batch, const kernel::Cpu& cpu,
+                          const Beside& beside) const {
+    beside();
+    run(batch, cpu);
+  }
 
  private:
   void check(const SequenceInput& sequence) const;
+  void check(std::span<const SequenceInput> batch) const;
 
   ModelDescription description_;
   std::shared_ptr<const StateLayout> layout_;

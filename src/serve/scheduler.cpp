@@ -39,7 +39,8 @@ EngineSettings engine_settings(const SchedulerSettings& settings, const Language
   const int64_t slice = model.on_gpu() ? gpu_slice : model.prefill_chunk();
   EngineSettings found{.batch = settings.batch,
                        .on_overflow = OnOverflow::end,
-                       .batch_invariant = settings.batch_invariant};
+                       .batch_invariant = settings.batch_invariant,
+                       .tells_beside = true};
   if (settings.batch_invariant) found.prompts_read = 1;
   found.slice_tokens = found.prompt_tokens = slice;
   if (model.on_gpu()) found.gather_time = gpu_gather_time;

@@ -190,10 +190,24 @@ void Engine::add_padding(std::vector<SequenceInput>& batch, int64_t rows) {
   }
 }
 
+// Tokens before ends: a text's last token comes with its end.
+void Engine::tell() {
+  for (const Written& one : written_) {
+    WrittenToken token{one.request, one.sample, one.token, one.piece};
+    if (one.log_probabilities) token.log_probabilities = &*one.log_probabilities;
+    on_token(token);
+  }
+  written_.clear();
+  for (GeneratedText& text : std::exchange(ended_, {})) on_end(std::move(text));
+}
+
 bool Engine::step() {
-  begin_texts();
+  if (!settings_.tells_beside || writings_.empty()) begin_texts();
   hand_out();  // some end with their first token
-  if (prompts_.empty() && writings_.empty()) return !forks_.empty();
+  if (prompts_.empty() && writings_.empty()) {
+    tell();
+    return !forks_.empty();
+  }
   std::vector<SequenceInput> batch;
   std::vector<kernel::SampledToken> sampled(writings_.size());
   const auto count = int64_t(writings_.size()), vocabulary = model_.vocabulary();
@@ -224,8 +238,12 @@ bool Engine::step() {
     else
       batch.push_back(prompts.back());
   }
-  model_.forward(batch, cpu_);
-  for (size_t i = 0; i < writings_.size(); ++i) {
+  const auto beside = [this] {
+    tell();
+    if (settings_.tells_beside) begin_texts();
+  };
+  model_.forward(batch, cpu_, beside);
+  for (size_t i = 0; i < sampled.size(); ++i) {
     Writing& one = *writings_[i];
     std::span<float> logits;
     if (one.wants_logits())
@@ -242,8 +260,9 @@ bool Engine::step() {
       one.text.text += one.writer.end(Ended::overflow);
   }
   take_prompts(prompts);
-  begin_texts();
+  if (!settings_.tells_beside) begin_texts();
   hand_out();
+  if (!settings_.tells_beside) tell();
   return true;
 }
 
@@ -332,16 +351,14 @@ void Engine::take_token(Writing& one, const kernel::SampledToken& sampled,
   }
   one.text.text += piece;
   if (one.keeps_before_stop) one.follow_stop(could_stop, piece);
-  WrittenToken written{one.text.request, one.text.sample, sampled.token, piece};
-  LogProbabilities found;
-  if (one.top) {
-    found.tokens.push_back(log_probability(logits, sampled.token));
-    found.top.resize(size_t(*one.top));
-    found.top_count = *one.top;
-    take_top(logits, found.top);
-    written.log_probabilities = &found;
-  }
-  on_token(written);
+  Written& written = written_.emplace_back(
+      Written{one.text.request, one.text.sample, sampled.token, std::move(piece), {}});
+  if (!one.top) return;
+  LogProbabilities& found = written.log_probabilities.emplace();
+  found.tokens.push_back(log_probability(logits, sampled.token));
+  found.top.resize(size_t(*one.top));
+  found.top_count = *one.top;
+  take_top(logits, found.top);
 }
 
 void Engine::visit(const std::function<void(const ActiveText&)>& look) const {
@@ -359,6 +376,7 @@ void Engine::visit(const std::function<void(const ActiveText&)>& look) const {
 void Engine::cancel() {
   for (const auto& writing : writings_) writing->text.text += writing->writer.end(Ended::cancelled);
   hand_out();
+  tell();
   prompts_.clear();
   forks_.clear();
 }
@@ -368,6 +386,7 @@ void Engine::cancel(uint64_t request) {
     if (writing->text.request == request)
       writing->text.text += writing->writer.end(Ended::cancelled);
   hand_out();
+  tell();
   std::erase_if(prompts_, [&](const auto& prompt) { return prompt->request.id == request; });
   std::erase_if(forks_, [&](const Fork& fork) { return fork.prompt->request.id == request; });
 }
@@ -388,7 +407,7 @@ void Engine::hand_out() {
       if (is_cut && text.pending) text.unread = {*text.pending};
     }
     text.sampler = writing->sampler;
-    on_end(std::move(text));
+    ended_.push_back(std::move(text));
   }
   std::erase_if(writings_, [](const auto& one) { return one->writer.ended().has_value(); });
 }

@@ -37,6 +37,9 @@ struct EngineSettings {
   int64_t slice_tokens = 1 << 16, prompt_tokens = int64_t{1} << 40;
   // While many texts are written, a prompt waits so long for others to be read with.
   std::chrono::microseconds gather_time{0};
+  // What a step wrote is told while the next one computes, and texts begin while others go on: a GPU
+  // does not wait for who listens.
+  bool tells_beside = false;
 };
 
 // Added to the logit of a token before it is sampled.
@@ -109,7 +112,7 @@ class Engine {
 
   bool has_room() const;  // whether a further request would begin now
   void submit(TextRequest request);
-  bool step();  // false: there was nothing to do
+  bool step();  // false: there was nothing to do, and all is told
   // Cancels all active requests, or one: texts are returned as far as they are written.
   void cancel();
   void cancel(uint64_t request);
@@ -136,6 +139,16 @@ class Engine {
   struct Fork;
   struct Writing;
 
+  // What is yet to be told.
+  struct Written {
+    uint64_t request;
+    size_t sample;
+    int32_t token;
+    std::string piece;
+    std::optional<LogProbabilities> log_probabilities;
+  };
+  void tell();
+
   void begin_texts();
   std::optional<kernel::SampledToken> sample(Writing& writing, std::span<float> logits);
   void take_token(Writing& writing, const kernel::SampledToken& sampled,
@@ -153,6 +166,8 @@ class Engine {
   std::deque<std::unique_ptr<Prompt>> prompts_;  // being read
   std::deque<Fork> forks_;                       // texts whose prompt was read, not yet begun
   std::vector<std::unique_ptr<Writing>> writings_;
+  std::vector<Written> written_;
+  std::vector<GeneratedText> ended_;
   std::vector<SequenceState> padding_;
   Tensor<float> logits_;  // of the writings, on the CPU
   bool is_watched_ = false;

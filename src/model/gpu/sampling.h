@@ -19,20 +19,18 @@ class GpuSampling {
  public:
   using Inputs = std::span<const SequenceInput* const>;
 
+  // The step before has ended.
   void begin(Inputs inputs, const Gpu& gpu) {
-    params_here_.clear(), penalties_here_.clear(), sampled_here_.resize(inputs.size());
+    params_here_.clear(), penalties_here_.clear();
     for (const SequenceInput* one : inputs)
       params_here_.push_back(one->sampler->params(penalties_here_));
-    if (inputs.size() == 1) {
-      reserve(pinned_penalties_, std::span(penalties_here_).size_bytes());
-      reserve(pinned_sampled_, sizeof(kernel::SampledToken));
-      std::ranges::copy(penalties_here_, pinned_penalties_.as<kernel::TokenPenalty>());
-      return;
-    }
-    copy(params_, std::span(params_here_), gpu);
-    copy(penalties_, std::span(penalties_here_), gpu);
+    pin(pinned_penalties_, std::span(penalties_here_));
+    reserve(pinned_sampled_, inputs.size() * sizeof(kernel::SampledToken));
+    if (inputs.size() == 1) return;
+    pin(pinned_params_, std::span(params_here_));
+    copy(params_, pinned_params_, params_here_.size(), gpu);
+    copy(penalties_, pinned_penalties_, penalties_here_.size(), gpu);
     reserve(sampled_, inputs.size(), gpu);
-    gpu.wait();
   }
   // The rows [from, from + rows) of the step. Their logits are changed.
   void sample(int64_t from, int64_t rows, int64_t vocabulary, float* logits, const Gpu& gpu) {
@@ -48,16 +46,15 @@ class GpuSampling {
   }
   // Waits, and gives each sequence its token. Positions are those after the step.
   void end(Inputs inputs, int64_t vocabulary, const Gpu& gpu) {
+    const auto* const sampled = pinned_sampled_.as<kernel::SampledToken>();
     if (inputs.size() > 1)
-      copy_to_host(sampled_here_.data(), sampled_.data(), std::span(sampled_here_).size_bytes(),
-                   gpu);
+      copy_to_host(pinned_sampled_.as<kernel::SampledToken>(), sampled_.data(),
+                   inputs.size() * sizeof(kernel::SampledToken), gpu);
     gpu.wait();
-    if (inputs.size() == 1) sampled_here_[0] = *pinned_sampled_.as<kernel::SampledToken>();
     for (size_t i = 0; i < inputs.size(); ++i) {
       const SequenceInput& one = *inputs[i];
-      if (sampled_here_[i].broken < 0)
-        one.sampler->accept(sampled_here_[i], vocabulary, one.state->position);
-      *one.sampled = sampled_here_[i];
+      if (sampled[i].broken < 0) one.sampler->accept(sampled[i], vocabulary, one.state->position);
+      *one.sampled = sampled[i];
     }
   }
 
@@ -71,15 +68,19 @@ class GpuSampling {
     if (buffer.size() < bytes) buffer = PinnedBuffer(2 * bytes);
   }
   template <class T>
-  static void copy(GpuTensor<T>& tensor, std::span<T> numbers, const Gpu& gpu) {
-    reserve(tensor, numbers.size(), gpu);
-    copy_to_gpu(tensor.data(), numbers.data(), numbers.size_bytes(), gpu);
+  static void pin(PinnedBuffer& buffer, std::span<T> numbers) {
+    reserve(buffer, numbers.size_bytes());
+    std::ranges::copy(numbers, buffer.as<T>());
+  }
+  template <class T>
+  static void copy(GpuTensor<T>& tensor, const PinnedBuffer& from, size_t count, const Gpu& gpu) {
+    reserve(tensor, count, gpu);
+    copy_to_gpu(tensor.data(), from.as<T>(), count * sizeof(T), gpu);
   }
 
   std::vector<kernel::SamplingParams> params_here_;
   std::vector<kernel::TokenPenalty> penalties_here_;
-  std::vector<kernel::SampledToken> sampled_here_;
-  PinnedBuffer pinned_penalties_, pinned_sampled_;
+  PinnedBuffer pinned_params_, pinned_penalties_, pinned_sampled_;
   GpuTensor<kernel::SamplingParams> params_;
   GpuTensor<kernel::TokenPenalty> penalties_;
   GpuTensor<kernel::SampledToken> sampled_;

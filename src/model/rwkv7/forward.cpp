@@ -30,8 +30,15 @@ Tensor<float> Rwkv7::allocate_logits(int64_t rows) const {
   return gpu_ ? gpu_->allocate_logits(rows) : LanguageModel::allocate_logits(rows);
 }
 
+void Rwkv7::run_beside(std::span<const SequenceInput> batch, const Cpu& cpu,
+                       const Beside& beside) const {
+  if (gpu_) return gpu_->run(batch, cpu, beside);
+  beside();
+  run(batch, cpu);
+}
+
 void Rwkv7::run(std::span<const SequenceInput> batch, const Cpu& cpu) const {
-  if (gpu_) return gpu_->run(batch, cpu);
+  if (gpu_) return gpu_->run(batch, cpu, [] {});
   run_in_passes(*this, batch, cpu, [&](const ForwardPass& pass) {
     run_rows({pass.states, pass.time, pass.taus}, pass.tokens, pass.wanted, pass.logits, cpu);
   });

@@ -38,6 +38,8 @@ class Rwkv7 : public LanguageModel {
 
  protected:
   void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) const override;
+  void run_beside(std::span<const SequenceInput> batch, const kernel::Cpu& cpu,
+                  const Beside& beside) const override;
 
  private:
   using Vector = Tensor<float>;

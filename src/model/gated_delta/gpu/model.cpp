@@ -73,7 +73,13 @@ class GpuModel : public LanguageModel {
   }
 
  protected:
-  void run(std::span<const SequenceInput> batch, const kernel::Cpu&) const override {
+  void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) const override {
+    run_beside(batch, cpu, [] {});
+  }
+
+  // The first tokens that are sampled are enqueued before the host does anything else.
+  void run_beside(std::span<const SequenceInput> batch, const kernel::Cpu&,
+                  const Beside& beside) const override {
     const std::lock_guard lock(mutex_);
     gpu_->make_current();
     std::vector<const SequenceInput*> singles, sampled, prompts;
@@ -83,9 +89,16 @@ class GpuModel : public LanguageModel {
       else if (!one.tokens.empty())
         prompts.push_back(&one);
     for (const SequenceInput& one : batch) expect_caches(*one.state);
+    const Inputs first = Inputs(sampled).first(std::min(sampled.size(), size_t(block_rows)));
+    if (!first.empty()) begin_samples(first);
+    beside();
     read(prompts);
+    if (!first.empty()) sampling_.end(first, vocabulary(), *gpu_);
+    in_blocks(Inputs(sampled).subspan(first.size()), [&](Inputs some) {
+      begin_samples(some);
+      sampling_.end(some, vocabulary(), *gpu_);
+    });
     in_blocks(singles, [&](Inputs some) { step(some); });
-    in_blocks(sampled, [&](Inputs some) { step_and_sample(some); });
   }
 
  private:
@@ -266,12 +279,11 @@ class GpuModel : public LanguageModel {
     gpu_->wait();
   }
 
-  void step_and_sample(Inputs inputs) const {
+  void begin_samples(Inputs inputs) const {
     sampling_.begin(inputs, *gpu_);
     step_and_take(inputs, [&](int64_t from, int64_t rows, float* logits) {
       sampling_.sample(from, rows, vocabulary(), logits, *gpu_);
     });
-    sampling_.end(inputs, vocabulary(), *gpu_);
   }
 
   void run_or_repeat(Executor& executor, int64_t count, bool with_logits) const {

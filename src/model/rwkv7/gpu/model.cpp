@@ -46,7 +46,10 @@ class Model : public Rwkv7OnGpu {
     return {shape, pinned_memory(Tensor<float>::bytes_of(shape))};
   }
 
-  void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) override {
+  // Tokens that are sampled here are enqueued first: the host enqueues the prompts while the GPU has
+  // these, and takes what was sampled when it would wait anyway.
+  void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu,
+           const LanguageModel::Beside& beside) override {
     const std::lock_guard lock(mutex_);
     gpu_->make_current();
     Singles singles;
@@ -56,9 +59,11 @@ class Model : public Rwkv7OnGpu {
         (samples_here(one) ? singles.sampled : singles.with_logits).push_back(&one);
       else
         prompts.push_back(&one);
+    if (!singles.sampled.empty()) begin_samples(singles.sampled);
+    beside();
     for (const PrefillSet& set : prefill_sets(prompts, sane_.chunk, prefill_.lengths()))
       prefill_.read(set);
-    if (!singles.sampled.empty()) step_and_sample(singles.sampled);
+    if (!singles.sampled.empty()) sampling_.end(singles.sampled, shape_.vocabulary, *gpu_);
     step(singles.with_logits, cpu);
   }
 
@@ -109,7 +114,8 @@ class Model : public Rwkv7OnGpu {
     many_->step(singles_of(inputs), alphas_.now(), take);
   }
 
-  void step_and_sample(Inputs inputs) {
+  // Does not wait.
+  void begin_samples(Inputs inputs) {
     sampling_.begin(inputs, *gpu_);
     const auto sample = [&](int64_t from, int64_t rows, float* logits) {
       sampling_.sample(from, rows, shape_.vocabulary, logits, *gpu_);
@@ -119,7 +125,6 @@ class Model : public Rwkv7OnGpu {
     else
       step_many(inputs, sample);
     advance(inputs);
-    sampling_.end(inputs, shape_.vocabulary, *gpu_);
   }
 
   // Sequences with equal alphas share a pass.

@@ -39,7 +39,8 @@ class Rwkv7OnGpu {
 
   virtual Tensor<float> allocate_logits(int64_t rows) const = 0;
   // As LanguageModel::forward; samplers of prompts draw on the host.
-  virtual void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) = 0;
+  virtual void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu,
+                   const LanguageModel::Beside& beside) = 0;
 
   virtual uint64_t weight_bytes() const = 0;
   virtual uint64_t read_bytes() const = 0;      // of the weights, for a token
