@@ -98,9 +98,15 @@ std::unique_ptr<ChatMl> recognized_chatml(std::string_view jinja) {
   // A line end stands in a template as \n or as itself, in either kind of quotes.
   const bool opens = has("'<think>\\n'") || has("'<think>\n'") || has("\"<think>\\n\"") ||
                      has("assistant\\n<think>\\n'") || has("assistant\n<think>\n");
+  // What the switch does where nobody sets it: only a template that asks whether it is set has another
+  // answer for that case.
+  const bool asks_for_true = has("enable_thinking is true");
+  const bool is_on_unset = has("enable_thinking is undefined or enable_thinking is true");
   auto plain = ChatMl::Thoughts::none;
-  if (has("enable_thinking is true"))
+  if (has("enable_thinking is defined and enable_thinking is true"))
     plain = ChatMl::Thoughts::closed;
+  else if (asks_for_true && !is_on_unset)
+    plain = ChatMl::Thoughts::free;
   else if (opens)
     plain = ChatMl::Thoughts::open;
   else if (has("enable_thinking"))

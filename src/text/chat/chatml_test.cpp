@@ -85,6 +85,16 @@ TEST(ChatMl, IsRecognizedByItsFeatures) {
   EXPECT_EQ(plain(turns + "{%- if enable_thinking is defined and enable_thinking is true %}" +
                   open + "{%- else %}" + closed),
             Thoughts::closed);
+  // Qwen3.8: a switch that is on where nobody turns it off.
+  EXPECT_EQ(plain("{%- if enable_thinking is undefined or enable_thinking is true %}"
+                  "{%- set effort = reasoning_effort|default('xhigh') %}{%- endif %}" +
+                  turns + "{%- if enable_thinking is defined and enable_thinking is false %}" +
+                  closed + "{%- else %}" + open),
+            Thoughts::open);
+  // MiniCPM5: both beginnings are for who asks.
+  EXPECT_EQ(plain(turns + "{%- if enable_thinking is defined %}{%- if enable_thinking is false %}" +
+                  closed + "{%- elif enable_thinking is true %}" + open),
+            Thoughts::free);
   EXPECT_TRUE(recognized_chatml(turns)->trims());
   const auto tools = [&](const std::string& more) { return recognized_chatml(turns + more)->tools(); };
   EXPECT_EQ(tools(""), ToolFormat::none);
