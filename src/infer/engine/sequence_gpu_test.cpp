@@ -206,7 +206,7 @@ TEST_F(SequenceOnGpu, EngineWritesWhatASequenceWritesByHand) {
   std::string written;
   TextRequest request{0, model.fresh_state(), tokens(100), {Sampler(settings)}};
   for (const int64_t some : {15, 25}) {
-    Engine engine(model, tokenizer, {threads}, {.tokens = some});
+    Engine engine(model, tokenizer, {threads}, {.tokens = some, .tells_beside = some == 25});
     std::optional<GeneratedText> found;
     engine.on_end = [&](GeneratedText one) { found = std::move(one); };
     engine.submit(std::move(request));
