@@ -34,6 +34,8 @@ template <class Real, int channels>  // channels: of a lane, every 32nd
 __global__ void __launch_bounds__(32 * warps)
     attend_rows(const __grid_constant__ Attention<Real> op, int parts, float* memory) {
   extern __shared__ float4 dynamic_shared[];
+  trigger_dependent_launch();
+  grid_dependency_synchronize();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, size = int(op.size);
   const int values = int(op.latents ? op.latents : op.size);
   const int group = int(op.heads / op.kv_heads), blocks = (group + most_together - 1) / most_together;
@@ -121,20 +123,33 @@ __global__ void __launch_bounds__(32 * warps)
   }
 }
 
+// A block per (row, head).
 template <class Real>
 __global__ void __launch_bounds__(channel_threads)
-    combine_parts(const float* memory, int count, int64_t heads, int64_t size, Real* y) {
-  const int64_t i = int64_t(blockIdx.x) * channel_threads + threadIdx.x, wide = size + 2;
-  if (i >= heads * size) return;
-  const float* const of = memory + i / size * count * wide;
-  float most = -INFINITY, total = 0, result = 0;
-  for (int p = 0; p < count; ++p) most = fmaxf(most, of[p * wide + size]);
-  for (int p = 0; p < count; ++p) {
-    const float factor = expf(of[p * wide + size] - most);
-    total = fmaf(factor, of[p * wide + size + 1], total);
-    result = fmaf(factor, of[p * wide + i % size], result);
+    combine_parts(const float* memory, int parts, int64_t size, Real* y) {
+  extern __shared__ float4 dynamic_shared[];  // of each part its factor
+  float* const factor = reinterpret_cast<float*>(dynamic_shared);
+  trigger_dependent_launch();
+  grid_dependency_synchronize();
+  const int64_t wide = size + 2;
+  const float* const of = memory + blockIdx.x * parts * wide;
+  const int lane = int(threadIdx.x) % 32;
+  float most = -INFINITY, total = 0;  // every warp finds them
+  for (int p = lane; p < parts; p += 32) most = fmaxf(most, of[p * wide + size]);
+  most = warp_max(most);
+  for (int p = lane; p < parts; p += 32) {
+    const float mine = expf(of[p * wide + size] - most);
+    total = fmaf(mine, of[p * wide + size + 1], total);
+    if (threadIdx.x < 32) factor[p] = mine;
   }
-  store_one(y + i, result / total);
+  total = warp_sum(total);
+  __syncthreads();
+  for (int64_t c = threadIdx.x; c < size; c += channel_threads) {
+    float result = 0;
+#pragma unroll 16
+    for (int p = 0; p < parts; ++p) result = fmaf(factor[p], of[p * wide + c], result);
+    store_one(y + blockIdx.x * size + c, result / total);
+  }
 }
 
 }  // namespace
@@ -177,15 +192,16 @@ void attention_by_rows(const Attention<Real>& op, AttentionScratch& scratch, con
                        : lane_channels <= 8 ? 8
                                             : most;
   choose<1, 2, 4, 8, most>(held, "channels of a lane", [&]<int channels>() {
-    launch(attend_rows<Real, channels>,
-           {dim3(unsigned(op.rows.rows), unsigned(blocks), unsigned(parts)), 32 * warps,
-            shared},
-           gpu, op, parts, memory);
+    launch_dependent(attend_rows<Real, channels>,
+                     {dim3(unsigned(op.rows.rows), unsigned(blocks), unsigned(parts)), 32 * warps,
+                      shared},
+                     gpu, op, parts, memory);
   });
   if (parts > 1)
-    launch(combine_parts<Real>, {blocks_for(op.rows.rows * op.heads * op.values()), channel_threads},
-           gpu, static_cast<const float*>(memory), parts, op.rows.rows * op.heads, op.values(),
-           op.y);
+    launch_dependent(combine_parts<Real>,
+                     {unsigned(op.rows.rows * op.heads), channel_threads,
+                      size_t(parts) * sizeof(float)},
+                     gpu, static_cast<const float*>(memory), parts, op.values(), op.y);
 }
 
 template <class Real>

@@ -8,7 +8,7 @@ namespace {
 constexpr int threads = 256;
 
 __device__ float block_max(float x, float* of_warp) {
-  for (int far = 16; far > 0; far /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, far));
+  x = warp_max(x);
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
   __syncthreads();
   for (int i = 0; i < threads / 32; ++i) x = fmaxf(x, of_warp[i]);

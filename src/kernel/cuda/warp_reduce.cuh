@@ -17,6 +17,12 @@ __device__ inline float warp_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 16);
 }
 
+__device__ inline float warp_max(float x) {
+#pragma unroll
+  for (int far = 16; far > 0; far /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, far));
+  return x;
+}
+
 // Of integers, where the order does not matter.
 template <class Integer>
 __device__ Integer warp_total(Integer x) {

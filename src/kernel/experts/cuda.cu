@@ -9,12 +9,6 @@ namespace {
 
 constexpr int block_warps = channel_threads / 32;
 
-__device__ inline float warp_max(float x) {
-#pragma unroll
-  for (int far = 16; far > 0; far /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, far));
-  return x;
-}
-
 // A warp has a row. Of equal scores the expert of the lower number comes first.
 __global__ void __launch_bounds__(channel_threads)
     choose_experts(const __grid_constant__ RouteRows op) {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "kernel/activation/gated_cuda.h"
+#include "kernel/attention/cuda_inputs.h"
 #include "kernel/decay/cuda.h"
 #include "kernel/delta_rule/gated_cuda/gated_rule.h"
 #include "kernel/delta_rule/token_cuda/token_rule.h"
 #include "kernel/norm/rms_cuda.h"
-#include "kernel/rope/cuda.h"
 #include "kernel/rounded/cuda.h"
 #include "kernel/sane/cuda.h"
 #include "kernel/sane/tau.h"
@@ -44,7 +44,7 @@ class GpuExecutor<Real>::Block {
   void gated_output_norm();
   void project_attention() { e.multiply(h(), w.in, e.in, rows_, in_step(), c.channels); }
   void normalize_queries_and_keys();
-  void rotate();
+  void rotate() {}  // in append_to_cache()
   void append_to_cache();
   void attend();
   void gate_attention();
@@ -272,14 +272,13 @@ void GpuExecutor<Real>::Block::gated_output_norm() {
   kernel::cuda::rms_norm(op, gpu_);
 }
 
+// Norms of whole rows; those of heads are in append_to_cache().
 template <class Real>
 void GpuExecutor<Real>::Block::normalize_queries_and_keys() {
-  if (c.qk_norm == QkNorm::none) return;
-  const bool row = c.qk_norm == QkNorm::row;
+  if (c.qk_norm != QkNorm::row) return;
   const auto norm = [&](int64_t from, int64_t heads, const float* weight) {
     kernel::cuda::RmsNorm<Real, Real> op;
-    op.rows = rows_, op.heads = row ? 1 : heads;
-    op.size = row ? heads * c.head_size : c.head_size;
+    op.rows = rows_, op.heads = 1, op.size = heads * c.head_size;
     op.x = op.y = e.in + from, op.x_step = op.y_step = in_step();
     op.weight = weight, op.eps = float(c.norm_eps);
     kernel::cuda::rms_norm(op, gpu_);
@@ -288,20 +287,16 @@ void GpuExecutor<Real>::Block::normalize_queries_and_keys() {
   norm(c.heads * c.head_size, c.kv_heads, w.k_norm);
 }
 
-template <class Real>
-void GpuExecutor<Real>::Block::rotate() {
-  kernel::cuda::rope(
-      kernel::cuda::Rope<Real>{e.rows_, c.heads + c.kv_heads, c.head_size, in_step(), c.rotary,
-                               e.weights_.frequencies, e.in},
-      gpu_);
-}
-
+// With norms of heads and rotary positions.
 template <class Real>
 void GpuExecutor<Real>::Block::append_to_cache() {
-  kernel::cuda::append_to_cache(
-      kernel::cuda::AppendRows<Real>{e.rows_, caches(), 2 * c.kv_heads * c.head_size,
-                                     e.in + c.heads * c.head_size, in_step()},
-      gpu_);
+  kernel::cuda::AttentionInputs<Real> op;
+  op.rows = e.rows_, op.cache = caches();
+  op.heads = c.heads, op.kv_heads = c.kv_heads, op.size = c.head_size;
+  op.x = e.in, op.step = in_step(), op.eps = float(c.norm_eps);
+  if (c.qk_norm == QkNorm::head) op.q_norm = w.q_norm, op.k_norm = w.k_norm;
+  op.rotary = c.rotary, op.frequencies = e.weights_.frequencies;
+  kernel::cuda::attention_inputs(op, gpu_);
 }
 
 template <class Real>

@@ -141,7 +141,6 @@ void GpuExecutor<Real>::FewTokens::attention() {
   multiply(in);
   Block block(e, index_);
   block.normalize_queries_and_keys();
-  block.rotate();
   block.append_to_cache();
   block.attend();
   Product out = added(w.output, channels);
