@@ -22,7 +22,8 @@ class GpuAttentionInputs : public GpuTest {
     const Numbers<float> in = random_numbers<Real>(rows * step, 1.5, 1);
     const Numbers<float> weights = random_numbers<float>(2 * size, 0.3, 2, 1);
     Numbers<double> turns;
-    for (int64_t i = 0; i < rotary / 2; ++i) turns.push_back(reference::rope_angle(1, i, rotary, theta));
+    for (int64_t i = 0; i < rotary / 2; ++i)
+      turns.push_back(reference::rope_angle(1, i, rotary, theta));
 
     std::vector<GpuTensor<Real>> caches;
     Numbers<Real*> places;
@@ -37,7 +38,8 @@ class GpuAttentionInputs : public GpuTest {
     const auto pointers = there(places);
     const auto frequencies = there(turns);
     AttentionInputs<Real> op;
-    op.rows = {rows, 2, 3, sequences.data(), firsts.data(), lengths.data(), positions.data(), nullptr};
+    op.rows = {rows,   2, 3, sequences.data(), firsts.data(), lengths.data(), positions.data(),
+               nullptr};
     op.cache = {pointers.data(), capacities.data(), number, fixed, ring};
     op.heads = heads, op.kv_heads = kv_heads, op.size = size, op.x = x.data(), op.step = step;
     if (norms) op.q_norm = norm.data(), op.k_norm = norm.data() + size;
@@ -55,7 +57,9 @@ class GpuAttentionInputs : public GpuTest {
       reference::rope<T>(out, position[s] + r - first[s], rotary, theta);
       return out;
     };
-    const auto join = [](auto& to, const auto& more) { to.insert(to.end(), more.begin(), more.end()); };
+    const auto join = [](auto& to, const auto& more) {
+      to.insert(to.end(), more.begin(), more.end());
+    };
     const Numbers<float> queries = this->download(x);
     Numbers<float> found, plain;
     Numbers<double> truth;
@@ -65,9 +69,9 @@ class GpuAttentionInputs : public GpuTest {
       const int64_t slot = p < fixed ? p : fixed + (p - fixed) % ring;
       const Numbers<float> cache = this->download(caches[s]);
       for (int64_t head = 0; head < all; ++head) {
-        const float* const at =
-            head < heads ? queries.data() + r * step + head * size
-                         : cache.data() + (number * capacity[s] + slot) * row + (head - heads) * size;
+        const float* const at = head < heads ? queries.data() + r * step + head * size
+                                             : cache.data() + (number * capacity[s] + slot) * row +
+                                                   (head - heads) * size;
         found.insert(found.end(), at, at + size);
         join(plain, prepared.template operator()<float>(r, head));
         join(truth, prepared.template operator()<double>(r, head));

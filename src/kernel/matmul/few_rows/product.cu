@@ -36,23 +36,51 @@ __device__ float4 activated(GateActivation activation, float4 gate) {
 }
 __device__ float squares_of(float4 x) { return x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w); }
 
+// When a norm's scale is found: never; before its columns are staged; by the lanes that stage a head;
+// beside staging, as a factor of the product.
+enum class Scale { never, before, with_head, after };
+
+// Whether a power of two of a warp's lanes stages each head.
+bool lanes_have_heads(int64_t size, int64_t columns) {
+  return (size == 32 || size == 64 || size == 128) && columns % 128 == 0;
+}
+
+template <class Weight>
+__device__ float scale_of(const FewRowsInput<Weight>& in, float squares) {
+  return 1.0f / sqrtf(squares / float(in.size) + in.eps);
+}
+
+// Sums over the block's threads, in two steps: `parts` (N, warps).
+template <int N>
+__device__ void store_parts(const float (&sums)[N], float* parts) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const float sum = warp_sum(sums[n]);
+    if (threadIdx.x % 32 == 0) parts[n * few_warps + threadIdx.x / 32] = sum;
+  }
+}
+__device__ float sum_of_parts(const float* parts, int n) {
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < few_warps; ++w) sum += parts[n * few_warps + w];
+  return sum;
+}
+
 // 1 / sqrt(mean x^2 + eps) of each row's heads: `scales` (N, heads). A warp has a head, or, of rows
 // that are one head, an eighth of it, whose sums are in `parts` (N, warps).
 template <class Weight, int N>
-__device__ void find_scales(const FewRowsProduct<Weight>& p, int heads, float* scales, float* parts) {
+__device__ void find_scales(const FewRowsProduct<Weight>& p, int heads, float* scales,
+                            float* parts) {
   const FewRowsInput<Weight>& in = p.input;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const auto row_of = [&](int n) { return in.x + min(int64_t(n), p.rows - 1) * in.step; };
-  const auto scale = [&](float squares) {
-    return 1.0f / sqrtf(squares / float(in.size) + in.eps);
-  };
   if (heads > 1) {
     for (int i = warp; i < N * heads; i += few_warps) {
       const float* const x = row_of(i / heads) + i % heads * in.size;
       float sum = 0;
       for (int64_t c = lane * 4; c < in.size; c += 128) sum += squares_of(four(x + c));
       sum = warp_sum(sum);
-      if (lane == 0) scales[i] = scale(sum);
+      if (lane == 0) scales[i] = scale_of(in, sum);
     }
     __syncthreads();
     return;
@@ -61,36 +89,40 @@ __device__ void find_scales(const FewRowsProduct<Weight>& p, int heads, float* s
   for (int64_t c = int64_t(threadIdx.x) * 4; c < in.size; c += few_threads * 4)
 #pragma unroll
     for (int n = 0; n < N; ++n) sums[n] += squares_of(four(row_of(n) + c));
-#pragma unroll
-  for (int n = 0; n < N; ++n) {
-    const float sum = warp_sum(sums[n]);
-    if (lane == 0) parts[n * few_warps + warp] = sum;
-  }
+  store_parts(sums, parts);
   __syncthreads();
-  if (threadIdx.x < N) {
-    float sum = 0;
-    for (int w = 0; w < few_warps; ++w) sum += parts[threadIdx.x * few_warps + w];
-    scales[threadIdx.x] = scale(sum);
-  }
+  if (threadIdx.x < N) scales[threadIdx.x] = scale_of(in, sum_of_parts(parts, int(threadIdx.x)));
   __syncthreads();
 }
 
-// Of the columns [c, c + 4).
+// Of the columns [c, c + 4). `squares`: theirs are added, where the scale comes after.
 template <class Weight>
-__device__ float4 inputs_at(const FewRowsProduct<Weight>& p, int heads, const float* scales, int n,
-                            int64_t c) {
+__device__ float4 inputs_at(const FewRowsProduct<Weight>& p, Scale when, int heads,
+                            const float* scales, int n, int64_t c, float& squares) {
   using Kind = typename FewRowsInput<Weight>::Kind;
   const FewRowsInput<Weight>& in = p.input;
   const int64_t row = min(int64_t(n), p.rows - 1), at = row * in.step + c;
   switch (in.kind) {
     case Kind::plain:
       break;
-    case Kind::norm:
-      return scaled(four(in.x + at), four(in.weight + c), scales[n]);
+    case Kind::norm: {
+      const float4 x = four(in.x + at), weight = four(in.weight + c);
+      if (when == Scale::before) return scaled(x, weight, scales[n]);
+      squares += squares_of(x);
+      return scaled(x, weight);
+    }
     case Kind::head_norm: {
       const int head = int(c) / int(in.size), inside = int(c) % int(in.size);
-      const float4 value =
-          scaled(four(in.x + at), four(in.weight + inside), scales[n * heads + head]);
+      const float4 x = four(in.x + at);
+      float scale = 0;
+      if (when == Scale::with_head) {
+        float sum = squares_of(x);
+        for (int far = 1; far < int(in.size) / 4; far *= 2) sum += __shfl_xor_sync(~0u, sum, far);
+        scale = scale_of(in, sum);
+      } else {
+        scale = scales[n * heads + head];
+      }
+      const float4 value = scaled(x, four(in.weight + inside), scale);
       if (!in.gate) return value;
       float4 gate = four(in.gate + row * in.gate_step + c);
       if (in.gate_bias) {
@@ -105,8 +137,7 @@ __device__ float4 inputs_at(const FewRowsProduct<Weight>& p, int heads, const fl
       return scaled(x, activated(in.activation, four(in.narrow_gate + row * in.gate_step + c)));
     }
     case Kind::swiglu:
-      return scaled(activated(GateActivation::silu, four(in.x + at)),
-                    four(in.x + at + p.columns));
+      return scaled(activated(GateActivation::silu, four(in.x + at)), four(in.x + at + p.columns));
   }
   return four(in.x + at);
 }
@@ -128,10 +159,12 @@ __device__ void keep_inputs(const KeptInputs& kept, int64_t rows, int64_t block,
 template <class Weight, int N, int R>
 __global__ void __launch_bounds__(few_threads)
     multiply_staged(const __grid_constant__ FewRowsProduct<Weight> p,
-                    const __grid_constant__ FewRowsMatrix<Weight> matrix, int heads, int keepers) {
+                    const __grid_constant__ FewRowsMatrix<Weight> matrix, Scale when, int heads,
+                    int keepers) {
   extern __shared__ float4 dynamic_shared[];  // inputs (N, staged), scales (N, heads), parts
   float* const input = reinterpret_cast<float*>(dynamic_shared);
   float* const scales = input + N * matrix.staged;
+  float* const parts = scales + N * heads;
   const int64_t blocks = int64_t(gridDim.x) - keepers;
   trigger_dependent_launch();
   if (blockIdx.x >= blocks) {
@@ -145,16 +178,19 @@ __global__ void __launch_bounds__(few_threads)
       prefetch_l2_line(p.input.weight + i);
   grid_dependency_synchronize();
 
-  if (heads > 0) find_scales<Weight, N>(p, heads, scales, scales + N * heads);
+  if (when == Scale::before) find_scales<Weight, N>(p, heads, scales, parts);
   multiply_few_rows<Weight, N>(
       matrix, tile, input, blocks, [](int64_t) { return 0; },
       [&](int64_t from, int) {
+        float squares[N] = {};
         stage_fours<Weight, N>(matrix, from, input, [&](int n, int64_t c) {
-          return inputs_at(p, heads, scales, n, c);
+          return inputs_at(p, when, heads, scales, n, c, squares[n]);
         });
+        if (when == Scale::after) store_parts(squares, parts);
       },
       [&](int n, int64_t row, int, float sum) {
         if (n >= p.rows) return;
+        if (when == Scale::after) sum *= scale_of(p.input, sum_of_parts(parts, n));
         const int64_t at = n * p.outputs + row;
         if (p.narrow_out)
           store_one(p.narrow_out + at, sum);
@@ -170,8 +206,9 @@ void few_rows_product(const FewRowsProduct<Weight>& op, const Gpu& gpu) {
   using Kind = typename FewRowsInput<Weight>::Kind;
   require(op.input.kind != Kind::head_norm || op.input.size % 4 == 0,
           "few_rows_product: expected heads of a multiple of four channels");
-  require(has_few_rows_product<Weight>(op.columns) && (op.out != nullptr) != (op.narrow_out != nullptr),
-          "few_rows_product: expected columns of 16 bytes, and one result");
+  require(
+      has_few_rows_product<Weight>(op.columns) && (op.out != nullptr) != (op.narrow_out != nullptr),
+      "few_rows_product: expected columns of 16 bytes, and one result");
   FewRowsMatrix<Weight> matrix{op.matrix, op.outputs, op.columns, 0};
   FewRowsProduct<Weight> p = op;
   const int64_t kept = op.kept.x && op.kept.taps > 1 ? op.rows * op.kept.channels : 0;
@@ -183,10 +220,14 @@ void few_rows_product(const FewRowsProduct<Weight>& op, const Gpu& gpu) {
     with_rows_per_warp<Weight, N>(
         matrix, gpu.properties().multiprocessors, 2, [&]<int R>(unsigned blocks) {
           const int64_t floats = N * (matrix.staged + heads + few_warps);
-          launch_dependent(multiply_staged<Weight, N, R>,
-                           {dim3(blocks + unsigned(keepers)), few_threads,
-                            size_t(floats) * sizeof(float)},
-                           gpu, p, matrix, heads, keepers);
+          Scale when = has_norm ? Scale::before : Scale::never;
+          if (op.input.kind == Kind::norm && matrix.staged >= op.columns) when = Scale::after;
+          if (op.input.kind == Kind::head_norm && lanes_have_heads(op.input.size, op.columns))
+            when = Scale::with_head;
+          launch_dependent(
+              multiply_staged<Weight, N, R>,
+              {dim3(blocks + unsigned(keepers)), few_threads, size_t(floats) * sizeof(float)}, gpu,
+              p, matrix, when, heads, keepers);
         });
   });
 }
