@@ -5,9 +5,9 @@
 #
 # For each of ALPHAS ("1 3 5 8 10 20 50 100 300"): graft SANE to models/arithmetic-baseline.safetensors and train
 # 300 steps at a fifth of the rate, as the shipped SANE model was made. For each of RUN_TIME ("0.3 1 3 10 100"): the
-# baseline itself with SANE at run time, and "adaptive". All of them, the baseline and the shipped SANE model read
-# TOKENS (100,000,000) in STREAMS (1; the shipped pair: PAIR_STREAMS, 8) streams, and answer 64 questions after 0,
-# 65,536, 1,000,000, 10,000,000 and all tokens.
+# baseline itself with SANE at run time; "adaptive-A": with --sane-adaptive, begun at alpha A. All of them, the baseline
+# and the shipped SANE model read TOKENS (100,000,000) in STREAMS (1; the shipped pair: PAIR_STREAMS, 8) streams, and
+# answer 64 questions after 0, 65,536, 1,000,000, 10,000,000 and all tokens.
 #
 # FOLDER gets answers.csv (model, stream, position, right; a stream that overflowed ends there),
 # norms.csv (model, stream, position, loss of the segment, loss of all, norm, largest entry) and, of each model,
@@ -21,12 +21,12 @@ here=$(dirname "$(realpath "$0")")
 # shellcheck source=pair_corpus.sh
 . "$here/pair_corpus.sh"
 
-ALPHAS=${ALPHAS:-"1 3 5 8 10 20 50 100 300"} RUN_TIME=${RUN_TIME:-"adaptive 0.3 1 3 10 100"}
+ALPHAS=${ALPHAS:-"1 3 5 8 10 20 50 100 300"} RUN_TIME=${RUN_TIME:-"adaptive-1000 0.3 1 3 10 100"}
 STREAMS=${STREAMS:-1} PAIR_STREAMS=${PAIR_STREAMS:-8} TOKENS=${TOKENS:-100000000}
 MODELS=${MODELS:-$here/../models}
 sequences=32 context=512 tune_steps=300 rate=2e-4 evaluation_batches=8 segment=65536 questions=64
 if [ "$SCALE" = tiny ]; then
-  ALPHAS="3" RUN_TIME="adaptive" PAIR_STREAMS=2 TOKENS=4096
+  ALPHAS="3" RUN_TIME="adaptive-1000" PAIR_STREAMS=2 TOKENS=4096
   sequences=2 context=64 tune_steps=2 evaluation_batches=1 segment=1024 questions=4
 fi
 asked_at=0
@@ -56,25 +56,19 @@ sane_alpha = $1" >"$folder/run.toml"
     read_stream "alpha-$1" "$(newest_model "$folder/run")" "$STREAMS"
 }
 
-at_run_time() {  # ALPHA or adaptive
-  local flags=(--sane-alpha "$1")
-  [ "$1" = adaptive ] && flags=(--sane-alpha 10 --sane-adaptive)
+at_run_time() {  # ALPHA or adaptive-ALPHA
+  local flags=(--sane-alpha "${1#adaptive-}")
+  [ "$1" != "${1#adaptive-}" ] && flags+=(--sane-adaptive)
   read_stream "run-time-$1" "$MODELS/arithmetic-baseline.safetensors" "$STREAMS" "${flags[@]}"
 }
 
-# column_rows FILE NAME COLUMNS...: rows of a CSV file with a model's name before them
-column_rows() {
-  awk -F, -v name="$2" -v wanted="${*:3}" '
-    NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; n = split(wanted, w, " "); next }
-    { printf "%s", name; for (i = 1; i <= n; i++) printf ",%s", $at[w[i]]; print "" }' "$1"
-}
 summarise() {
   echo "model,stream,position,right" >"$out/answers.csv.new"
   echo "model,stream,position,loss,cumulative_loss,norm,largest" >"$out/norms.csv.new"
   local folder name
   for folder in "$out"/stream/*/; do
     name=$(basename "$folder")
-    [ -e "$folder/csv/probes.csv" ] || continue
+    export_records "${folder%/}" || continue
     column_rows "$folder/csv/probes.csv" "$name" stream position accuracy >>"$out/answers.csv.new"
     column_rows "$folder/csv/segments.csv" "$name" stream position loss cumulative_loss norm largest >>"$out/norms.csv.new"
   done

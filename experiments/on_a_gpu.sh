@@ -4,10 +4,11 @@
 #   experiments/on_a_gpu.sh PROGRAM FOLDER [SECONDS]
 #
 # PARTS says which: "table" (experiments/alpha_table.sh), "pair" (experiments/embedded_pair.sh), "million"
-# (experiments/hundred_million.sh) or several of them; "pair table" is what is made if it is not set. They run beside
-# each other. FOLDER gets log.txt; of the pair pair.tar.gz, baseline.safetensors and sane.safetensors; of the others
-# table.tar.gz and million.tar.gz (tables, configurations, logs, what streams recorded but for single heads and single
-# tokens), and figures.tar.gz: all records of FIGURE_RUNS.
+# (experiments/hundred_million.sh), "family" (experiments/family.sh) or several of them; "pair table" is what is made if
+# it is not set. They run beside each other, each with JOBS processes; "million" goes first where they compete.
+# FOLDER gets log.txt; of the pair pair.tar.gz, baseline.safetensors and sane.safetensors; of the others PART.tar.gz
+# (tables, configurations, logs, what streams recorded but for single heads and single tokens), and figures.tar.gz: all
+# records of FIGURE_RUNS.
 #
 # The work is done in $WORK, by default /tmp/deltasane-experiments. A second start with the same one
 # continues where the first was stopped, by the limit or by anything else. JOBS processes share the GPU;
@@ -23,9 +24,9 @@ mkdir -p "$folder" "$work"
 folder=$(realpath "$folder")
 for part in $PARTS; do
   case $part in
-  pair | table | million) ;;
+  pair | table | million | family) ;;
   *)
-    echo "PARTS: expected some of pair, table and million, found '$part'"
+    echo "PARTS: expected some of pair, table, million and family, found '$part'"
     exit 2
     ;;
   esac
@@ -83,8 +84,12 @@ pack() {
     pair) script=embedded_pair.sh ;;
     table) script=alpha_table.sh ;;
     million) script=hundred_million.sh ;;
+    family) script=family.sh ;;
     esac
-    "$here/$script" "$program" "$work/$part" $((limit - 40)) &
+    # A stream of a hundred million tokens takes longest, and little of the GPU.
+    rank=1
+    [ "$part" = million ] && rank=0
+    CUDA_MPS_CLIENT_PRIORITY=$rank nice -n $((5 * rank)) "$here/$script" "$program" "$work/$part" $((limit - 40)) &
   done
   wait
   [ "$limit" -gt 40 ] && end_sharing

@@ -121,6 +121,12 @@ csv_column() {
     NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; n = split(conditions, c, " "); next }
     { for (i = 1; i < n; i += 2) if ($at[c[i]] != c[i + 1]) next; print $at[wanted] }' "$1"
 }
+# column_rows FILE NAME COLUMNS...: rows of a CSV file with a name before them
+column_rows() {
+  awk -F, -v name="$2" -v wanted="${*:3}" '
+    NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; n = split(wanted, w, " "); next }
+    { printf "%s", name; for (i = 1; i <= n; i++) printf ",%s", $at[w[i]]; print "" }' "$1"
+}
 mean() { awk '{ s += $1 } END { if (NR) printf "%.6g", s / NR }'; }
 standard_error() {
   awk '{ s += $1; q += $1 * $1 } END { if (NR > 1) { v = (q - s * s / NR) / (NR - 1); printf "%.4g", sqrt((v > 0 ? v : 0) / NR) } }'

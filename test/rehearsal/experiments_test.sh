@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# The rehearsal of experiments/family.sh and experiments/hundred_million.sh (SCALE=tiny) through
+# experiments/on_a_gpu.sh: a whole run, and one that is killed twice and continued. Both end with the same results,
+# every model has answered at every length, and what was found is packed. Then the tables of known results.
+#
+#   experiments_test.sh PROGRAM
+set -euo pipefail
+program=$(realpath "$1") here=$(realpath "$(dirname "$0")/../..")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export SCALE=tiny DEVICE=cpu THREADS=1 JOBS=2 PARTS="family million" TINY_VARIANTS="kda-slow-beta2 hybrid-slow"
+
+run() {  # name
+  WORK=$folder/$1 exec "$here/experiments/on_a_gpu.sh" "$program" "$folder/$1-packed" 600
+}
+(run whole) >"$folder/whole.log" 2>&1 || { tail -n 20 "$folder/whole.log"; exit 1; }
+
+for limit in 2 4; do
+  (exec setsid bash -c "$(declare -f run); folder=$folder here=$here program=$program; run killed") >"$folder/killed.log" 2>&1 &
+  job=$!
+  sleep $limit
+  kill -KILL -- -$job 2>/dev/null || { echo "expected a run longer than $limit s, found one that ended"; exit 1; }
+  wait $job 2>/dev/null || true
+done
+(run killed) >"$folder/killed.log" 2>&1 || { tail -n 20 "$folder/killed.log"; exit 1; }
+
+expect_rows() {  # file, rows
+  local rows
+  rows=$(($(wc -l <"$folder/whole/$1") - 1))
+  [ $rows = "$2" ] || { echo "$1: expected $2 rows, found $rows"; cat "$folder/whole.log"; exit 1; }
+}
+expect_rows family/results/answers.csv 64  # 2 variants, 2 seeds, 4 models each, 4 lengths
+expect_rows family/results/losses.csv 8    # control and tuned
+expect_rows million/answers.csv 12         # 2 streams of the pair, one tuned, one adaptive; 2 lengths
+for file in family/results/{losses,answers,norms,states}.csv million/{answers,norms}.csv; do
+  cmp "$folder/whole/$file" "$folder/killed/$file"
+done
+for part in $PARTS; do
+  [ "$(tar -tzf "$folder/killed-packed/$part.tar.gz" | grep -c answers.csv)" = 1 ] ||
+    { echo "$part.tar.gz: expected one answers.csv"; exit 1; }
+done
+
+# The tables of known results: norms that grow as the length and as its root, and a stream that overflowed.
+made=$folder/made
+mkdir "$made"
+echo "variant,seed,model,held_out_loss" >"$made/losses.csv"
+echo "variant,seed,model,stream,position,median,below_0.1,above_10,above_100" >"$made/states.csv"
+printf '%s\n' variant,seed,model,stream,position,right a,1,control,0,{0,1000,4000},0.75 a,2,control,0,{0,1000},0.25 \
+  >"$made/answers.csv"
+printf '%s\n' variant,seed,model,stream,position,loss,cumulative_loss,norm,largest,overflow \
+  a,1,control,0,1000,1,1,10,1,0 a,1,control,0,2000,1,1,20,1,0 a,1,control,0,4000,1,1,40,1,0 \
+  a,2,control,0,1000,1,2,10,1,0 a,2,control,0,2000,1,2,20,1,0 a,2,control,0,3000,1,2,30,1,0 a,2,control,0,3500,1,3,9e9,1,1 \
+  >"$made/norms.csv"
+expect_line() {  # line
+  "$here/experiments/family_table.sh" "$made" >"$folder/made.md"
+  grep -qxF -e "$1" "$folder/made.md" || { echo "expected the line $1, found"; cat "$folder/made.md"; exit 1; }
+}
+expect_line "|a|control|2||1|0.500 ± 0.250|0.500 ± 0.250|0.375 ± 0.375|2.0000 ± 1.0000|"
+expect_line "|a|control|10|40|1.00 ± 0.00|1|||"
+sed -i 's/,1,20,1,0$/,1,14.1421356,1,0/; s/,1,40,1,0$/,1,20,1,0/' "$made/norms.csv"
+expect_line "|a|control|10|20|0.75 ± 0.25|1|||"
+echo "killed twice, the same results"
