@@ -51,20 +51,6 @@ corpus_of() {  # seed, split
 held_out=$(corpus_of 2 held-out)
 last=${FAR##* }
 
-write_suite() {
-  is_done suite && return 0
-  mkdir -p "$out/suite"
-  : >"$out/suite/families.toml"
-  local family
-  for family in $families; do
-    "$program" corpus "math-chat:split=held-out,level=2,style=brief,seed=5,family=$family" \
-      --problems "$family_problems" --out "$out/suite/$family.jsonl" >/dev/null || return 1
-    printf '[[benchmark]]\nname = "%s"\nfile = "%s.jsonl"\ninstruction = "{question}"\n\n' \
-      "$family" "$family" >>"$out/suite/families.toml"
-  done
-  touch "$out/done/suite"
-}
-
 pretrain() {  # seed, name, lines of [model] to add
   training_config "$out/train/$2-seed$1" "$steps" "$rate" "$(corpus_of "1$1" train)" "$held_out" \
     "layers = $layers
@@ -196,12 +182,6 @@ compare_alphas() {  # seed
   [ ${#runs[@]} -gt 1 ] && "$program" compare "${runs[@]}" --threads "$THREADS"
 }
 
-# family,accuracy of a run of eval
-family_scores() {
-  sed 's/.*"benchmark":"\([a-z]*\)".*"correct":\([a-z]*\).*/\1 \2/' "$1" |
-    awk '{ asked[$1]++; right[$1] += $2 == "true" } END { for (f in asked) print f "," right[f] / asked[f] }' | sort
-}
-
 train_all() {
   local seed alpha
   for seed in $SEEDS; do beside pretrain "$seed" base ""; done
@@ -264,7 +244,8 @@ make_all() {
   for alpha in $RUN_TIME_ALPHAS; do names+=("run-time-$alpha"); done
   for alpha in $RUN_TIME_ADAPTIVE; do names+=("run-time-adaptive-$alpha"); done
   for alpha in $ADAPTIVE_ALPHAS; do names+=("adaptive-$alpha"); done
-  write_suite || exit 1
+  # shellcheck disable=SC2086
+  write_suite "$family_problems" level=2,style=brief,seed=5 $families || exit 1
   train_all
   name_models
   for name in "${names[@]}"; do

@@ -79,6 +79,27 @@ export_records() {
   "$program" records "$1" --csv "$1/csv" >/dev/null
 }
 
+# write_suite PROBLEMS SETTINGS FAMILIES...: held-out problems of math-chat as $out/suite/families.toml, a benchmark for each family
+write_suite() {
+  is_done suite && return 0
+  local problems=$1 settings=$2 family
+  shift 2
+  mkdir -p "$out/suite"
+  : >"$out/suite/families.toml"
+  for family in "$@"; do
+    "$program" corpus "math-chat:split=held-out,$settings,family=$family" --problems "$problems" \
+      --out "$out/suite/$family.jsonl" >/dev/null || return 1
+    printf '[[benchmark]]\nname = "%s"\nfile = "%s.jsonl"\ninstruction = "{question}"\n\n' \
+      "$family" "$family" >>"$out/suite/families.toml"
+  done
+  touch "$out/done/suite"
+}
+# family,accuracy of a run of eval
+family_scores() {
+  sed 's/.*"benchmark":"\([a-z]*\)".*"correct":\([a-z]*\).*/\1 \2/' "$1" |
+    awk '{ asked[$1]++; right[$1] += $2 == "true" } END { for (f in asked) print f "," right[f] / asked[f] }' | sort
+}
+
 # training_config FOLDER STEPS RATE CORPUS HELD_OUT MODEL_LINES: a configuration on standard output
 training_config() {
   local precision=bf16

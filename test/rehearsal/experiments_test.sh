@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The rehearsal of experiments/family.sh and experiments/hundred_million.sh (SCALE=tiny) through
 # experiments/on_a_gpu.sh: a whole run, and one that is killed twice and continued. Both end with the same results,
-# every model has answered at every length, and what was found is packed. Then the tables of known results.
+# every model has answered at every length, and what was found is packed. Then experiments/majority.sh, and the tables
+# of known results.
 #
 #   experiments_test.sh PROGRAM
 set -euo pipefail
@@ -39,6 +40,10 @@ for part in $PARTS; do
   [ "$(tar -tzf "$folder/killed-packed/$part.tar.gz" | grep -c answers.csv)" = 1 ] ||
     { echo "$part.tar.gz: expected one answers.csv"; exit 1; }
 done
+
+"$here/experiments/majority.sh" "$program" "$folder/whole/majority" >"$folder/whole.log" 2>&1
+expect_rows majority/scores.csv 12  # 3 models, 2 prefixes, 2 families
+grep -q McNemar "$folder/whole/majority/compare-512.md" || { echo "compare-512.md: expected McNemar's test"; exit 1; }
 
 # The tables of known results: norms that grow as the length and as its root, and a stream that overflowed.
 made=$folder/made
