@@ -12,14 +12,20 @@ namespace {
 
 constexpr int warps = 4, warp_rows = 4, block_rows = warps * warp_rows, most_keys = 256;
 
-__device__ float convolved(const ConvolvedToken& op, const float* x, const float* before,
-                           int64_t channels, int64_t channel) {
-  float sum = 0;
-  for (int64_t j = 0; j + 1 < op.taps; ++j)
-    sum = fmaf(op.convolution[j * channels + channel], before[j * channels + channel], sum);
-  sum = fmaf(op.convolution[(op.taps - 1) * channels + channel], x[channel], sum);
-  return sum * sigmoid(sum);
-}
+// The convolution of a channel but for the token itself.
+struct Convolution {
+  float sum = 0, last = 0;  // last: the weight of the token
+  __device__ void begin(const ConvolvedToken& op, const float* before, int64_t channels,
+                        int64_t channel) {
+    for (int64_t j = 0; j + 1 < op.taps; ++j)
+      sum = fmaf(op.convolution[j * channels + channel], before[j * channels + channel], sum);
+    last = op.convolution[(op.taps - 1) * channels + channel];
+  }
+  __device__ float end(float x) const {
+    const float all = fmaf(last, x, sum);
+    return all * sigmoid(all);
+  }
+};
 
 template <int channels>
 __global__ void __launch_bounds__(32 * warps)
@@ -35,24 +41,36 @@ __global__ void __launch_bounds__(32 * warps)
   float* const state = numbers + op.state_at + (head * values + row) * int64_t(keys);
   const auto present = [&](int i, int c) { return row + i < values && 32 * c + lane < keys; };
   trigger_dependent_launch();
-  // No kernel in front of this one writes the state for this token.
+  // No kernel in front of this one writes the state, or the tokens before, for this token.
   StateRows<warp_rows, channels> rows;
   rows.each([&](int i, int c, float& entry) {
     entry = present(i, c) ? state[i * keys + 32 * c + lane] : 0.0f;
   });
+  constexpr int turns = (32 * channels + 32 * warps - 1) / (32 * warps);  // of the block over keys
+  const int64_t of_keys = op.key_heads * op.keys, all = 2 * of_keys + op.heads * op.values;
+  const int64_t r_at = key_head * keys, k_at = of_keys + r_at;
+  const int64_t v_at = 2 * of_keys + head * values + first + int64_t(threadIdx.x);
+  const bool has_v = threadIdx.x < block_rows && first + int(threadIdx.x) < values;
+  Convolution of_r[turns], of_k[turns], of_v;
+  const auto each_key = [&](auto&& use) {
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) {
+      const int c = int(threadIdx.x) + turn * 32 * warps;
+      if (c < keys) use(turn, c);
+    }
+  };
+  const float* const before = numbers + op.inputs_at;
+  each_key([&](int turn, int c) {
+    of_r[turn].begin(op, before, all, r_at + c), of_k[turn].begin(op, before, all, k_at + c);
+  });
+  if (has_v) of_v.begin(op, before, all, v_at);
   grid_dependency_synchronize();
 
   const float* const x = op.in + sequence * op.step;
-  const int64_t of_keys = op.key_heads * op.keys, all = 2 * of_keys + op.heads * op.values;
-  const auto channel_of = [&](int64_t channel) {
-    return convolved(op, x, numbers + op.inputs_at, all, channel);
-  };
-  for (int c = int(threadIdx.x); c < keys; c += 32 * warps) {
-    shared_r[c] = channel_of(key_head * keys + c);
-    shared_k[c] = channel_of(of_keys + key_head * keys + c);
-  }
-  if (threadIdx.x < block_rows && first + int(threadIdx.x) < values)
-    shared_v[threadIdx.x] = channel_of(2 * of_keys + head * values + first + int(threadIdx.x));
+  each_key([&](int turn, int c) {
+    shared_r[c] = of_r[turn].end(x[r_at + c]), shared_k[c] = of_k[turn].end(x[k_at + c]);
+  });
+  if (has_v) shared_v[threadIdx.x] = of_v.end(x[v_at]);
   __syncthreads();
 
   float k[channels], r[channels], w[channels], squares[2] = {};
@@ -65,10 +83,10 @@ __global__ void __launch_bounds__(32 * warps)
     k[c] = at < keys ? shared_k[at] : 0.0f, r[c] = at < keys ? shared_r[at] : 0.0f, w[c] = decay;
     squares[0] = fmaf(r[c], r[c], squares[0]), squares[1] = fmaf(k[c], k[c], squares[1]);
   }
-  const float of_r = 1.0f / sqrtf(float(keys)) / sqrtf(warp_sum(squares[0]) + op.l2_eps);
-  const float of_k = 1.0f / sqrtf(warp_sum(squares[1]) + op.l2_eps);
+  const float r_scale = 1.0f / sqrtf(float(keys)) / sqrtf(warp_sum(squares[0]) + op.l2_eps);
+  const float k_scale = 1.0f / sqrtf(warp_sum(squares[1]) + op.l2_eps);
 #pragma unroll
-  for (int c = 0; c < channels; ++c) r[c] *= of_r, k[c] *= of_k;
+  for (int c = 0; c < channels; ++c) r[c] *= r_scale, k[c] *= k_scale;
 
   const float beta = op.beta_at >= 0 ? op.beta_scale * sigmoid(x[op.beta_at + head]) : 1.0f;
   float* const y = op.y + (sequence * op.heads + head) * values + row;
