@@ -1,6 +1,7 @@
 """What the torch operator costs on a GPU, and what a model learns with it.
 
-    measure_torch.py calls               processor time of a call, of one token
+    measure_torch.py calls               the host's time of a call of 16 tokens, beside operators of the same arguments
+                                         that compute nothing: what torch itself takes. Also with --device cpu
     measure_torch.py kernel [--bench F]  times at the shapes of `deltasane bench kernel --device cuda --json`, whose
                                          output F has
     measure_torch.py training            200 steps of a small model beside RWKV-LM's formula in plain torch
@@ -24,11 +25,11 @@ from deltasane import ops
 SHAPES = ((8, 4096, 16), (1, 4096, 16))
 
 
-def vectors(batch, time_, heads, dtype=torch.bfloat16, grad=True, seed=0):
-    """r, w, k, v, a, b on the GPU, w as the decay; numbers like those of a trained model."""
+def vectors(batch, time_, heads, dtype=torch.bfloat16, grad=True, seed=0, device="cuda"):
+    """r, w, k, v, a, b, w as the decay; numbers like those of a trained model."""
     torch.manual_seed(seed)
     shape = (batch, time_, heads, 64)
-    uniform = lambda low, high: torch.rand(shape, device="cuda") * (high - low) + low  # noqa: E731
+    uniform = lambda low, high: torch.rand(shape, device=device) * (high - low) + low  # noqa: E731
     made = [uniform(-1, 1), uniform(0.8, 0.999), uniform(-0.2, 0.2), uniform(-0.9, 0.9), uniform(-0.2, 0), uniform(0, 0.15)]
     return [x.to(torch.float32 if i == 1 else dtype).requires_grad_(grad) for i, x in enumerate(made)]
 
@@ -137,29 +138,72 @@ def _own(tau, r, w, k, v, a, b):
     return ops.rwkv7(r, w, k, v, a, b, tau=tau)[0]
 
 
-def measure_calls(_):
-    inputs = vectors(1, 16, 1)
-    tau, dy = torch.ones(1, 1, 1, device="cuda"), torch.randn(1, 16, 1, 64, device="cuda").bfloat16()
-    free = [x.detach() for x in inputs]
+def empty_operator(inputs):
+    """An operator of the same tensors that allocates its results and computes nothing, registered as torch's own are."""
+    library = torch.library.Library("deltasane_empty", "FRAGMENT")
+    names = ", ".join(f"Tensor x{i}" for i in range(len(inputs)))
+    library.define(f"both({names}) -> (Tensor, Tensor)")
+    library.impl("both", _empty_results, inputs[0].device.type.upper())
+    torch.library.register_autograd(
+        "deltasane_empty::both", _empty_gradients, lib=library,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )  # fmt: skip
+    return library, torch.ops.deltasane_empty.both
 
-    def host_microseconds(body, calls=200):
-        found = []
-        for _ in range(20):
+
+def _empty_results(*x):
+    return torch.empty_like(x[3]), x[1].new_empty((x[3].shape[0], x[3].shape[2], 64, 64))
+
+
+def _empty_gradients(context, *_):
+    return tuple(torch.empty_like(x) for x in context.saved_tensors)
+
+
+class EmptyFunction(torch.autograd.Function):
+    """The same as an autograd.Function."""
+
+    @staticmethod
+    def forward(context, *x):
+        context.save_for_backward(*x)
+        return _empty_results(*x)
+
+    backward = staticmethod(_empty_gradients)
+
+
+def host_microseconds(body, calls=200, rounds=20):
+    found = []
+    for _ in range(rounds):
+        if torch.cuda.is_available():
             torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(calls):
-                body()
-            found.append((time.perf_counter() - begin) / calls * 1e6)
-        return statistics.median(found)
+        begin = time.perf_counter()
+        for _ in range(calls):
+            body()
+        found.append((time.perf_counter() - begin) / calls * 1e6)
+    return statistics.median(found)
 
-    y = _own(tau, *inputs)
-    for name, body in (
-        ("forward without gradients", lambda: _own(tau, *free)),
-        ("forward", lambda: _own(tau, *inputs)),
-        ("backward", lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)),
-        ("torch.add, for comparison", lambda: torch.add(dy, dy)),
-    ):
-        print(f"{name}: {host_microseconds(body):.1f} us of the host a call", flush=True)
+
+def measure_calls(options):
+    inputs = vectors(1, 16, 1, torch.float32 if options.device == "cpu" else torch.bfloat16, device=options.device)
+    tau = torch.ones(1, 1, 1, device=options.device, requires_grad=True)
+    dy = torch.randn_like(inputs[3])
+    given = *inputs, tau
+    free = [x.detach() for x in given]
+    library, operator = empty_operator(given)
+    rows = (
+        ("deltasane.ops.rwkv7", lambda *x: _own(x[-1], *x[:-1])),
+        ("an operator that computes nothing", lambda *x: operator(*x)[0]),
+        ("an autograd.Function that computes nothing", lambda *x: EmptyFunction.apply(*x)[0]),
+    )
+    print("us of the host a call | without gradients | forward | backward")
+    for name, run in rows:
+        y = run(*given)
+        passes = lambda: run(*free), lambda: run(*given), lambda: torch.autograd.grad(y, given, dy, retain_graph=True)  # noqa: B023
+        print(name, *(f"{host_microseconds(body):.1f}" for body in passes), sep=" | ", flush=True)
+    print(f"torch.add | {host_microseconds(lambda: torch.add(dy, dy)):.1f}")
+    print(f"torch.empty_like | {host_microseconds(lambda: torch.empty_like(dy)):.1f}")
+    token = [x[:, :1].float().cpu().numpy() for x in free[:-1]]
+    for name, tau in (("one token of numpy arrays", None), ("one token of numpy arrays, with tau", 2.0)):
+        print(f"deltasane.ops.rwkv7, {name} | {host_microseconds(lambda: ops.rwkv7(*token, tau=tau)):.1f}")  # noqa: B023
 
 
 def plain_recurrence(r, w, k, v, a, b, *, decay, tau=None):
@@ -211,6 +255,7 @@ def main():
     parser.add_argument("what", choices=("calls", "kernel", "training"))
     parser.add_argument("--bench", help="the JSON of deltasane bench kernel")
     parser.add_argument("--peers", help="a folder with sources of other operators")
+    parser.add_argument("--device", default="cuda", help="of calls: cuda or cpu")
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
     {"calls": measure_calls, "kernel": measure_kernel, "training": measure_training}[options.what](options)

@@ -77,6 +77,33 @@ def step(given):
     return torch.autograd.grad(y.float().square().sum() + state.square().sum(), list(given.values()))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("time,position", [(7, 0), (16, 0), (35, 32), (64, 0)])
+def test_usual_calls_have_the_bits_of_others(monkeypatch, dtype, time, position):
+    """One call of the extension, and the general way: also for tensors that are not aligned to 16 bytes."""
+    from deltasane.ops import _torch
+
+    given = case(2, time, 4, dtype)
+    results = []
+    for way in ("direct", "shifted", "general"):
+        with monkeypatch.context() as patch:
+            if way == "general":
+                patch.setattr(_torch, "_calls", _ops.direct_torch_calls(None, *_torch._PLAIN_TYPES, torch.empty_like, False))
+            if way == "direct":
+                patch.setattr(_torch, "_general", None)
+            inputs = given if way != "shifted" else {n: _shifted(x) for n, x in given.items()}
+            y, state = ops.rwkv7(**inputs, position=position)
+            loss = y.float().square().sum() + state.square().sum()
+            results.append([y, state, *torch.autograd.grad(loss, list(inputs.values()))])
+    for others in results[1:]:
+        assert all(torch.equal(x, y) for x, y in zip(results[0], others))
+
+
+def _shifted(x):
+    memory = torch.empty(x.numel() + 1, dtype=x.dtype, device=x.device)[1:].view(x.shape)
+    return memory.copy_(x.detach()).requires_grad_()
+
+
 def test_is_captured_in_a_graph():
     given = case()
     expected = [x.clone() for x in step(given)]

@@ -50,6 +50,28 @@ class Call(NamedTuple):
     keep: bool
 
 
+_FIRST_TOKENS = ([], [], 16, "generalized", False)
+
+
+def direct_arguments(arrays, position, chunk, full):
+    """The arrays and settings of a direct call (src/python/ops/direct_calls.h), without keep; None: unusual.
+
+    full(tau, shape, v): a tau that was given as a number, for every chunk.
+    """
+    if type(position) is not int or type(chunk) is not int or position < 0 or chunk < 1:
+        return None
+    v, tau = arrays[3], arrays[7]
+    if tau is not None and type(tau) in (int, float):
+        if getattr(v, "ndim", 0) != 4:
+            return None
+        shape = v.shape[0], chunks_ending(position, v.shape[1], chunk), v.shape[2]
+        arrays = *arrays[:7], full(tau, shape, v), *arrays[8:]
+    if position == 0 and chunk == 16:
+        return arrays, _FIRST_TOKENS
+    rows = v.shape[0] if position and getattr(v, "ndim", 0) else 0
+    return arrays, ([position] * rows, [], chunk, "generalized", False)
+
+
 def integers(name, given):
     """A number or a sequence or array of them, as a list."""
     if given is None:

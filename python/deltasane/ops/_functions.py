@@ -1,5 +1,6 @@
 """The public functions of deltasane.ops."""
 
+import importlib
 import sys
 
 from ._calls import (
@@ -19,12 +20,11 @@ def _library(x):
     """What computes with x: torch's operators, or numpy's. Neither is imported before it is needed."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        from . import _torch
+        return sys.modules.get(_TORCH) or importlib.import_module(_TORCH)
+    return sys.modules.get(_NUMPY) or importlib.import_module(_NUMPY)
 
-        return _torch
-    from . import _numpy
 
-    return _numpy
+_TORCH, _NUMPY = f"{__package__}._torch", f"{__package__}._numpy"
 
 
 def _checked(library, rule, arrays, position, cu_seqlens, chunk, decay, definition, keep):
@@ -87,8 +87,12 @@ def rwkv7(
     >>> np.array_equal(np.concatenate([y1, y2], 1), y) and np.array_equal(end, state)
     True
     """
-    arrays = Arrays(r, w, k, v, a, b, None, tau, state, mask, neutralize)
     library = _library(r)
+    if decay == "decay" and cu_seqlens is None and not _definition:
+        found = library.direct((r, w, k, v, a, b, None, tau, state, mask, neutralize), position, chunk, keep)
+        if found is not None:
+            return found
+    arrays = Arrays(r, w, k, v, a, b, None, tau, state, mask, neutralize)
     call, _ = _checked(library, "generalized", arrays, position, cu_seqlens, chunk, decay, _definition, keep)
     return library.forward(call)
 

@@ -2,17 +2,19 @@
 
 Registered by Library.define and impl, which cost less per call than torch.library.custom_op. The
 operators return new tensors and change nothing in place. Where nobody looks at the operator (no compiler, mode or
-subclass of tensors), an autograd.Function calls the same kernels: that takes a tenth of the time per call.
+subclass of tensors), an autograd.Function calls the same kernels, without the dispatcher. Usual calls are one call of
+the extension (src/python/ops/direct_calls.h); what it does not take goes through _torch_cpu and _torch_gpu.
 """
 
 import math
 import warnings
 
 import torch
+from torch.autograd import forward_ad
 
 from .. import _ops
-from . import _torch_gpu
-from ._calls import DIFFERENTIABLE, Arrays
+from . import _torch_cpu, _torch_gpu
+from ._calls import DIFFERENTIABLE, Arrays, direct_arguments
 
 xp = torch
 
@@ -83,11 +85,15 @@ def _checked_mask(name, x, device):
     return x.to(torch.uint8)
 
 
-def _tau_number(x, dtype, device):
+def _tau_number(x, dtype, device, shape=()):
     """Filled where it is used: a copy from the host would wait, and cannot be captured in a graph."""
     if not 0 < x < math.inf:
         raise ValueError(f"tau: expected a finite number above 0, found {x}")
-    return torch.full((), x, dtype=dtype, device=device)
+    return torch.full(shape, x, dtype=dtype, device=device)
+
+
+def _full_tau(x, shape, v):
+    return _tau_number(x, torch.float32, v.device, shape)
 
 
 def spread(tau, shape):
@@ -117,16 +123,27 @@ def _widened(arrays):
     return Arrays(*(x.float() if x is not None and x.dtype == torch.bfloat16 else x for x in arrays))
 
 
+def direct(arrays, position, chunk, keep):
+    """y and the state where nothing is unusual, else None."""
+    if torch.compiler.is_compiling() or _is_observed():
+        return None
+    usual = direct_arguments(arrays, position, chunk, _full_tau)
+    if usual is None:
+        return None
+    arrays, settings = usual
+    found = _calls.forward((*arrays, *settings, False), torch.is_grad_enabled())
+    if found is True:
+        return _apply(*arrays, (*settings, keep))
+    return found and found[:2]
+
+
 def forward(call):
     arrays = call.arrays
     real = arrays.v.dtype
-    on_cpu = arrays.v.device.type == "cpu"
-    if on_cpu and real == torch.bfloat16:
+    if real == torch.bfloat16 and arrays.v.device.type == "cpu":
         arrays = _widened(arrays)
-    if not torch.compiler.is_compiling() and _transform() is not None:
-        raise NotImplementedError(
-            "deltasane.ops: transforms of torch.func (vmap, grad) are not available; use the batch dimension, and torch.autograd"
-        )
+    if not torch.compiler.is_compiling():
+        _refuse_transforms(arrays)
     needs_gradient = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in arrays)
     settings = call.position, call.cu_seqlens, call.chunk, call.rule, call.definition, call.keep and needs_gradient
     if not _is_plain(arrays):
@@ -134,15 +151,24 @@ def forward(call):
     elif needs_gradient:
         y, state = _apply(*arrays, settings)
     else:
-        y, state, _ = (_forward_cpu if on_cpu else _torch_gpu.forward)(*arrays, *settings)
+        y, state, _ = _forward(*arrays, *settings)
     return y.to(real) if y.dtype != real else y, state
+
+
+def _refuse_transforms(arrays):
+    if _transform() is not None:
+        raise NotImplementedError(
+            "deltasane.ops: transforms of torch.func (vmap, grad) are not available; use the batch dimension, and torch.autograd"
+        )
+    if forward_ad._current_level >= 0 and any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in arrays):
+        raise NotImplementedError("deltasane.ops: forward-mode derivatives are not available; use torch.autograd.grad")
 
 
 def _is_plain(arrays):
     """Whether nobody looks at the operator: see above."""
     return (
         not torch.compiler.is_compiling()
-        and _dispatch_modes() == 0
+        and not _is_observed()
         and all(x is None or type(x) in _PLAIN_TYPES for x in arrays)
     )
 
@@ -151,7 +177,18 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 # Not public; where torch has no such functions, the operator is always used.
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
+_trace = getattr(torch._C, "_get_tracing_state", lambda: None)
 
+
+def _is_observed():
+    """Whether a mode, a transform, a trace or forward-mode derivatives would not see a call without the dispatcher."""
+    return _dispatch_modes() or _transform() is not None or forward_ad._current_level >= 0 or _trace() is not None
+
+
+_calls = _ops.direct_torch_calls(
+    getattr(torch.Tensor, "__dlpack_c_exchange_api__", None), *_PLAIN_TYPES, torch.empty_like,
+    _ops.cuda and not _torch_gpu.CHECKS_VALUES,
+)  # fmt: skip
 
 _ARRAYS = (
     "Tensor r, Tensor? w, Tensor k, Tensor v, Tensor? a, Tensor? b, Tensor? beta, Tensor? tau, Tensor? state, "
@@ -162,72 +199,43 @@ _library.define(f"delta_rule({_ARRAYS}, bool keep) -> (Tensor, Tensor, Tensor)")
 _library.define(f"delta_rule_backward(Tensor dy, Tensor? dstate, {_ARRAYS}, Tensor kept, bool[] wanted) -> Tensor[]")
 
 
-def _address(x):
-    """What the extension takes for a tensor: (address, shape, strides)."""
-    return None if x is None else (x.data_ptr(), x.shape, x.stride())
+def _forward(*arguments):
+    """y, the final state, and the states that backward needs, or None."""
+    return _calls.forward(arguments, False) or _general(arguments[3]).forward(*arguments)
 
 
-def _packed_channels(x):
-    """The kernels need a head's channels one after another."""
-    if x is not None and x.ndim == 4 and x.stride(3) != 1:
-        return x.clone(memory_format=torch.contiguous_format)
-    return x
+def _backward(dy, dstate, *arguments):
+    """The gradients of the arrays that have them; None where it is not wanted."""
+    return _calls.backward((dy, dstate, *arguments)) or _general(arguments[3]).backward(dy, dstate, *arguments)
 
 
-def _states_like(k, v, cu_seqlens, dtype=None):
-    rows = len(cu_seqlens) - 1 if cu_seqlens else v.shape[0]
-    return v.new_empty((rows, v.shape[2], v.shape[3], k.shape[-1]), dtype=dtype or v.dtype)
+def _general(v):
+    return _torch_cpu if v.device.type == "cpu" else _torch_gpu
 
 
-def _forward_cpu(*arguments):
-    arrays, (position, cu_seqlens, chunk, rule, definition, _) = arguments[:11], arguments[11:]
-    arrays = tuple(map(_packed_channels, arrays))
-    k, v = arrays[2], arrays[3]
-    y = v.new_empty(v.shape)
-    state = _states_like(k, v, cu_seqlens)
-    addresses = tuple(map(_address, arrays))
-    results = _address(y), _address(state)
-    if definition:
-        _ops.definition(v.dtype == torch.float64, rule, addresses, position, cu_seqlens, chunk, results)
-    else:
-        _ops.forward(rule, addresses, position, cu_seqlens, chunk, results)
-    return y, state, v.new_empty(0)
+def _forward_operator(*arguments):
+    """An operator returns tensors only: an empty one instead of None."""
+    y, state, kept = _forward(*arguments)
+    return y, state, state.new_empty(0) if kept is None else kept
 
 
-def _new_gradients(arrays, wanted):
-    """New tensors for the gradients that are wanted, empty ones for others."""
-    return [x.new_empty(x.shape) if want else arrays[3].new_empty(0) for x, want in zip(arrays, wanted)]
-
-
-def _backward_cpu(dy, dstate, *arguments):
-    arrays = tuple(map(_packed_channels, arguments[:11]))
-    position, cu_seqlens, chunk, rule, definition, _, wanted = arguments[11:]
-    v = arrays[3]
-    results = _new_gradients(arrays, wanted)
-    addresses = tuple(map(_address, arrays))
-    dy, dstate = _packed_channels(dy), _packed_channels(dstate)
-    given = _address(dy), _address(dstate)
-    outputs = tuple(_address(x) if want else None for x, want in zip(results, wanted))
-    if definition:
-        _ops.definition_backward(
-            v.dtype == torch.float64, rule, addresses, position, cu_seqlens, chunk, given, outputs
-        )
-    else:
-        _ops.backward(rule, addresses, position, cu_seqlens, chunk, given, outputs)
-    return results
+def _backward_operator(*arguments):
+    nothing = arguments[5].new_empty(0)
+    return [nothing.clone() if x is None else x for x in _backward(*arguments)]
 
 
 def _forward_fake(*arguments):
     k, v, position, cu_seqlens, chunk, _, definition, keep = *arguments[2:4], *arguments[11:]
-    state = _states_like(k, v, cu_seqlens, v.dtype if definition else torch.float32)
-    if v.device.type != "cuda":
-        return v.new_empty(v.shape), state, v.new_empty(0)
-    floats = _torch_gpu.kept_floats(*v.shape[:3]) if _torch_gpu.keeps(position, cu_seqlens, chunk, keep) else 0
-    return v.new_empty(v.shape), state, v.new_empty(floats, dtype=torch.float32)
+    rows = len(cu_seqlens) - 1 if cu_seqlens else v.shape[0]
+    shape = (rows, v.shape[2], v.shape[3], k.shape[-1])
+    state = v.new_empty(shape, dtype=v.dtype if definition else torch.float32)
+    keeps = v.device.type == "cuda" and _torch_gpu.keeps(position, cu_seqlens, chunk, keep)
+    return v.new_empty(v.shape), state, state.new_empty(_torch_gpu.kept_floats(*v.shape[:3]) if keeps else 0)
 
 
 def _backward_fake(dy, dstate, *arguments):
-    return _new_gradients(arguments[:11], arguments[-1])
+    arrays, wanted = arguments[:11], arguments[-1]
+    return [x.new_empty(x.shape) if want else arrays[3].new_empty(0) for x, want in zip(arrays, wanted)]
 
 
 def _keep_inputs(ctx, inputs, output):
@@ -239,18 +247,19 @@ def _keep_inputs(ctx, inputs, output):
 def _gradients(ctx, dy, dstate):
     """Of the arrays that have one; None where it is not needed."""
     *arrays, kept = ctx.saved_tensors
-    if dy is None:
-        dy = torch.zeros_like(arrays[3])
-    wanted = [x is not None and need for x, need in zip(arrays[:DIFFERENTIABLE], ctx.needs_input_grad)]
-    if torch.is_grad_enabled() or not _is_plain((dy, dstate, *arrays)):
-        run = torch.ops.deltasane.delta_rule_backward
-    else:
-        run = _backward_cpu if dy.device.type == "cpu" else _torch_gpu.backward
-    found = run(dy, dstate, *arrays, *ctx.settings, kept, wanted)
+    dy = torch.zeros_like(arrays[3]) if dy is None else dy.contiguous()
+    if dstate is not None:
+        dstate = dstate.contiguous()
+    needed = ctx.needs_input_grad[:DIFFERENTIABLE]
+    if not torch.is_grad_enabled() and _is_plain((dy, dstate, *arrays)):
+        return _backward(dy, dstate, *arrays, *ctx.settings, kept, needed)
+    wanted = [x is not None and need for x, need in zip(arrays, needed)]
+    kept = dy.new_empty(0) if kept is None else kept
+    found = torch.ops.deltasane.delta_rule_backward(dy, dstate, *arrays, *ctx.settings, kept, wanted)
     return [x if want else None for x, want in zip(found, wanted)]
 
 
-def _backward(ctx, dy, dstate, _):
+def _operator_gradients(ctx, dy, dstate, _):
     return *_gradients(ctx, dy, dstate), *[None] * 8
 
 
@@ -259,10 +268,9 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, *arguments):
-        arrays, settings = arguments[:-1], arguments[-1]
-        run = _forward_cpu if arrays[3].device.type == "cpu" else _torch_gpu.forward
-        output = run(*arrays, *settings)
-        _keep_inputs(ctx, (*arrays, *settings), output)
+        arguments = *arguments[:-1], *arguments[-1]
+        output = _forward(*arguments)
+        _keep_inputs(ctx, arguments, output)
         return output[:2]
 
     @staticmethod
@@ -282,14 +290,12 @@ def _refuse_second_derivative(ctx, *_):
     raise NotImplementedError("deltasane.ops: second derivatives are not available; use create_graph=False")
 
 
-_library.impl("delta_rule", _forward_cpu, "CPU")
-_library.impl("delta_rule_backward", _backward_cpu, "CPU")
-if _ops.cuda:
-    _library.impl("delta_rule", _torch_gpu.forward, "CUDA")
-    _library.impl("delta_rule_backward", _torch_gpu.backward, "CUDA")
+for _device in ("CPU", "CUDA") if _ops.cuda else ("CPU",):
+    _library.impl("delta_rule", _forward_operator, _device)
+    _library.impl("delta_rule_backward", _backward_operator, _device)
 torch.library.register_fake("deltasane::delta_rule", _forward_fake, lib=_library)
 torch.library.register_fake("deltasane::delta_rule_backward", _backward_fake, lib=_library)
-torch.library.register_autograd("deltasane::delta_rule", _backward, setup_context=_keep_inputs, lib=_library)
+torch.library.register_autograd("deltasane::delta_rule", _operator_gradients, setup_context=_keep_inputs, lib=_library)
 torch.library.register_autograd(
     "deltasane::delta_rule_backward", _refuse_second_derivative, setup_context=_keep_nothing, lib=_library
 )

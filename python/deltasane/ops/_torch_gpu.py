@@ -15,7 +15,7 @@ from ._calls import chunk_count, chunks_ending
 HEAD = 64
 CHUNK = 16
 LEAST_DECAY = 0.545
-_CHECKS_VALUES = os.environ.get("DELTASANE_CHECK", "0") not in ("", "0")
+CHECKS_VALUES = os.environ.get("DELTASANE_CHECK", "0") not in ("", "0")
 _STATE_FLOATS = HEAD * HEAD + 1
 
 
@@ -47,7 +47,7 @@ def _allocator(like):
 
 
 def _check_values(w, tau):
-    if not _CHECKS_VALUES or torch.cuda.is_current_stream_capturing():
+    if not CHECKS_VALUES or torch.cuda.is_current_stream_capturing():
         return
     for name, x, least, most, kind in (
         ("w", w, LEAST_DECAY, 1, "decays above 0.545 and at most 1"),
@@ -96,7 +96,13 @@ def _checked(arrays, position, cu_seqlens, chunk, rule):
     if state is not None:
         _check("state", state, (rows, heads, HEAD, HEAD))
     _check_values(w, tau)
-    return [None if x is None else x.contiguous() for x in (r, w, k, v, a, b, tau, state)]
+    return [None if x is None else _packed(x) for x in (r, w, k, v, a, b, tau, state)]
+
+
+def _packed(x):
+    """The kernels read 16 bytes at once."""
+    x = x.contiguous()
+    return x if x.data_ptr() % 16 == 0 else x.clone()
 
 
 def _texts(time, position, cu_seqlens, chunk):
@@ -122,6 +128,10 @@ def _columns(x, which):
     return None if x is None else x.data_ptr() if which is None else x[:, which].data_ptr()
 
 
+def _floats(kept):
+    return 0 if kept is None else kept.numel()
+
+
 def _parts(vectors, tokens, tau, chunks, state, states):
     return (*(_columns(x, tokens) for x in vectors), _columns(tau, chunks), _rows(state, states))
 
@@ -134,7 +144,7 @@ def forward(*arguments):
     y = torch.empty_like(v)
     rows = len(cu_seqlens) - 1 if cu_seqlens else batch
     final = v.new_empty((rows, heads, HEAD, HEAD), dtype=torch.float32)
-    kept = v.new_empty(kept_floats(batch, time, heads) if keeps(position, cu_seqlens, chunk, keep) else 0, dtype=torch.float32)
+    kept = final.new_empty(kept_floats(batch, time, heads)) if keeps(position, cu_seqlens, chunk, keep) else None
     device, stream = _place(v.device)
     for tokens, chunks, states, start, count in _texts(time, position, cu_seqlens, chunk):
         if count == 0 or batch * heads == 0:
@@ -144,7 +154,7 @@ def forward(*arguments):
         _ops.gpu_forward(
             device, stream, _allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
             _parts(vectors, tokens, tau, chunks, state, states),
-            (_columns(y, tokens), _rows(final, states), kept.data_ptr()), kept.numel(),
+            (_columns(y, tokens), _rows(final, states), _rows(kept, None)), _floats(kept),
         )  # fmt: skip
     return y, final, kept
 
@@ -154,8 +164,8 @@ def backward(dy, dstate, *arguments):
     *vectors, tau, state = inputs = _checked(arrays, position, cu_seqlens, chunk, rule)
     v = vectors[3]
     batch, time, heads, _ = v.shape
-    dy = dy.contiguous()
-    dstate = None if dstate is None else dstate.contiguous()
+    dy = _packed(dy)
+    dstate = None if dstate is None else _packed(dstate)
     *gradients, dtau, dinitial = [None if x is None else torch.empty_like(x) for x in inputs]
     device, stream = _place(v.device)
     for tokens, chunks, states, start, count in _texts(time, position, cu_seqlens, chunk):
@@ -167,8 +177,8 @@ def backward(dy, dstate, *arguments):
         _ops.gpu_backward(
             device, stream, _allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
             _parts(vectors, tokens, tau, chunks, state, states),
-            (_columns(dy, tokens), _rows(dstate, states), kept.data_ptr()), kept.numel(),
+            (_columns(dy, tokens), _rows(dstate, states), _rows(kept, None)), _floats(kept),
             _parts(gradients, tokens, dtau, chunks, dinitial, states),
         )  # fmt: skip
     found = [*gradients, None, dtau, dinitial]
-    return [x if want else v.new_empty(0) for x, want in zip(found, wanted)]
+    return [x if want else None for x, want in zip(found, wanted)]

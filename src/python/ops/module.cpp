@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "kernel/sane/tau.h"
+#include "python/ops/direct_calls.h"
 #include "python/ops/gpu_calls.h"
 #include "python/ops/recurrence.h"
 #include "python/ops/views.h"
@@ -86,8 +87,10 @@ NB_MODULE(_ops, m) {
   using namespace deltasane;
   using namespace deltasane::python;
   m.doc() = "Operators of deltasane.ops. An array is of numpy, (address, shape, strides) or None.";
+  nb::set_leak_warnings(false);  // of what torch still holds when the process ends
   translate_errors();
   m.attr("cuda") = built_with_cuda;
+  bind_direct_calls(m);
   if constexpr (built_with_cuda) bind_gpu_calls(m);
   m.def("set_threads", &python::set_threads, nb::arg("count"));
   m.def("threads", &python::threads);

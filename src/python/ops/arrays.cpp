@@ -1,0 +1,160 @@
+#include "python/ops/arrays.h"
+
+#include <nanobind/ndarray.h>
+
+#include "python/ops/views.h"
+
+namespace deltasane::python {
+namespace {
+
+// DLPack's table of C functions for one class of arrays, version 1; of those that are not called
+// only the place is known.
+struct ExchangeTable {
+  struct {
+    uint32_t major, minor;
+  } version;
+  const ExchangeTable* previous;
+  void (*unused[3])();
+  int (*read)(void* array, nb::dlpack::dltensor* found);  // not owning; may be null
+  int (*current_stream)(int32_t device_type, int32_t device, void** stream);
+};
+
+const ExchangeTable* table_of(nb::handle capsule) {
+  constexpr const char* name = "dlpack_exchange_api";
+  if (!PyCapsule_IsValid(capsule.ptr(), name)) return nullptr;
+  const auto* table = static_cast<const ExchangeTable*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  while (table && table->version.major > 1) table = table->previous;
+  return table && table->version.major == 1 && table->read ? table : nullptr;
+}
+
+// stride: null where the library says by that that it is. A step that is never made may be any.
+template <class Stride>
+bool is_packed(const Shape& shape, const Stride* stride, int64_t element) {
+  if (!stride || shape.elements() == 0) return true;
+  for (int i = shape.rank() - 1; i >= 0; element *= shape[i--])
+    if (shape[i] > 1 && stride[i] != element) return false;
+  return true;
+}
+
+Shape shape_of(int rank, const auto* sizes) {
+  Shape shape;
+  for (int i = 0; i < rank; ++i) shape.push_back(sizes[i]);
+  return shape;
+}
+
+nb::object tuple_of(const Shape& shape) {
+  nb::object made = nb::steal(PyTuple_New(shape.rank()));
+  for (int i = 0; i < shape.rank(); ++i)
+    PyTuple_SetItem(made.ptr(), i, PyLong_FromLongLong(shape[i]));
+  return made;
+}
+
+nb::object checked(PyObject* made) {
+  if (!made) throw nb::python_error();
+  return nb::steal(made);
+}
+
+nb::object interned(const char* text) { return checked(PyUnicode_InternFromString(text)); }
+
+class Torch : public ArrayLibrary {
+ public:
+  Torch(const ExchangeTable& table, nb::object tensor, nb::object parameter, nb::object empty_like)
+      : table_(table),
+        tensor_(std::move(tensor)),
+        parameter_(std::move(parameter)),
+        empty_like_(std::move(empty_like)) {}
+
+  bool read(nb::handle array, Array& found) const override {
+    const nb::handle type(reinterpret_cast<PyObject*>(Py_TYPE(array.ptr())));
+    if (!type.is(tensor_) && !type.is(parameter_)) return false;
+    nb::dlpack::dltensor seen;
+    if (table_.read(array.ptr(), &seen)) {  // sparse, nested, quantized, ...
+      PyErr_Clear();
+      return false;
+    }
+    constexpr int32_t dlpack_cpu = 1, dlpack_cuda = 2;
+    constexpr nb::dlpack::dtype single{uint8_t(nb::dlpack::dtype_code::Float), 32, 1};
+    constexpr nb::dlpack::dtype brain{uint8_t(nb::dlpack::dtype_code::Bfloat), 16, 1};
+    const bool on_gpu = seen.device.device_type == dlpack_cuda;
+    if (seen.ndim > max_rank || (!on_gpu && seen.device.device_type != dlpack_cpu)) return false;
+    if (seen.dtype != single && seen.dtype != brain) return false;
+    found.number = seen.dtype == single ? Number::float32 : Number::bfloat16;
+    found.device = on_gpu ? seen.device.device_id : Array::cpu;
+    found.data = address_of<char>(seen.data) + seen.byte_offset;
+    found.shape = shape_of(seen.ndim, seen.shape);
+    const uintptr_t alignment =
+        on_gpu ? 16 : sizeof(float);  // a GPU's kernels read 16 bytes at once
+    return (!seen.data || reinterpret_cast<uintptr_t>(found.data) % alignment == 0) &&
+           is_packed(found.shape, seen.strides, 1);
+  }
+  bool requires_gradient(nb::handle array) const override {
+    return checked(PyObject_GetAttr(array.ptr(), requires_grad_.ptr())).is(nb::handle(Py_True));
+  }
+  nb::object empty_like(nb::handle array) const override { return empty_like_(array); }
+  nb::object empty(nb::handle like, const Shape& shape) const override {
+    const nb::object sizes = tuple_of(shape);
+    PyObject* const arguments[] = {like.ptr(), sizes.ptr()};
+    return checked(PyObject_VectorcallMethod(new_empty_.ptr(), arguments, 2, nullptr));
+  }
+  CUstream_st* stream(int device) const override {
+    void* found = nullptr;
+    constexpr int32_t cuda = 2;
+    if (table_.current_stream(cuda, device, &found)) throw nb::python_error();
+    return static_cast<CUstream_st*>(found);
+  }
+
+ private:
+  const ExchangeTable& table_;
+  nb::object tensor_, parameter_, empty_like_;
+  nb::object requires_grad_ = interned("requires_grad"), new_empty_ = interned("new_empty");
+};
+
+class Numpy : public ArrayLibrary {
+ public:
+  Numpy(nb::object array, nb::object float32, nb::object empty)
+      : array_(std::move(array)), float32_(std::move(float32)), empty_(std::move(empty)) {}
+
+  bool read(nb::handle array, Array& found) const override {
+    if (!array_.is(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(array.ptr()))))) return false;
+    if (!checked(PyObject_GetAttr(array.ptr(), dtype_.ptr())).is(float32_)) return false;
+    Py_buffer seen;
+    if (PyObject_GetBuffer(array.ptr(), &seen, PyBUF_STRIDES)) throw nb::python_error();
+    found.data = seen.buf;
+    bool usual =
+        seen.ndim <= max_rank && reinterpret_cast<uintptr_t>(seen.buf) % sizeof(float) == 0;
+    if (usual) {
+      found.shape = shape_of(seen.ndim, seen.shape);
+      usual = is_packed(found.shape, seen.strides, sizeof(float));
+    }
+    PyBuffer_Release(&seen);
+    return usual;
+  }
+  bool requires_gradient(nb::handle) const override { return false; }
+  nb::object empty_like(nb::handle array) const override {
+    return empty_(checked(PyObject_GetAttr(array.ptr(), shape_.ptr())), float32_);
+  }
+  nb::object empty(nb::handle, const Shape& shape) const override {
+    return empty_(tuple_of(shape), float32_);
+  }
+  CUstream_st* stream(int) const override { return nullptr; }
+
+ private:
+  nb::object array_, float32_, empty_;
+  nb::object dtype_ = interned("dtype"), shape_ = interned("shape");
+};
+
+}  // namespace
+
+std::unique_ptr<ArrayLibrary> torch_arrays(nb::handle exchange, nb::object tensor,
+                                           nb::object parameter, nb::object empty_like) {
+  const ExchangeTable* table = table_of(exchange);
+  if (!table) return nullptr;
+  return std::make_unique<Torch>(*table, std::move(tensor), std::move(parameter),
+                                 std::move(empty_like));
+}
+
+std::unique_ptr<ArrayLibrary> numpy_arrays(nb::object array, nb::object float32, nb::object empty) {
+  return std::make_unique<Numpy>(std::move(array), std::move(float32), std::move(empty));
+}
+
+}  // namespace deltasane::python
