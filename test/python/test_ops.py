@@ -283,7 +283,7 @@ def test_usual_calls_have_the_bits_of_others(settings):
     chunk, position = settings.get("chunk", 16), settings.get("position", 0)
     case = {**random_case(2, 35, 3, 64, chunks=(position + 35) // chunk - position // chunk), **settings}
     order = ("r", "w", "k", "v", "a", "b", "beta", "tau", "state", "mask", "neutralize")
-    direct = _numpy.direct(tuple(case.get(n) for n in order), position, chunk, True)
+    direct = _numpy.direct(tuple(case.get(n) for n in order), position, chunk, "decay", True)
     found, expected = ops.rwkv7(**case), ops.rwkv7(**case, mask=np.ones((2, 35), bool))
     for one, other, third in zip(direct, found, expected):
         assert np.array_equal(one, other) and np.array_equal(other, third)
@@ -295,7 +295,7 @@ def test_unusual_calls_are_not_taken_whole():
     x = np.full((2, 20, 3, 64), 0.5, np.float32)
     usual = [x] * 6 + [None] * 5
     shifted = np.frombuffer(bytes(1) + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape)
-    assert _numpy.direct(tuple(usual), 0, 16, True) is not None
+    assert _numpy.direct(tuple(usual), 0, 16, "decay", True) is not None
     for place, other in (
         (0, x.astype(np.float64)), (1, x[..., ::-1]), (2, np.swapaxes(np.swapaxes(x, 1, 2).copy(), 1, 2)), (3, x.tolist()),
         (4, shifted), (5, None), (7, np.ones(3, np.float32)), (8, np.ones((1, 3, 64, 64), np.float32)),
@@ -303,5 +303,5 @@ def test_unusual_calls_are_not_taken_whole():
     ):  # fmt: skip
         given = list(usual)
         given[place] = other
-        assert _numpy.direct(tuple(given), 0, 16, True) is None, place
-    assert _numpy.direct(tuple(usual), [0, 16], 16, True) is None and _numpy.direct(tuple(usual), 0, 0, True) is None
+        assert _numpy.direct(tuple(given), 0, 16, "decay", True) is None, place
+    assert _numpy.direct(tuple(usual), [0, 16], 16, "decay", True) is None and _numpy.direct(tuple(usual), 0, 0, "decay", True) is None

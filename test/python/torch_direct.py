@@ -60,7 +60,7 @@ def both_passes(case, loss=lambda y, state: y.square().sum() + state.square().su
     return [y, state, *(torch.autograd.grad(loss(y, state), given) if given else [])]
 
 
-@pytest.mark.parametrize("kind", ["sane", "plain", "later", "inside a chunk", "chunks of 8", "few tokens", "a number", "some gradients", "no gradients"])
+@pytest.mark.parametrize("kind", ["sane", "plain", "later", "inside a chunk", "chunks of 8", "few tokens", "a number", "logs", "some gradients", "no gradients"])
 def test_same_bits_as_the_general_way(counted, general, kind):
     case, settings = random_case(2, 35, 3, 64), {}
     if kind == "plain":
@@ -77,6 +77,8 @@ def test_same_bits_as_the_general_way(counted, general, kind):
     if kind == "a number":
         settings["tau"], settings["position"] = 1.5, 32
         del case["tau"]
+    if kind == "logs":
+        case["w"], settings["decay"] = np.log(case["w"]), "log"
     case = tensors(case, grad=kind != "no gradients")
     if kind == "some gradients":
         for name in ("r", "k", "tau"):
@@ -125,7 +127,7 @@ def unusual():
 def test_unusual_calls_are_not_taken(changed):
     given = {**{n: torch.full((2, 20, 3, 64), 0.5) for n in "rwkvab"}, **changed}
     position, chunk = given.pop("position", 0), given.pop("chunk", 16)
-    assert _torch.direct(tuple(given.get(n) for n in ORDER), position, chunk, True) is None
+    assert _torch.direct(tuple(given.get(n) for n in ORDER), position, chunk, "decay", True) is None
 
 
 def test_a_tau_of_no_chunks_is_no_absent_tau():

@@ -53,23 +53,26 @@ class Call(NamedTuple):
 _FIRST_TOKENS = ([], [], 16, "generalized", False)
 
 
-def direct_arguments(arrays, position, chunk, full):
+def direct_arguments(library, arrays, position, chunk, decay):
     """The arrays and settings of a direct call (src/python/ops/direct_calls.h), without keep; None: unusual.
 
-    full(tau, shape, v): a tau that was given as a number, for every chunk.
+    w becomes a decay, and a tau that was given as a number becomes one for every chunk. library: _torch or _numpy.
     """
+    w, v, tau = arrays[1], arrays[3], arrays[7]
     if type(position) is not int or type(chunk) is not int or position < 0 or chunk < 1:
         return None
-    v, tau = arrays[3], arrays[7]
-    if tau is not None and type(tau) in (int, float):
-        if getattr(v, "ndim", 0) != 4:
+    if not isinstance(v, library.ARRAY) or v.ndim != 4:
+        return None
+    if decay != "decay":
+        if not isinstance(w, library.ARRAY):
             return None
+        arrays = arrays[0], decay_named(decay)[0](library.xp, w), *arrays[2:]
+    if tau is not None and type(tau) in (int, float):
         shape = v.shape[0], chunks_ending(position, v.shape[1], chunk), v.shape[2]
-        arrays = *arrays[:7], full(tau, shape, v), *arrays[8:]
+        arrays = *arrays[:7], library.full_tau(tau, shape, v), *arrays[8:]
     if position == 0 and chunk == 16:
         return arrays, _FIRST_TOKENS
-    rows = v.shape[0] if position and getattr(v, "ndim", 0) else 0
-    return arrays, ([position] * rows, [], chunk, "generalized", False)
+    return arrays, ([position] * v.shape[0] if position else [], [], chunk, "generalized", False)
 
 
 def integers(name, given):

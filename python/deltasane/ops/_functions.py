@@ -88,8 +88,8 @@ def rwkv7(
     True
     """
     library = _library(r)
-    if decay == "decay" and cu_seqlens is None and not _definition:
-        found = library.direct((r, w, k, v, a, b, None, tau, state, mask, neutralize), position, chunk, keep)
+    if cu_seqlens is None and not _definition:
+        found = library.direct((r, w, k, v, a, b, None, tau, state, mask, neutralize), position, chunk, decay, keep)
         if found is not None:
             return found
     arrays = Arrays(r, w, k, v, a, b, None, tau, state, mask, neutralize)

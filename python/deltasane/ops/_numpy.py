@@ -1,21 +1,24 @@
 """The recurrence on numpy arrays, and on what numpy takes through DLPack from other libraries."""
 
+import sys
+
 import numpy as np
 
 from .. import _ops
 from ._calls import DIFFERENTIABLE, Arrays, direct_arguments
 
-xp = np
+xp, ARRAY = np, np.ndarray
+_this = sys.modules[__name__]
 _calls = _ops.direct_numpy_calls(np.ndarray, np.dtype(np.float32), np.empty)
 
 
-def _full_tau(tau, shape, v):
+def full_tau(tau, shape, v):
     return np.full(shape, tau, np.float32)
 
 
-def direct(arrays, position, chunk, keep):
+def direct(arrays, position, chunk, decay, keep):
     """y and the state where nothing is unusual, else None."""
-    usual = direct_arguments(arrays, position, chunk, _full_tau)
+    usual = direct_arguments(_this, arrays, position, chunk, decay)
     found = usual and _calls.forward((*usual[0], *usual[1], False), False)
     return found and found[:2]
 

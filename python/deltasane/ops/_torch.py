@@ -7,6 +7,7 @@ the extension (src/python/ops/direct_calls.h); what it does not take goes throug
 """
 
 import math
+import sys
 import warnings
 
 import torch
@@ -16,7 +17,8 @@ from .. import _ops
 from . import _torch_cpu, _torch_gpu
 from ._calls import DIFFERENTIABLE, Arrays, direct_arguments
 
-xp = torch
+xp, ARRAY = torch, torch.Tensor
+_this = sys.modules[__name__]
 
 _TYPES = (torch.float32, torch.bfloat16)
 _ALWAYS_FLOAT32 = ("w", "tau", "state")
@@ -92,7 +94,7 @@ def _tau_number(x, dtype, device, shape=()):
     return torch.full(shape, x, dtype=dtype, device=device)
 
 
-def _full_tau(x, shape, v):
+def full_tau(x, shape, v):
     return _tau_number(x, torch.float32, v.device, shape)
 
 
@@ -123,11 +125,11 @@ def _widened(arrays):
     return Arrays(*(x.float() if x is not None and x.dtype == torch.bfloat16 else x for x in arrays))
 
 
-def direct(arrays, position, chunk, keep):
+def direct(arrays, position, chunk, decay, keep):
     """y and the state where nothing is unusual, else None."""
     if torch.compiler.is_compiling() or _is_observed():
         return None
-    usual = direct_arguments(arrays, position, chunk, _full_tau)
+    usual = direct_arguments(_this, arrays, position, chunk, decay)
     if usual is None:
         return None
     arrays, settings = usual
