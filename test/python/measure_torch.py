@@ -4,15 +4,19 @@
                                          that compute nothing: what torch itself takes. Also with --device cpu
     measure_torch.py kernel [--bench F]  times at the shapes of `deltasane bench kernel --device cuda --json`, whose
                                          output F has
-    measure_torch.py training            200 steps of a small model beside RWKV-LM's formula in plain torch
+    measure_torch.py training            200 steps of a small model beside RWKV-LM's operator, or where it is not there
+                                         beside its formula in plain torch
 
---peers FOLDER: where rwkv_lm/ has RWKV-LM's wkv7_cuda.cu and wkv7_op.cpp, they are compiled and measured, too; and
-flash-linear-attention, where it can be imported.
+--peers FOLDER: other operators, compiled and measured where their sources are: RWKV-LM's rwkv7_clampw_v3.cpp and
+rwkv7_clampw_v3_for_h100.cu in rwkv_lm/, wkv7_sane_torch.py with its sources of rwkv_ops in rwkv_ops/. And
+flash-linear-attention, where it can be imported; it comes last, as it tunes itself for minutes. --only NAME: one of
+deltasane, RWKV-LM, rwkv_ops, fla.
 """
 
 import argparse
 import functools
 import json
+import math
 import os
 import statistics
 import sys
@@ -23,6 +27,7 @@ import torch
 from deltasane import ops
 
 SHAPES = ((8, 4096, 16), (1, 4096, 16))
+OPERATORS = ("deltasane", "RWKV-LM", "rwkv_ops", "fla")
 
 
 def vectors(batch, time_, heads, dtype=torch.bfloat16, grad=True, seed=0, device="cuda"):
@@ -65,45 +70,58 @@ def rwkv_lm_kernel(folder):
     """RWKV-LM's operator, on (batch, time, head, 64) and w before its activation, all bfloat16."""
     from torch.utils.cpp_extension import load
 
-    flags = ["-D_C_=64", "-D_CHUNK_LEN_=16", "--use_fast_math", "-O3", "-Xptxas -O3", "--extra-device-vectorization"]
-    files = [os.path.join(folder, "rwkv_lm", name) for name in ("wkv7_cuda.cu", "wkv7_op.cpp")]
-    load(name="wind_backstepping", sources=files, is_python_module=False, extra_cuda_cflags=flags)
-    kernels = torch.ops.wind_backstepping
+    flags = ["-D_N_=64", "-D_CHUNK_LEN_=16", "--use_fast_math", "-O3", "-Xptxas -O3", "--extra-device-vectorization"]
+    files = [os.path.join(folder, "rwkv_lm", f"rwkv7_clampw_v3{rest}") for rest in ("_for_h100.cu", ".cpp")]
+    load(name="rwkv7_clampw_v3", sources=files, is_python_module=False, extra_cuda_cflags=flags)
+    kernels = torch.ops.rwkv7_clampw_v3
 
     class Peer(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, r, w, k, v, a, b):
-            batch, time_, heads, _ = r.shape
-            y = torch.empty_like(v)
-            s = torch.empty(batch, heads, time_ // 16, 64, 64, dtype=torch.float32, device=r.device)
-            sa = torch.empty(r.shape, dtype=torch.float32, device=r.device)
-            kernels.forward(w, r, k, v, a, b, y, s, sa)
-            ctx.save_for_backward(w, r, k, v, a, b, s, sa)
+        def forward(ctx, *inputs):
+            batch, time_, heads, _ = inputs[0].shape
+            y = torch.empty_like(inputs[3])
+            s = torch.empty(batch, heads, time_ // 16, 64, 64, dtype=torch.float32, device=y.device)
+            sa = torch.empty(y.shape, dtype=torch.float32, device=y.device)
+            kernels.forward(*inputs, y, s, sa)
+            ctx.save_for_backward(*inputs, s, sa)
             return y
 
         @staticmethod
         def backward(ctx, dy):
-            w, r, k, v, a, b, s, sa = ctx.saved_tensors
-            dw, dr, dk, dv, da, db = (torch.empty_like(x) for x in (w, r, k, v, a, b))
-            kernels.backward(w, r, k, v, a, b, dy.contiguous(), s, sa, dw, dr, dk, dv, da, db)
-            return dr, dw, dk, dv, da, db
+            *inputs, s, sa = ctx.saved_tensors
+            gradients = [torch.empty_like(x) for x in inputs]
+            kernels.backward(*inputs, dy.contiguous(), s, sa, *gradients)
+            return tuple(gradients)
 
     return Peer.apply
 
 
-def peers(folder):
-    """Name, function of r, w, k, v, a, b, and what it wants as w, given the decay."""
-    found = []
-    if folder and os.path.isdir(os.path.join(folder, "rwkv_lm")):
-        before_activation = lambda w: torch.log(-torch.log(w)).bfloat16()  # noqa: E731
-        found.append(("RWKV-LM", rwkv_lm_kernel(folder), before_activation))
-    try:
-        from fla.ops.rwkv7 import chunk_rwkv7
+def before_clampw(w):
+    """What gives the decay w as exp(-exp(-1/2) sigmoid(x))."""
+    share = -torch.log(w) / math.exp(-0.5)
+    return torch.log(share) - torch.log1p(-share)
 
-        found.append(("fla", lambda *x: chunk_rwkv7(*x)[0], lambda w: torch.log(w).bfloat16()))
-    except Exception as error:
-        print(f"fla: not measured: {error}")
-    return found
+
+def rwkv_ops_kernel(folder, tau):
+    """rwkv_ops' operator with SANE; w before its activation, all but tau bfloat16."""
+    sys.path[:0] = [folder, os.path.join(folder, "rwkv_ops")]
+    from wkv7_sane_torch import get_torch_generalized_delta_rule_sane
+
+    made = get_torch_generalized_delta_rule_sane(64, 16)
+    run = made[0] if isinstance(made, (tuple, list)) else made
+    mask = torch.ones(tau.shape[:2], device=tau.device)
+    return lambda *x: run(*x, tau, mask=mask)[0]
+
+
+def peer(name, folder, tau):
+    """(function of r, w, k, v, a, b, what it wants as w, given the decay, whether with SANE)."""
+    if name == "RWKV-LM":
+        return rwkv_lm_kernel(folder), lambda w: before_clampw(w).bfloat16(), False
+    if name == "rwkv_ops":
+        return rwkv_ops_kernel(folder, tau), lambda w: torch.log(-torch.log(w)).bfloat16(), True
+    from fla.ops.rwkv7 import chunk_rwkv7
+
+    return lambda *x: chunk_rwkv7(*x)[0], lambda w: torch.log(w).bfloat16(), False
 
 
 def measure_kernel(options):
@@ -111,27 +129,29 @@ def measure_kernel(options):
     engine = {
         (row["pass"], row["sane"], row["batch"], row["time"], row["heads"]): row["seconds"] for row in rows
     }  # fmt: skip
-    others = peers(options.peers)
     print("operator | (B,T,H) | SANE | pass | ms in a full queue | ms alone | ms of the engine | difference")
-    for shape in SHAPES:
-        inputs = vectors(*shape)
-        dy = torch.randn(*shape, 64, device="cuda").bfloat16()
-        tau = torch.full((shape[0], shape[1] // 16, shape[2]), 3.0, device="cuda")
-        cases = [("deltasane", sane, functools.partial(_own, tau if sane else None), inputs) for sane in (True, False)]
-        for name, run, convert in others:
-            made = [convert(x.detach()).requires_grad_() if i == 1 else x for i, x in enumerate(inputs)]
-            cases.append((name, False, run, made))
-        for name, sane, run, given in cases:
+    for name in OPERATORS if options.only is None else (options.only,):
+        for shape in SHAPES:
+            inputs = vectors(*shape)
+            dy = torch.randn(*shape, 64, device="cuda").bfloat16()
+            tau = torch.full((shape[0], shape[1] // 16, shape[2]), 3.0, device="cuda")
             try:
-                times = operator_times(run, given, dy)
+                if name == "deltasane":
+                    cases = [(sane, functools.partial(_own, tau if sane else None)) for sane in (True, False)]
+                else:
+                    run, convert, sane = peer(name, options.peers, tau)
+                    inputs[1] = convert(inputs[1].detach()).requires_grad_()
+                    cases = [(sane, run)]
+                times = [operator_times(run, inputs, dy) for _, run in cases]
             except Exception as error:
                 print(f"{name} | {shape} | not measured: {str(error).splitlines()[0]}", flush=True)
                 continue
-            for pass_, (full, alone) in zip(("saving forward", "backward"), times):
-                own = engine.get((pass_, sane, *shape)) if name == "deltasane" else None
-                more = f"{own * 1e3:.4f} | {100 * (full / own - 1):+.1f} %" if own else "- | -"
-                row = f"{name} | {shape} | {'yes' if sane else 'no'} | {pass_} | {full * 1e3:.4f} | {alone * 1e3:.4f}"
-                print(f"{row} | {more}", flush=True)
+            for (sane, _), passes in zip(cases, times):
+                for pass_, (full, alone) in zip(("saving forward", "backward"), passes):
+                    own = engine.get((pass_, sane, *shape)) if name == "deltasane" else None
+                    more = f"{own * 1e3:.4f} | {100 * (full / own - 1):+.1f} %" if own else "- | -"
+                    row = f"{name} | {shape} | {'yes' if sane else 'no'} | {pass_} | {full * 1e3:.4f} | {alone * 1e3:.4f}"
+                    print(f"{row} | {more}", flush=True)
 
 
 def _own(tau, r, w, k, v, a, b):
@@ -206,48 +226,72 @@ def measure_calls(options):
         print(f"deltasane.ops.rwkv7, {name} | {host_microseconds(lambda: ops.rwkv7(*token, tau=tau)):.1f}")  # noqa: B023
 
 
-def plain_recurrence(r, w, k, v, a, b, *, decay, tau=None):
-    """RWKV-LM's formula in torch's own operations, without SANE; w before its activation."""
-    assert decay == "rwkv"
-    state = r.new_zeros(r.shape[0], r.shape[2], v.shape[3], k.shape[3])
-    decays, ys = torch.exp(-torch.exp(w)), []
+def plain_recurrence(r, w, k, v, a, b):
+    """RWKV-LM's formula in torch's own operations; w is the decay."""
+    state, ys = r.new_zeros(r.shape[0], r.shape[2], v.shape[3], k.shape[3]), []
     for t in range(r.shape[1]):
         sa = state @ a[:, t, :, :, None]
-        state = state * decays[:, t, :, None, :] + sa * b[:, t, :, None, :] + v[:, t, :, :, None] * k[:, t, :, None, :]
+        state = state * w[:, t, :, None, :] + sa * b[:, t, :, None, :] + v[:, t, :, :, None] * k[:, t, :, None, :]
         ys.append((state @ r[:, t, :, :, None])[..., 0])
-    return torch.stack(ys, 1), state
+    return torch.stack(ys, 1)
 
 
-def own_recurrence(*arrays, decay, tau=None):
-    return ops.rwkv7(*arrays, decay=decay)
+def as_in_rwkv_lm(run, nudged=False):
+    """run(r, w, k, v, a, b) on bfloat16 and whole chunks. nudged: numbers differ by up to half a unit of bfloat16."""
+
+    def recurrence(r, w, k, v, a, b):
+        time_ = r.shape[1]
+        found = [torch.nn.functional.pad(x, (0, 0, 0, 0, 0, -time_ % 16)) for x in (r, before_clampw(w), k, v, a, b)]
+        if nudged:
+            found = [x * (1 + 2**-9 * (2 * torch.rand_like(x) - 1)) for x in found]
+        return run(*(x.bfloat16().contiguous() for x in found))[:, :time_].float()
+
+    return recurrence
 
 
 class Replaced:
-    """deltasane.ops with another recurrence."""
+    """deltasane.ops with another recurrence, without SANE."""
 
-    def __init__(self, rwkv7):
-        self.rwkv7, self.tau = rwkv7, ops.tau
+    tau = staticmethod(ops.tau)
+
+    def __init__(self, recurrence):
+        self.recurrence = recurrence
+
+    def rwkv7(self, r, w, k, v, a, b, *, decay, tau):
+        assert decay == "rwkv"
+        return self.recurrence(r, torch.exp(-torch.exp(w)), k, v, a, b), None
 
 
-def losses(rwkv7, steps, seed):
-    """Of the model in examples/python/train_with_sane.py, with heads of 64."""
+def losses(recurrence, steps):
+    """Of the model in examples/python/train_with_sane.py."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "python"))
     import train_with_sane as example
 
-    example.ops, example.HEAD = Replaced(rwkv7), 64
-    return [loss.item() for loss in example.training_losses(steps, channels=128, alpha=3.0, device="cuda", seed=seed)]
+    example.ops = Replaced(recurrence)
+    return [loss.item() for loss in example.training_losses(steps, channels=128, alpha=3.0, device="cuda")]
 
 
 def measure_training(options):
-    own, plain = losses(own_recurrence, options.steps, 0), losses(plain_recurrence, options.steps, 0)
-    other = losses(plain_recurrence, options.steps, 1)
+    if options.peers:
+        theirs = rwkv_lm_kernel(options.peers)
+        own = lambda r, w, *rest: ops.rwkv7(r, w.float(), *rest, decay="clampw")[0]  # noqa: E731
+        curves = {
+            "deltasane": as_in_rwkv_lm(own), "RWKV-LM": as_in_rwkv_lm(theirs), "RWKV-LM, nudged": as_in_rwkv_lm(theirs, True),
+        }  # fmt: skip
+    else:
+        curves = {"deltasane": lambda *x: ops.rwkv7(*x)[0], "plain torch": plain_recurrence}
+    found = {name: losses(recurrence, options.steps) for name, recurrence in curves.items()}
     for step in (1, 2, 5, 10, 20, 50, 100, 150, 200):
         if step <= options.steps:
-            i = step - 1
-            print(f"step {step:4d}: deltasane {own[i]:.6f}, plain torch {plain[i]:.6f}, plain, other seed {other[i]:.6f}")
+            print(f"step {step:4d}: " + ", ".join(f"{name} {values[step - 1]:.6f}" for name, values in found.items()))
     tail = options.steps // 4
-    mean = [statistics.mean(x[-tail:]) for x in (own, plain, other)]
-    print(f"mean of the last {tail}: deltasane {mean[0]:.6f}, plain torch {mean[1]:.6f}, plain, other seed {mean[2]:.6f}")
+    print(f"mean of the last {tail}: " + ", ".join(f"{name} {statistics.mean(x[-tail:]):.6f}" for name, x in found.items()))
+    base = list(found.values())[1]
+    for name, values in found.items():
+        if values is not base:
+            largest = max(abs(x - y) for x, y in zip(values, base))
+            mean = statistics.mean(abs(x - y) for x, y in zip(values, base))
+            print(f"{name} from {list(found)[1]}: {mean:.2e} in the mean, {largest:.2e} at most")
 
 
 def main():
@@ -256,6 +300,7 @@ def main():
     parser.add_argument("--bench", help="the JSON of deltasane bench kernel")
     parser.add_argument("--peers", help="a folder with sources of other operators")
     parser.add_argument("--device", default="cuda", help="of calls: cuda or cpu")
+    parser.add_argument("--only", choices=OPERATORS, help="one operator")
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
     {"calls": measure_calls, "kernel": measure_kernel, "training": measure_training}[options.what](options)
