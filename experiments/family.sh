@@ -13,8 +13,8 @@
 # rwkv7-slow is the recipe of the pair, to compare with. Control and tuned, and the control with SANE at run time
 # (RUN_TIME: alphas, and adaptive-A as in hundred_million.sh), read one stream, with QUESTIONS before it and after
 # 65,536, 1,048,576 and 10,485,760 tokens. All models of a seed are made and read the first of FAR before the next
-# seed's; then its controls and tuned models read the second, beside the next but one seed. SANE at run time is read so
-# far last.
+# seed's; then its controls and tuned models read the second, beside the next but one seed. Adaptive strengths, which
+# take several times as long, are read to the first of FAR when all else is done, and SANE at run time to the second last.
 #
 # FOLDER/results gets losses.csv, answers.csv, norms.csv and states.csv (at 65,536 and FAR: shares of entries, mean
 # over heads), each row beginning with variant,seed,model, what diagnose says of the controls, and tables.md, by
@@ -103,7 +103,7 @@ make_model() {  # variant, seed
   train_model "$id" control $tune_steps "$slower" "2$2" "$base"
   train_model "$id" tuned $tune_steps "$slower" "2$2" "$base
 sane_alpha = $ALPHA"
-  for name in $(names); do read_stream "$id" "$name" "${FAR%% *}"; done
+  for name in $(names | grep -v adaptive); do read_stream "$id" "$name" "${FAR%% *}"; done
 }
 
 # column_means FILE COLUMNS...: for each stream and position that is asked at, over heads
@@ -168,9 +168,15 @@ make_all() {
   done
   wait
   for seed in $SEEDS; do read_seed_on "$seed"; done
-  for seed in $SEEDS; do
-    for variant in $VARIANTS; do
-      for name in $RUN_TIME; do beside read_on "$variant" "$seed" "run-time-$name"; done
+  for name in $(names | grep adaptive); do
+    for seed in $SEEDS; do
+      for variant in $VARIANTS; do beside read_stream "$variant-seed$seed" "$name" "${FAR%% *}"; done
+    done
+  done
+  wait
+  for name in $(names | grep run-time); do
+    for seed in $SEEDS; do
+      for variant in $VARIANTS; do beside read_on "$variant" "$seed" "$name"; done
     done
   done
   wait

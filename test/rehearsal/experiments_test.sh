@@ -34,7 +34,7 @@ expect_rows family/results/answers.csv 64  # 2 variants, 2 seeds, 4 models each,
 expect_rows family/results/losses.csv 8    # control and tuned
 expect_rows million/answers.csv 12         # 2 streams of the pair, one tuned, one adaptive; 2 lengths
 for file in family/results/{losses,answers,norms,states}.csv million/{answers,norms}.csv; do
-  cmp "$folder/whole/$file" "$folder/killed/$file"
+  diff "$folder/whole/$file" "$folder/killed/$file"
 done
 for part in $PARTS; do
   [ "$(tar -tzf "$folder/killed-packed/$part.tar.gz" | grep -c answers.csv)" = 1 ] ||
