@@ -199,18 +199,31 @@ TEST_F(GpuSampler, SamplesWhatOneThreadSamples) {
     EXPECT_TRUE(std::isnan(found[2].value));
     EXPECT_EQ(found[rows].token, -9) << "one row too many";
 
-    // Several blocks for a row: the same.
-    there = put(logits);
-    for (int64_t row = 0; row < rows; ++row)
-      kernel::cuda::sample_row({count, there.data() + row * count, params[size_t(row)],
-                                taken.data(), sampled.data() + row},
-                               gpu());
-    const Tensor<SampledToken> alone = sampled.on_host(gpu());
-    for (int64_t row = 0; row < rows; ++row) {
-      EXPECT_EQ(alone[row].token, found[row].token) << "row " << row << " of " << count;
-      EXPECT_EQ(alone[row].broken, found[row].broken) << "row " << row << " of " << count;
+    // Several blocks for a row, eight or four: the same.
+    const int64_t processors = gpu().properties().multiprocessors;
+    for (const int64_t together : {int64_t(1), int64_t(7), processors / 4, processors / 2}) {
+      there = put(logits);
+      sampled = put(std::vector<SampledToken>(size_t(rows) + 1, SampledToken{-9, -9, 5}));
+      for (int64_t row = 0; row < rows; row += together) {
+        float* const own = there.data() + row * count;
+        if (together == 1)
+          kernel::cuda::sample_row(
+              {count, own, params[size_t(row)], taken.data(), sampled.data() + row}, gpu());
+        else
+          kernel::cuda::sample_rows({std::min(together, rows - row), count, own, how.data() + row,
+                                     taken.data(), sampled.data() + row},
+                                    gpu());
+      }
+      const Tensor<SampledToken> parts = sampled.on_host(gpu());
+      for (int64_t row = 0; row < rows; ++row) {
+        EXPECT_EQ(parts[row].token, found[row].token)
+            << "row " << row << " of " << count << ", " << together << " at a time";
+        EXPECT_EQ(parts[row].broken, found[row].broken)
+            << "row " << row << " of " << count << ", " << together << " at a time";
+      }
+      EXPECT_TRUE(std::isnan(parts[2].value));
+      EXPECT_EQ(parts[rows].token, -9) << "one row too many";
     }
-    EXPECT_TRUE(std::isnan(alone[2].value));
   }
 }
 

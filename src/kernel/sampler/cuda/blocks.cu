@@ -1,4 +1,4 @@
-// A block has a row, or a cluster of eight blocks has one. There are three passes over the row, or
+// A block has a row, or a cluster of four or eight blocks has one. There are three passes over the row, or
 // more where many tokens are kept; it stays in L2. Control flow is uniform: a pass returns the same
 // result to all threads.
 #include "kernel/sampler/cuda.h"
@@ -377,10 +377,11 @@ __device__ void sample(float* logits, int64_t vocabulary, const SamplingParams& 
   passes.barrier();  // shared memory stays alive while another block may read it
 }
 
+template <int blocks>
 __global__ void __launch_bounds__(threads)
     sample_rows_kernel(const __grid_constant__ SampleRows op) {
-  const int64_t row = blockIdx.x;
-  sample<1>(op.logits + row * op.vocabulary, op.vocabulary, op.params[row], op.penalties,
+  const int64_t row = blockIdx.x / blocks;
+  sample<blocks>(op.logits + row * op.vocabulary, op.vocabulary, op.params[row], op.penalties,
             op.sampled + row);
 }
 
@@ -398,7 +399,15 @@ void expect_row(int64_t vocabulary) {
 void sample_rows(const SampleRows& op, const Gpu& gpu) {
   expect_row(op.vocabulary);
   if (op.rows == 0) return;
-  launch(sample_rows_kernel, {unsigned(op.rows), threads}, gpu, op);
+  // As many blocks of a row as let all rows be resident at once: two blocks on a multiprocessor.
+  const int64_t resident = 2 * gpu.properties().multiprocessors / op.rows;
+  const auto run = [&]<int blocks>() {
+    launch_cluster(sample_rows_kernel<blocks>, {unsigned(op.rows * blocks), threads},
+                   unsigned(blocks), gpu, op);
+  };
+  if (gpu.properties().capability < 90 || resident < 4)
+    return launch(sample_rows_kernel<1>, {unsigned(op.rows), threads}, gpu, op);
+  resident < most_blocks ? run.operator()<4>() : run.operator()<most_blocks>();
 }
 
 void sample_row(const SampleRow& op, const Gpu& gpu) {
