@@ -2,7 +2,9 @@
 
 #include <cuda_runtime.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -70,6 +72,9 @@ struct Block {
   std::map<const void*, Mbarrier> mbarriers;
   std::array<std::deque<Copy>, max_threads> copies;
   std::array<size_t, max_threads> groups;
+  std::array<uint32_t, max_warps> polling{};
+  bool polls = false;
+  int idle = 0;  // times in a row that all threads were polling
   uint32_t ready_warps = 0;
   unsigned threads = 0, alive = 0, warp = 0;
   Schedule schedule = Schedule::rising;
@@ -139,10 +144,27 @@ void set_failure(const std::string& what) {
 
 Fiber& current() { return block->fibers[thread_number]; }
 
+void set_ready(unsigned warp, uint32_t lanes) {
+  block->warps[warp].ready |= lanes;
+  if (block->warps[warp].ready) block->ready_warps |= 1u << warp;
+}
+
+// Some seconds at least.
+constexpr int most_idle = 400'000;
+
+// All threads wait, some of them for memory: other blocks may run, then these look again.
+void wake_polling_threads() {
+  if (!std::exchange(block->polls, false)) return;
+  if (++block->idle > 1) usleep(10);
+  if (block->idle > most_idle) return;  // a deadlock
+  for (unsigned w = 0; w < max_warps; ++w) set_ready(w, std::exchange(block->polling[w], 0));
+}
+
 // Yields to another thread, of the same warp if `stay_in_warp` and the schedule allows.
 void yield(bool stay_in_warp = true) {
   Fiber& from = current();
   Fiber* to = &block->host;
+  if (!block->failure && block->alive && !block->ready_warps) wake_polling_threads();
   if (!block->failure && block->ready_warps) {
     const bool stay = stay_in_warp && block->schedule != Schedule::shuffled &&
                       block->ready_warps >> block->warp & 1;
@@ -155,10 +177,6 @@ void yield(bool stay_in_warp = true) {
   if (to != &from) switch_fiber(from, *to);
 }
 
-void set_ready(unsigned warp, uint32_t lanes) {
-  block->warps[warp].ready |= lanes;
-  if (block->warps[warp].ready) block->ready_warps |= 1u << warp;
-}
 void set_waiting() {
   Warp& warp = block->warps[thread_number / warp_lanes];
   warp.ready &= ~(1u << thread_number % warp_lanes);
@@ -229,6 +247,7 @@ void run_block(unsigned threads, size_t shared) {
   block->warps = {};
   block->barriers = {};
   block->mbarriers.clear();
+  block->polling = {}, block->polls = false, block->idle = 0;
   block->ready_warps = 0;
   for (unsigned t = 0; t < threads; ++t) {
     block->copies[t].clear(), block->groups[t] = 0;
@@ -252,8 +271,10 @@ void run_block(unsigned threads, size_t shared) {
 
 }  // namespace
 
-void run_kernel(const std::function<void()>& thread, const Extent& blocks, const Extent& extent,
-                size_t shared) {
+namespace {
+
+void prepare(const std::function<void()>& thread, const Extent& blocks, const Extent& extent,
+             size_t shared) {
   const unsigned threads = extent.x * extent.y * extent.z;
   require(threads && threads % warp_lanes == 0 && threads <= max_threads && extent.z == 1,
           "a block has 1 to 32 whole warps");
@@ -265,9 +286,50 @@ void run_kernel(const std::function<void()>& thread, const Extent& blocks, const
   if (emulated_gpu().schedule) block->random.seed(emulated_gpu().seed);
   block->thread = &thread;
   blockDim = {extent.x, extent.y, extent.z}, gridDim = {blocks.x, blocks.y, blocks.z};
+}
+
+// Ends this process.
+[[noreturn]] void run_resident_block(unsigned index, unsigned threads, size_t shared) {
+  blockIdx = {index, 0, 0};
+  for (unsigned i = 0; i < index; ++i) block->random();  // another schedule for each
+  try {
+    run_block(threads, shared);
+  } catch (const std::exception& error) {
+    fprintf(stderr, "block %u: %s\n", index, error.what());
+    _exit(1);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+void run_kernel(const std::function<void()>& thread, const Extent& blocks, const Extent& extent,
+                size_t shared) {
+  prepare(thread, blocks, extent, shared);
   for (blockIdx.z = 0; blockIdx.z < blocks.z; ++blockIdx.z)
     for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y)
-      for (blockIdx.x = 0; blockIdx.x < blocks.x; ++blockIdx.x) run_block(threads, shared);
+      for (blockIdx.x = 0; blockIdx.x < blocks.x; ++blockIdx.x)
+        run_block(blockDim.x * blockDim.y, shared);
+}
+
+void run_resident(const std::function<void()>& thread, unsigned blocks, const Extent& extent,
+                  size_t shared) {
+  prepare(thread, {blocks}, extent, shared);
+  block->random();  // the next kernel has other schedules
+  std::vector<pid_t> processes;
+  for (unsigned i = 0; i < blocks; ++i) {
+    const pid_t process = fork();
+    if (process == 0) run_resident_block(i, extent.x * extent.y, shared);
+    require(process > 0, "the host has a process for each block");
+    processes.push_back(process);
+  }
+  unsigned failed = 0;
+  for (const pid_t process : processes) {
+    int status = 0;
+    waitpid(process, &status, 0);
+    failed += status != 0;
+  }
+  if (failed) fail(Fault::device, "a kernel: ", failed, " of ", blocks, " resident blocks failed");
 }
 
 bool register_shared(void* at, size_t bytes) {
@@ -302,6 +364,13 @@ void barrier_sync(unsigned number, unsigned count) {
   barrier.waiting[thread_number / warp_lanes] |= 1u << thread_number % warp_lanes;
   set_waiting();
   release_if_complete(barrier);
+  yield();
+}
+
+void wait_for_others() {
+  block->polling[thread_number / warp_lanes] |= 1u << thread_number % warp_lanes;
+  block->polls = true;
+  set_waiting();
   yield();
 }
 

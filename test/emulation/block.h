@@ -1,5 +1,5 @@
 // A GPU's threads on the host: the threads of a block are fibers of one host thread, and one block
-// runs after the other.
+// runs after the other, unless they are to be resident together.
 //
 // A fiber runs until it has to wait: for the lanes of its warp at a warp-wide instruction, for
 // threads at a barrier, or for an mbarrier. Which one runs next depends on the schedule, so that
@@ -33,6 +33,11 @@ struct Extent {
 void run_kernel(const std::function<void()>& thread, const Extent& blocks, const Extent& threads,
                 size_t shared);
 
+// Likewise, all blocks at the same time, so that they may wait for each other: each is a process of
+// its own, and they share what GpuBuffer and pinned_memory allocate.
+void run_resident(const std::function<void()>& thread, unsigned blocks, const Extent& threads,
+                  size_t shared);
+
 // Declares a static array as the shared memory of kernels. It is filled with NaN before every
 // block, and what is beyond the block's size must stay so.
 bool register_shared(void* at, size_t bytes);
@@ -56,6 +61,9 @@ void warp_collective(const char* instruction, void* operands, void (*execute)(co
 
 // Waits until `count` threads are at the barrier; 0: all of the block that have not ended.
 void barrier_sync(unsigned barrier, unsigned count);
+
+// Lets the threads run that can, of other blocks too, where a thread polls memory in a loop.
+void wait_for_others();
 
 // An mbarrier is an object in shared memory whose phase completes when `arrivals` threads have
 // arrived. Waiting for a phase by its parity, 0 for the first one, ends when that phase is the last

@@ -39,9 +39,16 @@ void GpuEvent::wait() const {}
 TimedGpuEvent::TimedGpuEvent() : GpuEvent(0u) {}
 double TimedGpuEvent::milliseconds_since(const TimedGpuEvent&) const { return 0; }
 
-Buffer pinned_memory(uint64_t bytes) { return Buffer(bytes); }
-
 namespace {
+
+// Pinned memory, which resident blocks share too, and its size in front of it.
+constexpr uint64_t in_front = Buffer::alignment;
+void release_pinned(std::byte* data) noexcept {
+  std::byte* const memory = data - in_front;
+  uint64_t bytes;
+  std::memcpy(&bytes, memory, sizeof(bytes));
+  munmap(memory, bytes);
+}
 
 // A guard page follows a buffer, whose end is a multiple of 16 bytes.
 constexpr uint64_t page = 65536;
@@ -54,7 +61,7 @@ GpuBuffer::GpuBuffer(const Gpu&, uint64_t bytes, std::string_view) : size_(bytes
   if (bytes == 0) return;
   const uint64_t pages = whole_pages(bytes);
   void* const memory =
-      mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   require(memory != MAP_FAILED, "the host has memory for a buffer");
   std::byte* const end = static_cast<std::byte*>(memory) + pages;
   mprotect(end, page, PROT_NONE);
@@ -70,6 +77,16 @@ GpuBuffer& GpuBuffer::operator=(GpuBuffer&& other) noexcept {
   std::swap(data_, other.data_), std::swap(size_, other.size_);
   return *this;
 }
+
+Buffer pinned_memory(uint64_t bytes) {
+  const uint64_t all = bytes + in_front;
+  void* const memory =
+      mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  require(memory != MAP_FAILED, "the host has pinned memory");
+  std::memcpy(memory, &all, sizeof(all));
+  return {static_cast<std::byte*>(memory) + in_front, bytes, release_pinned};
+}
+bool is_pinned(const void*) { return false; }
 
 void copy_to_gpu(void* to, const void* from, uint64_t bytes, const Gpu&) {
   if (bytes) std::memcpy(to, from, bytes);

@@ -44,5 +44,20 @@ __device__ inline TaggedPair load_tagged(const float* at) {
                : "memory");
   return pair;
 }
+// Between two loads of a number that was not there. The emulation of a GPU runs other threads.
+__device__ inline void wait_for_others() {}
+
+// Two neighbours of memory that no block writes. Volatile: not to be moved behind a poll.
+__device__ inline float2 weight_at(const float* at) {
+  float2 both;
+  asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(both.x), "=f"(both.y) : "l"(at));
+  return both;
+}
+// Of a state, which other blocks write: not from L1.
+__device__ inline float2 shift_at(const float* at) {
+  float2 both;
+  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(both.x), "=f"(both.y) : "l"(at));
+  return both;
+}
 
 }  // namespace deltasane::kernel::cuda

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <stdexcept>
 #include <utility>
 
 #include "emulation/block.h"
@@ -61,6 +62,8 @@ inline unsigned __brev(unsigned x) {
   for (int i = 0; i < 32; ++i) y = y << 1 | (x >> i & 1);
   return y;
 }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+[[noreturn]] inline void __trap() { throw std::runtime_error("a kernel: trap"); }
 inline float __fdividef(float x, float y) { return x / y; }
 extern "C" inline float __expf(float x) noexcept { return std::exp(x); }  // C has this name too
 inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }

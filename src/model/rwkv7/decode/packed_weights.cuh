@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernel/activation/cuda_sigmoid.cuh"
+#include "kernel/cuda/async_copy.cuh"
 #include "kernel/cuda/packed_weights.cuh"
 
 namespace deltasane::rwkv7 {
@@ -15,7 +16,7 @@ using namespace kernel::cuda;
 // Into L2, by all threads of a block.
 __device__ inline void prefetch_l2(const void* from, int64_t bytes) {
   for (int64_t i = threadIdx.x * 128; i < bytes; i += blockDim.x * 128)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(from) + i));
+    prefetch_l2_line(static_cast<const char*>(from) + i);
 }
 
 enum class Epilogue { none, tanh, sigmoid, squared_relu };

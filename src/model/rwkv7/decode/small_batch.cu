@@ -39,9 +39,10 @@ __device__ float head_tau(const HeadStep<Weight>& p, int64_t head, int64_t seque
 // A block per (head, sequence).
 template <class Weight>
 __global__ void __launch_bounds__(step_threads) head_step(HeadStep<Weight> p) {
-  extern __shared__ __align__(16) float low[];
-  __shared__ __align__(16) HeadShared place;
-  __shared__ float sums[2][32];
+  extern __shared__ float4 dynamic_shared[];
+  alignas(16) static __shared__ HeadShared place;
+  static __shared__ float sums[2][32];
+  float* const low = reinterpret_cast<float*>(dynamic_shared);
   const int64_t head = blockIdx.x, sequence = blockIdx.y, channels = p.sizes.channels;
   trigger_dependent_launch();
   // The state and the weights: no kernel in front of this one writes them for this token.

@@ -10,6 +10,7 @@
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::rwkv7 {
+namespace {
 
 // Rows of a matrix that read the same input and have the same epilogue; a multiple of 16 of them.
 struct Segment {
@@ -82,8 +83,9 @@ __device__ int segment_of(const SmallBatchProduct<Weight>& p, int64_t row) {
 // N sequences at most, R rows per warp at a time.
 template <class Weight, int N, int R>
 __global__ void __launch_bounds__(few_threads) small_batch_product(SmallBatchProduct<Weight> p) {
-  extern __shared__ __align__(16) float input[];  // (N, p.matrix.staged)
-  __shared__ Norm norm[N];
+  extern __shared__ float4 dynamic_shared[];
+  static __shared__ Norm norm[N];
+  float* const input = reinterpret_cast<float*>(dynamic_shared);  // (N, p.matrix.staged)
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const int64_t rows = p.matrix.rows, columns = p.matrix.columns;
   RegisterTile<Weight, R> tile;
@@ -149,4 +151,5 @@ void multiply(SmallBatchProduct<Weight> p, const Gpu& gpu) {
   });
 }
 
+}  // namespace
 }  // namespace deltasane::rwkv7

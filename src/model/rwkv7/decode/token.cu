@@ -4,7 +4,7 @@
 // Blocks exchange results through global memory without barriers; the turn of a number is in its
 // lowest bit (see hand_on). A location is overwritten only by a block that has read results which
 // could not exist before all blocks had read the location: every block has rows of every product,
-// and every product reads all rows of the one before, or the heads together do. A reader of a
+// and every product reads all rows of the one before, or the heads of all sequences together do. A reader of a
 // location reads every number that is written there, so it cannot take the number of two turns ago
 // for the current one. The same order protects the token shifts in the state.
 #include "model/rwkv7/decode/token.h"
@@ -20,8 +20,9 @@
 namespace deltasane::rwkv7 {
 namespace {
 
-// Of a block that has a head: threads of a channel, and loads of its up projections in registers.
-// Those of a 0.4B model and, with more pairs of channels, of a 2.9B in bf16 fit.
+// A block has one head of one sequence at a time (a unit). Threads of a channel, and loads of its up
+// projections in registers: those of a 0.4B model and, with more pairs of channels, of a 2.9B in bf16
+// fit.
 constexpr int lanes = token_threads / head_size;
 template <int pairs>
 constexpr int kept = pairs == 1 ? 5 : 9;
@@ -29,6 +30,7 @@ constexpr int kept = pairs == 1 ? 5 : 9;
 // Where the rows of a product are stored.
 struct Results {
   float* at;
+  int64_t stride;  // from a sequence to the next
   uint32_t turn;
 };
 
@@ -38,7 +40,7 @@ struct TokenStep {
   LayerSizes sizes;
   TokenSharedMemory shared;
   DecodeSane sane;
-  NextToken next;
+  NextTokens next;
   float *x, *y, *first_in, *other_in, *hidden;  // exchanged; the first layer has an `in` of its own
   float* logits;
 
@@ -54,18 +56,21 @@ struct TokenStep {
   __device__ uint32_t turn_of_in(int layer) const {
     return layer > 0 ? next.before * uint32_t(sizes.layers - 1) + uint32_t(layer - 1) : next.before;
   }
-  __device__ Results results_of(int number) const {
+  __device__ Results results_of(int number, const InputRows& rows) const {
     const int layer = number / matrices;
-    if (layer == int(sizes.layers)) return {logits, 0};
+    if (layer == int(sizes.layers)) return {logits, weights.vocabulary, 0};
     switch (number % matrices) {
       case matrix_in:
-        return {in(layer), turn_of_in(layer)};
+        return {in(layer), rows.rows(), turn_of_in(layer)};
       case matrix_key:
-        return {hidden, turn_of(layer)};
+        return {hidden, sizes.feed_forward, turn_of(layer)};
       default:
-        return {x, turn_of_x(number + 1)};
+        return {x, sizes.channels, turn_of_x(number + 1)};
     }
   }
+  __device__ int units() const { return int(sizes.heads) * next.count; }
+  __device__ int head_of(int unit) const { return unit % int(sizes.heads); }
+  __device__ int sequence_of(int unit) const { return unit / int(sizes.heads); }
 
   // In a state, as DecodeInputs says.
   __device__ float* shift(float* state, int layer, int which) const {
@@ -77,21 +82,21 @@ struct TokenStep {
   }
 };
 
-// Dynamic shared memory: the ring of tiles, sums of runs, norm, area, own rows of x, the layers'
-// pointers, the products.
-template <class Weight>
+// Dynamic shared memory: the ring of tiles, sums of runs, norms, area, own rows of x, v_first of the
+// units, the layers' pointers, the products.
+template <class Weight, int N>
 int64_t bytes_beside_ring(const LayerSizes& s, const TokenSharedMemory& shared) {
-  return int64_t(sizeof(RunSums)) +
-         (s.channels + shared.area + shared.own_rows) * int64_t(sizeof(float)) +
+  return int64_t(sizeof(RunSums<N>)) +
+         (N * (s.channels + shared.own_rows) + shared.area + shared.v_first) *
+             int64_t(sizeof(float)) +
          s.layers * int64_t(sizeof(LayerWeights<Weight>)) +
          (s.layers * matrices + 1) * int64_t(sizeof(TokenProduct<Weight>));
 }
 
-// Into L2, what a layer reads besides the matrices: a block takes a vector, and what its head
-// reads.
+// Into L2, what a layer reads besides the matrices: a block takes a vector, and what its units read.
 template <class Weight>
-__device__ void prefetch_layer(const TokenStep<Weight>& p, const LayerWeights<Weight>& w, int layer,
-                               float* state) {
+__device__ void prefetch_layer(const TokenStep<Weight>& p, const LayerWeights<Weight>& w,
+                               int layer) {
   using Layer = LayerWeights<Weight>;
   constexpr int vectors = 19;  // the first members
   static_assert(offsetof(Layer, ln1_weight) == 0 &&
@@ -102,23 +107,28 @@ __device__ void prefetch_layer(const TokenStep<Weight>& p, const LayerWeights<We
 #pragma unroll 1
   for (int i = block; i < vectors; i += int(gridDim.x))
     if (vector[i]) prefetch_l2(vector[i], bytes);
-  if (block + 1 == int(gridDim.x)) prefetch_l2(p.shift(state, layer, 0), 2 * bytes);
-  if (block >= int(p.sizes.heads)) return;
-  prefetch_l2(p.memory(state, layer, block), head_size * head_size * int64_t(sizeof(float)));
-  prefetch_up_projections(w, p.sizes, layer > 0, block);
+#pragma unroll 1
+  for (int n = int(gridDim.x) - 1 - block; n < p.next.count; n += int(gridDim.x))
+    prefetch_l2(p.shift(p.next.state[n], layer, 0), 2 * bytes);
+#pragma unroll 1
+  for (int unit = block; unit < p.units(); unit += int(gridDim.x)) {
+    prefetch_l2(p.memory(p.next.state[p.sequence_of(unit)], layer, p.head_of(unit)),
+                head_size * head_size * int64_t(sizeof(float)));
+    prefetch_up_projections(w, p.sizes, layer > 0, p.head_of(unit));
+  }
 }
 
-// tau of this block's head at the end of a chunk, for all threads. inputs.u is the norm of the time
-// mix.
-template <class Weight, int pairs>
-__device__ float head_tau(const TokenStep<Weight>& p, const LayerWeights<Weight>& w,
-                          const TokenInputs<Weight, pairs>& inputs, const float* shift,
-                          float (*sums)[32]) {
+// tau of a head at the end of a chunk, for all threads. own_u is the norm of the time mix, shift that
+// of the token before.
+template <class Weight>
+__device__ float head_tau(const TokenStep<Weight>& p, const LayerWeights<Weight>& w, int head,
+                          float* own_u, const float* shift, float (*sums)[32]) {
   if (p.sane.kind == DecodeSane::Kind::constant) return p.sane.constant;
-  const Weight* const row = w.w_tau + int64_t(blockIdx.x) * inputs.channels;
+  const int channels = int(p.sizes.channels);
+  const Weight* const row = w.w_tau + int64_t(head) * channels;
   float z[1] = {};
-  for (int c = 2 * threadIdx.x; c < inputs.channels; c += 2 * token_threads) {
-    const float2 u = two(inputs.u + c), before = shift_at(shift + c), mu = weight_at(w.x_tau + c);
+  for (int c = 2 * threadIdx.x; c < channels; c += 2 * token_threads) {
+    const float2 u = two(own_u + c), before = shift_at(shift + c), mu = weight_at(w.x_tau + c);
     z[0] += to_float(row[c]) * (u.x + (before.x - u.x) * mu.x) +
             to_float(row[c + 1]) * (u.y + (before.y - u.y) * mu.y);
   }
@@ -150,38 +160,43 @@ __device__ TokenProduct<Weight> product_of(const TokenStep<Weight>& p, int numbe
 
 // Tiles of weights in flight: as many as shared memory holds beside the vectors of a 0.4B, a 2.9B,
 // a 14B model.
-template <int pairs>
-constexpr int depth_of = pairs == 1   ? 11
-                         : pairs == 3 ? 9
+template <int pairs, int N>
+constexpr int depth_of = pairs == 1   ? (N == 1 ? 11 : N == 2 ? 9 : 5)
+                         : pairs == 3 ? (N == 1 ? 9 : 5)
                                       : 7;
 
 // Static shared memory of a block.
+template <int N>
 struct alignas(16) BlockShared {
   HeadShared head;
-  float4 moments[token_warps];
-  float v_first[head_size];  // of the block's head
+  NormShared<N> norm;
   float sums[2][32];
   InputRows segments[2];  // of the first layer, of the others
 };
 
-template <class Weight, int pairs>
-__global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weight> p) {
-  constexpr int depth = depth_of<pairs>;
-  extern __shared__ __align__(16) uint4 ring[];
-  __shared__ BlockShared declared;
-  auto& [place, moments, v_first, sums, segments] = hoist_address(declared);
+// For up to N sequences.
+template <class Weight, int pairs, int N>
+__global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_constant__ TokenStep<Weight> p) {
+  constexpr int depth = depth_of<pairs, N>;
+  extern __shared__ float4 dynamic_shared[];
+  static __shared__ BlockShared<N> declared;
+  auto& [place, norm_shared, sums, segments] = hoist_address(declared);
   const LayerSizes& s = p.sizes;
   const int block = int(blockIdx.x), blocks = int(gridDim.x), channels = int(s.channels);
-  RunSums& run_sums = *reinterpret_cast<RunSums*>(ring + depth * (tile_bytes / 16));
+  const int sequences = N == 1 ? 1 : p.next.count;
+  auto* const ring = reinterpret_cast<uint4*>(dynamic_shared);
+  auto& run_sums = *reinterpret_cast<RunSums<N>*>(ring + depth * (tile_bytes / 16));
   float* const u = reinterpret_cast<float*>(&run_sums + 1);
-  float* const area = &hoist_address(u[channels]);
+  float* const area = &hoist_address(u[N * channels]);
   float* const own = &hoist_address(area[p.shared.area]);
-  auto* const layers = reinterpret_cast<LayerWeights<Weight>*>(own + p.shared.own_rows);
+  const int stride_of_own = int(p.shared.own_rows);
+  float* const v_first = own + N * stride_of_own;  // of the block's units
+  auto* const layers = reinterpret_cast<LayerWeights<Weight>*>(v_first + p.shared.v_first);
   auto* const products = reinterpret_cast<TokenProduct<Weight>*>(layers + s.layers);
   const int count = int(s.layers) * matrices + 1;
   const RowRange own_rows = range_of(s.channels, block, blocks);
 
-  Embedding<pairs> embedding(p.weights, channels, p.next.token);
+  Embedding<pairs, N> embedding(p.weights, channels, p.next);
   const int words = int(s.layers * int64_t(sizeof(LayerWeights<Weight>)) / 8);
 #pragma unroll 1
   for (int i = threadIdx.x; i < words; i += token_threads)
@@ -190,15 +205,21 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
 #pragma unroll 1
   for (int i = threadIdx.x; i < count; i += token_threads) products[i] = product_of(p, i);
   __syncthreads();
-  WeightStream<Weight, depth> stream(products, count, segments, run_sums, ring);
-  const TokenInputs<Weight, pairs> inputs{channels, u, area, moments, p.weights.eps.layer};
-  float* const state = p.next.state;
-  const bool chunk_ends = ends_chunk(p.sane, p.next.position);
-  prefetch_layer(p, layers[0], 0, state);
-  inputs.embed(embedding, p.weights.embedding_gain != nullptr);
+  WeightStream<Weight, depth, N> stream(products, count, segments, run_sums, ring);
+  const TokenInputs<Weight, pairs, N> inputs{channels, sequences, u,
+                                             area,     &norm_shared, p.weights.eps.layer};
+  // use(sequence, row) for the block's rows of x.
+  const auto each_own_row = [&](auto use) {
 #pragma unroll 1
-  for (int i = threadIdx.x; i < own_rows.end - own_rows.begin; i += token_threads)
-    store_tagged(p.x + own_rows.begin + i, own[i] = u[own_rows.begin + i], p.turn_of_x(0));
+    for (int i = threadIdx.x; i < (own_rows.end - own_rows.begin) * N; i += token_threads)
+      if (is_there<N>(i % N, sequences)) use(i % N, own_rows.begin + i / N);
+  };
+  prefetch_layer(p, layers[0], 0);
+  inputs.embed(embedding, p.weights.embedding_gain != nullptr);
+  each_own_row([&](int n, int row) {
+    const float x = own[n * stride_of_own + row - own_rows.begin] = u[n * channels + row];
+    store_tagged(p.x + n * channels + row, x, p.turn_of_x(0));
+  });
 
   // Even products read a norm of x and its mixes; odd ones read the results of the heads or of
   // the product before, and are added to x. The language model head is the last.
@@ -210,11 +231,11 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
     const LayerWeights<Weight>& w = layers[at_end ? 0 : layer];
     const InputRows& in = segments[layer > 0];
     const int own_begin = products[number].rows.begin, from = in.segment_of(own_begin);
-    float* const shift = at_end ? nullptr : p.shift(state, layer, kind / 2);
+    const auto shift_of = [&](int n) { return p.shift(p.next.state[n], layer, kind / 2); };
     // Computed before the product's input has arrived: no block waits for this one yet.
-    const Results to = p.results_of(number);
+    const Results to = p.results_of(number, in);
     const Epilogue epilogue =
-        in.epilogue(in.segment_of(own_begin + int(threadIdx.x)));  // of matrix_in
+        in.epilogue(in.segment_of(own_begin + int(threadIdx.x) % 32));  // of matrix_in
     if (kind % 2 == 0) {
       const bool time_mix = kind == matrix_in;
       inputs.norm(
@@ -224,85 +245,113 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(TokenStep<Weigh
           at_end     ? p.weights.norm_bias
           : time_mix ? w.ln1_bias
                      : w.ln2_bias,
-          shift, time_mix ? in.segments_of(products[number].rows) : 1,
+          !at_end, shift_of, time_mix ? in.segments_of(products[number].rows) : 1,
           [&](int i) { return time_mix ? in.mu(w, from + i) : w.ffn_x_k; }, p.x,
           p.turn_of_x(number));
     } else {
       if (kind == matrix_value && layer + 1 < int(s.layers))
-        prefetch_layer(p, layers[layer + 1], layer + 1, state);
-      if (kind == matrix_output && block < int(s.heads)) {
+        prefetch_layer(p, layers[layer + 1], layer + 1);
+      float* own_v_first = v_first;
+#pragma unroll 1
+      for (int unit = kind == matrix_output ? block : p.units(); unit < p.units();
+           unit += blocks, own_v_first += head_size) {
+        const int head = N == 1 ? unit : p.head_of(unit), n = N == 1 ? 0 : p.sequence_of(unit);
         const HeadRanks ranks(s, layer == 0);
-        const int first = block * head_size;
+        const int first = head * head_size;
+        float* const memory = p.memory(p.next.state[n], layer, head);
         HeadPrefetch<Weight, lanes, kept<pairs>> early;
-        early.load(w, ranks, block, p.memory(state, layer, block));
-        const float tau = chunk_ends ? head_tau(p, w, inputs, shift, sums) : 0.0f;
+        early.load(w, ranks, head, memory);
+        const float tau = ends_chunk(p.sane, p.next.position[n])
+                              ? head_tau(p, w, head, u + n * channels, shift_of(n), sums)
+                              : 0.0f;
         // The down projections, then the head's r, k and v.
-        const auto place_of_raw = [&](int i) {
+        const float* const made = p.in(layer) + n * in.rows();
+        const auto place_of_raw = [&](int, int i) {
           const int raw = i - ranks.low;
-          return p.in(layer) + (raw < 0 ? 3 * channels + i
-                                        : raw / head_size * channels + first + raw % head_size);
+          return made + (raw < 0 ? 3 * channels + i
+                                 : raw / head_size * channels + first + raw % head_size);
         };
-        each_exchanged(ranks.low + 3 * head_size, p.turn_of_in(layer), place_of_raw,
-                    [&](int i, float2 both) { two(inputs.area + i) = both; });
+        each_exchanged<1>(1, ranks.low + 3 * head_size, p.turn_of_in(layer), place_of_raw,
+                          [&](int, int i, float2 both) { two(inputs.area + i) = both; });
         __syncthreads();
         const float* const own_raw = inputs.area + ranks.low;
         const HeadRaw raw{own_raw, own_raw + head_size, own_raw + 2 * head_size};
-        const auto up = [&] { return up_projection(early, w, ranks, block, inputs.area); };
-        make_inputs(early, ranks, raw, up, &v_first[0], place);
+        const auto up = [&] { return up_projection(early, w, ranks, head, inputs.area); };
+        make_inputs(early, ranks, raw, up, own_v_first, place);
         const float y = finish_head(early, tau, p.weights.eps.group, place);
-        if (threadIdx.x < head_size) store_tagged(p.y + first + threadIdx.x, y, p.turn_of(layer));
-        early.s.store(p.memory(state, layer, block));
+        if (threadIdx.x < head_size)
+          store_tagged(p.y + n * channels + first + threadIdx.x, y, p.turn_of(layer));
+        early.s.store(memory);
+        if constexpr (N == 1) break;
       }
       const bool of_heads = kind == matrix_output;
       inputs.stage(of_heads ? p.y : p.hidden, of_heads ? channels : int(s.feed_forward),
                    p.turn_of(layer));
     }
     stream.multiply(
-        number, inputs.area,
-        [&](int row) { return kind == matrix_in ? (in.segment_of(row) - from) * channels : 0; },
-        [&](int row, float sum) {
+        number, sequences, inputs.area,
+        [&](int row) {
+          return kind == matrix_in ? (in.segment_of(row) - from) * inputs.words_of_mix() : 0;
+        },
+        [&](int n, int row, float sum) {
+          float* const result = to.at + n * to.stride + row;
           if (at_end) {
-            to.at[row] = sum;
+            *result = sum;
             return;
           }
-          if (kind % 2 == 1) sum = own[row - own_rows.begin] += sum;
+          if (kind % 2 == 1) sum = own[n * stride_of_own + row - own_rows.begin] += sum;
           if (kind == matrix_key) sum = apply(Epilogue::squared_relu, sum);
           if (kind == matrix_in) {
-            const bool in_first_run = row == own_begin + int(threadIdx.x);
+            const bool in_first_run = row == own_begin + int(threadIdx.x) % 32;
             if (const Epilogue by = in_first_run ? epilogue : in.epilogue(in.segment_of(row));
                 by != Epilogue::none)
               sum =
                   by == Epilogue::tanh ? apply(Epilogue::tanh, sum) : apply(Epilogue::sigmoid, sum);
           }
-          store_tagged(to.at + row, sum, to.turn);
+          store_tagged(result, sum, to.turn);
         });
     // The writers of this product's input have read the shift of the token before.
     if (kind % 2 == 1)
-#pragma unroll 1
-      for (int row = own_rows.begin + threadIdx.x; row < own_rows.end; row += token_threads)
-        shift[row] = u[row];
+      each_own_row([&](int n, int row) { shift_of(n)[row] = u[n * channels + row]; });
   }
 }
 
-template <class Weight>
-struct Variant {
-  void (*kernel)(TokenStep<Weight>);
-  int64_t tiles;
-};
-template <class Weight>
-Variant<Weight> variant_for(const LayerSizes& s) {
+// Calls use.operator()<pairs, N>() of the kernel for so many sequences; false where there is none.
+template <class Weight, class Use>
+bool with_variant(const LayerSizes& s, int sequences, Use use) {
   const int64_t pairs = (s.channels + 2 * token_threads - 1) / (2 * token_threads);
-  if (pairs == 1) return {token_kernel<Weight, 1>, depth_of<1>};
-  if (pairs <= 3) return {token_kernel<Weight, 3>, depth_of<3>};
-  return {token_kernel<Weight, most_pairs>, depth_of<most_pairs>};
+  if (pairs == 1) {
+    if (sequences == 1) return use.template operator()<1, 1>(), true;
+    if (sequences == 2) return use.template operator()<1, 2>(), true;
+    if (sequences <= 4) return use.template operator()<1, 4>(), true;
+    if constexpr (sizeof(Weight) == 2)
+      return use.template operator()<1, most_tokens>(), true;
+    return false;
+  }
+  if (pairs <= 3) {
+    if (sequences == 1) return use.template operator()<3, 1>(), true;
+    if constexpr (sizeof(Weight) == 2)
+      if (sequences == 2) return use.template operator()<3, 2>(), true;
+    return false;
+  }
+  return pairs <= most_pairs && sequences == 1 && (use.template operator()<most_pairs, 1>(), true);
+}
+
+template <class Weight>
+void run(const TokenStep<Weight>& p, const Gpu& gpu) {
+  with_variant<Weight>(p.sizes, p.next.count, [&]<int pairs, int N>() {
+    const auto blocks = unsigned(gpu.properties().multiprocessors);
+    launch_cooperative(token_kernel<Weight, pairs, N>,
+                       {blocks, token_threads, size_t(p.shared.bytes)}, gpu, p);
+  });
 }
 
 }  // namespace
 
 template <class Weight>
-std::optional<TokenSharedMemory> token_shared_memory(const LayerSizes& s, const Gpu& gpu) {
-  constexpr int64_t declared = 4900;  // static shared memory
-  static_assert(sizeof(BlockShared) <= declared);
+std::optional<TokenSharedMemory> token_shared_memory(const LayerSizes& s, int sequences,
+                                                     const Gpu& gpu) {
+  constexpr int64_t declared = 6800;  // static shared memory
   const int blocks = gpu.properties().multiprocessors;  // all resident: the order of writes needs it
   int64_t mixes = 1;
   for (const bool first : {true, false})
@@ -311,36 +360,43 @@ std::optional<TokenSharedMemory> token_shared_memory(const LayerSizes& s, const 
       mixes = std::max<int64_t>(mixes, in.segments_of(range_of(in.rows(), block, blocks)));
     }
   TokenSharedMemory shared;
-  shared.area = std::max<int64_t>(
-      {mixes * s.channels, padded_columns<Weight>(s.feed_forward), s.low(false) + 3 * head_size});
-  shared.own_rows = (s.channels / blocks + 4) / 4 * 4;
-  shared.bytes = variant_for<Weight>(s).tiles * tile_bytes + bytes_beside_ring<Weight>(s, shared);
-  const bool can = s.channels <= 2 * token_threads * most_pairs && s.heads <= blocks &&
-                   s.channels >= blocks && s.feed_forward >= blocks &&
+  const bool has_kernel = with_variant<Weight>(s, sequences, [&]<int pairs, int N>() {
+    static_assert(sizeof(BlockShared<N>) <= declared);
+    using Vectors = TileVectors<Weight, N>;
+    shared.area = std::max<int64_t>(
+        {mixes * N * Vectors::stride(int(s.channels)),
+         N * Vectors::stride(padded_columns<Weight>(s.feed_forward)), s.low(false) + 3 * head_size});
+    shared.own_rows = (s.channels / blocks + 4) / 4 * 4;
+    shared.v_first = (s.heads * sequences + blocks - 1) / blocks * head_size;
+    shared.bytes =
+        depth_of<pairs, N> * tile_bytes + bytes_beside_ring<Weight, N>(s, shared);
+  });
+  const bool can = has_kernel && s.channels >= blocks && s.feed_forward >= blocks &&
                    shared.bytes + declared <= int64_t(gpu.properties().shared_bytes);
   return can ? std::optional(shared) : std::nullopt;
 }
 
 template <class Weight>
-void decode_token(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
-                  const TokenSharedMemory& shared, const DecodeSane& sane, const NextToken& next,
-                  float* exchanged, float* logits, const Gpu& gpu) {
+void decode_tokens(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
+                   const TokenSharedMemory& shared, const DecodeSane& sane, const NextTokens& next,
+                   float* exchanged, float* logits, const Gpu& gpu) {
   TokenStep<Weight> p{};
   p.weights = weights, p.sizes = sizes, p.shared = shared, p.sane = sane, p.next = next;
   p.logits = logits;
-  p.x = exchanged, p.y = p.x + sizes.channels, p.first_in = p.y + sizes.channels;
-  p.other_in = p.first_in + sizes.rows_of_in(true);
-  p.hidden = p.other_in + sizes.rows_of_in(false);
-  launch_cooperative(variant_for<Weight>(sizes).kernel,
-                  {unsigned(gpu.properties().multiprocessors), token_threads, size_t(shared.bytes)}, gpu,
-                  p);
+  const int64_t count = next.count;
+  p.x = exchanged, p.y = p.x + count * sizes.channels, p.first_in = p.y + count * sizes.channels;
+  p.other_in = p.first_in + count * sizes.rows_of_in(true);
+  p.hidden = p.other_in + count * sizes.rows_of_in(false);
+  run(p, gpu);
 }
 
-template std::optional<TokenSharedMemory> token_shared_memory<float>(const LayerSizes&, const Gpu&);
-template std::optional<TokenSharedMemory> token_shared_memory<bf16>(const LayerSizes&, const Gpu&);
-template void decode_token(const TokenWeights<float>&, const LayerSizes&, const TokenSharedMemory&,
-                           const DecodeSane&, const NextToken&, float*, float*, const Gpu&);
-template void decode_token(const TokenWeights<bf16>&, const LayerSizes&, const TokenSharedMemory&,
-                           const DecodeSane&, const NextToken&, float*, float*, const Gpu&);
+template std::optional<TokenSharedMemory> token_shared_memory<float>(const LayerSizes&, int,
+                                                                     const Gpu&);
+template std::optional<TokenSharedMemory> token_shared_memory<bf16>(const LayerSizes&, int,
+                                                                    const Gpu&);
+template void decode_tokens(const TokenWeights<float>&, const LayerSizes&, const TokenSharedMemory&,
+                            const DecodeSane&, const NextTokens&, float*, float*, const Gpu&);
+template void decode_tokens(const TokenWeights<bf16>&, const LayerSizes&, const TokenSharedMemory&,
+                            const DecodeSane&, const NextTokens&, float*, float*, const Gpu&);
 
 }  // namespace deltasane::rwkv7

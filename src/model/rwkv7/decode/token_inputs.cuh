@@ -14,46 +14,44 @@ namespace deltasane::rwkv7 {
 // Some seconds, after which a number that never arrives is an error instead of a hang.
 inline constexpr int most_polls = 1 << 24;
 
+// Whether a kernel for up to N sequences, which has so many, has this one.
+template <int N>
+__device__ bool is_there(int n, int sequences) {
+  return N == 1 || n < sequences;
+}
+
 // The two numbers at `place`; polls until they have arrived.
 __device__ inline float2 poll_pair(TaggedPair pair, const float* place, uint32_t turn) {
   for (int polls = 0; !pair.has(turn); ++polls) {
     if (polls == most_polls) __trap();
+    wait_for_others();
     pair = load_tagged(place);
   }
   return pair.values();
 }
 
-// use(i, two numbers) for all pairs of `count` exchanged numbers, i even and place(i) their
-// address. Pairs are dealt to the threads in turn; each polls for its own, with four loads in
-// flight.
-template <class Place, class Use>
-__device__ void each_exchanged(int count, uint32_t turn, Place place, Use use) {
-  constexpr int at_once = 4, step = 2 * token_threads;
+// use(n, i, two numbers) for all pairs of `count` exchanged numbers of each of `sequences`, N at most,
+// i even and place(n, i) their address. Pairs are dealt to the threads in turn; each polls for its
+// own, with at_once N loads in flight.
+template <int N, class Place, class Use>
+__device__ void each_exchanged(int sequences, int count, uint32_t turn, Place place, Use use) {
+  constexpr int at_once = N <= 2 ? 4 : 2, step = 2 * token_threads;
 #pragma unroll 1
   for (int first = 2 * threadIdx.x; first < count; first += at_once * step) {
-    TaggedPair pair[at_once];
+    TaggedPair pair[at_once][N];
 #pragma unroll
     for (int i = 0; i < at_once; ++i)
-      if (first + i * step < count) pair[i] = load_tagged(place(first + i * step));
 #pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int at = first + i * step;
-      if (at < count) use(at, poll_pair(pair[i], place(at), turn));
-    }
+      for (int n = 0; n < N; ++n)
+        if (first + i * step < count && is_there<N>(n, sequences))
+          pair[i][n] = load_tagged(place(n, first + i * step));
+#pragma unroll
+    for (int i = 0; i < at_once; ++i)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+        if (const int at = first + i * step; at < count && is_there<N>(n, sequences))
+          use(n, at, poll_pair(pair[i][n], place(n, at), turn));
   }
-}
-
-// Of global memory that no block writes.
-__device__ inline float2 weight_at(const float* at) {
-  float2 both;  // volatile: not to be moved behind a poll
-  asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(both.x), "=f"(both.y) : "l"(at));
-  return both;
-}
-// Of a state, which other blocks write: not from L1.
-__device__ inline float2 shift_at(const float* at) {
-  float2 both;
-  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(both.x), "=f"(both.y) : "l"(at));
-  return both;
 }
 
 // Of a row each thread has the channels 2 (t + 512 i) and 2 (t + 512 i) + 1: a warp has 64
@@ -62,31 +60,35 @@ inline constexpr int most_pairs = 4;
 template <int pairs, class Use>  // use(i, channel)
 __device__ void each_pair(int channels, Use use) {
   int thread = int(threadIdx.x);
-  asm volatile("" : "+r"(thread));  // recompute addresses: kept, they would fill the registers
+  optimization_barrier(thread);  // recompute addresses: kept, they would fill the registers
 #pragma unroll
   for (int i = 0; i < pairs; ++i)
     if (const int c = 2 * (thread + i * token_threads); c < channels) use(i, c);
 }
 
 // What a norm needs beside x, loaded before polling for x.
-template <int pairs>
+template <int pairs, int N>
 struct NormVectors {
   // Further mixes are loaded late: few blocks have them.
   static constexpr int mixes = pairs == 1 ? 2 : 1;
   // Zeros, so that no registers stay live through a layer for channels that do not exist.
-  float2 gain[pairs] = {}, bias[pairs] = {}, before[pairs] = {}, mu[mixes][pairs] = {};
+  float2 gain[pairs] = {}, bias[pairs] = {}, before[N][pairs] = {}, mu[mixes][pairs] = {};
 };
 
-// A token's row, loaded before the weights, which would queue in front of it.
-template <int pairs>
+// The tokens' rows, loaded before the weights, which would queue in front of them.
+template <int pairs, int N>
 struct Embedding {
-  float2 value[pairs] = {}, gain[pairs], bias[pairs];
+  float2 value[N][pairs] = {}, gain[pairs], bias[pairs];
 
   template <class Weight>
-  __device__ Embedding(const TokenWeights<Weight>& weights, int channels, int32_t token) {
-    const Weight* const row = weights.embedding + int64_t(token) * channels;
+  __device__ Embedding(const TokenWeights<Weight>& weights, int channels, const NextTokens& next) {
     each_pair<pairs>(channels, [&](int i, int c) {
-      value[i] = {to_float(row[c]), to_float(row[c + 1])};
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+        if (is_there<N>(n, next.count)) {
+          const Weight* const row = weights.embedding + int64_t(next.token[n]) * channels;
+          value[n][i] = {to_float(row[c]), to_float(row[c + 1])};
+        }
       if (!weights.embedding_gain) return;
       gain[i] = weight_at(weights.embedding_gain + c);
       bias[i] = weight_at(weights.embedding_bias + c);
@@ -98,35 +100,101 @@ struct NormScale {
   float mean, scale;
 };
 
-// A block's vectors in shared memory.
-template <class Weight, int pairs>
+// Combines the moments of as many numbers: half of all.
+__device__ inline WarpMoments combined(const WarpMoments& a, const WarpMoments& b, float half) {
+  const float off = b.mean - a.mean;
+  return {0.5f * (a.mean + b.mean), fmaf(off * off, half, a.squares + b.squares)};
+}
+// As reduce_scatter, of the moments of `count` rows, of which every lane has 2 half numbers.
+template <int count, int step>
+__device__ WarpMoments scatter_moments(WarpMoments (&x)[count], float half) {
+  const auto received = [](const WarpMoments& from) {
+    return WarpMoments{__shfl_xor_sync(~0u, from.mean, step),
+                       __shfl_xor_sync(~0u, from.squares, step)};
+  };
+  if constexpr (step == 0) {
+    return x[0];
+  } else if constexpr (count == 1) {
+    WarpMoments all[1] = {combined(x[0], received(x[0]), half)};
+    return scatter_moments<1, step / 2>(all, 2 * half);
+  } else {
+    const bool upper = threadIdx.x & step;
+    WarpMoments keep[count / 2];
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i) {
+      const WarpMoments &low = x[i], &high = x[i + count / 2];
+      keep[i] = combined({upper ? high.mean : low.mean, upper ? high.squares : low.squares},
+                         received({upper ? low.mean : high.mean, upper ? low.squares : high.squares}),
+                         half);
+    }
+    return scatter_moments<count / 2, step / 2>(keep, 2 * half);
+  }
+}
+
+// What the norms of a block leave in shared memory between two barriers.
+template <int N>
+struct NormShared {
+  float4 moments[token_warps][N];  // of the warps: mean, squares about it, count
+  NormScale scales[N];
+};
+
+// A block's vectors in shared memory, of `sequences`, N at most.
+template <class Weight, int pairs, int N>
 struct TokenInputs {
-  int channels;
-  float* u;         // (C), the latest layer norm
-  float* area;      // the mixes (C) each; or the input of a product
-  float4* moments;  // of the warps: mean, squares about it, count
+  using Vectors = TileVectors<Weight, N>;
+  int channels, sequences;
+  float* u;     // (N, C), the latest layer norms
+  float* area;  // the mixes of all sequences after each other; or the input of a product
+  NormShared<N>* shared;
   float eps;
 
-  __device__ float* mix(int i) const { return area + i * channels; }
+  __device__ int words_of_mix() const { return N * Vectors::stride(channels); }
   // Two numbers of a product's input.
-  __device__ static void put(float* at, float2 both) { TileInput<Weight>::put(at, both); }
+  __device__ static void put(float* at, float2 both) { TileInput<Weight, N>::put(at, both); }
+  template <class Use>  // use(n)
+  __device__ void each_sequence(Use use) const {
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+      if (is_there<N>(n, sequences)) use(n);
+  }
 
-  // Mean and scale of a row, for all threads, with one barrier; another one precedes the next call.
+  // Mean and scale of the rows, for all threads, with one barrier, of several rows with two; another
+  // one precedes the next call.
   //
   // Means and squares about them, of threads, then of warps, then, about the first warp's mean, of
   // all. That warp has a sixteenth of the numbers or more: so the squares about its mean are at
   // most 17 times those about the mean of all, which saves a second round of shuffles. The
   // reciprocal is off by a unit in the last place at most, the root by two.
-  __device__ NormScale scale_of(const float2 (&value)[pairs]) const {
+  __device__ void scales_of(const float2 (&value)[N][pairs], NormScale (&scale)[N]) const {
     int count = 0;  // of each thread of the warp
     each_pair<pairs>(channels, [&](int, int) { count += 2; });
-    const WarpMoments of_warp =
-        warp_moments(of_thread(value, count), pairs == 1 ? 2.0f : float(count));
-    if (threadIdx.x % 32 == 0)
-      moments[threadIdx.x / 32] = {of_warp.mean, of_warp.squares, 32.0f * float(count), 0.0f};
+    const float weight = pairs == 1 ? 2.0f : float(count);
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    constexpr int lanes_of_row = 32 / N;
+    WarpMoments of_warp[N];
+#pragma unroll
+    for (int n = 0; n < N; ++n) of_warp[n] = of_thread(value[n], count);
+    const WarpMoments own = N == 1 ? warp_moments(of_warp[0], weight)
+                                   : scatter_moments<N, 16>(of_warp, 0.5f * weight);
+    if (lane % lanes_of_row == 0)
+      shared->moments[warp][lane / lanes_of_row] = {own.mean, own.squares, 32.0f * float(count),
+                                                    0.0f};
     __syncthreads();
-    const float4 own = moments[threadIdx.x % token_warps];
-    const float first = moments[0].x, away = own.x - first, all_away = own.z * away;
+    if constexpr (N == 1) {
+      scale[0] = scale_of_warps(0);
+    } else {
+      if (warp < N) {
+        const NormScale found = scale_of_warps(warp);
+        if (lane == 0) shared->scales[warp] = found;
+      }
+      __syncthreads();
+#pragma unroll
+      for (int n = 0; n < N; ++n) scale[n] = shared->scales[n];
+    }
+  }
+  __device__ NormScale scale_of_warps(int n) const {
+    const float4 own = shared->moments[threadIdx.x % token_warps][n];
+    const float first = shared->moments[0][n].x, away = own.x - first, all_away = own.z * away;
     const float share = reciprocal_approx(float(channels));
     const float sum = warps_sum(all_away), about_first = warps_sum(fmaf(all_away, away, own.y));
     const float off = sum * share, about = fmaf(-sum, off, about_first);
@@ -155,67 +223,87 @@ struct TokenInputs {
     return x;
   }
 
-  // u becomes the token's embedding.
-  __device__ void embed(Embedding<pairs>& token, bool has_norm) const {
+  // u becomes the tokens' embeddings.
+  __device__ void embed(Embedding<pairs, N>& tokens, bool has_norm) const {
     if (has_norm) {
-      const auto [mean, scale] = scale_of(token.value);
+      NormScale scale[N];
+      scales_of(tokens.value, scale);
       each_pair<pairs>(channels, [&](int i, int) {
-        float2& x = token.value[i];
-        x = {(x.x - mean) * scale * token.gain[i].x + token.bias[i].x,
-             (x.y - mean) * scale * token.gain[i].y + token.bias[i].y};
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+          float2& x = tokens.value[n][i];
+          x = {(x.x - scale[n].mean) * scale[n].scale * tokens.gain[i].x + tokens.bias[i].x,
+               (x.y - scale[n].mean) * scale[n].scale * tokens.gain[i].y + tokens.bias[i].y};
+        }
       });
     }
-    each_pair<pairs>(channels, [&](int i, int c) { two(u + c) = token.value[i]; });
+    each_pair<pairs>(channels, [&](int i, int c) {
+      each_sequence([&](int n) { two(u + n * channels + c) = tokens.value[n][i]; });
+    });
     __syncthreads();
   }
 
-  // Layer norm of x, and `mixes` mixes with the row before it: mu(i) of mix i. Without `shift`
-  // there is one mix, the norm.
-  template <class Mu>
-  __device__ void norm(const float* weight, const float* offset, const float* shift, int mixes,
-                       Mu mu, const float* x, uint32_t turn) const {
-    NormVectors<pairs> of{};  // not live from one norm to the next
+  // Layer norm of x, and `mixes` mixes with the rows before it, which shift(n) has: mu(i) of mix i.
+  // Without `has_shift` there is one mix, the norm.
+  template <class Shift, class Mu>
+  __device__ void norm(const float* weight, const float* offset, bool has_shift, Shift shift,
+                       int mixes, Mu mu, const float* x, uint32_t turn) const {
+    NormVectors<pairs, N> of{};  // not live from one norm to the next
     each_pair<pairs>(channels, [&](int i, int c) {
       of.gain[i] = weight_at(weight + c), of.bias[i] = weight_at(offset + c);
-      if (!shift) return;
-      of.before[i] = shift_at(shift + c);
+      if (!has_shift) return;
+      each_sequence([&](int n) { of.before[n][i] = shift_at(shift(n) + c); });
 #pragma unroll
-      for (int m = 0; m < NormVectors<pairs>::mixes; ++m)
+      for (int m = 0; m < NormVectors<pairs, N>::mixes; ++m)
         if (m < mixes) of.mu[m][i] = weight_at(mu(m) + c);
     });
-    TaggedPair pair[pairs];
-    each_pair<pairs>(channels, [&](int i, int c) { pair[i] = load_tagged(x + c); });
-    float2 value[pairs] = {};
-    each_pair<pairs>(channels,
-                     [&](int i, int c) { value[i] = poll_pair(pair[i], x + c, turn); });
-    const auto [mean, scale] = scale_of(value);
+    TaggedPair pair[N][pairs];
+    const auto place = [&](int n, int c) { return x + n * channels + c; };
     each_pair<pairs>(channels, [&](int i, int c) {
-      const float2 n{(value[i].x - mean) * scale * of.gain[i].x + of.bias[i].x,
-                     (value[i].y - mean) * scale * of.gain[i].y + of.bias[i].y};
-      two(u + c) = n;
+      each_sequence([&](int n) { pair[n][i] = load_tagged(place(n, c)); });
+    });
+    float2 value[N][pairs] = {};
+    each_pair<pairs>(channels, [&](int i, int c) {
+      each_sequence([&](int n) { value[n][i] = poll_pair(pair[n][i], place(n, c), turn); });
+    });
+    NormScale scale[N];
+    scales_of(value, scale);
+    each_pair<pairs>(channels, [&](int i, int c) {
+      each_sequence([&](int n) {
+        const auto [mean, by] = scale[n];
+        value[n][i] = {(value[n][i].x - mean) * by * of.gain[i].x + of.bias[i].x,
+                       (value[n][i].y - mean) * by * of.gain[i].y + of.bias[i].y};
+        two(u + n * channels + c) = value[n][i];
+      });
+      float* const first = area + Vectors::word(c);
       const auto mix_with = [&](int m, float2 by) {
-        put(mix(m) + c, {n.x + (of.before[i].x - n.x) * by.x, n.y + (of.before[i].y - n.y) * by.y});
+        each_sequence([&](int n) {
+          const float2 &now = value[n][i], &before = of.before[n][i];
+          put(first + m * words_of_mix() + n * Vectors::stride(channels),
+              {now.x + (before.x - now.x) * by.x, now.y + (before.y - now.y) * by.y});
+        });
       };
-      if (!shift) {
-        put(mix(0) + c, n);
+      if (!has_shift) {
+        each_sequence([&](int n) { put(first + n * Vectors::stride(channels), value[n][i]); });
         return;
       }
 #pragma unroll
-      for (int m = 0; m < NormVectors<pairs>::mixes; ++m)
+      for (int m = 0; m < NormVectors<pairs, N>::mixes; ++m)
         if (m < mixes) mix_with(m, of.mu[m][i]);
 #pragma unroll 1
-      for (int m = NormVectors<pairs>::mixes; m < mixes; ++m) mix_with(m, weight_at(mu(m) + c));
+      for (int m = NormVectors<pairs, N>::mixes; m < mixes; ++m) mix_with(m, weight_at(mu(m) + c));
     });
     __syncthreads();
   }
-  // `count` exchanged numbers become the input of a product.
+  // `count` exchanged numbers of each sequence become the input of a product.
   __device__ void stage(const float* from, int count, uint32_t turn) const {
-    each_exchanged(
-        count, turn, [&](int c) { return from + c; },
-        [&](int c, float2 both) { put(area + c, both); });
+    const int padded = padded_columns<Weight>(count), stride = Vectors::stride(padded);
+    each_exchanged<N>(
+        sequences, count, turn, [&](int n, int c) { return from + n * count + c; },
+        [&](int n, int c, float2 both) { put(area + n * stride + Vectors::word(c), both); });
 #pragma unroll 1
-    for (int c = count + threadIdx.x; c < padded_columns<Weight>(count); c += token_threads)
-      area[c] = 0;
+    for (int c = count + 2 * int(threadIdx.x); c < padded; c += 2 * token_threads)
+      each_sequence([&](int n) { put(area + n * stride + Vectors::word(c), {0, 0}); });
     __syncthreads();
   }
 };

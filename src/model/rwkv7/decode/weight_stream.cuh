@@ -3,7 +3,7 @@
 // so that the stream does not stop where a product waits for the one before. For token.cu.
 //
 // A block has a range of every matrix's rows, and finishes the sums of up to 32 of them together (a
-// run), whatever input they are multiplied with. A warp has some columns of all of them: every
+// run), whatever input they are multiplied with, for all sequences of the kernel. A warp has some columns of all of them: every
 // sixteenth unit of 128 bytes. A tile is a unit of eight rows in two loads, of 64 bytes a row each
 // (see weight_tile.cuh). So all warps have the same work however few rows there are. Loops are not
 // unrolled where they need not be: a token runs through all of this code once a layer, and it has
@@ -19,7 +19,8 @@ namespace deltasane::rwkv7 {
 
 inline constexpr int token_threads = 512, token_warps = token_threads / 32;
 inline constexpr int tile_bytes = tile_loads * 16 * token_threads;  // of a block
-inline constexpr int run_rows = 32;
+template <int N>  // sequences at most
+inline constexpr int run_rows = N <= 4 ? 32 : 16;
 
 template <class Weight>
 inline constexpr int unit_columns = tile_loads* load_columns<Weight>;
@@ -48,27 +49,30 @@ struct TokenProduct {
 
 // The warps' partial sums of a run, double-buffered: one is reduced while the next one is written.
 // In shared memory.
+template <int N>
 struct RunSums {
-  static_assert(run_rows == 32 && token_warps == 16);
+  static_assert(run_rows<N> <= 32 && token_warps == 16);
   // Padded by four: 16-byte loads of neighbouring rows hit every bank once.
   struct alignas(16) Row {
     float of_warp[token_warps + 4];
-  } rows[2][run_rows];
+  } rows[2][N][run_rows<N>];
 
-  __device__ float sum(int turn, int row) const {
-    const auto* const four = reinterpret_cast<const float4*>(rows[turn][row].of_warp);
+  __device__ float sum(int turn, int sequence, int row) const {
+    const auto* const four = reinterpret_cast<const float4*>(rows[turn][sequence][row].of_warp);
     const float4 a = four[0], b = four[1], c = four[2], d = four[3];
     return (((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w))) +
            (((c.x + c.y) + (c.z + c.w)) + ((d.x + d.y) + (d.z + d.w)));
   }
 };
 
-template <class Weight, int depth>
+template <class Weight, int depth, int N>
 class WeightStream {
+  using Vectors = TileVectors<Weight, N>;
+
  public:
   // All in shared memory; `ring`: depth tiles of the block.
   __device__ WeightStream(const TokenProduct<Weight>* products, int count, const InputRows* in,
-                          RunSums& sums, uint4* ring)
+                          RunSums<N>& sums, uint4* ring)
       : products_(products),
         count_(count),
         in_(in),
@@ -81,15 +85,17 @@ class WeightStream {
     for (int i = 0; i < depth; ++i) copy_next();
   }
 
-  // The product with this number: finish(row, sum) by one thread for each row of the block.
-  // inputs + input_of(row) is what the row is multiplied with, in shared memory as TileInput stores
-  // it, zero up to padded_columns. Called for all numbers in order, by all threads; all reads of
-  // inputs are done when it returns.
+  // The product with this number for so many sequences: finish(sequence, row, sum) by one thread for
+  // each row of the block. inputs + input_of(row) are the vectors that the row is multiplied with, in
+  // shared memory as TileInput stores them, zero up to padded_columns. Called for all numbers in
+  // order, by all threads; all reads of inputs are done when it returns.
   template <class InputOf, class Finish>
-  __device__ void multiply(int number, const float* inputs, InputOf input_of, Finish finish) {
+  __device__ void multiply(int number, int sequences, const float* inputs, InputOf input_of,
+                           Finish finish) {
     const TokenProduct<Weight>& product = products_[number];
     const int rows_end = product.rows.end, columns = product.columns;
-    TileInput<Weight> own;
+    const int stride = Vectors::stride(padded_columns<Weight>(columns));
+    TileInput<Weight, N> own;
     int run = product.rows.begin;  // the first row of the run
 #pragma unroll 1
     for (int row = run; row < rows_end;) {
@@ -97,20 +103,22 @@ class WeightStream {
       const float* const input = inputs + input_of(row);
 #pragma unroll 1
       while (row < end) {
-        TileSums<Weight> sums;
+        TileSums<Weight, N> sums;
 #pragma unroll 1
         for (int first = first_column(); first < columns; first += all_columns)
-          add_tile(input + first, own, sums);
+          add_tile(input + Vectors::word(first), stride, own, sums);
         // Sums beyond the end belong to no row, and are overwritten by the next tile's.
-        RunSums::Row* const rows = sums_.rows[turn_] + (row - run);
-        sums.write(lane(), [&](int r, float sum) { rows[r].of_warp[warp()] = sum; });
+        auto& rows = sums_.rows[turn_];
+        sums.write(lane(), [&](int n, int r, float sum) {
+          rows[n][row - run + r].of_warp[warp()] = sum;
+        });
         __syncwarp();
         row = min(row + tile_rows, end);
-        if (row < rows_end && row - run + tile_rows <= run_rows) continue;
+        if (row < rows_end && row - run + tile_rows <= run_rows<N>) continue;
         __syncthreads();
-        // One warp finishes the sums: neighbours are stored together.
-        if (const int mine = run + lane(); warp() == 0 && mine < row)
-          finish(mine, sums_.sum(turn_, lane()));
+        // One warp finishes a sequence's sums: neighbours are stored together.
+        if (const int mine = run + lane(); warp() < (N == 1 ? 1 : sequences) && mine < row)
+          finish(N == 1 ? 0 : warp(), mine, sums_.sum(turn_, N == 1 ? 0 : warp(), lane()));
         turn_ ^= 1, run = row;
       }
     }
@@ -126,8 +134,9 @@ class WeightStream {
   }
 
   // The oldest tile times x; then its place in the ring takes the next copy.
-  __device__ void add_tile(const float* x, TileInput<Weight>& own, TileSums<Weight>& sums) {
-    own.load(x, lane());
+  __device__ void add_tile(const float* x, int stride, TileInput<Weight, N>& own,
+                           TileSums<Weight, N>& sums) {
+    own.load(x, stride, lane());
     const uint4* const tile = ring_ + place_;
     wait_group<depth - 1>();
 #pragma unroll
@@ -175,7 +184,7 @@ class WeightStream {
   const TokenProduct<Weight>* products_;
   int count_;
   const InputRows* in_;
-  RunSums& sums_;
+  RunSums<N>& sums_;
   uint4* ring_;
   int place_, turn_ = 0;  // place_: of the oldest tile in the ring, this thread's part
   uint64_t policy_;

@@ -27,41 +27,38 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
   if (sane.kind == SaneKind::trained) sane_.kind = DecodeSane::Kind::trained;
   if (sane.kind == SaneKind::run_time) sane_.kind = DecodeSane::Kind::constant;
   sane_.alpha = float(sane.alpha), sane_.constant = sane.constant, sane_.chunk = sane.chunk;
-  room_ = token_shared_memory<Real>(s, *gpu_);
-  if (!room_) return;
+  static_assert(max_small_batch == most_tokens);
+  for (int count = 1; count <= most_tokens; ++count)
+    one_kernel(size_t(count)).room = token_shared_memory<Real>(s, count, *gpu_);
+  if (!one_kernel(1).room) return;
   layers_ = GpuTensor<LayerWeights<Real>>(*gpu_, {s.layers}, "single tokens");
   layers_.upload(weights.layers, *gpu_);
-  handed_ = GpuTensor<float>(*gpu_, {exchanged_numbers(s)}, "single tokens");
-  handed_.zero(*gpu_);
 }
 
-// A block of few rows takes as long for a layer as an H200 for reading its weights and `kernels`
-// bytes; one after the other, each sequence reads the layer's, and its waits are worth `waits`
-// bytes (docs/gpu-kernels.md).
 template <class Real>
 bool GpuDecoder<Real>::takes(size_t sequences) const {
-  constexpr uint64_t kernels = 160'000'000, waits = 42'000'000;
-  if (!weights_.has_fused_norms()) return false;
-  if (sequences == 1 || !room_) return sequences <= size_t(max_small_batch);
-  const uint64_t layer =
-      (weights_.bytes - weights_.embedding_bytes) / uint64_t(weights_.sizes.layers);
-  return sequences <= size_t(max_small_batch) && sequences * (layer + waits) <= kernels + layer;
+  if (!weights_.has_fused_norms() || sequences > size_t(max_small_batch)) return false;
+  return one_kernel_[sequences - 1].room || !one_kernel_[0].room;
 }
 
-namespace {
-constexpr NormEpsilons norm_epsilons{1e-5f, 64e-5f};
-}  // namespace
-
 template <class Real>
-void GpuDecoder<Real>::ask_in_turn(std::span<const SingleToken> sequences, float* logits) {
-  for (const SingleToken& sequence : sequences) {
-    const NextToken next{sequence.token, single_tokens_++, sequence.position, sequence.state};
-    decode_token<Real>(
-        {layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
-         weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_, eps_},
-        weights_.sizes, *room_, sane_, next, handed_.data(), logits, *gpu_);
-    logits += vocabulary_;
+void GpuDecoder<Real>::ask_one_kernel(std::span<const SingleToken> sequences, float* logits) {
+  OneKernel& kernel = one_kernel(sequences.size());
+  if (!kernel.steps) {
+    const int64_t numbers = exchanged_numbers(weights_.sizes, int(sequences.size()));
+    kernel.exchanged = GpuTensor<float>(*gpu_, {numbers}, "single tokens");
+    kernel.exchanged.zero(*gpu_);
   }
+  NextTokens next{};
+  next.count = int(sequences.size()), next.before = kernel.steps++;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    next.token[i] = sequences[i].token, next.position[i] = sequences[i].position;
+    next.state[i] = sequences[i].state;
+  }
+  decode_tokens<Real>(
+      {layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
+       weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_, eps_},
+      weights_.sizes, *kernel.room, sane_, next, kernel.exchanged.data(), logits, *gpu_);
 }
 
 template <class Real>
@@ -84,8 +81,8 @@ template <class Real>
 float* GpuDecoder<Real>::ask(std::span<const SingleToken> sequences) {
   const auto count = int64_t(sequences.size());
   require(count >= 1 && count <= max_small_batch, "a few sequences are 1 to 8");
-  if (room_) {
-    ask_in_turn(sequences, logits_.data());
+  if (one_kernel(sequences.size()).room) {
+    ask_one_kernel(sequences, logits_.data());
     return logits_.data();
   }
   auto& inputs = *inputs_here_.as<DecodeInputs>();
@@ -108,8 +105,8 @@ template <class Real>
 void GpuDecoder<Real>::step(std::span<const SingleToken> sequences, float* logits) {
   const uint64_t bytes = uint64_t(sequences.size()) * uint64_t(vocabulary_) * sizeof(float);
   float* const here = logits && !is_pinned(logits) ? logits_here_.as<float>() : logits;
-  if (room_ && logits) {  // the kernel itself writes there
-    ask_in_turn(sequences, here);
+  if (one_kernel(sequences.size()).room && logits) {  // the kernel itself writes there
+    ask_one_kernel(sequences, here);
   } else {
     ask(sequences);
     if (logits) copy_to_host(here, logits_.data(), bytes, *gpu_);

@@ -1,6 +1,7 @@
-// Single tokens of up to eight sequences. Where the GPU can run it, a token is one kernel and
-// sequences come one after the other; elsewhere the other kernels of model/rwkv7/decode/small_batch.h
-// take all of them, recorded once per number of sequences and then repeated.
+// Single tokens of up to eight sequences. Where the GPU can run it, a step of all of them is one
+// kernel (model/rwkv7/decode/token.h). On GPUs that cannot run it for one sequence, the kernels of
+// model/rwkv7/decode/small_batch.h take a step, recorded once per number of sequences and then
+// repeated.
 #pragma once
 
 #include <array>
@@ -28,8 +29,15 @@ class GpuDecoder {
   float* ask(std::span<const SingleToken> sequences);
 
  private:
-  // One kernel each, which writes its logits where they are wanted: there, or in pinned memory.
-  void ask_in_turn(std::span<const SingleToken> sequences, float* logits);
+  // A step of so many sequences as one kernel.
+  struct OneKernel {
+    std::optional<rwkv7::TokenSharedMemory> room;  // none: it does not fit
+    GpuTensor<float> exchanged;                    // empty before the first step
+    uint32_t steps = 0;                            // that have had these
+  };
+  OneKernel& one_kernel(size_t sequences) { return one_kernel_[sequences - 1]; }
+  // One kernel writes its logits where they are wanted: there, or in pinned memory.
+  void ask_one_kernel(std::span<const SingleToken> sequences, float* logits);
   void ask_few(int64_t sequences);
 
   std::shared_ptr<const Gpu> gpu_;
@@ -38,10 +46,8 @@ class GpuDecoder {
   rwkv7::DecodeSane sane_;
   int64_t vocabulary_;
   GpuTensor<float> x_, u_, tau_, in_, v_first_, y_, hidden_, logits_;
-  std::optional<rwkv7::TokenSharedMemory> room_;  // none where a token is many kernels
   GpuTensor<rwkv7::LayerWeights<Real>> layers_;
-  GpuTensor<float> handed_;
-  uint32_t single_tokens_ = 0;  // that have had handed_
+  std::array<OneKernel, rwkv7::max_small_batch> one_kernel_;  // by sequences - 1
   GpuBuffer inputs_;
   PinnedBuffer inputs_here_, logits_here_;
   std::array<GpuGraph, rwkv7::max_small_batch> recorded_;  // by sequences - 1

@@ -77,17 +77,25 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
   }
 
   HeldRwkv7 model_of(uint64_t seed) const { return HeldRwkv7(RandomRwkv7(shape_, seed)); }
-  Rwkv7 open(const Device& device, kernel::WeightType weights, uint64_t seed = 1) const {
+  fs::path file_of(uint64_t seed) const {
     Metadata metadata;
     if (shape_.sane) metadata = {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
     const fs::path path = scratch_.path() / cat(shape_.channels, "-", seed, ".safetensors");
     if (!fs::exists(path))
       write_rwkv7_safetensors(path, RandomRwkv7(shape_, seed), StoredType::f32, metadata);
+    return path;
+  }
+  SaneChoice sane_choice() const {
+    SaneChoice sane;
+    if (GetParam() == Sane::run_time) sane.alpha = 0.5;
+    return sane;
+  }
+  Rwkv7 open(const Device& device, kernel::WeightType weights, uint64_t seed = 1) const {
     OpenOptions options;
     options.device = device;
     options.weights = weights;
-    if (GetParam() == Sane::run_time) options.sane.alpha = 0.5;
-    return Rwkv7(Rwkv7Checkpoint(path), options);
+    options.sane = sane_choice();
+    return Rwkv7(Rwkv7Checkpoint(file_of(seed)), options);
   }
   Rwkv7 on_gpu(kernel::WeightType weights = kernel::WeightType::f32) const {
     return open({0}, weights);

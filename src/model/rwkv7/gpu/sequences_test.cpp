@@ -1,4 +1,4 @@
-// Several sequences on a GPU: side by side, and a token of each at a time.
+// Several sequences on a GPU: side by side, and many of a token each.
 #include <gtest/gtest.h>
 
 #include "model/rwkv7/gpu/fixture_model.h"
@@ -7,13 +7,10 @@ namespace deltasane {
 namespace {
 
 using test::HeldRwkv7;
-using test::of_width;
 using test::Sane;
 using test::some_tokens;
 
-struct SequencesOfRwkv7OnGpu : test::Rwkv7OnGpuTest {
-  void step_together(int64_t count);
-};
+struct SequencesOfRwkv7OnGpu : test::Rwkv7OnGpuTest {};
 
 // So many that they are read in two groups, the first one in several blocks, from inside a tile on.
 TEST_P(SequencesOfRwkv7OnGpu, SequencesSideBySideAreTheDefinition) {
@@ -136,60 +133,6 @@ TEST_P(SequencesOfRwkv7OnGpu, SequencesKeepTheirOwnAlphas) {
   expect_alpha(with[0], alphas[1]), expect_alpha(with[11], alphas[1]);
   step_to(80, without);
   expect_alpha(without[0], alphas[0]), expect_alpha(without[11], alphas[0]);
-}
-
-// Up to three sequences of the small model come in turn, more in a block, which has other kernels
-// for up to 32 and is recorded by the second step. Of a model that is too small to come in turn up
-// to eight come together. Sequence i has read i % 17 tokens before, so that chunks end at different
-// times.
-TEST_P(SequencesOfRwkv7OnGpu, SequencesSteppedTogetherAreEachTheDefinition) {
-  for (const int64_t count : {1, 2, 3, 5, 8, 9, 70}) step_together(count);
-  take(of_width(64, 100, 61, 40));
-  for (const int64_t count : {1, 2, 3, 5, 8, 9}) step_together(count);
-}
-
-void SequencesOfRwkv7OnGpu::step_together(int64_t count) {
-  constexpr int64_t steps = 3;
-  const auto tokens = some_tokens(400);
-  const Rwkv7 model = on_gpu();
-  const auto stepped = [&](int64_t step) {
-    return std::span(tokens).subspan(size_t(100 + step * 70));
-  };
-  std::vector<SequenceState> states;
-  std::vector<SequenceState*> places;
-  for (int64_t i = 0; i < count; ++i) {
-    states.push_back(model.fresh_state());
-    test::read(model, std::span(tokens).subspan(size_t(i), size_t(i % 17)), states.back(),
-               {threads_});
-  }
-  for (SequenceState& state : states) places.push_back(&state);
-  std::vector<Tensor<float>> found;
-  for (int64_t step = 0; step < steps; ++step) {
-    found.emplace_back(Shape{count, shape_.vocabulary});
-    test::step(model, stepped(step).first(size_t(count)), places, found.back().view(), {threads_});
-  }
-  for (const int64_t i : {int64_t(0), count - 1}) {
-    SCOPED_TRACE(cat("sequence ", i, " of ", count));
-    std::vector<int32_t> all(tokens.begin() + i, tokens.begin() + i + i % 17);
-    for (int64_t step = 0; step < steps; ++step) all.push_back(stepped(step)[size_t(i)]);
-    const HeldRwkv7 source = model_of(1);
-    const auto truth = reference::rwkv7<double>(source, shape_, strength(), all);
-    const auto plain = reference::rwkv7<float>(source, shape_, strength(), all);
-    const auto count_of_last = size_t(steps * shape_.vocabulary);
-    std::vector<float> logits;
-    for (const Tensor<float>& step : found) {
-      const auto row =
-          step.span().subspan(size_t(i * shape_.vocabulary), size_t(shape_.vocabulary));
-      logits.insert(logits.end(), row.begin(), row.end());
-    }
-    const Closeness near = closeness(logits, std::span(plain.logits).last(count_of_last),
-                                     std::span(truth.logits).last(count_of_last));
-    const Closeness memory =
-        closeness(test::memories(states[size_t(i)]), plain.memory, truth.memory);
-    EXPECT_TRUE(near.close) << "logits " << near.explanation();
-    EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
-    EXPECT_EQ(states[size_t(i)].position, i % 17 + steps);
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SequencesOfRwkv7OnGpu,

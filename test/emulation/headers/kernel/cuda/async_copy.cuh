@@ -32,6 +32,6 @@ inline void prefetch_l2(const void* from, uint32_t bytes) {
   const volatile char* const at = static_cast<const char*>(from);
   (void)at[0], (void)at[bytes - 1];
 }
-inline void prefetch_l2_line(const void* from) { prefetch_l2(from, 128); }
+inline void prefetch_l2_line(const void* from) { prefetch_l2(from, 1); }
 
 }  // namespace deltasane::kernel::cuda

@@ -6,5 +6,9 @@
 namespace deltasane::kernel::cuda {
 
 inline uint32_t shared_address(const void* at) { return emulation::shared_address(at); }
+template <class T>
+T& hoist_address(T& shared) {
+  return shared;
+}
 
 }  // namespace deltasane::kernel::cuda

@@ -25,6 +25,11 @@ template <class... Param, class... Arg>
 void launch_dependent(void (*kernel)(Param...), const Grid& grid, const Gpu& gpu, Arg&&... arg) {
   launch(kernel, grid, gpu, arg...);
 }
+template <class... Param, class... Arg>
+void launch_cooperative(void (*kernel)(Param...), const Grid& grid, const Gpu&, Arg&&... arg) {
+  emulation::run_resident([&] { kernel(Param(arg)...); }, grid.blocks.x,
+                          {grid.threads.x, grid.threads.y, grid.threads.z}, grid.shared);
+}
 template <class... Param>
 void prefer_shared_carveout(void (*)(Param...)) {}
 inline void grid_dependency_synchronize() {}

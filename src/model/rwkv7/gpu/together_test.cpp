@@ -1,0 +1,176 @@
+// A token of each of a few sequences at a time on a GPU, against the definition.
+#include <gtest/gtest.h>
+
+#include "model/rwkv7/gpu/fixture_model.h"
+#include "model/rwkv7/gpu/model.h"
+
+namespace deltasane {
+namespace {
+
+using test::HeldRwkv7;
+using test::of_width;
+using test::Sane;
+using test::some_tokens;
+
+// The part of a model that is on the GPU, so that the emulation of a GPU can have it too.
+class OnGpu {
+ public:
+  using Numbers = Rwkv7OnGpu::Numbers;
+  OnGpu(const fs::path& path, const SaneChoice& sane, Numbers numbers)
+      : checkpoint_(path),
+        gpu_(Rwkv7OnGpu::open(checkpoint_, checkpoint_.validate(),
+                              chosen_sane(checkpoint_.sane(), sane, checkpoint_.where()),
+                              {0, numbers})) {}
+
+  SequenceState fresh_state() const { return SequenceState(layout_); }
+  void read(std::span<const int32_t> tokens, SequenceState& state) {
+    if (tokens.empty()) return;
+    const SequenceInput input{tokens, &state};
+    gpu_->run({&input, 1}, {threads_}, [] {});
+  }
+  // A token of each.
+  Tensor<float> step(std::span<const int32_t> tokens, std::span<SequenceState> states,
+                     int64_t vocabulary) {
+    Tensor<float> logits({int64_t(tokens.size()), vocabulary});
+    std::vector<SequenceInput> batch;
+    for (size_t i = 0; i < tokens.size(); ++i)
+      batch.push_back({tokens.subspan(i, 1), &states[i], Want::last_logits,
+                       logits.view().slice(0, int64_t(i), 1)});
+    gpu_->run(batch, {threads_}, [] {});
+    return logits;
+  }
+
+ private:
+  Rwkv7Checkpoint checkpoint_;
+  std::shared_ptr<const StateLayout> layout_ =
+      std::make_shared<const StateLayout>(checkpoint_.state_layout());
+  std::unique_ptr<Rwkv7OnGpu> gpu_;
+  ThreadPool threads_{2};
+};
+
+class StepsOfRwkv7OnGpu : public test::Rwkv7OnGpuTest {
+ protected:
+  static constexpr int64_t steps = 3;
+
+  // Sequence i has read i % 17 tokens before, so that chunks end at different times.
+  struct Stepped {
+    std::vector<SequenceState> states;
+    std::vector<Tensor<float>> logits;  // of each step
+    std::vector<int32_t> tokens = some_tokens(400);
+
+    std::span<const int32_t> at(int64_t step) const {
+      return std::span(tokens).subspan(size_t(100 + step * 70));
+    }
+    std::vector<int32_t> of_sequence(int64_t i) const {
+      std::vector<int32_t> all(tokens.begin() + i, tokens.begin() + i + i % 17);
+      for (int64_t step = 0; step < steps; ++step) all.push_back(at(step)[size_t(i)]);
+      return all;
+    }
+    test::Numbers logits_of(int64_t i) const {
+      test::Numbers all;
+      for (const Tensor<float>& step : logits) {
+        const auto row = step.view().slice(0, i, 1);
+        all.insert(all.end(), row.data, row.data + step.shape()[1]);
+      }
+      return all;
+    }
+  };
+
+  Stepped step_together(int64_t count) {
+    OnGpu model(file_of(1), sane_choice(), OnGpu::Numbers::f32);
+    Stepped out;
+    for (int64_t i = 0; i < count; ++i) {
+      out.states.push_back(model.fresh_state());
+      model.read(std::span(out.tokens).subspan(size_t(i), size_t(i % 17)), out.states.back());
+    }
+    for (int64_t step = 0; step < steps; ++step)
+      out.logits.push_back(
+          model.step(out.at(step).first(size_t(count)), out.states, shape_.vocabulary));
+    for (int64_t i = 0; i < count; ++i) EXPECT_EQ(out.states[size_t(i)].position, i % 17 + steps);
+    return out;
+  }
+  size_t stepped_logits() const { return size_t(steps * shape_.vocabulary); }
+  void expect_the_definition_of_steps(int64_t count);
+  void expect_near_the_definition_of_steps(int64_t count);
+};
+
+void StepsOfRwkv7OnGpu::expect_the_definition_of_steps(int64_t count) {
+  const Stepped found = step_together(count);
+  for (const int64_t i : {int64_t(0), count - 1}) {
+    SCOPED_TRACE(cat("sequence ", i, " of ", count));
+    const std::vector<int32_t> all = found.of_sequence(i);
+    const HeldRwkv7 source = model_of(1);
+    const auto truth = reference::rwkv7<double>(source, shape_, strength(), all);
+    const auto plain = reference::rwkv7<float>(source, shape_, strength(), all);
+    const Closeness logits =
+        closeness(found.logits_of(i), std::span(plain.logits).last(stepped_logits()),
+                  std::span(truth.logits).last(stepped_logits()));
+    const Closeness memory =
+        closeness(test::memories(found.states[size_t(i)]), plain.memory, truth.memory);
+    EXPECT_TRUE(logits.close) << "logits " << logits.explanation();
+    EXPECT_TRUE(memory.close) << "memory " << memory.explanation();
+  }
+}
+
+// A step alone in bf16: the definition with rounded matrices, of which prompts are no part here. What
+// rounding the matrices does to it is what a rounding of that size costs. Inputs of the four products
+// of a layer and of the head are rounded likewise where there are more than four sequences, and up to
+// there to 2^-8 of that.
+void StepsOfRwkv7OnGpu::expect_near_the_definition_of_steps(int64_t count) {
+  OnGpu model(file_of(1), sane_choice(), OnGpu::Numbers::bf16);
+  const auto tokens = some_tokens(100);
+  std::vector<SequenceState> states;
+  for (int64_t i = 0; i < count; ++i) states.push_back(model.fresh_state());
+  const auto token_of = [&](int64_t i, int64_t step) { return tokens[size_t(i * 11 + step)]; };
+  constexpr int64_t many = 4;
+  Tensor<float> logits;
+  for (int64_t step = 0; step < many; ++step) {
+    std::vector<int32_t> now;
+    for (int64_t i = 0; i < count; ++i) now.push_back(token_of(i, step));
+    logits = model.step(now, states, shape_.vocabulary);
+  }
+  const HeldRwkv7 source = model_of(1), in_16_bits = test::rounded(source);
+  const auto error = [](const auto& a, const auto& b) {
+    double sum = 0;
+    for (size_t i = 0; i < b.size(); ++i) sum += std::pow(double(a[i]) - double(b[i]), 2);
+    return std::sqrt(sum / double(b.size()));
+  };
+  for (const int64_t i : {int64_t(0), count - 1}) {
+    SCOPED_TRACE(cat("sequence ", i, " of ", count));
+    std::vector<int32_t> all;
+    for (int64_t step = 0; step < many; ++step) all.push_back(token_of(i, step));
+    const auto exact = reference::rwkv7<double>(source, shape_, strength(), all);
+    const auto truth = reference::rwkv7<double>(in_16_bits, shape_, strength(), all);
+    const auto plain = reference::rwkv7<float>(in_16_bits, shape_, strength(), all);
+    const double share = count > 4 ? 4 : 4 / 256.0;
+    const auto last = [&](const auto& of) {
+      return std::span(of).last(size_t(shape_.vocabulary));
+    };
+    const auto row = logits.span().subspan(size_t(i * shape_.vocabulary), last(exact.logits).size());
+    EXPECT_LE(error(row, last(truth.logits)),
+              share * error(last(exact.logits), last(truth.logits)) +
+                  2 * error(last(plain.logits), last(truth.logits)));
+    EXPECT_LE(error(test::memories(states[size_t(i)]), truth.memory),
+              share * error(exact.memory, truth.memory) + 2 * error(plain.memory, truth.memory));
+  }
+}
+
+// Up to four sequences of the small model are one kernel in float, and more a block of rows, which
+// has other kernels for up to 32 and is recorded by the second step. Of a model that is too small for
+// one kernel up to eight come together.
+TEST_P(StepsOfRwkv7OnGpu, AreTheDefinitionOfEachSequence) {
+  for (const int64_t count : {1, 2, 3, 4, 5, 8, 9, 70}) expect_the_definition_of_steps(count);
+  take(of_width(64, 100, 61, 40));
+  for (const int64_t count : {1, 2, 3, 5, 8, 9}) expect_the_definition_of_steps(count);
+}
+
+TEST_P(StepsOfRwkv7OnGpu, AreNearTheDefinitionIn16Bits) {
+  for (const int64_t count : {1, 2, 3, 4, 5, 8}) expect_near_the_definition_of_steps(count);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, StepsOfRwkv7OnGpu,
+                         testing::Values(Sane::none, Sane::run_time, Sane::trained),
+                         test::name_of_sane);
+
+}  // namespace
+}  // namespace deltasane
