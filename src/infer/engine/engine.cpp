@@ -95,6 +95,7 @@ struct Engine::Writing {
   std::optional<SequenceState> before_stop{};  // from before a stop text that may be forming
   std::string since_stop{};                    // text that was given out since
   std::optional<TokenConstraint> constraint;
+  bool ends_whole = false;  // the last token is one of the text: no other may follow
   std::vector<TokenBias> biases;
   std::optional<int64_t> top;  // how many of the likeliest tokens' log probabilities are wanted
   std::shared_ptr<TauRecord> taus;
@@ -346,8 +347,10 @@ void Engine::take_token(Writing& one, const kernel::SampledToken& sampled,
   std::string piece = one.writer.take(sampled.token);
   if (one.constraint) {
     one.constraint->take(sampled.token);
-    if (one.constraint->is_over() && !one.writer.ended())
+    if (one.constraint->is_over() && !one.writer.ended()) {
       piece += one.writer.end(Ended::end_of_document);
+      one.ends_whole = true;
+    }
   }
   one.text.text += piece;
   if (one.keeps_before_stop) one.follow_stop(could_stop, piece);
@@ -404,7 +407,7 @@ void Engine::hand_out() {
     } else {
       text.state = writing->sequence.take_state();
       const bool is_cut = text.ended == Ended::token_limit || text.ended == Ended::cancelled;
-      if (is_cut && text.pending) text.unread = {*text.pending};
+      if ((is_cut || writing->ends_whole) && text.pending) text.unread = {*text.pending};
     }
     text.sampler = writing->sampler;
     ended_.push_back(std::move(text));

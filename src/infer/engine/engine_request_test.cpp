@@ -173,6 +173,20 @@ TEST_F(EngineRequest, PromptsWaitForOthersWhileManyTextsAreWritten) {
   EXPECT_EQ(read.size(), 10u);
 }
 
+// A grammar that allows nothing more ends a text with a token of it, which the state has yet to read.
+TEST_F(EngineRequest, TheLastTokenOfAGrammarIsPartOfTheText) {
+  TextRequest wanted = request(1, question);
+  wanted.constraint.emplace(
+      std::make_shared<const Grammar>(parse_grammar("root ::= \"ab\"\n")),
+      std::make_shared<const SortedVocabulary>(tokenizer, model->vocabulary()));
+  engine.submit(std::move(wanted));
+  run();
+  const GeneratedText& text = texts.at(1);
+  EXPECT_EQ(text.text, "ab");
+  EXPECT_EQ(text.state.position, int64_t(question.size()) + 1);
+  EXPECT_EQ(text.unread, tokenizer.encode("b"));
+}
+
 TEST_F(EngineRequest, PromptsAreReadInTheirOrder) {
   Engine one_by_one(*model, tokenizer, {threads}, {.tokens = 1, .batch = 4, .prompts_read = 1});
   std::vector<uint64_t> order;
