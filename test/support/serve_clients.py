@@ -61,6 +61,7 @@ def run_openai(server, program, model):
     turn = client.chat.completions.create(**wanted, extra_body={"state": state})
     assert turn.usage.prompt_tokens_details.cached_tokens > 0, turn.usage
     run_tools(server, program, model)
+    run_response_tools(server, program, model)
     for bad, kind in [({"temperature": -1}, openai.BadRequestError),
                       ({"model": "other"}, openai.NotFoundError)]:
         try:
@@ -101,6 +102,38 @@ def run_tools(server, program, model):
             **wanted, messages=messages[:1] + [{**messages[2], "tool_call_id": "other"}])
     except openai.BadRequestError as error:
         assert error.param == "messages[1].tool_call_id", error
+    else:
+        raise AssertionError("a result without a call was taken")
+
+
+def run_response_tools(server, program, model):
+    """The same with responses: a call as an item, as events, and results after a state and in a history."""
+    import openai
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "op": {"type": "string", "enum": ["+", "-"]}},
+              "required": ["a", "op"], "additionalProperties": False}
+    tools = [{"type": "function", "name": "add", "description": "Adds.", "parameters": schema, "strict": True}]
+    wanted = dict(model=server.name, tools=tools, max_output_tokens=200, parallel_tool_calls=False)
+    question = [{"role": "user", "content": "3 + 4"}]
+    forced = dict(tool_choice={"type": "function", "name": "add"}, temperature=0)
+    first = client.responses.create(**wanted, **forced, input=question)
+    call, = first.output
+    arguments = json.loads(call.arguments)
+    assert call.type == "function_call" and call.name == "add", call
+    assert isinstance(arguments["a"], int) and arguments["op"] in "+-", arguments
+    with client.responses.stream(**wanted, **forced, input=question) as stream:
+        told = "".join(event.delta for event in stream if event.type == "response.function_call_arguments.delta")
+        streamed, = stream.get_final_response().output
+    assert told == streamed.arguments == call.arguments, (told, call)
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "7"}
+    after = client.responses.create(**wanted, input=[result], previous_response_id=first.id, temperature=0)
+    assert after.output and after.usage.input_tokens_details.cached_tokens > 0, after
+    history = client.responses.create(**wanted, input=question + first.output + [result], store=False, temperature=0)
+    assert history.output_text and history.usage.input_tokens > first.usage.input_tokens + 20, history
+    try:
+        client.responses.create(**wanted, input=question + [result])
+    except openai.BadRequestError as error:
+        assert error.param == "input[1].call_id", error
     else:
         raise AssertionError("a result without a call was taken")
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "serve/route/text_reply.h"
-#include "serve/tool/tool_grammar.h"
 #include "serve/tool/tool_reader.h"
 #include "serve/wire/chat_fields.h"
 #include "serve/wire/event_frame.h"
@@ -14,7 +13,7 @@ namespace {
 
 struct ChatRequestFields {
   std::vector<int32_t> prompt;
-  std::vector<std::string> stops;  // of the template
+  std::vector<std::string> stops;  // of the template and of calls
   int64_t tokens = 0;
   ReplyMode mode = ReplyMode::plain;
   std::optional<int64_t> top;
@@ -52,8 +51,6 @@ class ChatCompletion final : public TextReply {
     request.keeps_before_stop = keeps_state_ = fields.state.returns;
     state_in_ = fields.state.id;
     if (!fields.state.session.empty()) session = fields.state.session;
-    ends_at_call_ = tools_->calls_one && !tools_->tools.empty();
-    if (ends_at_call_) fields.stops.emplace_back(ToolReader::end_mark(tools_->format));
     request.limits = wanted_.limits(fields.tokens, std::move(fields.stops));
     request.top_written = top_;
     constrain(request, top_.has_value());
@@ -158,12 +155,7 @@ class ChatCompletion final : public TextReply {
   void take_text(size_t, GeneratedText& text) override {
     Choice& choice = choices_[text.sample];
     ThoughtReader::Piece piece = choice.reader.finish();
-    if (ends_at_call_ && text.stop == ToolReader::end_mark(tools_->format)) {
-      // It was a stop text, and belongs to the call.
-      piece.answer += text.stop;
-      const std::vector<int32_t> mark = service_.tokenizer.encode(text.stop);
-      text.unread.insert(text.unread.end(), mark.begin(), mark.end());
-    }
+    piece.answer += take_call_end(*tools_, service_.tokenizer, text);
     take(text.sample, piece.thoughts, choice.tool_reader.feed(piece.answer), {});
     take(text.sample, {}, choice.tool_reader.finish(), {});
     choice.finish = choice.calls.empty() || text.ended == Ended::token_limit
@@ -207,7 +199,6 @@ class ChatCompletion final : public TextReply {
 
   const std::optional<int64_t> top_;
   const std::shared_ptr<const ToolFields> tools_;
-  bool ends_at_call_ = false;
   std::vector<Choice> choices_;
   Usage usage_;
 };
@@ -231,16 +222,7 @@ void complete_chat(Service& service, Call& call) {
   ChatRequestFields found;
   found.mode = read_reply_mode(fields, service.settings.reply_mode);
   found.tools = read_tools(fields, chat);
-  const std::string calls = grammar_of_tools(*found.tools);
-  if (wanted.grammar && !calls.empty())
-    refuse_field("tools", "expected them or response_format, found both", "unsupported");
-  if (wanted.grammar || found.tools->must_call) {  // the grammar says how the answer begins
-    if (found.mode == ReplyMode::think)
-      refuse_field(wanted.grammar ? "response_format" : "tool_choice",
-                   "expected an answer without thoughts", "unsupported");
-    found.mode = chat.direct_mode();
-  }
-  if (!calls.empty()) wanted.grammar = grammar_in(calls, "tools");
+  constrain_calls(wanted, *found.tools, chat, found.mode);
   const auto limit = read_token_limit(fields, "max_completion_tokens", 1);
   const auto other_limit = read_token_limit(fields, "max_tokens", 1);
   found.tokens = limit ? *limit : other_limit.value_or(service.settings.max_output);
@@ -265,7 +247,7 @@ void complete_chat(Service& service, Call& call) {
     found.prompt = found.state.unread;
     chat.append_next_turn(messages[0].text, found.mode, service.tokenizer, found.prompt);
   }
-  found.stops = chat.stops();
+  found.stops = stops_of(chat, *found.tools);
   const auto job =
       std::make_shared<ChatCompletion>(service, call, std::move(wanted), std::move(found));
   job->ignore_fields(fields.unknown());

@@ -1,7 +1,10 @@
-#include <ctime>
+#include <algorithm>
 
+#include "serve/route/response_output.h"
 #include "serve/route/text_reply.h"
+#include "serve/tool/tool_reader.h"
 #include "serve/wire/chat_fields.h"
+#include "serve/wire/response_items.h"
 #include "text/chat/thought_reader.h"
 
 namespace deltasane::serve {
@@ -16,34 +19,10 @@ struct ResponseFields {
   int64_t tokens = 0;
   bool is_kept = true;
   Json metadata = Json::object();
+  std::shared_ptr<const ToolFields> tools;
+  Json given_tools = Json::array(), tool_choice = "auto";  // as they came
+  std::string told_tools;                                  // those of a Turn
 };
-
-Json item_of(std::string_view role, std::string_view type, const std::string& text) {
-  return {{"type", "message"},
-          {"id", random_id("msg_")},
-          {"status", "completed"},
-          {"role", role},
-          {"content", Json::array({{{"type", type}, {"text", text}}})}};
-}
-
-Json read_items(const Json& input, const std::string& path) {
-  if (input.is_string()) return Json::array({item_of("user", "input_text", input.get<std::string>())});
-  if (!input.is_array()) refuse_field(path, "expected a text or a list of items");
-  Json items = Json::array();
-  for (const Json& one : input) {
-    const std::string here = cat(path, "[", items.size(), "]");
-    Fields item(one, here);
-    if (item.text("type").value_or("message") != "message")
-      refuse_field(cat(here, ".type"), "expected message", "unsupported");
-    const std::string role = item.text("role").value_or("");
-    read_role(role, cat(here, ".role"));
-    const Json* const content = item.find("content");
-    if (!content) refuse_field(cat(here, ".content"), "expected a text, found none");
-    items.push_back(item_of(role, role == "assistant" ? "output_text" : "input_text",
-                            read_content(*content, cat(here, ".content"))));
-  }
-  return items;
-}
 
 class ResponseReply final : public TextReply {
  public:
@@ -51,9 +30,11 @@ class ResponseReply final : public TextReply {
                 TextRequest request, int64_t cached)
       : TextReply(service, call, std::move(wanted), random_id("resp_")),
         fields_(std::move(fields)),
-        message_id_(random_id("msg_")),
-        thoughts_id_(random_id("rs_")),
-        reader_(service.chat->reply_beginning(fields_.mode)) {
+        reader_(service.chat->reply_beginning(fields_.mode)),
+        tool_reader_(fields_.tools),
+        output_([this](std::string_view type, Json more) {
+          if (wanted_.streams) event(type, std::move(more));
+        }) {
     usage_.prompt = cached + int64_t(request.prompt.size());
     usage_.cached = cached;
     if (!fields_.conversation.empty()) session = fields_.conversation;
@@ -76,91 +57,27 @@ class ResponseReply final : public TextReply {
   void on_token(size_t, const WrittenToken& token) override {
     ++usage_.written;
     usage_.thoughts += reader_.is_thinking();
-    take(reader_.feed(token.piece));
+    const ThoughtReader::Piece piece = reader_.feed(token.piece);
+    output_.add_thoughts(piece.thoughts);
+    take(tool_reader_.feed(piece.answer));
   }
 
  private:
-  void take(const ThoughtReader::Piece& piece) {
-    if (!piece.thoughts.empty()) {
-      if (wanted_.streams && thoughts_.empty()) begin_thoughts();
-      thoughts_ += piece.thoughts;
-      if (wanted_.streams)
-        event("response.reasoning_text.delta", place_of_thoughts({{"delta", piece.thoughts}}));
-    }
-    if (piece.answer.empty()) return;
-    if (wanted_.streams && !has_message_) begin_message();
-    text_ += piece.answer;
-    if (wanted_.streams)
-      event("response.output_text.delta",
-            place({{"delta", piece.answer}, {"logprobs", Json::array()}}));
-  }
-
-  void begin_thoughts() {
-    Json item{{"type", "reasoning"}, {"id", thoughts_id_}, {"status", "in_progress"},
-              {"summary", Json::array()}, {"content", Json::array()}};
-    event("response.output_item.added", {{"output_index", 0}, {"item", std::move(item)}});
-    event("response.content_part.added", place_of_thoughts({{"part", thoughts_part("")}}));
-  }
-
-  // When the thoughts are over.
-  void begin_message() {
-    has_message_ = true;
-    if (!thoughts_.empty()) {
-      event("response.reasoning_text.done", place_of_thoughts({{"text", thoughts_}}));
-      event("response.content_part.done", place_of_thoughts({{"part", thoughts_part(thoughts_)}}));
-      event("response.output_item.done", {{"output_index", 0}, {"item", thoughts_item()}});
-    }
-    Json item{{"type", "message"}, {"id", message_id_}, {"status", "in_progress"},
-              {"role", "assistant"}, {"content", Json::array()}};
-    event("response.output_item.added", {{"output_index", message_index()}, {"item", std::move(item)}});
-    event("response.content_part.added", place({{"part", part("")}}));
+  void take(const ToolReader::Piece& piece) {
+    output_.add_text(piece.text);
+    for (const ToolCall& call : piece.calls) output_.add_call(call);
   }
 
   void take_text(size_t, GeneratedText& text) override {
-    take(reader_.finish());
+    ThoughtReader::Piece piece = reader_.finish();
+    output_.add_thoughts(piece.thoughts);
+    piece.answer += take_call_end(*fields_.tools, service_.tokenizer, text);
+    take(tool_reader_.feed(piece.answer));
+    take(tool_reader_.finish());
     is_cut_ = text.ended == Ended::token_limit;
+    output_.finish(is_cut_);
   }
 
-  static Json part(const std::string& text) {
-    return {{"type", "output_text"},
-            {"text", text},
-            {"annotations", Json::array()},
-            {"logprobs", Json::array()}};
-  }
-  static Json thoughts_part(const std::string& text) {
-    return {{"type", "reasoning_text"}, {"text", text}};
-  }
-  int message_index() const { return thoughts_.empty() ? 0 : 1; }
-  Json place(Json more) const {
-    Json all{{"item_id", message_id_}, {"output_index", message_index()}, {"content_index", 0}};
-    all.update(more);
-    return all;
-  }
-  Json place_of_thoughts(Json more) const {
-    Json all{{"item_id", thoughts_id_}, {"output_index", 0}, {"content_index", 0}};
-    all.update(more);
-    return all;
-  }
-  Json thoughts_item() const {
-    return {{"type", "reasoning"},
-            {"id", thoughts_id_},
-            {"status", is_cut_ && text_.empty() ? "incomplete" : "completed"},
-            {"summary", Json::array()},
-            {"content", Json::array({thoughts_part(thoughts_)})}};
-  }
-  Json output() const {
-    Json items = Json::array();
-    if (!thoughts_.empty()) items.push_back(thoughts_item());
-    items.push_back(message());
-    return items;
-  }
-  Json message() const {
-    return {{"type", "message"},
-            {"id", message_id_},
-            {"status", is_cut_ ? "incomplete" : "completed"},
-            {"role", "assistant"},
-            {"content", Json::array({part(text_)})}};
-  }
   void event(std::string_view type, Json more) {
     Json all{{"type", type}, {"sequence_number", events_++}};
     all.update(more);
@@ -183,13 +100,13 @@ class ResponseReply final : public TextReply {
              {"max_output_tokens", fields_.tokens},
              {"metadata", fields_.metadata},
              {"model", service_.settings.model_name},
-             {"output", is_over ? output() : Json::array()},
-             {"parallel_tool_calls", false},
+             {"output", is_over ? output_.items() : Json::array()},
+             {"parallel_tool_calls", !fields_.tools->calls_one},
              {"previous_response_id", text_or_null(fields_.previous)},
              {"store", fields_.is_kept},
              {"temperature", wanted_.sampling.temperature},
-             {"tool_choice", "none"},
-             {"tools", Json::array()},
+             {"tool_choice", fields_.tool_choice},
+             {"tools", fields_.given_tools},
              {"top_p", wanted_.sampling.top_p},
              {"usage", nullptr}};
     if (!fields_.conversation.empty()) all["conversation"] = {{"id", fields_.conversation}};
@@ -210,9 +127,9 @@ class ResponseReply final : public TextReply {
     Json whole = body(is_cut_ ? "incomplete" : "completed");
     if (!fields_.is_kept) return whole;
     Json items = fields_.items;
-    items.push_back(message());
-    const auto turn = std::make_shared<const Turn>(
-        Turn{fields_.before, id_, std::move(items), fields_.instructions, state_out_});
+    for (const Json& item : output_.items()) items.push_back(item);
+    const auto turn = std::make_shared<const Turn>(Turn{
+        fields_.before, id_, std::move(items), fields_.instructions, state_out_, fields_.told_tools});
     service_.conversations.add_response(owner, turn, whole);
     if (!fields_.conversation.empty()) {
       is_turn_ended_ = true;
@@ -222,21 +139,16 @@ class ResponseReply final : public TextReply {
   }
 
   void end_events() override {
-    const Json whole = reply();
-    if (!has_message_) begin_message();
-    event("response.output_text.done", place({{"text", text_}, {"logprobs", Json::array()}}));
-    event("response.content_part.done", place({{"part", part(text_)}}));
-    event("response.output_item.done", {{"output_index", message_index()}, {"item", message()}});
-    event(is_cut_ ? "response.incomplete" : "response.completed", {{"response", whole}});
+    event(is_cut_ ? "response.incomplete" : "response.completed", {{"response", reply()}});
   }
   std::string_view last_line() const override { return ""; }
 
   const ResponseFields fields_;
-  const std::string message_id_, thoughts_id_;
   ThoughtReader reader_;
+  ToolReader tool_reader_;
+  ResponseOutput output_;
   Usage usage_;
-  std::string text_, thoughts_;
-  bool has_message_ = false, is_cut_ = false, is_turn_ended_ = false;
+  bool is_cut_ = false, is_turn_ended_ = false;
   int64_t events_ = 0;
 };
 
@@ -247,17 +159,16 @@ std::string conversation_id(Fields& fields) {
   return inner.text("id").value_or("");
 }
 
-ResponseFields read_response(const Service& service, Fields& fields) {
+ResponseFields read_response(const Service& service, Fields& fields, const ChatTemplate& chat) {
   ResponseFields found;
+  found.tools = read_tools(fields, chat, ToolNotation::flat);
+  if (const Json* const tools = fields.find("tools")) found.given_tools = *tools;
+  if (const Json* const choice = fields.find("tool_choice")) found.tool_choice = *choice;
+  for (const Tool& tool : found.tools->tools) found.told_tools += dump(tool.definition) + "\n";
   found.previous = fields.text("previous_response_id").value_or("");
   found.conversation = conversation_id(fields);
   if (!found.previous.empty() && !found.conversation.empty())
     refuse_field("conversation", "expected it or previous_response_id, found both");
-  const Json* const input = fields.find("input");
-  if (!input) refuse_field("input", "expected a text or a list of items, found none");
-  found.items = read_items(*input, "input");
-  if (found.items.empty() || found.items.back()["role"] != "user")
-    refuse_field("input", "expected the last item to be the user's");
   found.mode = service.settings.reply_mode;
   if (const Json* const reasoning = fields.find("reasoning")) {
     Fields inner(*reasoning, "reasoning");
@@ -276,7 +187,7 @@ ResponseFields read_response(const Service& service, Fields& fields) {
     refuse_field("store", "expected true for a turn of a conversation");
   for (const auto& [name, why] : {std::pair{"background", "background is not supported"},
                                   {"prompt", "stored prompts are not supported"},
-                                  {"max_tool_calls", "tools are not supported"}})
+                                  {"max_tool_calls", "use parallel_tool_calls"}})
     fields.refuse_unless_empty(name, why);
   if (const Json* const text = fields.find("text")) {
     Fields inner(*text, "text");
@@ -287,8 +198,27 @@ ResponseFields read_response(const Service& service, Fields& fields) {
         refuse_field("text.format", "expected the type text; others are not supported", "unsupported");
     }
   }
-  fields.accept({"include", "truncation", "tool_choice", "stream_options"});
+  fields.accept({"include", "truncation", "stream_options"});
   return found;
+}
+
+// After `found.before` is known: results may be those of its calls.
+void read_input(Fields& fields, ResponseFields& found) {
+  const Json* const input = fields.find("input");
+  if (!input) refuse_field("input", "expected a text or a list of items, found none");
+  found.items = read_items(*input, "input", found.tools->format, items_of(found.before.get()));
+  if (found.items.empty() || !is_users(found.items.back()))
+    refuse_field("input", "expected the last item to be the user's, or the result of a call");
+}
+
+// Whether the state of the turn before can read on: it cannot forget instructions or functions, and
+// takes one message, or the results of the calls with which it ended.
+bool goes_on(const ResponseFields& found) {
+  const Turn* const before = found.before.get();
+  if (!before || before->state.empty() || before->instructions != found.instructions ||
+      before->tools != found.told_tools)
+    return false;
+  return found.items.size() == 1 || std::ranges::all_of(found.items, is_result);
 }
 
 }  // namespace
@@ -299,47 +229,44 @@ void create_response(Service& service, Call& call) {
   expect_model(service, fields);
   const ChatTemplate& chat = expect_chat(service);
   GenerationFields wanted = read_generation(fields, service.settings.sampling);
-  refuse_tools(fields);
   if (wanted.samples != 1) refuse_field("n", "expected 1");
-  ResponseFields found = read_response(service, fields);
-  if (wanted.grammar) found.mode = chat.direct_mode();
+  ResponseFields found = read_response(service, fields, chat);
+  constrain_calls(wanted, *found.tools, chat, found.mode);
   const auto instructions = fields.text("instructions");
   if (!found.previous.empty()) found.before = service.conversations.turn(call.owner, found.previous);
   if (!found.conversation.empty())
     found.before = service.conversations.begin_turn(call.owner, found.conversation);
   // From here on a failure must end the turn.
   std::shared_ptr<ResponseReply> job;
+  const std::string conversation = found.conversation;
   try {
+    read_input(fields, found);
     found.instructions = instructions ? *instructions
                                       : (found.before ? found.before->instructions : std::string());
     TextRequest request{0, service.model.fresh_state(), {}, wanted.samplers()};
     std::shared_ptr<const SequenceState> from;
-    request.limits = wanted.limits(found.tokens, chat.stops());
+    request.limits = wanted.limits(found.tokens, stops_of(chat, *found.tools));
     int64_t cached = 0;
-    // A state cannot forget: other instructions, or several messages at once, are read anew.
-    const bool goes_on = found.before && !found.before->state.empty() &&
-                         found.before->instructions == found.instructions &&
-                         found.items.size() == 1;
-    if (goes_on) {
+    if (goes_on(found)) {
       KeptState kept = service.states.find(call.owner, found.before->state);
       request.prompt = std::move(kept.unread);
       cached = kept.state->position;
       from = std::move(kept.state);
-      chat.append_next_turn(read_content(found.items[0]["content"], "input"), found.mode,
+      chat.append_next_turn(next_turn_text(found.items, found.tools->format), found.mode,
                             service.tokenizer, request.prompt);
     } else {
-      const Turn turn{found.before, {}, found.items, found.instructions, {}};
-      chat.append_prompt(messages_of(&turn), found.mode, service.tokenizer, request.prompt);
+      Json items = items_of(found.before.get());
+      for (const Json& item : found.items) items.push_back(item);
+      chat.append_prompt(messages_of_items(items, found.instructions, *found.tools), found.mode,
+                         service.tokenizer, request.prompt);
     }
-    const std::string conversation = found.conversation;
     job = std::make_shared<ResponseReply>(service, call, std::move(wanted), std::move(found),
                                           std::move(request), cached);
     job->source = std::move(from);
     job->ignore_fields(fields.unknown());
     submit(service, call, job);
   } catch (...) {
-    if (!job && !found.conversation.empty())
-      service.conversations.end_turn(found.conversation, nullptr);
+    if (!job && !conversation.empty()) service.conversations.end_turn(conversation, nullptr);
     throw;
   }
 }
@@ -363,7 +290,11 @@ Json item_list(Json items) {
 
 void list_input_items(Service& service, Call& call) {
   Json items = items_of(service.conversations.turn(call.owner, call.ids[0]).get());
-  items.erase(items.size() - 1);  // the answer
+  const Json written = service.conversations.response(call.owner, call.ids[0])["output"];
+  const auto is_written = [&](const Json& item) {
+    return std::ranges::any_of(written, [&](const Json& one) { return one["id"] == item["id"]; });
+  };
+  while (!items.empty() && is_written(items.back())) items.erase(items.size() - 1);
   reply_json(call, item_list(std::move(items)));
 }
 
@@ -376,7 +307,8 @@ void create_conversation(Service& service, Call& call) {
     refuse_field("metadata", "expected an object of at most 16 texts");
   const std::string id =
       service.conversations.create(call.owner, metadata ? *metadata : Json::object(),
-                                   items ? read_items(*items, "items") : Json::array());
+                                   items ? read_items(*items, "items", expect_chat(service).tools(), {})
+                                         : Json::array());
   reply_json(call, service.conversations.conversation(call.owner, id));
 }
 

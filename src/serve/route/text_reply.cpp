@@ -2,6 +2,9 @@
 
 #include <ctime>
 
+#include "serve/tool/tool_grammar.h"
+#include "serve/tool/tool_reader.h"
+
 namespace deltasane::serve {
 
 Json Usage::json() const {
@@ -131,6 +134,33 @@ void TextReply::on_failure(const Refusal& why) {
   if (!has_begun_) return exchange_->reply(error_reply(why));
   exchange_->write(cat("data: ", error_json(why), "\n\ndata: [DONE]\n\n"));
   exchange_->end_stream();
+}
+
+void constrain_calls(GenerationFields& wanted, const ToolFields& tools, const ChatTemplate& chat,
+                     ReplyMode& mode) {
+  const std::string calls = grammar_of_tools(tools);
+  if (wanted.grammar && !calls.empty())
+    refuse_field("tools", "expected them or response_format, found both", "unsupported");
+  if (wanted.grammar || tools.must_call) {  // the grammar says how the answer begins
+    if (mode == ReplyMode::think)
+      refuse_field(wanted.grammar ? "response_format" : "tool_choice",
+                   "expected an answer without thoughts", "unsupported");
+    mode = chat.direct_mode();
+  }
+  if (!calls.empty()) wanted.grammar = grammar_in(calls, "tools");
+}
+
+std::vector<std::string> stops_of(const ChatTemplate& chat, const ToolFields& tools) {
+  std::vector<std::string> stops = chat.stops();
+  if (tools.ends_at_call()) stops.emplace_back(ToolReader::end_mark(tools.format));
+  return stops;
+}
+
+std::string take_call_end(const ToolFields& tools, const Tokenizer& tokenizer, GeneratedText& text) {
+  if (!tools.ends_at_call() || text.stop != ToolReader::end_mark(tools.format)) return {};
+  const std::vector<int32_t> mark = tokenizer.encode(text.stop);
+  text.unread.insert(text.unread.end(), mark.begin(), mark.end());
+  return text.stop;
 }
 
 void submit(Service& service, Call& call, const std::shared_ptr<TextReply>& job) {

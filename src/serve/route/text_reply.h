@@ -7,6 +7,7 @@
 
 #include "serve/route/route.h"
 #include "serve/scheduler.h"
+#include "serve/tool/tool.h"
 #include "serve/wire/generation_fields.h"
 
 namespace deltasane::serve {
@@ -74,6 +75,15 @@ class TextReply : public TextJob, public std::enable_shared_from_this<TextReply>
   std::optional<Refusal> failure_;
   std::optional<GeneratedText> kept_;
 };
+
+// What a grammar, a schema or functions that must be called say about how an answer begins and what it
+// may be. Throws Refusal: two of them, or thoughts in front of what must come first.
+void constrain_calls(GenerationFields& wanted, const ToolFields& tools, const ChatTemplate& chat,
+                     ReplyMode& mode);
+// The template's stop texts, and the end of a call where one is all.
+std::vector<std::string> stops_of(const ChatTemplate& chat, const ToolFields& tools);
+// A stop text that ended a call belongs to it: returns it, and has it read behind the text's state.
+std::string take_call_end(const ToolFields& tools, const Tokenizer& tokenizer, GeneratedText& text);
 
 // Queues the job; it is cancelled when its client goes away.
 void submit(Service& service, Call& call, const std::shared_ptr<TextReply>& job);

@@ -4,7 +4,6 @@
 #include <ctime>
 
 #include "serve/keys.h"
-#include "serve/wire/chat_fields.h"
 
 namespace deltasane::serve {
 namespace {
@@ -22,16 +21,6 @@ std::vector<const Turn*> in_order(const Turn* last) {
 }
 
 }  // namespace
-
-std::vector<Message> messages_of(const Turn* last) {
-  std::vector<Message> messages;
-  if (last && !last->instructions.empty()) messages.push_back({Role::system, last->instructions});
-  for (const Turn* const turn : in_order(last))
-    for (const Json& item : turn->items)
-      messages.push_back({read_role(item["role"].get<std::string>(), "role"),
-                          read_content(item["content"], "content")});
-  return messages;
-}
 
 Json items_of(const Turn* last) {
   Json items = Json::array();
@@ -54,7 +43,7 @@ void ConversationStore::take_line(const Json& line) {
     const std::string before = text("before");
     const auto turn = std::make_shared<const Turn>(
         Turn{before.empty() ? nullptr : read_.at(before), text("id"), line.at("items"),
-             text("instructions"), text("state")});
+             text("instructions"), text("state"), line.value("tools", std::string())});
     read_[turn->id] = turn;
     turns_[turn->id] = turn;
   } else if (kind == "response") {
@@ -81,7 +70,8 @@ void ConversationStore::write_turn(const TurnPointer& turn) {
          {"before", turn->before ? turn->before->id : ""},
          {"items", turn->items},
          {"instructions", turn->instructions},
-         {"state", turn->state}});
+         {"state", turn->state},
+         {"tools", turn->tools}});
   turns_[turn->id] = turn;
 }
 
@@ -132,7 +122,7 @@ std::string ConversationStore::create(const std::string& owner, Json metadata, J
          {"created", now}});
   TurnPointer head;
   if (!items.empty()) {
-    head = std::make_shared<const Turn>(Turn{nullptr, random_id("turn_"), std::move(items), {}, {}});
+    head = std::make_shared<const Turn>(Turn{nullptr, random_id("turn_"), std::move(items), {}, {}, {}});
     write_turn(head);
     write({{"line", "head"}, {"id", id}, {"turn", head->id}});
   }

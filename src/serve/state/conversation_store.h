@@ -13,20 +13,20 @@
 
 #include "base/io/file.h"
 #include "serve/state/journal.h"
-#include "text/chat/chat_template.h"
+#include "serve/wire/body.h"
 
 namespace deltasane::serve {
 
 struct Turn {
   std::shared_ptr<const Turn> before;
   std::string id;            // of the response, or of items that were added
-  Json items;                // messages, as clients wrote and get them
+  Json items;                // as clients wrote and get them: wire/response_items.h
   std::string instructions;  // in force
   std::string state;         // has read all of it; empty: none was kept
+  std::string tools;         // that the state was told of, as JSON; empty: none
 };
 using TurnPointer = std::shared_ptr<const Turn>;
 
-std::vector<Message> messages_of(const Turn* last);  // with the instructions first
 Json items_of(const Turn* last);
 
 class ConversationStore {

@@ -14,14 +14,20 @@ bool is_function_name(std::string_view name) {
   return is_plain_name(name) && name.size() <= most_name && name.find('.') == name.npos;
 }
 
-Tool read_tool(const Json& one, const std::string& path) {
-  Tool tool{{}, path, one};
+Tool read_tool(const Json& one, const std::string& path, ToolNotation notation) {
   Fields fields(one, path);
   if (fields.text("type").value_or("") != "function")
     refuse_field(cat(path, ".type"), "expected function; others are not supported", "unsupported");
-  const Json* const function = fields.find("function");
-  if (!function) refuse_field(cat(path, ".function"), "expected a function, found none");
-  Fields inner(*function, cat(path, ".function"));
+  const bool is_flat = notation == ToolNotation::flat;
+  Tool tool{{}, is_flat ? path : cat(path, ".function"), one};
+  if (is_flat) {
+    Json function = one;
+    function.erase("type");
+    tool.definition = {{"type", "function"}, {"function", std::move(function)}};
+  } else if (!fields.find("function")) {
+    refuse_field(tool.path, "expected a function, found none");
+  }
+  Fields inner(tool.definition["function"], tool.path);
   tool.name = inner.text("name").value_or("");
   if (!is_function_name(tool.name))
     refuse_field(inner.path_of("name"), cat("expected 1 to ", most_name,
@@ -38,7 +44,7 @@ Tool read_tool(const Json& one, const std::string& path) {
   return tool;
 }
 
-void read_choice(Fields& fields, ToolFields& found) {
+void read_choice(Fields& fields, ToolFields& found, ToolNotation notation) {
   const Json* const choice = fields.find("tool_choice");
   if (!choice) return;
   if (choice->is_string()) {
@@ -53,12 +59,14 @@ void read_choice(Fields& fields, ToolFields& found) {
     return;
   }
   Fields named(*choice, "tool_choice");
-  const Json* const function = named.find("function");
+  const bool is_flat = notation == ToolNotation::flat;
+  const Json* const function = is_flat ? choice : named.find("function");
   if (named.text("type").value_or("") != "function" || !function)
     refuse_field("tool_choice", "expected none, auto, required or a function");
-  const std::string name = Fields(*function, "tool_choice.function").text("name").value_or("");
+  Fields inner(*function, is_flat ? "tool_choice" : "tool_choice.function");
+  const std::string name = inner.text("name").value_or("");
   if (!found.find(name))
-    refuse_field("tool_choice.function.name",
+    refuse_field(inner.path_of("name"),
                  cat("expected the name of one of the tools, found ", printable(name)));
   std::erase_if(found.tools, [&](const Tool& tool) { return tool.name != name; });
   found.must_call = true;
@@ -118,7 +126,8 @@ const Tool* ToolFields::find(std::string_view name) const {
   return found == tools.end() ? nullptr : &*found;
 }
 
-std::shared_ptr<const ToolFields> read_tools(Fields& fields, const ChatTemplate& chat) {
+std::shared_ptr<const ToolFields> read_tools(Fields& fields, const ChatTemplate& chat,
+                                             ToolNotation notation) {
   const auto found = std::make_shared<ToolFields>();
   found->format = chat.tools();
   found->calls_one = !fields.flag("parallel_tool_calls").value_or(true);
@@ -132,14 +141,14 @@ std::shared_ptr<const ToolFields> read_tools(Fields& fields, const ChatTemplate&
                    cat("expected none: the chat template ", chat.name(), " has no calls of functions"),
                    "unsupported");
     for (const Json& one : *list) {
-      Tool tool = read_tool(one, cat("tools[", found->tools.size(), "]"));
+      Tool tool = read_tool(one, cat("tools[", found->tools.size(), "]"), notation);
       if (found->find(tool.name))
-        refuse_field(cat(tool.path, ".function.name"),
+        refuse_field(cat(tool.path, ".name"),
                      cat("expected another name, found ", tool.name, " twice"));
       found->tools.push_back(std::move(tool));
     }
   }
-  read_choice(fields, *found);
+  read_choice(fields, *found, notation);
   return found;
 }
 

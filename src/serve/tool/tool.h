@@ -14,8 +14,8 @@
 namespace deltasane::serve {
 
 struct Tool {
-  std::string name, path;  // path: where it is in the request
-  Json definition;         // as the client gave it: {"type": "function", "function": {...}}
+  std::string name, path;  // path: where its name and parameters are in the request
+  Json definition;         // {"type": "function", "function": {...}}
   bool is_strict = false;  // calls keep to the schema of its parameters
 
   const Json* parameters() const;  // a schema; null: anything
@@ -35,11 +35,17 @@ struct ToolFields {
   bool calls_one = false;   // parallel_tool_calls: false
 
   const Tool* find(std::string_view name) const;
+  bool ends_at_call() const { return calls_one && !tools.empty(); }
 };
+
+// How a request writes a function: {"type": "function", "function": {"name", ...}} in chats,
+// {"type": "function", "name", ...} in responses; likewise in tool_choice.
+enum class ToolNotation { nested, flat };
 
 // Refuses functions where the template has no format for them. `tool_choice` none is as if there
 // were no functions.
-std::shared_ptr<const ToolFields> read_tools(Fields& fields, const ChatTemplate& chat);
+std::shared_ptr<const ToolFields> read_tools(Fields& fields, const ChatTemplate& chat,
+                                             ToolNotation notation = ToolNotation::nested);
 
 // What the model is told: the text of the system's message, with the system's own.
 std::string system_text(const ToolFields& tools, std::string_view system);

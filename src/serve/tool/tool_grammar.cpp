@@ -97,7 +97,7 @@ class CallGrammar {
     }
   }
 
-  std::string path_of(const Tool& tool) const { return cat(tool.path, ".function.parameters"); }
+  std::string path_of(const Tool& tool) const { return cat(tool.path, ".parameters"); }
 
   std::string rule_of_arguments(const Tool& tool) {
     const Json* const schema = tool.parameters();

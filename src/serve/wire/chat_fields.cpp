@@ -132,9 +132,14 @@ std::vector<Message> read_messages(Fields& fields, const ToolFields& tools, bool
     refuse_field("messages", "expected a list with at least one message");
   if (list->size() > most_messages)
     refuse_field("messages", cat("expected at most ", most_messages, ", found ", list->size()));
+  return messages_in(*list, "messages", tools, after_state);
+}
+
+std::vector<Message> messages_in(const Json& list, const std::string& path, const ToolFields& tools,
+                                 bool after_state) {
   MessageReader reader(tools, after_state);
   size_t number = 0;
-  for (const Json& one : *list) reader.take(one, cat("messages[", number++, "]"));
+  for (const Json& one : list) reader.take(one, cat(path, "[", number++, "]"));
   return reader.finish();
 }
 

@@ -12,6 +12,9 @@ namespace deltasane::serve {
 // told of its functions in the system's message, and of the results of calls in the user's. After a
 // state, which was told of them already, the calls themselves are not among the messages.
 std::vector<Message> read_messages(Fields& fields, const ToolFields& tools, bool after_state = false);
+// The same of a list that is at `path`.
+std::vector<Message> messages_in(const Json& list, const std::string& path, const ToolFields& tools,
+                                 bool after_state = false);
 
 // A text, or parts that are texts: {"type": "text", "text": ...}.
 std::string read_content(const Json& content, const std::string& path);

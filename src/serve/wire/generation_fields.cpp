@@ -100,7 +100,7 @@ std::shared_ptr<const Grammar> grammar_in(const std::string& text, const std::st
 
 void refuse_tools(Fields& fields) {
   for (const char* const name : {"tools", "functions"})
-    fields.refuse_unless_empty(name, "functions are for /v1/chat/completions");
+    fields.refuse_unless_empty(name, "functions are for /v1/chat/completions and /v1/responses");
 }
 
 TextLimits GenerationFields::limits(int64_t tokens, std::vector<std::string> more_stops) const {
