@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from cases import check_close, in_double, random_case
+from cases import check_close, in_double, random_case, random_gated_case
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -48,6 +48,83 @@ def test_any_length_is_the_definition(time, position):
     truth = ops.reference.rwkv7(**in_double(numbers), position=position)
     for name, x, p, t in zip(("y", "state"), found, plain, truth):
         check_close(name, x.cpu(), p, t)
+
+
+VECTORS = ("r", "k", "v")
+
+
+def gated_case(rule, time, keys, values, chunks=None, seed=0):
+    """As numpy arrays, with vectors that are numbers of bfloat16; and as tensors on the GPU."""
+    numbers = random_gated_case(rule, time, 4, 2, keys, values, seed)
+    if chunks is not None:
+        numbers["tau"] = np.random.default_rng(seed).uniform(1, 2, (1, chunks, 4)).astype(np.float32)
+    tensors = {n: torch.from_numpy(x).cuda().to(torch.bfloat16 if n in VECTORS else torch.float32) for n, x in numbers.items()}
+    numbers.update((n, tensors[n].float().cpu().numpy()) for n in VECTORS)
+    return numbers, {n: x.requires_grad_() for n, x in tensors.items()}
+
+
+def check_like_the_kernels(name, found, plain, truth):
+    """The rows of docs/numerics.md for the kernels of these rules."""
+    found, plain, truth = (np.asarray(x, np.float64) for x in (found.detach().float().cpu(), plain, truth))
+    is_state = name in ("state", "dstate")
+    rounded = plain if is_state else torch.from_numpy(plain).bfloat16().double().numpy()
+    largest = np.abs(truth).max()
+    allowed = 2 * np.abs(rounded - truth).max() + 4 * np.finfo(np.float32).eps * largest
+    allowed = allowed + largest * 2**-14 if is_state else allowed if name in ("y", "dv") else 2 * allowed
+    error = np.abs(found - truth).max()
+    assert found.shape == truth.shape and error <= allowed, f"{name}: expected at most {allowed}, found {error}"
+
+
+@pytest.mark.parametrize("rule", ["deltanet", "gated_deltanet", "kda"])
+@pytest.mark.parametrize("time,position,keys,values", [(70, 0, 64, 64), (70, 0, 128, 128), (41, 11, 64, 96), (1, 5, 128, 64)])
+def test_other_rules_are_the_definition(rule, time, position, keys, values):
+    numbers, given = gated_case(rule, time, keys, values, (position + time) // 16 - position // 16)
+    settings = {"rule": rule, "position": position}
+    plain, truth = ops.reference.delta_rule(**numbers, **settings), ops.reference.delta_rule(**in_double(numbers), **settings)
+    rng = np.random.default_rng(1)
+    dy = torch.from_numpy(rng.standard_normal(numbers["v"].shape)).cuda().bfloat16()
+    dstate = rng.standard_normal(numbers["state"].shape).astype(np.float32)
+    kept = []
+    for keep in (True, False):
+        y, state = ops.delta_rule(**given, **settings, keep=keep)
+        found = torch.autograd.grad((y, state), list(given.values()), (dy, torch.from_numpy(dstate).cuda()))
+        kept.append([y, state, *found])
+    assert all(torch.equal(one, other) for one, other in zip(*kept))
+    for name, x, p, t in zip(("y", "state"), kept[0], plain, truth):
+        check_like_the_kernels(name, x, p, t)
+    dy = dy.float().cpu().numpy()
+    plain = ops.reference.delta_rule_backward(dy, **numbers, **settings, dstate=dstate)._asdict()
+    truth = ops.reference.delta_rule_backward(dy.astype(float), **in_double(numbers), **settings, dstate=dstate.astype(float))._asdict()
+    for name, x in zip(given, found):
+        w = numbers["w"] if name == "w" else 1  # the kernels have the gradient of its logarithm
+        if numbers[name].size:
+            check_like_the_kernels(f"d{name}", x * torch.as_tensor(w).cuda(), plain[f"d{name}"] * w, truth[f"d{name}"] * w)
+
+
+def test_texts_of_other_rules_are_as_if_alone():
+    _, given = gated_case("kda", 100, 64, 64, chunks=5)
+    given["state"] = torch.zeros(3, 4, 64, 64, device="cuda", requires_grad=True)
+    given["tau"] = torch.full((1, 5, 4), 2.0, device="cuda", requires_grad=True)
+    y, state = ops.delta_rule(**given, rule="kda", cu_seqlens=[0, 40, 40, 100])
+    (y.float().square().sum() + state.square().sum()).backward()
+    one = {n: x.detach()[:, 40:] for n, x in given.items() if n not in ("tau", "state")}
+    y1, state1 = ops.delta_rule(**one, rule="kda", tau=2.0)
+    assert torch.equal(y[:, 40:], y1) and torch.equal(state[2:], state1) and given["w"].grad.abs().sum() > 0
+
+
+def test_other_rules_pass_opcheck_and_are_refused_where_they_must():
+    _, given = gated_case("kda", 40, 64, 64)
+    order = ("r", "w", "k", "v", "a", "b", "beta", "tau", "state", "mask", "neutralize")
+    arguments = (*(given.get(n) for n in order), [], [], 16, "kda", False)
+    torch.library.opcheck(torch.ops.deltasane.delta_rule.default, (*arguments, True))
+    for error, text, changed in (
+        (NotImplementedError, "expected torch.bfloat16 on a GPU", {n: given[n].float() for n in VECTORS}),
+        (ValueError, "beta: expected shape", {"beta": given["beta"][:, 1:]}),
+        (ValueError, "keys|key channels", {n: given[n][..., :48] for n in ("r", "k", "w", "state")}),
+        (ValueError, "value channels per head: expected a multiple of 16", {"v": given["v"][..., :40], "state": given["state"][:, :, :40]}),
+    ):
+        with pytest.raises(error, match=text):
+            ops.delta_rule(**dict(given, **changed), rule="kda")
 
 
 def test_texts_are_as_if_alone():

@@ -1,13 +1,15 @@
 """What the operator hands to the GPU's kernels: checked on the CPU, with CPU kernels in their place."""
 
+import ctypes
+
 import numpy as np
 import pytest
-from cases import random_case
+from cases import check_units, random_case, random_gated_case
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from deltasane import _ops, ops  # noqa: E402
-from deltasane.ops import _torch_gpu  # noqa: E402
+from deltasane.ops import _torch_gated, _torch_gpu  # noqa: E402
 
 
 class CpuKernels:
@@ -41,11 +43,50 @@ class CpuKernels:
         _ops.backward("generalized", arrays, [position] * batch, [], chunk, (dy, dfinal), (*found, None, dtau, dstate))
 
 
+    def _gated(self, rule, sizes, addresses):
+        """r, k, v, g, beta, tau, state as arrays."""
+        batch, time, key_heads, heads, keys, values, position = sizes
+        decays = (batch, time, heads, keys) if rule == "kda" else (batch, time, heads)
+        chunks = (position + time) // 16 - position // 16
+        shapes = [(batch, time, key_heads, keys)] * 2 + [(batch, time, heads, values), decays, (batch, time, heads)]
+        shapes += [(batch, chunks, heads), (batch, heads, values, keys)]
+        return [None if a is None else floats_at(a, s) for a, s in zip(addresses, shapes)]
+
+    def _gated_call(self, rule, sizes, inputs):
+        r, k, v, g, beta, tau, state = self._gated(rule, sizes, inputs)
+        return dict(r=r, k=k, v=v, w=None if g is None else np.exp(g), beta=beta, tau=tau, state=state, rule=rule, position=sizes[-1])
+
+    def gpu_gated_forward(self, device, stream, allocate, rule, sizes, inputs, results, kept):
+        assert (device, stream) == (3, 77) and allocate(5)
+        self.calls += 1
+        call = self._gated_call(rule, sizes, inputs)
+        y, state = ops.delta_rule(**call)
+        floats_at(results[0], y.shape)[:], floats_at(results[1], state.shape)[:] = y, state
+
+    def gpu_gated_backward(self, device, stream, allocate, rule, sizes, inputs, given, kept, results):
+        call = self._gated_call(rule, sizes, inputs)
+        shape = sizes[0], sizes[3], sizes[5], sizes[4]
+        dy, dstate = floats_at(given[0], call["v"].shape), None if given[1] is None else floats_at(given[1], shape)
+        d = ops.delta_rule_backward(dy, dstate=dstate, **call)
+        dg = None if call["w"] is None else d.dw * call["w"]
+        for to, x in zip(self._gated(rule, sizes, results), (d.dr, d.dk, d.dv, dg, d.dbeta, d.dtau, d.dstate)):
+            if to is not None:
+                to[:] = x
+
+
+def floats_at(address, shape):
+    if not address:
+        return np.empty(shape, np.float32)
+    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_float)), shape)
+
+
 @pytest.fixture
 def kernels(monkeypatch):
     found = CpuKernels()
-    monkeypatch.setattr(_torch_gpu, "_ops", found)
-    monkeypatch.setattr(_torch_gpu, "_place", lambda device: (3, 77))
+    for module in (_torch_gpu, _torch_gated):
+        monkeypatch.setattr(module, "_ops", found)
+        monkeypatch.setattr(module, "place", lambda device: (3, 77))
+    monkeypatch.setattr(_torch_gated, "_expect_bfloat16", lambda v, rule: None)
     return found
 
 
@@ -83,7 +124,6 @@ def test_parts_and_addresses(kernels, kind):
 def test_what_the_kernels_cannot_do_is_refused(kernels):
     case = random_case(2, 35, 3, 64)
     for text, given in (
-        ("rule: expected generalized", arguments(case, rule="kda")),
         ("position: expected one for all rows", arguments(case, position=[0, 16])),
         ("mask, neutralize: expected none", arguments(dict(case, mask=np.ones((2, 35), np.uint8)))),
         ("heads of 64 channels", arguments(random_case(1, 5, 1, 32))),
@@ -115,3 +155,61 @@ def test_tensors_are_handed_over_aligned_to_16_bytes(kernels, monkeypatch):
     y, _, _ = _torch_gpu.forward(*shifted, *given[9:], True)
     assert len(seen) == 8 and not any(address % 16 for address in seen)
     assert np.array_equal(y.numpy(), ops.rwkv7(**case)[0])
+
+
+@pytest.mark.parametrize("kind", ["rows", "plain", "later", "texts"])
+@pytest.mark.parametrize("rule", ["deltanet", "gated_deltanet", "kda"])
+def test_parts_and_addresses_of_other_rules(kernels, rule, kind):
+    """Bits as on the CPU, but for w, whose logarithm is handed over."""
+    case, settings = random_gated_case(rule, time=35), {}
+    if kind == "plain":
+        case["tau"] = case["state"] = None
+    if kind == "later":
+        settings["position"] = [35]
+        case["tau"] = np.concatenate([case["tau"]] * 2, 1)[:, :2]
+    if kind == "texts":
+        case["state"] = np.concatenate([case["state"]] * 4)
+        settings = {"position": [0, 16, 0, 13], "cu_seqlens": [0, 17, 17, 20, 35]}
+    given = arguments(case, rule=rule, **settings)
+    y, final, kept = _torch_gated.forward(*given, True)
+    assert kernels.calls == (3 if kind == "texts" else 1) and (kept is not None) == (kind != "texts")
+    expected = ops.delta_rule(**case, rule=rule, **settings)
+    for name, x, t in zip(("y", "state"), (y, final), expected):
+        check_units(name, x.numpy(), t)
+    dy, dstate = torch.randn_like(y), torch.randn_like(final)
+    wanted = [x is not None for x in given[:9]]
+    found = _torch_gated.backward(dy, dstate, *given, kept, wanted)
+    truth = ops.delta_rule_backward(dy.numpy(), **case, rule=rule, **settings, dstate=dstate.numpy())
+    for name, want, x, t in zip(truth._fields, wanted, found, truth):
+        assert (x is not None) == want
+        if want:
+            check_units(name, x.numpy(), t)
+
+
+def test_a_decay_of_0_has_a_finite_gradient(kernels):
+    case = random_gated_case("gated_deltanet")
+    case["w"][:, 3] = 0
+    given = arguments(case, rule="gated_deltanet")
+    y, final, kept = _torch_gated.forward(*given, True)
+    dw = _torch_gated.backward(y, None, *given, kept, [x is not None for x in given[:9]])[1]
+    assert torch.isfinite(dw).all() and (dw[:, 3] == 0).all() and (dw[:, 4] != 0).all()
+
+
+def test_what_the_kernels_of_other_rules_cannot_do_is_refused(kernels, monkeypatch):
+    case = random_gated_case("kda")
+    for error, text, given in (
+        (ValueError, "rule: expected generalized, deltanet", arguments(case, rule="gdn2")),
+        (NotImplementedError, "chunk: expected 16 on a GPU", arguments(case, rule="kda", chunk=8)),
+        (NotImplementedError, "mask, neutralize: expected none", arguments(dict(case, mask=np.ones((1, 35), np.uint8)), rule="kda")),
+        (ValueError, "w: expected none for the rule deltanet", arguments(case, rule="deltanet")),
+        (ValueError, r"w: expected shape \(1, 35, 4\), found \(1, 35, 4, 32\)", arguments(case, rule="gated_deltanet")),
+        (ValueError, "k: expected heads that divide the 4 of v", arguments(dict(case, k=case["v"][:, :, :3]), rule="kda")),
+        (ValueError, "beta: expected shape .* found none", arguments(dict(case, beta=None), rule="kda")),
+        (ValueError, "state: expected shape", arguments(dict(case, state=case["state"][..., :3]), rule="kda")),
+        (ValueError, "tau: expected shape", arguments(dict(case, tau=case["tau"][:, :1]), rule="kda")),
+    ):
+        with pytest.raises(error, match=text):
+            _torch_gated.forward(*given, True)
+    monkeypatch.undo()
+    with pytest.raises(NotImplementedError, match="r, k, v: expected torch.bfloat16 on a GPU for the rule kda"):
+        _torch_gated.forward(*arguments(case, rule="kda"), True)

@@ -3,7 +3,7 @@
 Registered by Library.define and impl, which cost less per call than torch.library.custom_op. The
 operators return new tensors and change nothing in place. Where nobody looks at the operator (no compiler, mode or
 subclass of tensors), an autograd.Function calls the same kernels, without the dispatcher. Usual calls are one call of
-the extension (src/python/ops/direct_calls.h); what it does not take goes through _torch_cpu and _torch_gpu.
+the extension (src/python/ops/direct_calls.h); what it does not take goes through _torch_cpu, _torch_gpu and _torch_gated.
 """
 
 import math
@@ -14,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .. import _ops
-from . import _torch_cpu, _torch_gpu
+from . import _torch_cpu, _torch_gated, _torch_gpu
 from ._calls import DIFFERENTIABLE, Arrays, direct_arguments
 
 xp, ARRAY = torch, torch.Tensor
@@ -203,16 +203,18 @@ _library.define(f"delta_rule_backward(Tensor dy, Tensor? dstate, {_ARRAYS}, Tens
 
 def _forward(*arguments):
     """y, the final state, and the states that backward needs, or None."""
-    return _calls.forward(arguments, False) or _general(arguments[3]).forward(*arguments)
+    return _calls.forward(arguments, False) or _general(arguments).forward(*arguments)
 
 
 def _backward(dy, dstate, *arguments):
     """The gradients of the arrays that have them; None where it is not wanted."""
-    return _calls.backward((dy, dstate, *arguments)) or _general(arguments[3]).backward(dy, dstate, *arguments)
+    return _calls.backward((dy, dstate, *arguments)) or _general(arguments).backward(dy, dstate, *arguments)
 
 
-def _general(v):
-    return _torch_cpu if v.device.type == "cpu" else _torch_gpu
+def _general(arguments):
+    if arguments[3].device.type == "cpu":
+        return _torch_cpu
+    return _torch_gpu if arguments[14] == "generalized" else _torch_gated
 
 
 def _forward_operator(*arguments):
@@ -227,12 +229,16 @@ def _backward_operator(*arguments):
 
 
 def _forward_fake(*arguments):
-    k, v, position, cu_seqlens, chunk, _, definition, keep = *arguments[2:4], *arguments[11:]
+    k, v, position, cu_seqlens, chunk, rule, definition, keep = *arguments[2:4], *arguments[11:]
     rows = len(cu_seqlens) - 1 if cu_seqlens else v.shape[0]
     shape = (rows, v.shape[2], v.shape[3], k.shape[-1])
     state = v.new_empty(shape, dtype=v.dtype if definition else torch.float32)
-    keeps = v.device.type == "cuda" and _torch_gpu.keeps(position, cu_seqlens, chunk, keep)
-    return v.new_empty(v.shape), state, state.new_empty(_torch_gpu.kept_floats(*v.shape[:3]) if keeps else 0)
+    kept = 0
+    if v.device.type == "cuda" and rule == "generalized" and _torch_gpu.keeps(position, cu_seqlens, chunk, keep):
+        kept = _torch_gpu.kept_floats(*v.shape[:3])
+    if v.device.type == "cuda" and rule != "generalized" and _torch_gated.keeps(cu_seqlens, keep):
+        kept = _torch_gated.kept_floats(*v.shape[:3], k.shape[3], v.shape[3], position[0] if position else 0)
+    return v.new_empty(v.shape), state, state.new_empty(kept)
 
 
 def _backward_fake(dy, dstate, *arguments):

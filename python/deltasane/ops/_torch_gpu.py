@@ -30,12 +30,12 @@ def kept_floats(batch, time, heads):
     return (states * _STATE_FLOATS + 31) // 32 * 32
 
 
-def _place(device):
+def place(device):
     """The device's number, and torch's current stream on it, as torch.cuda.current_stream(device).cuda_stream."""
     return device.index, torch._C._cuda_getCurrentRawStream(device.index)
 
 
-def _allocator(like):
+def allocator(like):
     """allocate(floats): the address of new memory, which lives as long as this function."""
     memory = []
 
@@ -46,11 +46,11 @@ def _allocator(like):
     return allocate
 
 
-def _check_values(w, tau):
+def check_values(w, tau, decays=(LEAST_DECAY, "decays above 0.545 and at most 1")):
     if not CHECKS_VALUES or torch.cuda.is_current_stream_capturing():
         return
     for name, x, least, most, kind in (
-        ("w", w, LEAST_DECAY, 1, "decays above 0.545 and at most 1"),
+        ("w", w, decays[0], 1, decays[1]),
         ("tau", tau, 0, torch.finfo(torch.float32).max, "finite numbers above 0"),
     ):
         if x is None or x.numel() == 0:
@@ -63,49 +63,53 @@ def _check_values(w, tau):
             )
 
 
-def _check(name, x, shape):
+def check_shape(name, x, shape):
     if x is None or x.shape != shape:
         found = "none" if x is None else tuple(x.shape)
         raise ValueError(f"{name}: expected shape {tuple(shape)}, found {found}")
 
 
-def _checked(arrays, position, cu_seqlens, chunk, rule):
-    """The inputs r, w, k, v, a, b, tau, state, packed."""
-    r, w, k, v, a, b, _, tau, state, mask, neutralize = arrays
-    if rule != "generalized":
-        raise NotImplementedError(f"rule: expected generalized on a GPU, found {rule}; use tensors on the CPU")
+def check_texts(v, mask, neutralize, position, cu_seqlens):
+    """What the kernels of all rules ask for; the number of states."""
+    batch, time, heads, _ = v.shape
     if mask is not None or neutralize is not None:
         raise NotImplementedError("mask, neutralize: expected none on a GPU; use cu_seqlens, or tensors on the CPU")
-    batch, time, heads, channels = v.shape
-    if channels != HEAD:
-        raise NotImplementedError(f"v: expected heads of {HEAD} channels on a GPU, found {channels}")
     if batch * time * heads >= 2**31:
         raise ValueError(f"v: expected fewer than 2^31 tokens times heads on a GPU, found {batch * time * heads}; read the text in parts")
     if position and not cu_seqlens and len(set(position)) > 1:
         raise NotImplementedError("position: expected one for all rows on a GPU, found several; use cu_seqlens")
-    shape = v.shape
+    if not cu_seqlens:
+        return batch
+    if batch != 1 or cu_seqlens[0] != 0 or cu_seqlens[-1] != time or sorted(cu_seqlens) != list(cu_seqlens):
+        raise ValueError(f"cu_seqlens: expected ascending numbers from 0 to {time} and one row, found {cu_seqlens}")
+    return len(cu_seqlens) - 1
+
+
+def _checked(arrays, position, cu_seqlens, chunk):
+    """The inputs r, w, k, v, a, b, tau, state, packed."""
+    r, w, k, v, a, b, _, tau, state, mask, neutralize = arrays
+    states = check_texts(v, mask, neutralize, position, cu_seqlens)
+    batch, time, heads, channels = shape = v.shape
+    if channels != HEAD:
+        raise NotImplementedError(f"v: expected heads of {HEAD} channels on a GPU, found {channels}")
     for name, x in zip("rwkab", (r, w, k, a, b)):
         if x is None or x.shape != shape:
-            _check(name, x, shape)
-    if cu_seqlens:
-        if batch != 1 or cu_seqlens[0] != 0 or cu_seqlens[-1] != time or sorted(cu_seqlens) != list(cu_seqlens):
-            raise ValueError(f"cu_seqlens: expected ascending numbers from 0 to {time} and one row, found {cu_seqlens}")
-    rows = len(cu_seqlens) - 1 if cu_seqlens else batch
+            check_shape(name, x, shape)
     if tau is not None:
-        _check("tau", tau, (batch, chunk_count(position, cu_seqlens, time, chunk), heads))
+        check_shape("tau", tau, (batch, chunk_count(position, cu_seqlens, time, chunk), heads))
     if state is not None:
-        _check("state", state, (rows, heads, HEAD, HEAD))
-    _check_values(w, tau)
-    return [None if x is None else _packed(x) for x in (r, w, k, v, a, b, tau, state)]
+        check_shape("state", state, (states, heads, HEAD, HEAD))
+    check_values(w, tau)
+    return [None if x is None else packed(x) for x in (r, w, k, v, a, b, tau, state)]
 
 
-def _packed(x):
+def packed(x):
     """The kernels read 16 bytes at once."""
     x = x.contiguous()
     return x if x.data_ptr() % 16 == 0 else x.clone()
 
 
-def _texts(time, position, cu_seqlens, chunk):
+def texts(time, position, cu_seqlens, chunk):
     """For each call of the kernels: which tokens, chunks and states (None: all), the position, and how many tokens."""
     if not cu_seqlens:
         yield None, None, None, position[0] if position else 0, time
@@ -118,66 +122,65 @@ def _texts(time, position, cu_seqlens, chunk):
         first += chunks
 
 
-def _rows(x, which):
+def rows(x, which):
     """The address of rows of a packed tensor."""
     return None if x is None else x.data_ptr() if which is None else x[which].data_ptr()
 
 
-def _columns(x, which):
+def columns(x, which):
     """The address of a part of the second dimension: of all rows, or of the only one."""
     return None if x is None else x.data_ptr() if which is None else x[:, which].data_ptr()
 
 
-def _floats(kept):
+def floats(kept):
     return 0 if kept is None else kept.numel()
 
 
 def _parts(vectors, tokens, tau, chunks, state, states):
-    return (*(_columns(x, tokens) for x in vectors), _columns(tau, chunks), _rows(state, states))
+    return (*(columns(x, tokens) for x in vectors), columns(tau, chunks), rows(state, states))
 
 
 def forward(*arguments):
-    arrays, (position, cu_seqlens, chunk, rule, _, keep) = arguments[:11], arguments[11:]
-    *vectors, tau, state = _checked(arrays, position, cu_seqlens, chunk, rule)
+    arrays, (position, cu_seqlens, chunk, _, _, keep) = arguments[:11], arguments[11:]
+    *vectors, tau, state = _checked(arrays, position, cu_seqlens, chunk)
     v = vectors[3]
     batch, time, heads, _ = v.shape
     y = torch.empty_like(v)
-    rows = len(cu_seqlens) - 1 if cu_seqlens else batch
-    final = v.new_empty((rows, heads, HEAD, HEAD), dtype=torch.float32)
+    final = v.new_empty((len(cu_seqlens) - 1 if cu_seqlens else batch, heads, HEAD, HEAD), dtype=torch.float32)
     kept = final.new_empty(kept_floats(batch, time, heads)) if keeps(position, cu_seqlens, chunk, keep) else None
-    device, stream = _place(v.device)
-    for tokens, chunks, states, start, count in _texts(time, position, cu_seqlens, chunk):
+    device, stream = place(v.device)
+    for tokens, chunks, states, start, count in texts(time, position, cu_seqlens, chunk):
         if count == 0 or batch * heads == 0:
             which = slice(None) if states is None else states
             final[which] = 0 if state is None else state[which]
             continue
         _ops.gpu_forward(
-            device, stream, _allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
+            device, stream, allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
             _parts(vectors, tokens, tau, chunks, state, states),
-            (_columns(y, tokens), _rows(final, states), _rows(kept, None)), _floats(kept),
+            (columns(y, tokens), rows(final, states), rows(kept, None)), floats(kept),
         )  # fmt: skip
     return y, final, kept
 
 
 def backward(dy, dstate, *arguments):
-    arrays, (position, cu_seqlens, chunk, rule, _, kept, wanted) = arguments[:11], arguments[11:]
-    *vectors, tau, state = inputs = _checked(arrays, position, cu_seqlens, chunk, rule)
+    arrays, (position, cu_seqlens, chunk, _, _, kept, wanted) = arguments[:11], arguments[11:]
+    *vectors, tau, state = inputs = _checked(arrays, position, cu_seqlens, chunk)
     v = vectors[3]
     batch, time, heads, _ = v.shape
-    dy = _packed(dy)
-    dstate = None if dstate is None else _packed(dstate)
+    dy = packed(dy)
+    dstate = None if dstate is None else packed(dstate)
     *gradients, dtau, dinitial = [None if x is None else torch.empty_like(x) for x in inputs]
-    device, stream = _place(v.device)
-    for tokens, chunks, states, start, count in _texts(time, position, cu_seqlens, chunk):
+    device, stream = place(v.device)
+    for tokens, chunks, states, start, count in texts(time, position, cu_seqlens, chunk):
         if count == 0 or batch * heads == 0:
             if dinitial is not None:
                 which = slice(None) if states is None else states
                 dinitial[which] = 0 if dstate is None else dstate[which]
             continue
         _ops.gpu_backward(
-            device, stream, _allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
+            device, stream, allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
             _parts(vectors, tokens, tau, chunks, state, states),
-            (_columns(dy, tokens), _rows(dstate, states), _rows(kept, None)), _floats(kept),
+            (columns(dy, tokens), rows(dstate, states), rows(kept, None)), floats(kept),
             _parts(gradients, tokens, dtau, chunks, dinitial, states),
         )  # fmt: skip
     found = [*gradients, None, dtau, dinitial]

@@ -230,8 +230,8 @@ class DirectCalls {
   // scratch: keeps what is allocated
   GpuCall gpu_call(const Direct& call, nb::handle like, nb::handle kept, nb::list& scratch) const {
     GpuCall made{};
-    made.device = call.device(), made.stream = library_->stream(call.device());
-    made.allocate = [this, like, &scratch](int64_t floats) {
+    made.place = {call.device(), library_->stream(call.device()), {}};
+    made.place.allocate = [this, like, &scratch](int64_t floats) {
       scratch.append(library_->empty(like, {floats}));
       return gpu_floats(new_array(scratch[scratch.size() - 1]));
     };

@@ -1,26 +1,12 @@
 #include "python/ops/gpu_calls.h"
 
-#include <map>
-#include <memory>
-#include <mutex>
-
 #include "kernel/delta_rule/cuda.h"
-#include "tensor/cuda/current_gpu.h"
+#include "tensor/cuda/gpu.h"
 
 namespace deltasane::python {
 namespace {
 
 namespace nb = nanobind;
-
-// The properties of a device are found once.
-const Gpu& device_of(int index) {
-  static std::mutex mutex;
-  static std::map<int, std::unique_ptr<Gpu>> devices;
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<Gpu>& found = devices[index];
-  if (!found) found = std::make_unique<Gpu>(index);
-  return *found;
-}
 
 template <class Real>
 kernel::cuda::DeltaRule<Real> op_of(const GpuCall& call) {
@@ -44,19 +30,12 @@ kernel::cuda::DeltaRule<Real> op_of(const GpuCall& call) {
   return op;
 }
 
-template <class Body>
-void run_at(const GpuCall& call, const Body& body) {
-  const CurrentGpu current(call.device);  // the caller's may be another
-  const Gpu gpu(device_of(call.device), call.stream);
-  kernel::cuda::DeltaRuleScratch scratch(call.allocate);
-  body(scratch, gpu);
-}
-
 template <class Real>
 void forward(const GpuCall& call, void* y, float* final_state) {
   auto op = op_of<Real>(call);
   op.y = static_cast<Real*>(y), op.final_state = final_state;
-  run_at(call, [&](auto& scratch, const Gpu& gpu) { kernel::cuda::delta_rule(op, scratch, gpu); });
+  run_at(call.place,
+         [&](auto& scratch, const Gpu& gpu) { kernel::cuda::delta_rule(op, scratch, gpu); });
 }
 
 template <class Real>
@@ -75,15 +54,11 @@ void backward(const GpuCall& call, const void* dy, const float* dfinal,
   g.dk = static_cast<Real*>(dk), g.dv = static_cast<Real*>(dv);
   g.da = static_cast<Real*>(da), g.db = static_cast<Real*>(db);
   g.dtau = static_cast<float*>(dtau), g.dinitial = static_cast<float*>(dstate);
-  run_at(call, [&](auto& scratch, const Gpu& gpu) {
+  run_at(call.place, [&](auto& scratch, const Gpu& gpu) {
     kernel::cuda::delta_rule_backward(op, g, scratch, gpu);
   });
 }
 
-template <class T>
-T* pointer(nb::handle address) {
-  return address.is_none() ? nullptr : reinterpret_cast<T*>(nb::cast<uintptr_t>(address));
-}
 std::array<void*, 8> pointers(const nb::tuple& addresses) {
   std::array<void*, 8> found;
   for (size_t i = 0; i < found.size(); ++i) found[i] = pointer<void>(addresses[i]);
@@ -95,10 +70,7 @@ GpuCall call_of(int device, uintptr_t stream, const nb::callable& allocate, bool
                 const std::array<int64_t, 5>& sizes, const nb::tuple& inputs, nb::handle kept,
                 int64_t kept_floats) {
   const auto [batch, time, heads, position, chunk] = sizes;
-  const auto memory = [&allocate](int64_t floats) { return pointer<float>(allocate(floats)); };
-  return {device,
-          reinterpret_cast<CUstream_st*>(stream),
-          memory,
+  return {place_of(device, stream, allocate),
           is_bf16,
           batch,
           time,

@@ -7,17 +7,14 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 
-struct CUstream_st;
+#include "python/ops/gpu_place.h"
 
 namespace deltasane::python {
 
 // Addresses of packed tensors on the device, or null.
 struct GpuCall {
-  int device;
-  CUstream_st* stream;
-  std::function<float*(int64_t floats)> allocate;  // memory on the device until the call has ended
+  GpuPlace place;
   bool is_bf16;
   int64_t batch, time, heads, position, chunk;
   std::array<void*, 8> inputs;  // r, w, k, v, a, b, tau, state

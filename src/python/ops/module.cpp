@@ -6,8 +6,10 @@
 
 #include "kernel/sane/tau.h"
 #include "python/ops/direct_calls.h"
+#include "python/ops/gated_calls.h"
 #include "python/ops/gpu_calls.h"
 #include "python/ops/recurrence.h"
+#include "python/ops/rule_names.h"
 #include "python/ops/views.h"
 #include "python/ops/worker_threads.h"
 #include "python/ops/translate_errors.h"
@@ -17,14 +19,6 @@ namespace deltasane::python {
 namespace {
 
 using Numbers = std::vector<int64_t>;
-
-kernel::Rule rule_named(const std::string& name) {
-  for (const kernel::Rule rule : {kernel::Rule::generalized, kernel::Rule::deltanet,
-                                  kernel::Rule::gated_deltanet, kernel::Rule::kda})
-    if (name == kernel::name_of(rule)) return rule;
-  fail(Fault::argument, "rule: expected generalized, deltanet, gated_deltanet or kda, found '",
-       name, "'");
-}
 
 // arrays: r, w, k, v, a, b, beta, tau, state, mask, neutralize.
 template <class Real>
@@ -91,7 +85,7 @@ NB_MODULE(_ops, m) {
   translate_errors();
   m.attr("cuda") = built_with_cuda;
   bind_direct_calls(m);
-  if constexpr (built_with_cuda) bind_gpu_calls(m);
+  if constexpr (built_with_cuda) bind_gpu_calls(m), bind_gated_calls(m);
   m.def("set_threads", &python::set_threads, nb::arg("count"));
   m.def("threads", &python::threads);
   m.def("tau", &tau_of_products, nb::arg("z"), nb::arg("alpha"), nb::arg("tau"));
