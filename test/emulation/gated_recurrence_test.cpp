@@ -31,6 +31,9 @@ TEST_P(RecurrenceOf, AFewTiles) {
 TEST_P(RecurrenceOf, ManyHeads) {
   emulation::emulated_gpu().multiprocessors = 2;
   check({.time = 37, .heads = 2, .tau_low = 0.4, .tau_high = 12});
+  check({.time = 53, .heads = 2, .tau_low = 7, .tau_high = 9, .position = 5, .save_states = true});
+  emulation::emulated_gpu().capability = 80;  // without bulk copies
+  check({.time = 37, .heads = 2, .tau_low = 0.4, .tau_high = 12});
 }
 TEST_P(RecurrenceOf, HeadsThatShareKeys) {
   check({.time = 21, .key_heads = 2, .heads = 4, .values = 32});

@@ -24,6 +24,8 @@ template <int keys>
 struct TermsMemory {
   SplitMatrix<gated_planes, 2 * half, keys> second;  // k, then r, of the second half
   SplitMatrix<gated_planes, half, keys> first;
+  SplitMatrix<gated_planes, tile_size, keys> k_in;
+  TileMatrix inverse;
   float sums[2 * half_threads<keys> / 32][pairs];  // of a warp's channels
   float L[tile_size][tile_size + 1], P[tile_size][tile_size + 1], beta[tile_size];
 };
@@ -151,9 +153,9 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
       const Two k = x.k[i] * since, r = x.r[i] * since;
       if (mine == 1) {
         set(memory.second, i, channel, k), set(memory.second, half + i, channel, r);
-        set(terms.k_in, half + i, channel, k * x.other);
+        set(memory.k_in, half + i, channel, k * x.other);
       } else {
-        set(terms.k_in, i, channel, k);
+        set(memory.k_in, i, channel, k);
       }
       const Two q = mine == 1 ? r * x.other : r;
       if (direction == TermsFor::backward)
@@ -202,13 +204,24 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
     const int t = i / tile_size, s = i % tile_size;
     terms.read.set(t, s, s <= t ? memory.P[t][s] * memory.beta[s] : 0.0f);
   }
-  if (warp > 0) return;
-  __syncwarp();
-  if (thread >= tile_size) return;
-  float T[tile_size];
-  invert(memory.L, thread, T);
+  if (warp == 0) __syncwarp();
+  if (thread < tile_size) {
+    float T[tile_size];
+    invert(memory.L, thread, T);
 #pragma unroll
-  for (int t = 0; t < tile_size; ++t) terms.inverse.set(t, thread, T[t]);
+    for (int t = 0; t < tile_size; ++t)
+      terms.inverse.set(t, thread, T[t]), memory.inverse.set(t, thread, T[t]);
+  }
+  __syncthreads();
+  FragmentA<gated_planes> inverse;
+  inverse.template load<Layout::row_major>(memory.inverse, 0, 0);
+  for (int column = 16 * warp; column < keys; column += threads / 2) {
+    FragmentB<gated_planes> k_in;
+    k_in.template load<Layout::row_major>(memory.k_in, 0, column);
+    SplitAccumulator<1> sums;
+    sums.add(inverse, k_in);
+    terms.w.store(FragmentA<gated_planes>(sums.total()), column);
+  }
 }
 
 }  // namespace

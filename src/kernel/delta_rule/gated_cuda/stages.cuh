@@ -4,6 +4,7 @@
 
 #include "kernel/cuda/async_copy.cuh"
 #include "kernel/delta_rule/gated_cuda/terms.cuh"
+#include "tensor/cuda/gpu.h"
 
 namespace deltasane::kernel::cuda {
 
@@ -18,7 +19,15 @@ struct Division {
   static constexpr int state_warps = groups * split, writers = split > 1 ? groups : 0;
   static constexpr int threads = 32 * (state_warps + writers + 1), rows = groups * row_group;
   static_assert(keys % columns == 0 && columns % 16 == 0);
+  // Blocks of a multiprocessor, and whether a warp has registers for the operands of the next tile.
+  static constexpr int resident = keys <= 128 ? 2 : 1;
+  static constexpr bool loads_ahead = columns == 32;
 };
+// Whether the tiles' terms are solved (terms.cuh): what warps that add up products wait for is
+// latency.
+template <Decay decay, class Division>
+constexpr bool solved_terms = decay == Decay::per_channel || (Division::split > 1);
+
 // For few heads, which leave multiprocessors idle otherwise; for many, of 256 keys as a warp has no
 // registers for whole rows of them.
 template <int keys>
@@ -26,14 +35,26 @@ using FewHeads = Division<keys, 32, 1>;
 template <int keys>
 using ManyHeads = Division<keys, keys == 256 ? 64 : keys, keys == 256 ? 2 : 4>;
 
+// Whether ManyHeads is used.
+inline bool many_heads(const GatedRule& op, const Gpu& gpu) {
+  constexpr int64_t rows = ManyHeads<64>::rows;
+  return op.values % rows == 0 &&
+         op.batch * op.heads * op.values / rows >= gpu.properties().multiprocessors;
+}
+
 template <Decay decay, class Division, int q_planes>
 struct Stage;
 template <class Division, int q_planes>
 struct Stage<Decay::per_head, Division, q_planes> {
-  PerHeadTerms terms;
+  TileTerms<Decay::per_head, Division::keys, solved_terms<Decay::per_head, Division>> terms;
   SplitMatrix<1, tile_size, Division::keys> k, q;
   SplitMatrix<1, tile_size, Division::rows> values;
-  __device__ const auto& k_in() const { return k; }
+  __device__ const auto& k_in() const {  // or W
+    if constexpr (solved_terms<Decay::per_head, Division>)
+      return terms.w;
+    else
+      return k;
+  }
   __device__ const auto& k_out() const { return k; }
   __device__ const auto& q_in() const { return q; }
   // Multiplies a product with k_in or q_in, or with k_out, whose columns are tokens.
@@ -51,9 +72,9 @@ struct Stage<Decay::per_head, Division, q_planes> {
 };
 template <class Division, int q_planes>
 struct Stage<Decay::per_channel, Division, q_planes> {
-  PerChannelTerms<Division::keys, q_planes> terms;
+  TileTerms<Decay::per_channel, Division::keys, true, q_planes> terms;
   SplitMatrix<1, tile_size, Division::rows> values;
-  __device__ const auto& k_in() const { return terms.k_in; }
+  __device__ const auto& k_in() const { return terms.w; }
   __device__ const auto& k_out() const { return terms.k_out; }
   __device__ const auto& q_in() const { return terms.q_in; }
   __device__ void scale_in(Accumulator&) const {}
@@ -63,10 +84,16 @@ struct Stage<Decay::per_channel, Division, q_planes> {
   }
 };
 
-// Stages that are full, and empty again: four, or three where they are large.
-template <class Stage, int consumers>
+// How many stages a block has in so many KiB, two to four.
+template <class Stage>
+constexpr int stages_within(int kib) {
+  const int fit = kib * 1024 / int(sizeof(Stage));
+  return fit >= 4 ? 4 : fit >= 3 ? 3 : 2;
+}
+// Stages that are full, and empty again.
+template <class Stage, int consumers, int count_>
 struct StageQueue {
-  static constexpr int count = 4 * sizeof(Stage) <= 100 * 1024 ? 4 : 3;
+  static constexpr int count = count_;
   Stage stage[count];
   Mbarrier full[count], empty[count];
 
@@ -75,8 +102,9 @@ struct StageQueue {
   }
   __device__ const Stage& wait(int i) const {  // for the i-th tile
     mbarrier_wait(full[i % count], i / count % 2);
-    return stage[i % count];
+    return waited_for(i);
   }
+  __device__ const Stage& waited_for(int i) const { return stage[i % count]; }
   __device__ void release(int i) {  // by a warp that does not use it any more
     __syncwarp();
     if (threadIdx.x % 32 == 0) mbarrier_arrive(empty[i % count]);
@@ -135,8 +163,8 @@ struct TileLoader {
   template <class TileOf>
   __device__ void run(int count, TileOf&& tile_of) const {
     // A tile counts as full when the next one is being copied. Waiting for more would hold it back
-    // until a stage is empty.
-    constexpr int behind = 1;
+    // until a stage is empty, and so would that one where there are only two.
+    constexpr int behind = Queue::count > 2 ? 1 : 0;
     for (int i = 0; i < count + behind; ++i) {
       if (i < count) {
         if (i >= Queue::count)
@@ -169,7 +197,10 @@ struct PartialProducts {
 #pragma unroll
       for (int p = 0; p < 2; ++p) {
         const float4 x = part[w][p][threadIdx.x % 32];
-        total.c[p][0] += x.x, total.c[p][1] += x.y, total.c[p][2] += x.z, total.c[p][3] += x.w;
+        const float of_warp[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          total.c[p][i] = w == 0 ? of_warp[i] : total.c[p][i] + of_warp[i];
       }
     return total;
   }

@@ -1,93 +1,56 @@
 // Backward over the states, from the last tile to the first; see terms.cuh for the equations. Warps
 // have the roles of state_forward.cu; those that hold the gradient of the state also do SANE's part.
 #include "kernel/cuda/warp_reduce.cuh"
-#include "kernel/delta_rule/cuda/neutralize_derivatives.cuh"
+#include "kernel/delta_rule/gated_cuda/saved_states.cuh"
 #include "kernel/delta_rule/gated_cuda/state_pass.cuh"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-// A state after SANE: what a warp has of it, as two planes.
-template <class Division>
-struct SavedFragment {
-  static constexpr int parts = Division::columns / 16;
-  uint32_t upper[parts][4], lower[parts][4];
-
-  __device__ void load(const GatedPass& pass, int64_t from, int row, int column) {
-#pragma unroll
-    for (int n = 0; n < parts; ++n) {
-      blocked(static_cast<const bf16*>(pass.state_upper), from, Division::keys)
-          .load(upper[n], row, column + 16 * n);
-      blocked(static_cast<const bf16*>(pass.state_lower), from, Division::keys)
-          .load(lower[n], row, column + 16 * n);
-    }
-  }
-  template <class Use>  // use(part, piece, entry, number)
-  __device__ void each(Use&& use) const {
-#pragma unroll
-    for (int n = 0; n < parts; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const uint32_t x = upper[n][i], y = lower[n][i];
-        use(n, i / 2, i % 2 * 2, __uint_as_float(x << 16) + __uint_as_float(y << 16));
-        use(n, i / 2, i % 2 * 2 + 1,
-            __uint_as_float(x & 0xffff0000u) + __uint_as_float(y & 0xffff0000u));
-      }
-  }
-};
-
-// Through S = tau tanh(...): G in place; returns this lane's part of tau's gradient.
-template <class Division>
-__device__ float through_tanh(StateFragment<Division>& G, const SavedFragment<Division>& S,
-                              float tau) {
-  const float inverse = 1.0f / tau, unit = inverse * inverse;
-  float most[4] = {}, sums[4] = {};  // in chains of a quarter of the latency
-#pragma unroll
-  for (int n = 0; n < S.parts; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)  // the upper planes suffice, up to a 256th
-      most[i] = fmaxf(most[i], fmaxf(fabsf(__uint_as_float(S.upper[n][i] << 16)),
-                                     fabsf(__uint_as_float(S.upper[n][i] & 0xffff0000u))));
-  const float largest =
-      fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])) * inverse * (1 + 0x1p-8f);
-  const auto apply = [&](auto&& derivative) {
-    S.each([&](int n, int piece, int i, float s) {
-      float& gradient = G.part[n].c[piece][i];
-      const float square = s * s, product = gradient * square;
-      sums[i] = fmaf(product * s, derivative(square), sums[i]);
-      gradient = fmaf(product, -unit, gradient);
-    });
-  };
-  constexpr float tiny = 0.3f;  // the tanh of tiny_limit is 0.3027
-  if (__all_sync(~0u, largest < tiny))
-    apply([&](float square) { return tau_derivative_tiny(square, unit); });
-  else if (__all_sync(~0u, largest < moderate_limit))
-    apply([&](float square) { return tau_derivative_moderate(square * unit); });
-  else
-    apply([&](float square) { return tau_derivative_any(square * unit); });
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (unit * inverse);
-}
-
 template <Decay decay_, class Division_>
 struct BackwardBlock : HeadRows {
   using Division = Division_;
-  using Terms = TileTerms<decay_, Division::keys>;
+  static constexpr bool solved = solved_terms<decay_, Division>;
+  using Terms = TileTerms<decay_, Division::keys, solved>;
   using TileStage = Stage<decay_, Division, gated_planes>;
-  static constexpr int keys = Division::keys, columns = Division::columns, split = Division::split;
-  static constexpr int k_planes = decay_ == Decay::per_head ? 1 : gated_planes;
-  static constexpr int resident = Division::groups > 1 && keys <= 128 ? 2 : 1;
+  static constexpr int keys = Division::keys, split = Division::split;
+  static constexpr int in_planes = solved ? gated_planes : 1,
+                       out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
+  // Saved states are in shared memory too, where a warp holds whole rows.
+  static constexpr int stages = stages_within<TileStage>(split == 1 ? 76 : 100);
   struct Memory {
-    StageQueue<TileStage, Division::state_warps + Division::writers> queue;
+    StageQueue<TileStage, Division::state_warps + Division::writers, stages> queue;
     struct Group {
-      PartialProducts<split> carried;  // of H K_out'
-      PartialProducts<1> read;         // dY' P diag(beta)
-      float dtau[split];
+      PartialProducts<split> carried;                      // of H K_out'
+      PartialProducts<1> read;                             // dY' P diag(beta)
+      float dtau[split];                                   // of the tile before
     } group[2][Division::writers ? Division::groups : 1];  // of the tiles in turn
+    SavedRows<keys> saved[split == 1 ? Division::groups : 1];
+    __device__ void init() {
+      queue.init();
+      if constexpr (split == 1)
+        for (auto& one : saved) one.init();
+    }
   };
   Memory& memory;
 
   __device__ const bf16* values() const { return pass.gradient.dy; }
   __device__ int tile_of(int i) const { return tiles.count() - 1 - i; }
+
+  // Of the state after a tile: where the block's rows from `row` on begin.
+  __device__ int64_t state_after(int tile, int row) const {
+    return ((of_head * (all_tiles + 1) + tile + 1) * pass.op.values + row) * keys;
+  }
+  // By the warp that copies tiles, some of them ahead.
+  __device__ void prefetch(int tile) const {
+    if (!neutralized(tile)) return;
+    const int64_t from = state_after(tile, first_row);
+    constexpr uint32_t bytes = Division::rows * keys * sizeof(bf16);
+    NV_IF_TARGET(NV_PROVIDES_SM_90, (if (threadIdx.x % 32 == 0) {
+                   prefetch_l2(pass.state_upper + from, bytes);
+                   prefetch_l2(pass.state_lower + from, bytes);
+                 }))
+  }
 
   // dY' P diag(beta)
   __device__ static Accumulator read_gradient(const TileStage& stage, const FragmentA<1>& dy) {
@@ -97,14 +60,18 @@ struct BackwardBlock : HeadRows {
     sums.add(dy, read);
     return sums.total();
   }
-  // dV of 16 rows, transposed, given H K_out' and the one above.
-  __device__ static Accumulator value_gradient(const TileStage& stage, Accumulator carried,
-                                               const Accumulator& read,
-                                               const FragmentB<gated_planes>& inverse) {
+  // dE of 16 rows, transposed, given H K_out' and the one above.
+  __device__ static Accumulator missing_gradient(const TileStage& stage, Accumulator carried,
+                                                 const Accumulator& read) {
     stage.scale_out(carried);
     carried.add(read);
+    return carried;
+  }
+  // dV, likewise.
+  __device__ static Accumulator value_gradient(const FragmentA<gated_planes>& missing,
+                                               const FragmentB<gated_planes>& inverse) {
     SplitAccumulator<2> sums;
-    sums.add(FragmentA<gated_planes>(carried), inverse);
+    sums.add(missing, inverse);
     return sums.total();
   }
   __device__ void store(int tile, int row, const Accumulator& dv) const {
@@ -117,95 +84,282 @@ struct BackwardBlock : HeadRows {
       pass.dtau_parts[chunk(tile) * (pass.op.values / row_group) + row / row_group] = sum;
   }
 
-  // The warps that hold the gradient.
-  __device__ void carry(int group, int warp) {
-    const GatedRule& op = pass.op;
-    const int row = first_row + group * row_group, column = warp * columns, count = tiles.count();
-    const int64_t entries = op.values * keys;
-    using State = StateFragment<Division>;
-    State G;
+  using State = StateFragment<Division>;
+  __device__ void load_last(State& G, int row, int column) const {
     const float* const dfinal = pass.gradient.dfinal;
-    G.load(dfinal ? dfinal + of_head * entries : nullptr, row, column);
-    SavedFragment<Division> after;
-    float bound = 0;
-    const auto load = [&](int tile) {
-      bound = tau(tile);
-      if (bound > 0)
-        after.load(pass, (of_head * (all_tiles + 1) + tile + 1) * entries, row, column);
-    };
-    load(count - 1);
+    G.load(dfinal ? dfinal + of_head * pass.op.values * keys : nullptr, row, column);
+  }
+  __device__ void finish(State& G, int row, int column) const {
+    if (float* const to = pass.gradient.dinitial)
+      G.store(to + of_head * pass.op.values * keys, row, column);
+  }
+  __device__ auto saved_gradient(int tile) const {
+    return blocked(pass.dstate, (of_head * all_tiles + tile) * pass.op.values * keys, keys);
+  }
+  // With one decay for all channels, dy is multiplied by it.
+  static constexpr int dy_planes = decay_ == Decay::per_head ? gated_planes : 1;
+  __device__ static FragmentA<dy_planes> scaled(const TileStage& stage, const FragmentA<1>& dy) {
+    if constexpr (decay_ == Decay::per_head) {
+      Accumulator x = dy.to_accumulator();
+      stage.scale_in(x);
+      return FragmentA<dy_planes>(x);
+    } else {
+      return dy;
+    }
+  }
+  __device__ static Accumulator negative(Accumulator x) {
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x.c[p][i] = -x.c[p][i];
+    return x;
+  }
+
+  // A warp that holds whole rows. G through SANE and its product with K_out, part by part;
+  // derivative(square): P(q) of neutralize_derivatives.cuh. Returns this lane's part of tau's
+  // gradient.
+  template <bool neutralized, class Derivative>
+  __device__ float multiply(State& G, const SavedRows<keys>& saved, const TauOfTile& tau,
+                            const TileStage& stage, int tile, int row, SplitAccumulator<1>& carried,
+                            Derivative&& derivative) const {
+    const auto to = saved_gradient(tile);
+    float sums[4] = {};
+#pragma unroll
+    for (int n = 0; n < State::parts; ++n) {
+      if constexpr (neutralized) {
+        SavedPart after;
+        saved.load(after.upper, 0, n), saved.load(after.lower, 1, n);
+        after.each([&](int piece, int i, float s) {
+          float& gradient = G.part[n].c[piece][i];
+          const float square = s * s, product = gradient * square;
+          sums[i] = fmaf(product * s, derivative(square), sums[i]);
+          gradient = fmaf(product, -tau.unit, gradient);
+        });
+      }
+      const FragmentA<gated_planes> part(G.part[n]);
+      to.store(part.plane[0], row, 16 * n);
+      FragmentB<out_planes> k_out;
+      k_out.template load<Layout::transposed>(stage.k_out(), 16 * n, 0);
+      carried.add(part, k_out);
+    }
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+  __device__ void carry_rows(int group) {
+    const int row = first_row + group * row_group, count = tiles.count();
+    State G;
+    load_last(G, row, 0);
+    SavedRows<keys>& saved = memory.saved[group];
+    int copies = 0;
+    float bound = tau(count - 1);
+    if (bound > 0) saved.copy(pass, state_after(count - 1, row));
     for (int i = 0; i < count; ++i) {
       const int tile = tile_of(i);
-      if (bound > 0) {
-        const float sum = warp_sum(through_tanh(G, after, bound));
-        if constexpr (split == 1)
-          store_tau(tile, row, sum);
-        else if (threadIdx.x % 32 == 0)
-          memory.group[i % 2][group].dtau[warp] = sum;
-      }
-      load(tile - 1);
+      const float next_bound = tau(tile - 1);
       const TileStage& stage = memory.queue.wait(i);
       SplitAccumulator<1> carried;
-      const auto saved = blocked(pass.dstate, (of_head * all_tiles + tile) * entries, keys);
+      const TauOfTile of_tile(bound);
+      float dtau = 0;
+      const auto multiply_with = [&](auto&& derivative) {
+        return multiply<true>(G, saved, of_tile, stage, tile, row, carried, derivative);
+      };
+      if (bound > 0) {
+        saved.wait(copies++ % 2);
+        LargestMagnitude largest;
 #pragma unroll
-      for (int n = 0; n < State::parts; ++n) {
-        const FragmentA<gated_planes> part(G.part[n]);
-        saved.store(part.plane[0], row, column + 16 * n);
-        FragmentB<k_planes> k;
-        k.template load<Layout::transposed>(stage.k_out(), column + 16 * n, 0);
-        carried.add(part, k);
+        for (int n = 0; n < State::parts; ++n) {
+          uint32_t upper[4];
+          saved.load(upper, 0, n);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) largest.add(upper[j]);
+        }
+        if (largest.all_below(of_tile.tiny_bound()))
+          dtau = multiply_with([&](float square) { return of_tile.tiny(square); });
+        else if (largest.all_below(of_tile.moderate_bound()))
+          dtau = multiply_with([&](float square) { return of_tile.moderate(square); });
+        else
+          dtau = multiply_with([&](float square) { return of_tile.any(square); });
+      } else {
+        multiply<false>(G, saved, of_tile, stage, tile, row, carried, [](float) { return 0.0f; });
       }
-      // What does not depend on the gradient is loaded before the warps meet.
+      if (next_bound > 0) saved.copy(pass, state_after(tile - 1, row));
       FragmentA<1> dy;
       dy.template load<Layout::transposed>(stage.values, group * row_group, 0);
       FragmentB<gated_planes> inverse;
       inverse.template load<Layout::row_major>(stage.terms.inverse, 0, 0);
-      FragmentB<k_planes> k[split > 1 ? State::parts : 1], q[split > 1 ? State::parts : 1];
-      const auto load_part = [&](int n, int to) {
-        q[to].template load<Layout::row_major>(stage.q_in(), 0, column + 16 * n);
-        k[to].template load<Layout::row_major>(stage.k_in(), 0, column + 16 * n);
-      };
-      if constexpr (split > 1)
-#pragma unroll
-        for (int n = 0; n < State::parts; ++n) load_part(n, n);
-      Accumulator dv;
-      if constexpr (split > 1) {
-        auto& shared = memory.group[i % 2][group];
-        shared.carried.store(warp, carried.total());
-        group_barrier<Division>(group);
-        dv = value_gradient(stage, shared.carried.sum(), shared.read.sum(), inverse);
-      } else {
-        dv = value_gradient(stage, carried.total(), read_gradient(stage, dy), inverse);
-        store(tile, row, dv);
-      }
-      stage.scale_in(dv);
-#pragma unroll
-      for (int p = 0; p < 2; ++p)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) dv.c[p][e] = -dv.c[p][e];
-      const FragmentA<gated_planes> erased(dv);
-      // With one decay for all channels, dy is multiplied by it.
-      constexpr int dy_planes = decay_ == Decay::per_head ? gated_planes : 1;
-      FragmentA<dy_planes> scaled;
-      if constexpr (decay_ == Decay::per_head) {
-        Accumulator x = dy.to_accumulator();
-        stage.scale_in(x);
-        scaled = FragmentA<dy_planes>(x);
-      } else {
-        scaled = dy;
-      }
+      const Accumulator dE = missing_gradient(stage, carried.total(), read_gradient(stage, dy));
+      Accumulator dv = value_gradient(FragmentA<gated_planes>(dE), inverse);
+      store(tile, row, dv);
+      if (bound > 0) store_tau(tile, row, of_tile.of_sum(warp_sum(dtau)));
+      if constexpr (!solved) stage.scale_in(dv);
+      const FragmentA<gated_planes> erased(negative(solved ? dE : dv));
+      const FragmentA<dy_planes> read = scaled(stage, dy);
 #pragma unroll
       for (int n = 0; n < State::parts; ++n) {
-        const int at = split > 1 ? n : 0;
-        if (split == 1) load_part(n, 0);
-        SplitAccumulator<1> added;
-        added.add(scaled, q[at]);
-        added.add(erased, k[at]);
-        G.decay_and_add(n, stage, column + 16 * n, added);
+        FragmentB<out_planes> q;
+        FragmentB<in_planes> k;
+        q.template load<Layout::row_major>(stage.q_in(), 0, 16 * n);
+        k.template load<Layout::row_major>(stage.k_in(), 0, 16 * n);
+        SplitAccumulator<0> added;
+        added.add(read, q);
+        added.add(erased, k);
+        G.decay_and_add(n, stage, 16 * n, added.total());
       }
       memory.queue.release(i);
+      bound = next_bound;
     }
-    if (float* const to = pass.gradient.dinitial) G.store(to + of_head * entries, row, column);
+    finish(G, row, 0);
+  }
+
+  // What G is multiplied with in SANE, of some columns: made while a warp waits for others.
+  struct Derivatives {
+    static constexpr int parts = State::parts;
+    float by_state[parts][2][4], by_tau[parts][2][4];
+    float bound = 0;  // tau; 0: no SANE
+
+    __device__ void make(const SavedPart (&after)[parts], float tau) {
+      const TauOfTile of_tile(tau);
+      LargestMagnitude largest;
+#pragma unroll
+      for (int n = 0; n < parts; ++n) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) largest.add(after[n].upper[j]);
+        after[n].each([&](int piece, int i, float s) {
+          const float square = s * s;
+          by_state[n][piece][i] = fmaf(square, -of_tile.unit, 1.0f);
+          by_tau[n][piece][i] = of_tile.of_sum(square * s) * of_tile.tiny(square);
+        });
+      }
+      // As if all entries were tiny, before it is known: seldom twice.
+      if (!largest.all_below(of_tile.tiny_bound()))
+#pragma unroll
+        for (int n = 0; n < parts; ++n)
+          after[n].each([&](int piece, int i, float s) {
+            const float square = s * s;
+            by_tau[n][piece][i] = of_tile.of_sum(square * s) * of_tile.any(square);
+          });
+    }
+    // G in place; returns this lane's part of tau's gradient.
+    __device__ float apply(State& G) const {
+      float sums[4] = {};
+#pragma unroll
+      for (int n = 0; n < parts; ++n)
+#pragma unroll
+        for (int p = 0; p < 2; ++p)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            float& gradient = G.part[n].c[p][i];
+            sums[i] = fmaf(gradient, by_tau[n][p][i], sums[i]);
+            gradient *= by_state[n][p][i];
+          }
+      return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    }
+  };
+
+  // A warp that holds some columns: see forward.
+  __device__ void carry_columns(int group, int warp) {
+    constexpr int parts = State::parts;
+    const int row = first_row + group * row_group, column = warp * Division::columns,
+              count = tiles.count();
+    State G;
+    load_last(G, row, column);
+    constexpr int ahead = Division::loads_ahead ? parts : 1;
+    FragmentB<out_planes> k_out[ahead];
+    FragmentB<in_planes> k_in[ahead];
+    SplitAccumulator<0> added[ahead];  // of the next state: dY' Q_in, then also -dE' W
+    FragmentA<dy_planes> read;
+    const auto load_k_out = [&](const TileStage& stage, int n) {
+      k_out[n % ahead].template load<Layout::transposed>(stage.k_out(), column + 16 * n, 0);
+    };
+    const auto begin_added = [&](const TileStage& stage, int n) {
+      FragmentB<out_planes> q;
+      q.template load<Layout::row_major>(stage.q_in(), 0, column + 16 * n);
+      k_in[n % ahead].template load<Layout::row_major>(stage.k_in(), 0, column + 16 * n);
+      added[n % ahead] = {};
+      added[n % ahead].add(read, q);
+    };
+    const auto load = [&](const TileStage& stage) {
+      FragmentA<1> dy;
+      dy.template load<Layout::transposed>(stage.values, group * row_group, 0);
+      read = scaled(stage, dy);
+      if constexpr (Division::loads_ahead)
+#pragma unroll
+        for (int n = 0; n < parts; ++n) load_k_out(stage, n), begin_added(stage, n);
+    };
+    SavedPart after[parts];
+    float next_bound = 0;
+    const auto load_state = [&](int tile) {
+      next_bound = tau(tile);
+      if (next_bound > 0) {
+        const int64_t from = state_after(tile, 0);
+#pragma unroll
+        for (int n = 0; n < parts; ++n) {
+          blocked(static_cast<const bf16*>(pass.state_upper), from, keys)
+              .load(after[n].upper, row, column + 16 * n);
+          blocked(static_cast<const bf16*>(pass.state_lower), from, keys)
+              .load(after[n].lower, row, column + 16 * n);
+        }
+      }
+    };
+    Derivatives derivatives;
+    float dtau = 0;  // of the tile before
+    load_state(count - 1);
+    const auto make_derivatives = [&]() {
+      derivatives.bound = next_bound;
+      if (next_bound > 0) derivatives.make(after, next_bound);
+    };
+    if constexpr (Division::loads_ahead) make_derivatives();
+    load(memory.queue.wait(0));
+    for (int i = 0; i < count; ++i) {
+      const int tile = tile_of(i);
+      const TileStage& stage = memory.queue.waited_for(i);
+      auto& shared = memory.group[i % 2][group];
+      if constexpr (!Division::loads_ahead) make_derivatives();
+      const bool neutralizes = derivatives.bound > 0;
+      if (threadIdx.x % 32 == 0) shared.dtau[warp] = dtau;
+      float sum = 0;
+      if (neutralizes) sum = derivatives.apply(G);
+      const auto to = saved_gradient(tile);
+      SplitAccumulator<1> carried[2];
+      FragmentA<gated_planes> gradient[parts];
+#pragma unroll
+      for (int n = 0; n < parts; ++n) {
+        if (!Division::loads_ahead) load_k_out(stage, n);
+        gradient[n] = FragmentA<gated_planes>(G.part[n]);
+        carried[n % 2].add(gradient[n], k_out[n % ahead]);
+      }
+      Accumulator product = carried[0].total();
+      product.add(carried[1].total());
+      shared.carried.store(warp, product);
+      group_barrier<Division>(group);
+      load_state(tile - 1);
+#pragma unroll
+      for (int n = 0; n < parts; ++n) to.store(gradient[n].plane[0], row, column + 16 * n);
+      const FragmentA<gated_planes> erased(
+          negative(missing_gradient(stage, shared.carried.sum(), shared.read.sum())));
+      if constexpr (Division::loads_ahead)
+#pragma unroll
+        for (int n = 0; n < parts; ++n) added[n].add(erased, k_in[n]);
+      if (neutralizes) dtau = warp_sum(sum);
+#pragma unroll
+      for (int n = 0; n < parts; ++n) {
+        if constexpr (!Division::loads_ahead) begin_added(stage, n), added[0].add(erased, k_in[0]);
+        G.decay_and_add(n, stage, column + 16 * n, added[n % ahead].total());
+      }
+      memory.queue.release(i);
+      if (i + 1 < count) load(memory.queue.wait(i + 1));
+      if constexpr (Division::loads_ahead) make_derivatives();
+    }
+    if (threadIdx.x % 32 == 0) memory.group[count % 2][group].dtau[warp] = dtau;
+    group_barrier<Division>(group);
+    finish(G, row, column);
+  }
+
+  // The warps that hold the gradient.
+  __device__ void carry(int group, int warp) {
+    if constexpr (split > 1)
+      carry_columns(group, warp);
+    else
+      carry_rows(group);
   }
 
   // The warp that writes a group's results, where several hold the gradient; it also prepares dY' P
@@ -218,6 +372,13 @@ struct BackwardBlock : HeadRows {
       dy.template load<Layout::transposed>(stage.values, group * row_group, 0);
       memory.group[i % 2][group].read.store(0, read_gradient(stage, dy));
     };
+    const auto finish_tau = [&](int i) {  // of the i-th tile
+      if (i < 0 || !neutralized(tile_of(i))) return;
+      float sum = 0;
+#pragma unroll
+      for (int w = 0; w < split; ++w) sum += memory.group[(i + 1) % 2][group].dtau[w];
+      store_tau(tile_of(i), row, sum);
+    };
     prepare(0);
     for (int i = 0; i < count; ++i) {
       const TileStage& stage = memory.queue.wait(i);
@@ -225,16 +386,15 @@ struct BackwardBlock : HeadRows {
       inverse.template load<Layout::row_major>(stage.terms.inverse, 0, 0);
       group_barrier<Division>(group);
       if (i + 1 < count) prepare(i + 1);
-      const int tile = tile_of(i);
       const auto& shared = memory.group[i % 2][group];
-      store(tile, row, value_gradient(stage, shared.carried.sum(), shared.read.sum(), inverse));
+      const FragmentA<gated_planes> dE(
+          missing_gradient(stage, shared.carried.sum(), shared.read.sum()));
+      store(tile_of(i), row, value_gradient(dE, inverse));
       memory.queue.release(i);
-      if (!neutralized(tile)) continue;
-      float sum = 0;
-#pragma unroll
-      for (int w = 0; w < split; ++w) sum += shared.dtau[w];
-      store_tau(tile, row, sum);
+      finish_tau(i - 1);
     }
+    group_barrier<Division>(group);
+    finish_tau(count - 1);
   }
 };
 

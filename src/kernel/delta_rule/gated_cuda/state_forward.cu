@@ -8,42 +8,52 @@ namespace {
 template <Decay decay_, class Division_>
 struct ForwardBlock : HeadRows {
   using Division = Division_;
-  using Terms = TileTerms<decay_, Division::keys>;
+  static constexpr bool solved = solved_terms<decay_, Division>;
+  using Terms = TileTerms<decay_, Division::keys, solved>;
   using TileStage = Stage<decay_, Division, 1>;
-  static constexpr int keys = Division::keys, columns = Division::columns, split = Division::split;
-  static constexpr int k_planes = decay_ == Decay::per_head ? 1 : gated_planes;
-  static constexpr int resident = Division::groups > 1 && keys <= 128 ? 2 : 1;
+  static constexpr int keys = Division::keys, split = Division::split;
+  static constexpr int in_planes = solved ? gated_planes : 1,
+                       out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
   struct Memory {
-    StageQueue<TileStage, Division::state_warps + Division::writers> queue;
+    StageQueue<TileStage, Division::state_warps + Division::writers, stages_within<TileStage>(100)>
+        queue;
     struct Group {
       PartialProducts<split> recalled, read;
     } group[2][Division::writers ? Division::groups : 1];  // of the tiles in turn
+    __device__ void init() { queue.init(); }
   };
   Memory& memory;
 
   __device__ const bf16* values() const { return pass.op.v; }
   __device__ int tile_of(int i) const { return i; }
+  __device__ void prefetch(int) const {}
 
   // What of E does not depend on the state.
   struct Known {
-    Accumulator v;
+    FragmentA<1> v;
     FragmentB<gated_planes> inverse;
+    Known() = default;
     __device__ Known(const TileStage& stage, int group) {
-      FragmentA<1> bits;
-      bits.template load<Layout::transposed>(stage.values, group * row_group, 0);
-      v = bits.to_accumulator();
+      v.template load<Layout::transposed>(stage.values, group * row_group, 0);
       inverse.template load<Layout::transposed>(stage.terms.inverse, 0, 0);
     }
+    __device__ Accumulator values() const {  // V, or U
+      if constexpr (!solved) return v.to_accumulator();
+      SplitAccumulator<1> sums;
+      sums.add(v, inverse);
+      return sums.total();
+    }
   };
-  // E of 16 rows, transposed, given S0 K_in'.
+  // E of 16 rows, transposed, given S0 K_in' or S0 W'.
   __device__ static Accumulator missing_values(const TileStage& stage, const Known& known,
                                                Accumulator recalled) {
-    stage.scale_in(recalled);
-    Accumulator difference = known.v;
+    if constexpr (!solved) stage.scale_in(recalled);
+    Accumulator difference = known.values();
 #pragma unroll
     for (int p = 0; p < 2; ++p)
 #pragma unroll
       for (int i = 0; i < 4; ++i) difference.c[p][i] -= recalled.c[p][i];
+    if constexpr (solved) return difference;
     SplitAccumulator<2> sums;
     sums.add(FragmentA<gated_planes>(difference), known.inverse);
     return sums.total();
@@ -64,101 +74,201 @@ struct ForwardBlock : HeadRows {
     blocked(pass.state_lower, from, keys).store(state.plane[1], row, column);
   }
 
-  // The warps that hold the state.
-  __device__ void carry(int group, int warp) {
+  // Both carry a state that SANE of the tile before has still to be applied to: a part's products
+  // with the next tile's vectors begin as soon as it is, while other parts wait for theirs.
+  using State = StateFragment<Division>;
+  struct Boundary {
+    float tau;  // 0: no SANE
+    TanhOfSmall small;
+    __device__ explicit Boundary(float t) : tau(t), small(t) {}
+  };
+  __device__ void load_initial(State& S, int row, int column) const {
+    S.load(pass.op.initial ? pass.op.initial + of_head * pass.op.values * keys : nullptr, row,
+           column);
+  }
+  __device__ void finish(State& S, const Boundary& boundary, int row, int column) const {
+    if (boundary.tau > 0) S.neutralize(boundary.tau);
+    if (pass.state_upper)
+#pragma unroll
+      for (int n = 0; n < State::parts; ++n)
+        save(FragmentA<gated_planes>(S.part[n]), tiles.count(), row, column + 16 * n);
+    if (pass.op.final_state)
+      S.store(pass.op.final_state + of_head * pass.op.values * keys, row, column);
+  }
+
+  // A warp that holds whole rows.
+  struct Products {
+    SplitAccumulator<1> recalled, read;  // of the state with K_in or W, and with Q_in
+  };
+  template <bool small, bool saves>
+  __device__ void multiply(State& S, const Boundary& boundary, const TileStage& stage, int tile,
+                           int row, Products& products) const {
+#pragma unroll
+    for (int n = 0; n < State::parts; ++n) {
+      if constexpr (small) S.neutralize(n, boundary.small);
+      const FragmentA<gated_planes> state(S.part[n]);
+      FragmentB<in_planes> k_in;
+      FragmentB<1> q_in;
+      k_in.template load<Layout::transposed>(stage.k_in(), 16 * n, 0);
+      q_in.template load<Layout::transposed>(stage.q_in(), 16 * n, 0);
+      products.recalled.add(state, k_in), products.read.add(state, q_in);
+      if constexpr (saves) save(state, tile, row, 16 * n);
+    }
+  }
+  __device__ void carry_rows(int group) {
     const GatedRule& op = pass.op;
-    const int row = first_row + group * row_group, column = warp * columns, count = tiles.count();
+    const int row = first_row + group * row_group, count = tiles.count();
     const Rows rows = head_rows(op, sequence, head, op.values);
-    using State = StateFragment<Division>;
     State S;
-    S.load(op.initial ? op.initial + of_head * op.values * keys : nullptr, row, column);
-    float bound = tau(0);
-    // Where warps meet, what does not depend on the state is loaded before: of K_in in the tile
-    // before.
-    constexpr int ahead = split > 1 ? State::parts : 1;
-    FragmentB<k_planes> k_in[ahead], k_out[ahead];
-    FragmentB<1> q_in[ahead];
-    const auto load_k_in = [&](const TileStage& stage, int n, int to) {
-      k_in[to].template load<Layout::transposed>(stage.k_in(), column + 16 * n, 0);
-    };
-    const auto load_q_in = [&](const TileStage& stage, int n, int to) {
-      q_in[to].template load<Layout::transposed>(stage.q_in(), column + 16 * n, 0);
-    };
-    const auto load_k_out = [&](const TileStage& stage, int n, int to) {
-      k_out[to].template load<Layout::row_major>(stage.k_out(), 0, column + 16 * n);
-    };
-    const auto load_ahead = [&](int tile) {
-      if constexpr (split > 1)
-#pragma unroll
-        for (int n = 0; n < ahead; ++n) load_k_in(memory.queue.wait(tile), n, n);
-    };
-    load_ahead(0);
+    load_initial(S, row, 0);
+    Boundary boundary(0);
     for (int tile = 0; tile < count; ++tile) {
-      const float next_bound = tau(tile + 1);
+      const float tau_after = tau(tile);
+      bool small = boundary.tau > 0;
+      if (small && !S.below(boundary.small.bound)) S.neutralize_large(boundary.tau), small = false;
       const TileStage& stage = memory.queue.wait(tile);
-      SplitAccumulator<1> recalled, read;
-      FragmentA<gated_planes> state[State::parts];
-#pragma unroll
-      for (int n = 0; n < State::parts; ++n) {
-        state[n] = FragmentA<gated_planes>(S.part[n]);
-        if constexpr (split == 1) {
-          load_k_in(stage, n, 0), load_q_in(stage, n, 0);
-          read.add(state[n], q_in[0]);
-          if (pass.state_upper) save(state[n], tile, row, column + 16 * n);
-        }
-        recalled.add(state[n], k_in[split > 1 ? n : 0]);
-      }
-      const Known known(stage, group);
-      if constexpr (split > 1)
-#pragma unroll
-        for (int n = 0; n < ahead; ++n) load_q_in(stage, n, n), load_k_out(stage, n, n);
-      Accumulator missing;
-      if constexpr (split > 1) {
-        memory.group[tile % 2][group].recalled.store(warp, recalled.total());
-        group_barrier<Division>(group);
-        missing = memory.group[tile % 2][group].recalled.sum();
-      } else {
-        missing = recalled.total();
-      }
-      if constexpr (split > 1)
-#pragma unroll
-        for (int n = 0; n < State::parts; ++n) read.add(state[n], q_in[n]);
-      missing = missing_values(stage, known, missing);
-      if constexpr (split > 1) {
-        memory.group[tile % 2][group].read.store(warp, read.total());
-      } else if (pass.missing || op.y) {
+      Products products;
+      if (pass.state_upper)
+        small ? multiply<true, true>(S, boundary, stage, tile, row, products)
+              : multiply<false, true>(S, boundary, stage, tile, row, products);
+      else
+        small ? multiply<true, false>(S, boundary, stage, tile, row, products)
+              : multiply<false, false>(S, boundary, stage, tile, row, products);
+      boundary = Boundary(tau_after);
+      Accumulator missing = missing_values(stage, Known(stage, group), products.recalled.total());
+      if (pass.missing || op.y) {
         const FragmentA<gated_planes> planes(missing);
         if (pass.missing) save_rows(pass.missing, tile, row, planes);
         if (op.y) {
-          Accumulator result = read.total();
+          Accumulator result = products.read.total();
           stage.scale_in(result);
           result.add(read_missing(stage, planes));
           store_transposed(result, op.y + rows.first + row, rows.step, tiles, tiles.first(tile));
         }
       }
-      if (split > 1 && pass.state_upper)
-#pragma unroll
-        for (int n = 0; n < State::parts; ++n) save(state[n], tile, row, column + 16 * n);
       stage.scale_out(missing);
       const FragmentA<gated_planes> written(missing);
 #pragma unroll
       for (int n = 0; n < State::parts; ++n) {
-        if (split == 1) load_k_out(stage, n, 0);
-        SplitAccumulator<1> added;
-        added.add(written, k_out[split > 1 ? n : 0]);
-        S.decay_and_add(n, stage, column + 16 * n, added);
+        FragmentB<out_planes> k_out;
+        k_out.template load<Layout::row_major>(stage.k_out(), 0, 16 * n);
+        SplitAccumulator<0> added;
+        added.add(written, k_out);
+        S.decay_and_add(n, stage, 16 * n, added.total());
       }
-      if (tile + 1 < count) load_ahead(tile + 1);
       memory.queue.release(tile);
-      if (bound > 0) S.neutralize(bound);
-      bound = next_bound;
     }
-    if constexpr (split > 1) group_barrier<Division>(group);
-    if (pass.state_upper)
+    finish(S, boundary, row, 0);
+  }
+
+  // A warp that holds some columns. Everything is latency here: what does not depend on the state
+  // is loaded before, and what no other warp waits for comes after what one does.
+  __device__ void carry_columns(int group, int warp) {
+    constexpr int parts = State::parts;
+    const int row = first_row + group * row_group, column = warp * Division::columns,
+              count = tiles.count();
+    State S;
+    load_initial(S, row, column);
+    Boundary boundary(0);
+    constexpr int ahead = Division::loads_ahead ? parts : 1;
+    FragmentB<in_planes> k_in[ahead];
+    FragmentB<out_planes> k_out[ahead];
+    FragmentB<1> q_in[ahead];
+    Known known;
+    const auto load_k_in = [&](const TileStage& stage, int n) {
+      k_in[n % ahead].template load<Layout::transposed>(stage.k_in(), column + 16 * n, 0);
+    };
+    const auto load_q_in = [&](const TileStage& stage, int n) {
+      q_in[n % ahead].template load<Layout::transposed>(stage.q_in(), column + 16 * n, 0);
+    };
+    const auto load_k_out = [&](const TileStage& stage, int n) {
+      k_out[n % ahead].template load<Layout::row_major>(stage.k_out(), 0, column + 16 * n);
+    };
+    const auto load = [&](const TileStage& stage) {
+      if constexpr (Division::loads_ahead)
 #pragma unroll
-      for (int n = 0; n < State::parts; ++n)
-        save(FragmentA<gated_planes>(S.part[n]), count, row, column + 16 * n);
-    if (op.final_state) S.store(op.final_state + of_head * op.values * keys, row, column);
+        for (int n = 0; n < parts; ++n) load_k_in(stage, n);
+      known = Known(stage, group);
+      if constexpr (Division::loads_ahead)
+#pragma unroll
+        for (int n = 0; n < parts; ++n) load_k_out(stage, n), load_q_in(stage, n);
+    };
+    // With one decay for all channels K_in is exact, which W is not: its lower plane's product with
+    // that of the state counts, too.
+    constexpr int recalled_products = decay_ == Decay::per_head ? 3 : 2;
+    FragmentA<gated_planes> state[parts];
+    const auto recall = [&](const TileStage& stage) {
+      SplitAccumulator<in_planes> recalled[2];
+#pragma unroll
+      for (int n = 0; n < parts; ++n) {
+        if (!Division::loads_ahead) load_k_in(stage, n);
+        state[n] = FragmentA<gated_planes>(S.part[n]);
+        recalled[n % 2].template add_leading<recalled_products>(state[n], k_in[n % ahead]);
+      }
+      Accumulator sum = recalled[0].total();
+      sum.add(recalled[1].total());
+      return sum;
+    };
+    SplitAccumulator<1> read;  // of the tile before
+    load(memory.queue.wait(0));
+    for (int tile = 0; tile < count; ++tile) {
+      const TileStage& stage = memory.queue.waited_for(tile);
+      auto &own = memory.group[tile % 2][group], &before = memory.group[(tile + 1) % 2][group];
+      Accumulator recalled;
+      if (boundary.tau > 0) {
+        // As if all entries were small, before it is known: seldom twice.
+        const State X = S;
+#pragma unroll
+        for (int n = 0; n < parts; ++n) S.neutralize(n, boundary.small);
+        recalled = recall(stage);
+        if (!X.below(boundary.small.bound)) {
+          S = X;
+          S.neutralize_large(boundary.tau);
+          recalled = recall(stage);
+        }
+      } else {
+        recalled = recall(stage);
+      }
+      before.read.store(warp, read.total());
+      own.recalled.store(warp, recalled);
+      group_barrier<Division>(group);
+      const float tau_after = tau(tile);
+      recalled = own.recalled.sum();
+      read = {};
+#pragma unroll
+      for (int n = 0; n < parts; ++n) {
+        if (!Division::loads_ahead) load_q_in(stage, n);
+        read.add(state[n], q_in[n % ahead]);
+      }
+      Accumulator missing = missing_values(stage, known, recalled);
+      stage.scale_out(missing);
+      const FragmentA<gated_planes> written(missing);
+      SplitAccumulator<0> added[parts];
+#pragma unroll
+      for (int n = 0; n < parts; ++n) {
+        if (!Division::loads_ahead) load_k_out(stage, n);
+        added[n].add(written, k_out[n % ahead]);
+      }
+      if (tile + 1 < count) load(memory.queue.wait(tile + 1));
+      boundary = Boundary(tau_after);
+#pragma unroll
+      for (int n = 0; n < parts; ++n) S.decay_and_add(n, stage, column + 16 * n, added[n].total());
+      if (pass.state_upper)
+#pragma unroll
+        for (int n = 0; n < parts; ++n) save(state[n], tile, row, column + 16 * n);
+      memory.queue.release(tile);
+    }
+    memory.group[(count + 1) % 2][group].read.store(warp, read.total());
+    group_barrier<Division>(group);
+    finish(S, boundary, row, column);
+  }
+
+  // The warps that hold the state.
+  __device__ void carry(int group, int warp) {
+    if constexpr (split > 1)
+      carry_columns(group, warp);
+    else
+      carry_rows(group);
   }
 
   // The warp that writes a group's results, where several hold the state: a tile's results when the

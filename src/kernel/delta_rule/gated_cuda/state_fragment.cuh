@@ -8,6 +8,22 @@
 
 namespace deltasane::kernel::cuda {
 
+// As Tanh of neutralize.cuh below a quarter of tau, with fewer instructions.
+struct TanhOfSmall {
+  float c0, c1, c2;
+  float bound;  // of the entries' magnitudes
+  __device__ explicit TanhOfSmall(float tau) {
+    const float inverse = reciprocal_approx(tau), unit = inverse * inverse;
+    c0 = -0.333332777f * unit, c1 = 0.133261727f * unit * unit;
+    c2 = -0.051651978f * unit * unit * unit;
+    bound = tau > 1e-5f ? Tanh::quarter * tau : 0;  // below, powers of `unit` are infinite
+  }
+  __device__ float operator()(float x) const {
+    const float q = x * x;
+    return fmaf(x * q, fmaf(q, fmaf(q, c2, c1), c0), x);
+  }
+};
+
 template <class Division>
 struct StateFragment {
   static constexpr int keys = Division::keys, parts = Division::columns / 16;
@@ -44,39 +60,42 @@ struct StateFragment {
       for (int i = 0; i < 4; ++i) map(part[n / 2].c[n % 2][i]);
   }
   // column: the first of this part's.
-  template <class Stage, class Sums>
-  __device__ void decay_and_add(int n, const Stage& stage, int column, const Sums& added) {
+  template <class Stage>
+  __device__ void decay_and_add(int n, const Stage& stage, int column, const Accumulator& added) {
 #pragma unroll
     for (int p = 0; p < 2; ++p) {
       const float2 decay = stage.decay(column + 8 * p + threadIdx.x % 4 * 2);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        part[n].c[p][i] = fmaf(part[n].c[p][i], i % 2 ? decay.y : decay.x, added.large.c[p][i]) +
-                          added.small[0].c[p][i];
+        part[n].c[p][i] = fmaf(part[n].c[p][i], i % 2 ? decay.y : decay.x, added.c[p][i]);
     }
   }
-  // The largest magnitude of this lane's entries, in chains of a quarter of the latency.
-  __device__ float largest() const {
-    float most[4] = {};
+  // Whether the magnitudes of all entries of the warp are below a bound.
+  __device__ bool below(float bound) const {
+    float most[4] = {};  // in chains of a quarter of the latency
 #pragma unroll
     for (int n = 0; n < 2 * parts; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) most[i] = fmaxf(most[i], fabsf(part[n / 2].c[n % 2][i]));
-    return fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
+    return __all_sync(~0u, fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])) < bound);
   }
-  // SANE. As Tanh of neutralize.cuh, with fewer instructions where all entries of the warp are below
-  // a quarter of tau.
+  // SANE of one part, if all entries of the warp are small enough for it.
+  __device__ void neutralize(int n, const TanhOfSmall& tanh) {
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) part[n].c[p][i] = tanh(part[n].c[p][i]);
+  }
+  // SANE of entries of any size, given that not all are below the bound of TanhOfSmall.
+  __device__ void neutralize_large(float tau) {
+    Tanh(tau).apply([&](auto&& map) { each(map); });
+  }
+  // SANE, with the bits that either of these gives.
   __device__ void neutralize(float tau) {
-    const Tanh tanh(tau);
-    if (!__all_sync(~0u, largest() * tanh.inverse < Tanh::quarter))
-      return tanh.apply([&](auto&& map) { each(map); });
-    const float unit = tanh.inverse * tanh.inverse;
-    const float c0 = -0.333332777f * unit, c1 = 0.133261727f * unit * unit,
-                c2 = -0.051651978f * unit * unit * unit;
-    each([&](float& x) {
-      const float q = x * x;
-      x = fmaf(x * q, fmaf(q, fmaf(q, c2, c1), c0), x);
-    });
+    const TanhOfSmall small(tau);
+    if (!below(small.bound)) return neutralize_large(tau);
+#pragma unroll
+    for (int n = 0; n < parts; ++n) neutralize(n, small);
   }
 };
 
@@ -94,13 +113,6 @@ __device__ inline void store_transposed(const Accumulator& x, bf16* to, int64_t 
       if (tiles.present(token))
         *reinterpret_cast<uint32_t*>(to + token * step + 8 * below + lane % 4 * 2) = two;
     }
-}
-
-// Whether ManyHeads is used.
-inline bool many_heads(const GatedRule& op, const Gpu& gpu) {
-  constexpr int64_t rows = ManyHeads<64>::rows;
-  return op.values % rows == 0 &&
-         op.batch * op.heads * op.values / rows >= gpu.properties().multiprocessors;
 }
 
 inline void expect_shared(size_t bytes, const Gpu& gpu) {

@@ -14,6 +14,8 @@ struct HeadRows {
   Tiles tiles;
   int64_t sequence, head, of_head;  // of_head: of all sequences' heads
   int first_row, all_tiles;         // of the block; of the longest sequence
+  const float* taus;                // of the head; null: no SANE
+  int ended;                        // tiles that end a chunk
 
   __device__ HeadRows(const GatedPass& p, int64_t which, int first, int all)
       : pass(p),
@@ -22,15 +24,15 @@ struct HeadRows {
         head(which % p.op.heads),
         of_head(which),
         first_row(first),
-        all_tiles(all) {}
-  __device__ bool neutralized(int tile) const {
-    return tile >= 0 && pass.op.tau && tiles.ends_chunk(tile);
-  }
+        all_tiles(all),
+        taus(p.op.tau ? p.op.tau + chunk(0) : nullptr),
+        ended((tiles.offset + tiles.tokens) / tile_size) {}
+  __device__ bool neutralized(int tile) const { return taus && tile >= 0 && tile < ended; }
   __device__ int64_t chunk(int tile) const {  // of this head, in tau
     return (sequence * chunk_count(pass.op) + tile) * pass.op.heads + head;
   }
   __device__ float tau(int tile) const {  // 0: no SANE
-    return neutralized(tile) ? __ldg(pass.op.tau + chunk(tile)) : 0.0f;
+    return neutralized(tile) ? __ldg(taus + tile * pass.op.heads) : 0.0f;
   }
   // Of a tile's E or dV, whose rows are value channels: saved for the inputs' gradients.
   __device__ void save_rows(bf16* to, int tile, int row, const FragmentA<gated_planes>& x) const {
@@ -45,19 +47,19 @@ struct HeadRows {
 namespace {  // each file has its own shared memory
 
 // Block: HeadRows of one direction, with Memory, Terms, Division, carry(group, warp), write(group),
-// values() and tile_of(i).
+// values(), tile_of(i) and prefetch(tile).
 template <class Block>
-__global__ __launch_bounds__(Block::Division::threads, Block::resident) void state_kernel(
+__global__ __launch_bounds__(Block::Division::threads, Block::Division::resident) void state_kernel(
     const __grid_constant__ GatedPass pass, int all_tiles) {
   extern __shared__ float4 dynamic_shared[];
-  auto& memory = *reinterpret_cast<typename Block::Memory*>(dynamic_shared);
+  auto& memory = hoist_address(*reinterpret_cast<typename Block::Memory*>(dynamic_shared));
   using Division = typename Block::Division;
   const GatedRule& op = pass.op;
   const int row_blocks = int(op.values) / Division::rows, warp = threadIdx.x / 32;
   Block block{
       HeadRows(pass, blockIdx.x / row_blocks, blockIdx.x % row_blocks * Division::rows, all_tiles),
       memory};
-  if (threadIdx.x == 0) memory.queue.init();
+  if (threadIdx.x == 0) memory.init();
   __syncthreads();
   if (warp < Division::state_warps)
     return block.carry(warp / Division::split, warp % Division::split);
@@ -75,7 +77,10 @@ __global__ __launch_bounds__(Block::Division::threads, Block::resident) void sta
       key.step,
       value.step,
       block.tiles}
-      .run(block.tiles.count(), [&](int i) { return block.tile_of(i); });
+      .run(block.tiles.count(), [&](int i) {
+        block.prefetch(block.tile_of(i));
+        return block.tile_of(i);
+      });
 }
 
 template <class Block>

@@ -8,19 +8,25 @@
 //
 //     rows of K_in: d_t k_t       of Q_in: d_t r_t       of K_out: (d / d_t) k_t
 //
+// or, with one product less between a state and the next ("solved"),
+//
+//     E = U - W S0'                   U = T V       W = T K_in
+//
 // Backward, with H the gradient of S:
 //
 //     dE = diag(beta) P' dY + diag(beta) K_out H'
 //     dV = T' dE
-//     dS0 = H diag(d) + dY' Q_in - dV' K_in
+//     dS0 = H diag(d) + dY' Q_in - dV' K_in = H diag(d) + dY' Q_in - dE' W
 //
 // Rows of S are independent. One decay for all channels is left out of the vectors, which are then
-// exact in bf16, and multiplied with the products.
+// exact in bf16, and multiplied with the products. W is not: with such a decay it takes more memory
+// than all else of a tile, and is made only where few heads leave multiprocessors idle.
 #pragma once
 
 #include <type_traits>
 
 #include "kernel/cuda/split_product.cuh"
+#include "kernel/delta_rule/gated_cuda/blocked_matrix.cuh"
 #include "kernel/delta_rule/gated_cuda/tiles.cuh"
 
 namespace deltasane::kernel::cuda {
@@ -31,22 +37,46 @@ enum class Decay { per_head, per_channel };
 constexpr int gated_planes = 2;
 using TileMatrix = SplitMatrix<gated_planes, tile_size, tile_size>;
 
+// W: rows are tokens, columns key channels, as in blocked_matrix.cuh.
+template <int columns>
+struct SolvedKeys {
+  static constexpr int planes = gated_planes;
+  alignas(16) __nv_bfloat16 plane[planes][tile_size * columns];
+  __device__ const __nv_bfloat16* at(int p, int row, int column) const {
+    return plane[p] + (row / 8 * (columns / 8) + column / 8) * 64 + row % 8 * 8 + column % 8;
+  }
+  // Of 16 columns, by a warp.
+  __device__ void store(const FragmentA<planes>& x, int column) {
+#pragma unroll
+    for (int p = 0; p < planes; ++p)
+      BlockedMatrix<uint32_t>{reinterpret_cast<uint32_t*>(plane[p]), columns / 8}.store(x.plane[p],
+                                                                                        0, column);
+  }
+};
+
 struct PerHeadTerms {
   TileMatrix inverse, read;  // T, P diag(beta)
   alignas(16) float in[tile_size];
   float out[tile_size];  // d_t; beta_t d / d_t
   float decay[4];        // d, and padding
 };
+template <int keys>
+struct SolvedPerHeadTerms : PerHeadTerms {
+  SolvedKeys<keys> w;
+};
 // Forward needs the first plane of Q_in only.
 template <int keys, int q_planes = gated_planes>
 struct PerChannelTerms {
   TileMatrix inverse, read;
   alignas(16) float decay[keys];
-  SplitMatrix<gated_planes, tile_size, keys> k_in, k_out;  // k_out: times beta
+  SolvedKeys<keys> w;
+  SplitMatrix<gated_planes, tile_size, keys> k_out;  // times beta
   SplitMatrix<q_planes, tile_size, keys> q_in;
 };
-template <Decay decay, int keys>
-using TileTerms = std::conditional_t<decay == Decay::per_head, PerHeadTerms, PerChannelTerms<keys>>;
+template <Decay decay, int keys, bool solved, int q_planes = gated_planes>
+using TileTerms =
+    std::conditional_t<decay == Decay::per_channel, PerChannelTerms<keys, q_planes>,
+                       std::conditional_t<solved, SolvedPerHeadTerms<keys>, PerHeadTerms>>;
 
 // Sums of g over tokens as decays: [s + 1][t] is the one after token s up to token t, 1 where t <= s.
 // Lane t has token t's g; by one warp.
