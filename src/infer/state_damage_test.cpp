@@ -220,7 +220,7 @@ TEST_P(StateDamage, RefusesFieldsThatMakeNoSense) {
   refuses(v.with(v.kind_at(), 3), "expected a kind of 0, 1 or 2, found 3");
   refuses(v.with(v.kind_at(), 0), "found none with alpha 3, chunk 16");
   refuses(v.with(v.alpha_at(), std::numeric_limits<double>::quiet_NaN()), "alpha");
-  refuses(v.with(v.alpha_at(), -1.0), "alpha -1");
+  refuses(v.with(v.alpha_at(), -1.5), "alpha -1.5");
   refuses(v.with(v.chunk_at(), int64_t{-16}), "chunk -16");
   refuses(v.with(v.flags_at(), 7), "flags: expected 0 to 3, found 7");
   refuses(v.with(v.flags_at(), 2), "last token: expected 0 or more, and 0 for none, found 42");

@@ -100,6 +100,17 @@ TEST(StateFile, RefusesTheStateOfAnotherModel) {
   }
 }
 
+TEST(StateFile, KeepsARunTimeAlphaBelowZero) {
+  const test::Scratch scratch;
+  const fs::path path = scratch.path() / "state";
+  StateStamp stamp = example_stamp();
+  stamp.sane = {SaneKind::run_time, -1.4, 16};
+  save_state(path, example_state(1), stamp);
+  StateExpectation expected = example_expectation();
+  expected.sane = stamp.sane;
+  EXPECT_EQ(load_state(path, expected).stamp.sane, stamp.sane);
+}
+
 TEST(StateFile, RefusesAnotherSaneUnlessToldOtherwise) {
   const test::Scratch scratch;
   const fs::path path = scratch.path() / "state";
@@ -155,6 +166,8 @@ TEST(StateFile, RefusesToWriteWhatItWouldNotRead) {
   refuses([](auto&, auto& stamp) { stamp.creator.resize(257); }, Fault::argument, "257");
   refuses([](auto&, auto& stamp) { stamp.sampler.resize(17 << 20); }, Fault::argument, "header");
   refuses([](auto&, auto& stamp) { stamp.sane.alpha = -3; }, Fault::file, "alpha -3");
+  refuses([](auto&, auto& stamp) { stamp.sane = {SaneKind::trained, -1, 16}; }, Fault::file,
+          "trained with alpha -1");
   refuses([](auto&, auto& stamp) { stamp.sane.kind = SaneKind::none; }, Fault::file, "none with");
 }
 

@@ -55,10 +55,12 @@ bool is_part_name(std::string_view name) {
 
 void check_sane(const SaneUse& sane, std::string_view name) {
   const bool none = sane.kind == SaneKind::none && sane.alpha == 0 && sane.chunk == 0;
-  const bool some =
-      sane.kind != SaneKind::none && std::isfinite(sane.alpha) && sane.alpha > 0 && sane.chunk > 0;
+  const bool strength = sane.kind == SaneKind::run_time
+                            ? is_run_time_alpha(sane.alpha)
+                            : std::isfinite(sane.alpha) && sane.alpha > 0;
+  const bool some = sane.kind != SaneKind::none && strength && sane.chunk > 0;
   if (!none && !some)
-    fail(Fault::file, name, ": SANE: expected none with alpha 0, chunk 0, or an alpha and a chunk ",
+    fail(Fault::file, name, ": SANE: expected none with alpha 0, chunk 0, or a tau and a chunk ",
          "above 0, found ", name_of(sane.kind), " with alpha ", sane.alpha, ", chunk ", sane.chunk);
 }
 

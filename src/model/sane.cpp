@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/printable.h"
+#include "kernel/sane/tau.h"
 
 namespace deltasane {
 namespace {
@@ -87,12 +88,17 @@ bool wants_graft(const std::optional<SaneSettings>& trained,
   return !trained;
 }
 
+bool is_run_time_alpha(double alpha) {
+  return std::isfinite(alpha) && alpha != 0 && kernel::tau_at_zero(alpha) > 0;
+}
+
 SaneUse chosen_sane(const std::optional<SaneSettings>& trained, const SaneChoice& choice,
                     std::string_view where) {
   if (choice.alpha && choice.none)
     fail(Fault::usage, "SANE: expected an alpha or none at all, found both");
-  if (choice.alpha && !(*choice.alpha > 0))
-    fail(Fault::usage, "SANE's alpha: expected a number above 0, found ", *choice.alpha);
+  if (choice.alpha && !is_run_time_alpha(*choice.alpha))
+    fail(Fault::usage, "SANE's alpha: expected a number above ", kernel::alpha_at_zero(0),
+         ", where tau is 0, and not 0, found ", *choice.alpha);
   if (choice.none || (!trained && !choice.alpha)) return {};
   if (!trained) return {SaneKind::run_time, *choice.alpha, default_sane_chunk};
   if (choice.alpha)

@@ -141,6 +141,9 @@ int stream_tokens(StreamOptions& options) {
   OpenModel open(options.model);
   if (options.settings.adaptive && open.model.sane().kind == SaneKind::none)
     fail(Fault::usage, "--sane-adaptive: expected a model with SANE, or --sane-alpha, found none");
+  if (options.settings.adaptive && open.model.sane().alpha < AdaptiveSane::lowest_alpha)
+    fail(Fault::usage, "--sane-adaptive: expected to begin at an alpha of ",
+         AdaptiveSane::lowest_alpha, " or more, found ", open.model.sane().alpha);
   const auto tokenizer =
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
   const auto source = corpus::open_source(options.corpus);

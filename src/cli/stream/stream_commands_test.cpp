@@ -10,6 +10,7 @@
 #include "eval/stream/fixture_stress.h"
 #include "eval/stream/stream_folder.h"
 #include "format/npy/fixture_indexed.h"
+#include "kernel/sane/tau.h"
 #include "model/rwkv7/checkpoint/write.h"
 #include "model/rwkv7/random.h"
 #include "support/scratch.h"
@@ -261,7 +262,17 @@ TEST_F(StreamCommands, DamagedRecordsAreReadAsFarAsTheyAreIntact) {
 
 TEST_F(StreamCommands, AnAdaptiveStrengthNeedsSane) {
   expect_refusal(stream("--tokens 1024 --sane-adaptive"), 2, "sane-adaptive: expected a model");
+  expect_refusal(stream("--tokens 1024 --sane-adaptive --sane-alpha -1"), 2, "alpha of 1 or more");
   EXPECT_EQ(say(stream("--tokens 1024 --sane-adaptive --sane-alpha 10")).code, 0);
+}
+
+TEST_F(StreamCommands, AnAlphaBelowZeroHoldsEntriesBelowOne) {
+  EXPECT_EQ(say(stream("--tokens 1024 --snapshots 1024 --sane-alpha -1.4")).code, 0);
+  EXPECT_EQ(say("records " + run + " --csv " + file("tables")).code, 0);
+  const std::string segments = read_file(file("tables") + "/segments.csv");
+  const double largest = std::stod(segments.substr(segments.rfind(',') + 1));
+  EXPECT_GT(largest, 0);
+  EXPECT_LE(largest, float(kernel::tau_at_zero(-1.4)));  // 0.03
 }
 
 TEST_F(StreamCommands, TheDemonstrationTakesModelsThatAreThere) {

@@ -131,7 +131,9 @@ TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
   expect_misuse("deltasane generate", "expected MODEL, found none; see deltasane generate --help");
   expect_misuse("deltasane answers", "expected a command, such as check, found none");
   expect_misuse("deltasane generate $m -p x --sane-alpha 0",
-                "--sane-alpha: expected a number above 0, found 0; --no-sane");
+                "--sane-alpha: expected another number than 0; --no-sane");
+  expect_misuse("deltasane generate $m -p x --sane-alpha -1.45",
+                "expected a number above -1.44");
   EXPECT_NE(shown("deltasane generate $m -p x -n 1 -t 1 2>&1").find("\n1 token read at "),
             std::string::npos);
 }
