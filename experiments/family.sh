@@ -10,11 +10,12 @@
 #   -slow                               the bias of the decay begins DECAY_SHIFT lower: it hardly forgets
 #   -beta2                              beta up to 2 in place of 1
 #
-# rwkv7-slow is the recipe of the pair, to compare with. Control and tuned, and the control with SANE at run time
-# (RUN_TIME: alphas, and adaptive-A as in hundred_million.sh), read one stream, with QUESTIONS before it and after
-# 65,536, 1,048,576 and 10,485,760 tokens. All models of a seed are made and read the first of FAR before the next
-# seed's; then its controls and tuned models read the second, beside the next but one seed. Adaptive strengths, which
-# take several times as long, are read to the first of FAR when all else is done, and SANE at run time to the second last.
+# rwkv7-slow is the recipe of the pair, to compare with. Control and tuned (NAMES), and the control with SANE at run time
+# (RUN_TIME: alphas, adaptive-A as in hundred_million.sh, and tau-T: the alpha that gives this tau), read one stream,
+# with QUESTIONS before it and after 65,536, 1,048,576 and 10,485,760 tokens. All models of a seed are made and read the
+# first of FAR before the next seed's; then its controls and tuned models read the second, beside the next but one seed.
+# Adaptive strengths, which take several times as long, are read to the first of FAR when all else is done, and SANE at
+# run time to the second last.
 #
 # FOLDER/results gets losses.csv, answers.csv, norms.csv and states.csv (at 65,536 and FAR: shares of entries, mean
 # over heads), each row beginning with variant,seed,model, what diagnose says of the controls, and tables.md, by
@@ -30,7 +31,7 @@ here=$(dirname "$(realpath "$0")")
 # shellcheck source=pair_corpus.sh
 . "$here/pair_corpus.sh"
 
-SEEDS=${SEEDS:-"1 2 3"} ALPHA=${ALPHA:-3} RUN_TIME=${RUN_TIME-"10 adaptive-1000"}
+SEEDS=${SEEDS:-"1 2 3"} ALPHA=${ALPHA:-3} RUN_TIME=${RUN_TIME-"10 adaptive-1000"} NAMES=${NAMES-"control tuned"}
 VARIANTS=${VARIANTS:-"gdn-slow kda-slow deltanet rwkv7-slow gdn-slow-beta2 kda-slow-beta2 deltanet-beta2 gdn kda hybrid-slow gdn-beta2 kda-beta2"}
 FAR=${FAR:-"1048576 10485760"} DECAY_SHIFT=${DECAY_SHIFT:--12} RATE_SHIFT=${RATE_SHIFT:--2.5}
 LAYERS=${LAYERS:-6} CHANNELS=${CHANNELS:-256} STEPS=${STEPS:-1200} SEQUENCES=${SEQUENCES:-16} QUESTIONS=${QUESTIONS:-128}
@@ -76,6 +77,7 @@ read_stream() {
   case $2 in
   tuned) trained=tuned ;;
   run-time-adaptive-*) flags=(--sane-alpha "${2#run-time-adaptive-}" --sane-adaptive) ;;
+  run-time-tau-*) flags=(--sane-alpha "$(awk -v tau="${2#run-time-tau-}" 'BEGIN { printf "%.6f", (tau - 1) / log(2) }')") ;;
   run-time-*) flags=(--sane-alpha "${2#run-time-}") ;;
   esac
   case $1 in hybrid*) flags+=(--attention-window "$context") ;; esac
@@ -87,9 +89,9 @@ read_stream() {
 }
 
 names() {
-  printf 'control\ntuned\n'
-  local strength
-  for strength in $RUN_TIME; do echo "run-time-$strength"; done
+  local name
+  for name in $NAMES; do echo "$name"; done
+  for name in $RUN_TIME; do echo "run-time-$name"; done
 }
 
 # From the first step of training to the first of FAR.
@@ -101,7 +103,7 @@ make_model() {  # variant, seed
   local slower
   slower=$(awk "BEGIN {print $rate / 5}")
   train_model "$id" control $tune_steps "$slower" "2$2" "$base"
-  train_model "$id" tuned $tune_steps "$slower" "2$2" "$base
+  [[ $NAMES != *tuned* ]] || train_model "$id" tuned $tune_steps "$slower" "2$2" "$base
 sane_alpha = $ALPHA"
   for name in $(names | grep -v adaptive); do read_stream "$id" "$name" "${FAR%% *}"; done
 }
@@ -154,7 +156,7 @@ read_on() {  # variant, seed, name: where the first of FAR was read
 }
 read_seed_on() {  # seed
   local name variant
-  for name in control tuned; do
+  for name in $NAMES; do
     for variant in $VARIANTS; do beside read_on "$variant" "$1" "$name"; done
   done
 }

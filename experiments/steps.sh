@@ -53,8 +53,8 @@ beside() {
 
 is_done() { [ -e "$out/done/$1" ]; }
 
-# The model that a training run left, or nothing.
-newest_model() { find "$1" -path '*/step_*/model.safetensors' 2>/dev/null | sort | tail -n 1; }
+# The model that a training run left, or nothing. A kill may leave an unfinished folder, whose name has more than digits.
+newest_model() { find "$1" -regex '.*/step_[0-9]+/model\.safetensors' 2>/dev/null | sort | tail -n 1; }
 
 # train_step NAME SECONDS CONFIG FOLDER
 train_step() {

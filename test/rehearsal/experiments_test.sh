@@ -23,6 +23,9 @@ for limit in 2 4; do
   kill -KILL -- -$job 2>/dev/null || { echo "expected a run longer than $limit s, found one that ended"; exit 1; }
   wait $job 2>/dev/null || true
 done
+# As if the second kill had hit a checkpoint that was being saved.
+mkdir -p "$folder/killed/family/train/hybrid-slow-seed2-tuned/step_00000001.tmp-0"
+touch "$folder/killed/family/train/hybrid-slow-seed2-tuned/step_00000001.tmp-0/model.safetensors"
 (run killed) >"$folder/killed.log" 2>&1 || { tail -n 20 "$folder/killed.log"; exit 1; }
 
 expect_rows() {  # file, rows
