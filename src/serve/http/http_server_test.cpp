@@ -21,7 +21,8 @@ using test::request;
 using test::status_in;
 
 // /echo gives the body back; /hold keeps the exchange; /stream writes three pieces; /endless writes
-// until the client is gone; /drop forgets the exchange.
+// until the client is gone; /much writes more than sockets hold, and keeps the exchange; /drop forgets
+// the exchange.
 class Paths : public HttpHandler {
  public:
   size_t body_limit(const HttpRequest& head) override {
@@ -50,6 +51,10 @@ class Paths : public HttpHandler {
       return;
     }
     exchange->on_gone([this] { ++gone; });
+    if (request.path == "/much") {
+      exchange->begin_stream({200, "text/event-stream", {}, {}});
+      for (int i = 0; i < 16; ++i) exchange->write(std::string(1 << 20, 'x'));
+    }
     const std::lock_guard lock(mutex);
     held.push_back(std::move(exchange));
   }
@@ -212,6 +217,32 @@ TEST_F(HttpServerTest, CutsOffAClientThatDoesNotRead) {
   RawClient client(server->port());
   client.send(request("GET", "/endless"));
   EXPECT_TRUE(comes_true([&] { return paths.gone == 1; }));
+}
+
+// More of them than there are threads for sockets. None is cut off before the last reply, so no reply
+// waited for that.
+TEST_F(HttpServerTest, AnswersOthersWhileClientsDoNotRead) {
+  HttpLimits limits;
+  limits.unread_bytes = 64 << 20;
+  start(limits);
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int i = 0; i < 3; ++i) {
+    silent.push_back(std::make_unique<RawClient>(server->port()));
+    silent.back()->send(request("GET", "/much"));
+  }
+  ASSERT_TRUE(comes_true([&] {
+    const std::lock_guard lock(paths.mutex);
+    return paths.held.size() == silent.size();
+  }));
+  std::chrono::steady_clock::duration longest{};
+  for (int i = 0; i < 200; ++i) {
+    const auto began = std::chrono::steady_clock::now();
+    ASSERT_EQ(test::body_in(ask(request("POST", "/echo", "a", "Connection: close\r\n"))), "a");
+    longest = std::max(longest, std::chrono::steady_clock::now() - began);
+  }
+  EXPECT_EQ(ask(request("GET", "/stream", {}, "Connection: close\r\n")).substr(9, 3), "200");
+  EXPECT_EQ(paths.gone, 0);
+  RecordProperty("longest_wait_us", int(longest / 1us));
 }
 
 TEST_F(HttpServerTest, LimitsConnectionsAndRequests) {
