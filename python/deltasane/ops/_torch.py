@@ -259,11 +259,16 @@ def _gradients(ctx, dy, dstate):
     if dstate is not None:
         dstate = dstate.contiguous()
     needed = ctx.needs_input_grad[:DIFFERENTIABLE]
-    if not torch.is_grad_enabled() and _is_plain((dy, dstate, *arrays)):
-        return _backward(dy, dstate, *arrays, *ctx.settings, kept, needed)
+    given = dy, dstate, *arrays, *ctx.settings
+    if not (torch.is_grad_enabled() or torch.compiler.is_compiling() or _is_observed()):
+        found = _calls.backward((*given, kept, needed))
+        if found is not None:
+            return found
+        if _is_plain((dy, dstate, *arrays)):
+            return _general(given[2:]).backward(*given, kept, needed)
     wanted = [x is not None and need for x, need in zip(arrays, needed)]
     kept = dy.new_empty(0) if kept is None else kept
-    found = torch.ops.deltasane.delta_rule_backward(dy, dstate, *arrays, *ctx.settings, kept, wanted)
+    found = torch.ops.deltasane.delta_rule_backward(*given, kept, wanted)
     return [x if want else None for x, want in zip(found, wanted)]
 
 
