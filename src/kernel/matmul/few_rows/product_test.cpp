@@ -6,7 +6,7 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-struct Sizes {
+struct ProductSizes {
   int64_t rows, outputs, columns, size = 0;  // size: of a head
 };
 
@@ -17,7 +17,7 @@ class GpuFewRowsProduct : public GpuTest {
   using Kind = typename Input::Kind;
   static constexpr double eps = 1e-3;
 
-  void check(Kind kind, const Sizes& n, bool gated = true) {
+  void check(Kind kind, const ProductSizes& n, bool gated = true) {
     const int64_t width = kind == Kind::swiglu ? 2 * n.columns : n.columns, step = width + 8;
     const bool narrow = kind == Kind::gated;
     const Numbers<float> matrix = random_numbers<Weight>(n.outputs * n.columns, 0.5, 1);
