@@ -180,8 +180,6 @@ def test_misuse(model, tmp_path):
         refuses(ValueError, "out: expected float32 of shape (256,)", lambda out=out: model.read([1], state, out=out))
     refuses(ValueError, "out: expected float32 of shape (2, 256)", lambda: model.read([1, 2], state, all=True, out=wrong[1]))
     refuses(TypeError, "out: expected an array with __dlpack__, found list", lambda: model.read([1], state, out=[0.0] * 256))
-    if not deltasane.build()["cuda"]:
-        refuses(ValueError, "this build has no CUDA", lambda: deltasane.Model(PATH, device="cuda"))
     refuses(TypeError, "temprature: expected one of", lambda: model.generate("1", temprature=0))
     refuses(TypeError, "prompts: expected str, found int", lambda: model.generate([1]))
     refuses(TypeError, "text: expected str or bytes", lambda: next(model.stream(3)))
@@ -196,6 +194,22 @@ def test_misuse(model, tmp_path):
     baseline = deltasane.Model(os.path.join(MODELS, "arithmetic-baseline.safetensors"))
     refuses(deltasane.Error, "", lambda: baseline.state_from(bytes(state)))
     assert state.position == 0
+
+
+def test_without_a_gpu_the_cpu_works_and_cuda_says_why():
+    text = f"""
+import deltasane
+print(len(deltasane.Model({PATH!r}).score("1+1=2")))
+try:
+    deltasane.Model({PATH!r}, device="cuda")
+except deltasane.Error as error:
+    print(error)
+"""
+    hidden = dict(os.environ, CUDA_VISIBLE_DEVICES="")
+    found = subprocess.run([sys.executable, "-c", text], env=hidden, capture_output=True, text=True, check=True)
+    count, reason = found.stdout.splitlines()
+    has_cuda = deltasane.build()["cuda"]
+    assert int(count) > 0 and ("expected one of 0 CUDA devices" if has_cuda else "this build has no CUDA") in reason
 
 
 def test_a_fork_must_open_its_own_model(model):
