@@ -1,20 +1,26 @@
 #!/usr/bin/env bash
-# Figures of what experiments/alpha_table.sh and experiments/embedded_pair.sh found, as SVG, by gnuplot.
+# Figures of what the experiments found, as SVG, by gnuplot.
 #
 #   experiments/figures.sh RESULTS FOLDER
 #
-# RESULTS holds the folders table (families.csv, streams.csv, overflows.csv, segments.csv) and pair
-# (segments and probes of the baseline and of SANE). FOLDER gets
+# RESULTS holds the folders table (families.csv, streams.csv, overflows.csv, segments.csv), pair (segments and probes of
+# the baseline and of SANE), million and million/to-55-million (answers.csv, norms.csv; where both have a model, the
+# first counts) and family (answers.csv, norms.csv). FOLDER gets
 #
 #   table_alpha.svg                  what is answered rightly, against alpha: mean of the seeds and its error
 #   table_state_norm.svg             along the streams, a panel for each seed, every stream a line
 #   table_cumulative_perplexity.svg  the same for the loss, each line a mean over the streams of that seed
 #   pair_streams.svg                 norm, answers and perplexity of the pair, every stream a line
+#   million_streams.svg              norm, answers and loss of the pair's baseline and its cures to a hundred million tokens
+#   million_alpha.svg                what is answered rightly against alpha, tuned and at run time, after each length
+#   family_answers.svg               answers of each variant of the family, mean of the seeds and its error
 #
 # A stream that overflowed counts as 0 right, where other streams of its corpus were read. MODELS are those of the
 # table that are drawn along the streams, and only streams of a corpus that was read to the farthest position.
+# FAMILY_MORE are models of the family that are drawn beside the usual ones.
 set -eu
-results=$1/table pair=$1/pair folder=$2
+results=$1/table pair=$1/pair million=$1/million family=$1/family folder=$2
+FAMILY_MORE=${FAMILY_MORE-run-time-tau-0.03}
 MODELS=${MODELS:-"alpha-0 run-time-adaptive-1000 alpha-10 alpha-3 alpha-1"}
 command -v gnuplot >/dev/null || {
   echo "figures: expected gnuplot (Debian: gnuplot-nox), found none" >&2
@@ -193,8 +199,124 @@ GNUPLOT
   } | gnuplot
 }
 
+# million_rows FILE: rows of the first folder that has a model
+million_rows() {
+  awk -F, 'FNR == 1 { file++; next } !($1 in from) { from[$1] = file } from[$1] == file' "$million/$1" "$million/to-55-million/$1"
+}
+# million_panel FILE COLUMN TITLE STYLE: a line for each of the models below
+million_panel() {
+  local model plot="" i=0
+  for model in baseline alpha-300 run-time-10 run-time-adaptive-1000 shipped-sane-3; do
+    awk -F, -v m="$model" -v c="$2" '$1 == m && $2 == 0 { print ($3 > 0 ? $3 : 20000), $c }' "$scratch/million-$1" >"$scratch/$1-$model-$2"
+    plot+="${plot:+, }'$scratch/$1-$model-$2' using 1:2 with $4 lw 1.7 lc rgb '${colours[i]}' title '$(million_name "$model")'"
+    i=$((i + 1))
+  done
+  printf 'set title "%s"\nplot %s\n' "$3" "$plot"
+}
+million_name() {
+  case $1 in
+  baseline) echo "no SANE: overflows" ;;
+  alpha-300) echo "trained, alpha 300" ;;
+  run-time-10) echo "at run time, alpha 10" ;;
+  run-time-adaptive-*) echo "at run time, adaptive" ;;
+  shipped-sane-3) echo "trained, alpha 3" ;;
+  esac
+}
+draw_million() {
+  million_rows answers.csv >"$scratch/million-answers"
+  million_rows norms.csv >"$scratch/million-norms"
+  {
+    look 1080 430 million_streams.svg
+    cat <<GNUPLOT
+set xlabel 'tokens read'
+set logscale x
+set xrange [15000:1.3e8]
+set xtics ('0' 20000, '64K' 65536, '1M' 1e6, '10M' 1e7, '100M' 1e8)
+set multiplot layout 1,3 margins screen 0.07,0.985,0.15,0.9 spacing screen 0.06,0.1
+unset key
+set logscale y
+set format y '1e%T'
+set yrange [100:1e39]
+set ytics 1e3, 1e6
+GNUPLOT
+    million_panel norms 6 "norm of the state" lines
+    printf "set key at graph 0.98, graph 0.4 right center Left reverse samplen 1.2\nunset logscale y\nset format y '%%g'\nset yrange [0:1.05]\nset ytics 0.2\n"
+    million_panel answers 4 "right answers from the state" "linespoints pt 7 ps 0.5"
+    printf 'unset key\nset yrange [0.2:0.8]\n'
+    million_panel norms 4 "loss" lines
+    echo "unset multiplot"
+  } | gnuplot
+}
+draw_million_alphas() {
+  local kind position plot i=0 first=yes
+  {
+    look 1080 430 million_alpha.svg
+    cat <<GNUPLOT
+set xlabel 'alpha'
+set logscale x
+set xrange [0.2:450]
+set xtics (0.3, 1, 3, 10, 30, 100, 300)
+set yrange [0.5:1.03]
+set multiplot layout 1,2 margins screen 0.07,0.985,0.15,0.9 spacing screen 0.06,0.1
+set ylabel 'right answers'
+set key at graph 0.03, graph 0.3 left center Left reverse samplen 1.2
+GNUPLOT
+    for kind in alpha run-time; do
+      plot="" i=0
+      for position in 65536 1000000 10000000 100000000; do
+        awk -F, -v p="$position" -v k="$kind-" 'index($1, k) == 1 && $3 == p { a = substr($1, length(k) + 1); if (a + 0 > 0) print a, $4 }' \
+          "$scratch/million-answers" | sort -g >"$scratch/$kind-$position"
+        plot+="${plot:+, }'$scratch/$kind-$position' using 1:2 with linespoints pt 7 ps 0.6 lw 1.5 lc rgb '${colours[i + 1]}' title 'after $(with_commas "$position")'"
+        i=$((i + 1))
+      done
+      printf 'set title "%s"\nplot %s\n' "$([ $kind = alpha ] && echo "trained 300 steps with alpha" || echo "alpha put on at run time")" "$plot"
+      [ -n "$first" ] && printf 'unset key\nunset ylabel\n' && first=""
+    done
+    echo "unset multiplot"
+  } | gnuplot
+}
+
+# "position mean error" over seeds
+family_points() {  # variant, model
+  awk -F, -v v="$1" -v m="$2" '
+    $1 == v && $3 == m { n[$5]++; s[$5] += $6; q[$5] += $6 * $6 }
+    END { for (p in n) { e = n[p] > 1 ? (q[p] - s[p] * s[p] / n[p]) / (n[p] - 1) / n[p] : 0; print (p > 0 ? p : 20000), s[p] / n[p], sqrt(e > 0 ? e : 0) } }' \
+    "$family/answers.csv" | sort -n
+}
+draw_family() {
+  local variant model i plot variants=(rwkv7-slow deltanet deltanet-beta2 kda-slow gdn-slow hybrid-slow)
+  {
+    look 1080 620 family_answers.svg
+    cat <<GNUPLOT
+set logscale x
+set xrange [15000:1.6e7]
+set xtics ('0' 20000, '64K' 65536, '1M' 1048576, '10M' 10485760)
+set yrange [0:1.08]
+set ytics 0.2
+set multiplot layout 2,3 margins screen 0.06,0.985,0.09,0.94 spacing screen 0.05,0.13
+unset key
+GNUPLOT
+    for variant in "${variants[@]}"; do
+      [ "$variant" = kda-slow ] && echo "set key at graph 0.05, graph 0.4 left center Left reverse samplen 1.2"
+      plot="" i=0
+      for model in control run-time-10 run-time-adaptive-1000 tuned $FAMILY_MORE; do
+        family_points "$variant" "$model" >"$scratch/$variant-$model"
+        [ -s "$scratch/$variant-$model" ] || { i=$((i + 1)); continue; }
+        plot+="${plot:+, }'$scratch/$variant-$model' using 1:2:3 with yerrorlines pt 7 ps 0.5 lw 1.5 lc rgb '${colours[i]}' title '$model'"
+        i=$((i + 1))
+      done
+      printf 'set title "%s"\nplot %s\n' "$variant" "$plot"
+      [ "$variant" = kda-slow ] && echo "unset key"
+    done
+    echo "unset multiplot"
+  } | gnuplot
+}
+
 farthest >"$scratch/segments"
 draw_alphas
 draw_norms
 draw_perplexities
 draw_pair
+draw_million
+draw_million_alphas
+draw_family

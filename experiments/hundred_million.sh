@@ -10,8 +10,8 @@
 # answer 64 questions after 0, 65,536, 1,000,000, 10,000,000 and all tokens.
 #
 # FOLDER gets answers.csv (model, stream, position, right; a stream that overflowed ends there),
-# norms.csv (model, stream, position, loss of the segment, loss of all, norm, largest entry) and, of each model,
-# stream/MODEL with its records. Killed at any moment, the same command continues. SCALE=tiny: see steps.sh.
+# norms.csv (model, stream, position, loss of the segment, loss of all, norm, largest entry; past a million tokens every
+# sixteenth record) and, of each model, stream/MODEL with its records. Killed at any moment, the same command continues. SCALE=tiny: see steps.sh.
 # shellcheck disable=SC2034
 set -u
 program=$1 out=$2 limit=${3:-100000}
@@ -62,6 +62,13 @@ at_run_time() {  # ALPHA or adaptive-ALPHA
   read_stream "run-time-$1" "$MODELS/arithmetic-baseline.safetensors" "$STREAMS" "${flags[@]}"
 }
 
+# Of each stream the first million tokens, then every sixteenth record, and the last.
+sparse_rows() {
+  awk -F, -v every=$((16 * segment)) '
+    $3 <= every || $3 % every == 0 { print; last[$2] = ""; next }
+    { last[$2] = $0 }
+    END { for (stream in last) if (last[stream] != "") print last[stream] }'
+}
 summarise() {
   echo "model,stream,position,right" >"$out/answers.csv.new"
   echo "model,stream,position,loss,cumulative_loss,norm,largest" >"$out/norms.csv.new"
@@ -70,7 +77,8 @@ summarise() {
     name=$(basename "$folder")
     export_records "${folder%/}" || continue
     column_rows "$folder/csv/probes.csv" "$name" stream position accuracy >>"$out/answers.csv.new"
-    column_rows "$folder/csv/segments.csv" "$name" stream position loss cumulative_loss norm largest >>"$out/norms.csv.new"
+    column_rows "$folder/csv/segments.csv" "$name" stream position loss cumulative_loss norm largest |
+      sparse_rows >>"$out/norms.csv.new"
   done
   mv "$out/answers.csv.new" "$out/answers.csv"
   mv "$out/norms.csv.new" "$out/norms.csv"
