@@ -20,7 +20,7 @@ help:
 	@echo 'make packaging install and take in the project as others do: CMake, pip, a compiler alone'
 	@echo 'make mutations plant faults into the code; passes if the tests find all of them'
 	@echo 'make bench     build and measure the kernels'
-	@echo 'make demo      build and run the demonstration'
+	@echo 'make demo      build and run the demonstration; TOKENS=N: of so many bytes'
 	@echo 'make sanitize  all tests with address, undefined-behaviour and thread checking'
 	@echo 'make fuzz      a minute of fuzzing for each parser (FUZZ_SECONDS=60), with clang++-16'
 	@echo 'make cuda      build with the CUDA backends, where nvcc is installed'
@@ -64,7 +64,7 @@ bench: program
 	@$(PROGRAM) bench kernel
 
 demo: program
-	@$(PROGRAM) demo
+	@$(PROGRAM) demo $(if $(TOKENS),--tokens $(TOKENS))
 
 sanitize: packages
 	@$(call make_preset,asan)
