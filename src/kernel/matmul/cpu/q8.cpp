@@ -7,14 +7,65 @@
 namespace deltasane::kernel::cpu {
 namespace {
 
-// 32 numbers x to x * (127 / max|x|), rounded to nearest, ties away from zero. Twice the number is
-// truncated to an integer first: no instruction set can fuse that, so all of them agree on every
-// bit. total: of the rounded numbers.
+// Numbers x to x * inverse, rounded to nearest, ties away from zero. Twice the number is truncated to
+// an integer first: no instruction set can fuse that, so all of them agree on every bit.
+template <int lanes>
+[[gnu::always_inline]] inline typename Simd<lanes>::Int rounded(const float* x, float inverse) {
+  using Int = typename Simd<lanes>::Int;
+  const Int twice = __builtin_convertvector(Simd<lanes>::load(x) * inverse * 2.0f, Int);
+  const Int farther = twice + (twice >> 31 | 1);
+  return (farther - (farther >> 31)) >> 1;
+}
+
+// Eight of them, by vectors of four: compilers narrow these in registers, and longer ones as arrays.
+typedef int16_t Shorts __attribute__((vector_size(16)));
+typedef int8_t Bytes __attribute__((vector_size(8)));
+[[gnu::always_inline]] inline Shorts rounded_eight(const float* x, float inverse) {
+  return __builtin_convertvector(
+      __builtin_shufflevector(rounded<4>(x, inverse), rounded<4>(x + 4, inverse), 0, 1, 2, 3, 4, 5,
+                              6, 7),
+      Shorts);
+}
+[[gnu::always_inline]] inline void store_bytes(int8_t* to, Shorts x) {
+  const Bytes narrow = __builtin_convertvector(x, Bytes);
+  std::memcpy(to, &narrow, sizeof narrow);
+}
+[[gnu::always_inline]] inline int16_t sum_of(Shorts x) {
+  x += __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
+  x += __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5);
+  x += __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+  return x[0];
+}
+
+// 32 numbers x to x * inverse, and the sums of both halves.
+template <int lanes>
+[[gnu::always_inline]] inline HalfSums round_32(const float* x, float inverse, int8_t* to) {
+  HalfSums total;
+  constexpr int half = q8_columns / 2;
+  if constexpr (lanes == 4) {
+    for (int h = 0; h < 2; ++h) {
+      const Shorts low = rounded_eight(x + h * half, inverse);
+      const Shorts high = rounded_eight(x + h * half + 8, inverse);
+      store_bytes(to + h * half, low), store_bytes(to + h * half + 8, high);
+      total.half[h] = sum_of(low + high);
+    }
+    return total;
+  }
+  int32_t numbers[q8_columns], sums[2] = {};
+  for (int i = 0; i < q8_columns; i += lanes) {
+    const auto some = rounded<lanes>(x + i, inverse);
+    std::memcpy(numbers + i, &some, sizeof some);
+  }
+  for (int i = 0; i < q8_columns; ++i) to[i] = int8_t(numbers[i]);
+  for (int i = 0; i < q8_columns; ++i) sums[i / half] += numbers[i];
+  return {{int16_t(sums[0]), int16_t(sums[1])}};
+}
+
+// 32 numbers x to x * (127 / max|x|). total: of the rounded numbers.
 template <int lanes>
 float quantize_32(const float* x, int8_t* to, HalfSums& total) {
   using V = Simd<lanes>;
-  using Int = typename V::Int;
-  Int size = {};
+  typename V::Int size = {};
   for (int i = 0; i < q8_columns; i += lanes)
     size = V::larger(size, V::bits(V::load(x + i)) & 0x7fffffff);
   const float largest = __builtin_bit_cast(float, V::largest(size));  // NaN is above infinity
@@ -23,18 +74,7 @@ float quantize_32(const float* x, int8_t* to, HalfSums& total) {
     total = {{q8_columns / 2, q8_columns / 2}};
     return largest;
   }
-  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
-  int32_t rounded[q8_columns];
-  for (int i = 0; i < q8_columns; i += lanes) {
-    const Int twice = __builtin_convertvector(V::load(x + i) * inverse * 2.0f, Int);
-    const Int farther = twice + (twice >> 31 | 1);
-    const Int half = (farther - (farther >> 31)) >> 1;
-    std::memcpy(rounded + i, &half, sizeof half);
-  }
-  int32_t sums[2] = {};
-  for (int i = 0; i < q8_columns; ++i) to[i] = int8_t(rounded[i]);
-  for (int i = 0; i < q8_columns; ++i) sums[i / (q8_columns / 2)] += rounded[i];
-  total = {{int16_t(sums[0]), int16_t(sums[1])}};
+  total = round_32<lanes>(x, largest > 0 ? 127.0f / largest : 0.0f, to);
   return largest / 127.0f;
 }
 
