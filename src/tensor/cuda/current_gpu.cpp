@@ -8,9 +8,12 @@ namespace deltasane {
 
 CurrentGpu::CurrentGpu(int index) {
   check_cuda(cudaGetDevice(&before_));
-  check_cuda(cudaSetDevice(index));
+  changed_ = before_ != index;
+  if (changed_) check_cuda(cudaSetDevice(index));
 }
 
-CurrentGpu::~CurrentGpu() { cudaSetDevice(before_); }
+CurrentGpu::~CurrentGpu() {
+  if (changed_) cudaSetDevice(before_);
+}
 
 }  // namespace deltasane

@@ -13,6 +13,7 @@ class CurrentGpu {
 
  private:
   int before_ = 0;
+  bool changed_ = false;
 };
 
 }  // namespace deltasane
