@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t most_padding = 16;  // tokens of a row that nobody reads, where states grow
 constexpr size_t most_losses = 512;   // of the last tokens of a watched text
 // A pass over a few short prompts takes as long as one over several: with so many texts being written
-// it is worth to wait until so many prompts are there.
-constexpr size_t gathering_texts = 16, gathered_prompts = 8;
+// it is worth to wait until so many prompts are there, of many texts one for each 16.
+constexpr size_t gathering_texts = 16, least_gathered = 8, texts_of_gathered = 16;
 
 }  // namespace
 
@@ -172,7 +172,8 @@ void Engine::run(const std::function<std::optional<TextRequest>()>& next) {
 
 bool Engine::gathers_prompts() const {
   if (settings_.gather_time.count() == 0 || writings_.size() < gathering_texts) return false;
-  if (prompts_.empty() || prompts_.size() >= gathered_prompts) return false;
+  const size_t enough = std::max(least_gathered, writings_.size() / texts_of_gathered);
+  if (prompts_.empty() || prompts_.size() >= enough) return false;
   const Prompt& oldest = *prompts_.front();
   return oldest.read == 0 &&
          std::chrono::steady_clock::now() - oldest.submitted < settings_.gather_time;

@@ -173,6 +173,24 @@ TEST_F(EngineRequest, PromptsWaitForOthersWhileManyTextsAreWritten) {
   EXPECT_EQ(read.size(), 10u);
 }
 
+TEST_F(EngineRequest, ManyTextsWaitForMorePrompts) {
+  Engine own(*model, tokenizer, {threads},
+             {.tokens = 1000, .batch = 512, .gather_time = std::chrono::hours(1)});
+  size_t read = 0;
+  own.on_prompt_read = [&](uint64_t, const LogProbabilities&) { ++read; };
+  TextRequest many = request(1, "1");
+  many.samplers.assign(160, many.samplers[0]);
+  many.limits = TextLimits{{}, 1000, false};
+  own.submit(std::move(many));
+  own.step();
+  for (uint64_t id = 2; id <= 10; ++id) own.submit(request(id, "1"));
+  own.step();
+  EXPECT_EQ(read, 1u);
+  own.submit(request(11, "1"));  // one for each 16
+  own.step();
+  EXPECT_EQ(read, 11u);
+}
+
 // A grammar that allows nothing more ends a text with a token of it, which the state has yet to read.
 TEST_F(EngineRequest, TheLastTokenOfAGrammarIsPartOfTheText) {
   TextRequest wanted = request(1, question);
