@@ -67,4 +67,17 @@ expect_line "|a|control|2||1|0.500 ± 0.250|0.500 ± 0.250|0.375 ± 0.375|2.0000
 expect_line "|a|control|10|40|1.00 ± 0.00|1|||"
 sed -i 's/,1,20,1,0$/,1,14.1421356,1,0/; s/,1,40,1,0$/,1,20,1,0/' "$made/norms.csv"
 expect_line "|a|control|10|20|0.75 ± 0.25|1|||"
+
+# Two runs of a hundred million tokens as one: the first that has a model counts, and the last record of each stream.
+mkdir "$made/other"
+printf '%s\n' model,stream,position,right alpha-3,0,{0,9000},1 alpha-3,1,{0,9000},0.5 >"$made/answers.csv"
+printf '%s\n' model,stream,position,loss,cumulative_loss,norm,largest alpha-3,0,1000,7,7,7,7 alpha-3,0,12000,0.25,1,200000,3 \
+  alpha-3,1,9000,0.75,1,600000,5 >"$made/norms.csv"
+printf '%s\n' model,stream,position,right alpha-3,0,0,0 baseline,0,0,0.25 >"$made/other/answers.csv"
+printf '%s\n' model,stream,position,loss,cumulative_loss,norm,largest alpha-3,0,99999,9,9,9,9 baseline,0,1000,2,2,30,4 >"$made/other/norms.csv"
+"$here/experiments/million_table.sh" "$made" "$made/other" | tail -n +3 >"$folder/made.md"
+diff "$folder/made.md" - <<'END'
+|baseline|1|0.250||1,000|2.000|30|4|
+|alpha-3|2|0.750|0.750|12,000|0.500|4.0e+05|4|
+END
 echo "killed twice, the same results"
