@@ -20,7 +20,7 @@
 # FAMILY_MORE are models of the family that are drawn beside the usual ones.
 set -eu
 results=$1/table pair=$1/pair million=$1/million family=$1/family folder=$2
-FAMILY_MORE=${FAMILY_MORE-run-time-tau-0.03}
+FAMILY_MORE=${FAMILY_MORE-run-time-tau-0.1}
 MODELS=${MODELS:-"alpha-0 run-time-adaptive-1000 alpha-10 alpha-3 alpha-1"}
 command -v gnuplot >/dev/null || {
   echo "figures: expected gnuplot (Debian: gnuplot-nox), found none" >&2
