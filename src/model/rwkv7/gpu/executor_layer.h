@@ -5,7 +5,9 @@
 #pragma once
 
 #include <span>
+#include <type_traits>
 
+#include "kernel/matmul/grouped/product.h"
 #include "model/rwkv7/block.h"
 #include "model/rwkv7/gpu/executor.h"
 
@@ -134,8 +136,9 @@ void GpuExecutor<Real>::Layer::project(std::span<const rwkv7::Projection> all) {
   e_.main_.products.multiply(rkv);
 }
 
-// The first factors follow the matrices of r k v, in the order w a v g; so do their results. Those
-// of w and a are one batched product.
+// The first factors follow the matrices of r k v, in the order w a v g; so do their results. In bf16
+// all first factors are one kernel and all second ones another; in float each is a product of the
+// library, those of w and a a batched one.
 template <class Real>
 void GpuExecutor<Real>::Layer::low_rank(std::span<const rwkv7::LowRank> pairs) {
   using kernel::cuda::Products;
@@ -150,6 +153,20 @@ void GpuExecutor<Real>::Layer::low_rank(std::span<const rwkv7::LowRank> pairs) {
                       {rank_wa, rank_wa, w_.up_a, ws_.raw_a.data()},
                       {2 * rank_wa + rank_v, sizes_.rank_g, w_.up_g, ws_.g.data()},
                       {2 * rank_wa, rank_v, w_.up_v, ws_.gate.data()}};
+  if constexpr (std::is_same_v<Real, bf16>) {
+    kernel::cuda::GroupedProducts down{.rows = rows_}, up{.rows = rows_};
+    for (const LowRank& pair : pairs) {
+      const auto& at = places[pair.name];
+      bf16* const low = ws_.low.data() + rows_ * at.first;
+      down.add({mix(pair.mix), w_.in + (3 * channels + at.first) * channels, at.rank, channels, low,
+                nullptr, heads_are_fused_ ? std::nullopt : pair.between});
+      up.add({low, at.up, channels, at.rank, at.out, at.out ? nullptr : ws_.raw_w.data()});
+    }
+    const Gpu& stream = *branch(rwkv7::low_ranks[LowRank::g]).gpu;
+    kernel::cuda::multiply_grouped(down, stream);
+    if (!heads_are_fused_) kernel::cuda::multiply_grouped(up, stream);
+    return;
+  }
   for (const LowRank& pair : pairs) {
     const auto& at = places[pair.name];
     const Real* const down = w_.in + (3 * channels + at.first) * channels;
