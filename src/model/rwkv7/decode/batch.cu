@@ -82,13 +82,23 @@ __global__ void __launch_bounds__(step_threads)
   if (threadIdx.x % lanes == 0) store_one(op.y + first + threadIdx.x / lanes, y);
 }
 
-// A block per (head, sequence).
+// What the thread's role has of the up projections; at: the first channel of the head.
 template <class Real>
-__global__ void __launch_bounds__(step_threads)
+__device__ float up_projection_at(const UpProjections<Real>& up, bool has_v, int64_t at) {
+  const int64_t c = at + threadIdx.x / lanes;
+  const HeadRole role = role_of_thread<lanes>();
+  if (role == role_w) return up.w[c];
+  if (role == role_v && !has_v) return 0;
+  return to_float(role == role_a ? up.a[c] : role == role_v ? up.gate[c] : up.g[c]);
+}
+
+// A block per (head, sequence).
+template <class Real, bool has_up>
+__global__ void __launch_bounds__(step_threads, has_up ? 4 : 1)
     step_heads_kernel(const __grid_constant__ StepHeads<Real> op, HeadRanks ranks,
                       int64_t memory_at) {
-  constexpr int kept = 10;  // all of a 0.4B model's in bf16
-  alignas(16) __shared__ float low[StepHeads<Real>::most_low];
+  constexpr int kept = has_up ? 0 : 10;  // all of a 0.4B model's in bf16
+  alignas(16) __shared__ float low[has_up ? 4 : StepHeads<Real>::most_low];
   alignas(16) __shared__ HeadShared place;
   __shared__ float raw[3][head_size];
   const int64_t head = blockIdx.x, sequence = blockIdx.y, channels = op.sizes.channels;
@@ -100,11 +110,17 @@ __global__ void __launch_bounds__(step_threads)
     const int which = int(threadIdx.x) / head_size, c = int(threadIdx.x) % head_size;
     raw[which][c] = to_float(op.rkv[which * op.sequences * channels + at + c]);
   }
-  for (int i = threadIdx.x; i < ranks.low; i += step_threads)
-    low[i] = low_at(op, ranks, sequence, i);
+  float projected = 0;
+  if constexpr (has_up)
+    projected = up_projection_at(op.up, ranks.has_v(), at);
+  else
+    for (int i = threadIdx.x; i < ranks.low; i += step_threads)
+      low[i] = low_at(op, ranks, sequence, i);
   const float tau = head_tau(op, sequence, op.sizes.heads, head);
   __syncthreads();
-  const auto up = [&] { return up_projection(early, op.weights, ranks, head, low); };
+  const auto up = [&] {
+    return has_up ? projected : up_projection(early, op.weights, ranks, head, low);
+  };
   make_inputs(early, ranks, {raw[0], raw[1], raw[2]}, up, op.v_first + at, place);
   const float y = finish_head(early, tau, op.group_norm_eps, place);
   early.s.store(memory);
@@ -145,9 +161,9 @@ void step_states(const StepStates<Real>& op, const Gpu& gpu) {
 template <class Real>
 void step_heads(const StepHeads<Real>& op, const Gpu& gpu) {
   const HeadRanks ranks(op.sizes, op.layer == 0);
-  require(ranks.low <= StepHeads<Real>::most_low, "the ranks fit into shared memory");
-  launch(step_heads_kernel<Real>, grid_of(op.sizes.heads, op.sequences), gpu, op, ranks,
-         op.sizes.memory_at(op.layer));
+  require(op.up.w || ranks.low <= StepHeads<Real>::most_low, "the ranks fit into shared memory");
+  launch(op.up.w ? step_heads_kernel<Real, true> : step_heads_kernel<Real, false>,
+         grid_of(op.sizes.heads, op.sequences), gpu, op, ranks, op.sizes.memory_at(op.layer));
 }
 
 template void shift_states(const ShiftStates<float>&, const Gpu&);

@@ -42,9 +42,16 @@ struct StepStates {
 template <class Real>
 void step_states(const StepStates<Real>& op, const Gpu& gpu);
 
-// Everything between the products that read the mixes and the one with the output matrix. Heads
-// compute the low-rank up projections themselves, and each sequence reads these weights again: for
-// small batches.
+// The low-rank up projections of a batch, (sequences, C) each; gate is not read in the first layer.
+template <class Real>
+struct UpProjections {
+  const float* w = nullptr;
+  const Real *a = nullptr, *gate = nullptr, *g = nullptr;
+};
+
+// Everything between the products that read the mixes and the one with the output matrix. Without
+// `up`, heads compute the low-rank up projections themselves, and each sequence reads these weights
+// again: for small batches.
 template <class Real>
 struct StepHeads {
   static constexpr int64_t most_low = 1024;  // sum of the ranks
@@ -56,10 +63,12 @@ struct StepHeads {
   int64_t layer, chunk;
   float group_norm_eps;
   const Real* rkv;   // (3, sequences, C)
-  const Real* low;   // down projections, (sequences, rank) each of w a v g, before activations
+  const Real* low;   // down projections, (sequences, rank) each of w a v g, before activations;
+                     // not read where there is `up`
   Real* v_first;     // (sequences, C): written by the first layer, read by the others
   const float* tau;  // as above
   Real* y;           // (sequences, C)
+  UpProjections<Real> up = {};
 };
 template <class Real>
 void step_heads(const StepHeads<Real>& op, const Gpu& gpu);

@@ -58,7 +58,10 @@ class GpuBatch : public GpuTest {
     }
     return upload<float>(parts);
   }
-  void expect_step(int64_t channels, int64_t layer, bool in_parts);
+  // The recurrence alone, with what the mix has; all that heads do; the same with up projections that
+  // are given.
+  enum class Way { recurrence, heads, heads_after_up };
+  void expect_step(int64_t channels, int64_t layer, Way way);
 };
 TYPED_TEST_SUITE(GpuBatch, Reals);
 
@@ -152,19 +155,17 @@ struct Step {
     op.initial = states, op.final_state = states;
     reference::delta_rule(op);
   }
-  // mix.y is what the output matrix reads.
-  void run() {
-    multiply();
+  // From the up projections on; mix.y is what the output matrix reads.
+  void finish() {
     mix.inputs();
     recur();
     mix.output();
   }
 };
 
-// in_parts: the recurrence alone, with what the mix has.
 template <class Real>
-void GpuBatch<Real>::expect_step(int64_t channels, int64_t layer, bool in_parts) {
-  SCOPED_TRACE(cat(channels, " channels, layer ", layer, in_parts ? ", in parts" : ""));
+void GpuBatch<Real>::expect_step(int64_t channels, int64_t layer, Way way) {
+  SCOPED_TRACE(cat(channels, " channels, layer ", layer, ", way ", int(way)));
   Step<float, Real> plain(channels, layer);
   Step<double, Real> truth(channels, layer);
   const OnGpu<Real> g(
@@ -177,7 +178,7 @@ void GpuBatch<Real>::expect_step(int64_t channels, int64_t layer, bool in_parts)
   positions.upload(step_positions, gpu());
   const auto tau = upload<float>(plain.tau);
   auto y = poisoned<Real>(sequences_of_batch * channels);
-  if (in_parts) {
+  if (way == Way::recurrence) {
     step_states(StepStates<Real>{states.data(), positions.data(), sequences_of_batch, sizes.heads,
                                  at, step_chunk, g.r.data(), g.k.data(), g.v.data(), g.a.data(),
                                  g.b.data(), g.w.data(), tau.data(), y.data()},
@@ -202,12 +203,28 @@ void GpuBatch<Real>::expect_step(int64_t channels, int64_t layer, bool in_parts)
     w.k_a = g.k_a.data(), w.r_k = g.r_k.data();
     w.ln_x_weight = g.weight.data(), w.ln_x_bias = g.bias.data();
     w.up_w = up_w.data(), w.up_a = up_a.data(), w.up_v = up_v.data(), w.up_g = up_g.data();
-    step_heads(StepHeads<Real>{states.data(), positions.data(), sequences_of_batch, w, sizes, layer,
-                               step_chunk, group_eps, rkv.data(), low.data(), v_first.data(),
-                               tau.data(), y.data()},
-               gpu());
-    EXPECT_EQ(download(v_first), layer == 0 ? plain.mix.v : plain.mix.v_first);
-    plain.run(), truth.run();
+    StepHeads<Real> op{states.data(), positions.data(), sequences_of_batch, w, sizes, layer,
+                       step_chunk, group_eps, rkv.data(), low.data(), v_first.data(),
+                       tau.data(), y.data()};
+    const Numbers<float> first_v = layer == 0 ? plain.mix.v : plain.mix.v_first;
+    plain.multiply(), truth.multiply();
+    if (way == Way::heads_after_up) {
+      plain.mix.a = rounded_to<Real>(plain.mix.a), plain.mix.g = rounded_to<Real>(plain.mix.g);
+      plain.mix.gate = rounded_to<Real>(plain.mix.gate);
+      truth.mix.w = as<double>(plain.mix.w), truth.mix.a = as<double>(plain.mix.a);
+      truth.mix.g = as<double>(plain.mix.g), truth.mix.gate = as<double>(plain.mix.gate);
+    }
+    const auto up_of_w = upload<float>(plain.mix.w);
+    const auto up_of_a = upload<Real>(plain.mix.a), up_of_g = upload<Real>(plain.mix.g),
+               up_of_v = upload<Real>(plain.mix.gate);
+    if (way == Way::heads_after_up) {
+      op.up = {up_of_w.data(), up_of_a.data(), layer == 0 ? nullptr : up_of_v.data(),
+               up_of_g.data()};
+      op.low = nullptr;
+    }
+    step_heads(op, gpu());
+    EXPECT_EQ(download(v_first), first_v);
+    plain.finish(), truth.finish();
   }
   expect_close("y", y, plain.mix.y, truth.mix.y);
   expect_close("memory", parts_of(states), plain.memory, truth.memory);
@@ -215,11 +232,13 @@ void GpuBatch<Real>::expect_step(int64_t channels, int64_t layer, bool in_parts)
 
 TYPED_TEST(GpuBatch, StepStatesIsTheDefinition) {
   for (const int64_t channels : {64, 192})
-    for (const int64_t layer : {0, 1}) this->expect_step(channels, layer, true);
+    for (const int64_t layer : {0, 1}) this->expect_step(channels, layer, TestFixture::Way::recurrence);
 }
 TYPED_TEST(GpuBatch, StepHeadsIsTheDefinition) {
   for (const int64_t channels : {64, 192})
-    for (const int64_t layer : {0, 1}) this->expect_step(channels, layer, false);
+    for (const int64_t layer : {0, 1})
+      for (const auto way : {TestFixture::Way::heads, TestFixture::Way::heads_after_up})
+        this->expect_step(channels, layer, way);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The steps of block.h on a block of tokens in a GPU's stream. For executor.cpp only.
 //
-// Where single tokens are so few that heads of each may read the second factors of the low-rank
-// pairs (docs/gpu-kernels.md), one kernel has all from these to the output matrix.
+// Up to 128 rows of single tokens, one kernel has all from the second factors of the low-rank pairs
+// to the output matrix; up to 32, heads of each may read these factors too (docs/gpu-kernels.md).
 #pragma once
 
 #include <span>
@@ -25,8 +25,10 @@ class GpuExecutor<Real>::Layer {
         block_(block),
         rows_(block.rows.rows()),
         numbers_(rows_ * sizes_.channels),
-        heads_are_fused_(block.many() && rows_ <= 32 && executor.weights_.has_fused_norms() &&
-                         sizes_.low(false) <= rwkv7::StepHeads<Real>::most_low) {}
+        heads_are_fused_(block.many() && rows_ <= most_fused_heads &&
+                         executor.weights_.has_fused_norms()),
+        heads_have_up_(heads_are_fused_ && rows_ <= most_fused_ups &&
+                       sizes_.low(false) <= rwkv7::StepHeads<Real>::most_low) {}
 
   bool is_first_layer() const { return index_ == 0; }
   void norm_shift(rwkv7::Half half);
@@ -50,6 +52,7 @@ class GpuExecutor<Real>::Layer {
   void store_shift(rwkv7::Half) {}  // norm_shift has
 
  private:
+  static constexpr int64_t most_fused_ups = 32, most_fused_heads = 128;  // rows
   Real* mix(rwkv7::Mix which) const;
   ProductStream& branch(const rwkv7::LowRank& pair) { return e_.branch(pair.name); }
   void own_taus(float* tau, const Gpu& gpu);
@@ -65,7 +68,7 @@ class GpuExecutor<Real>::Layer {
   int64_t index_;
   const TokenBlock& block_;
   int64_t rows_, numbers_;  // numbers: of (rows, C)
-  bool heads_are_fused_;
+  bool heads_are_fused_, heads_have_up_;
   const float* tau_ = nullptr;  // (sequences, chunks, H), or (sequences, H); null: no chunk ends
 };
 
@@ -159,12 +162,12 @@ void GpuExecutor<Real>::Layer::low_rank(std::span<const rwkv7::LowRank> pairs) {
       const auto& at = places[pair.name];
       bf16* const low = ws_.low.data() + rows_ * at.first;
       down.add({mix(pair.mix), w_.in + (3 * channels + at.first) * channels, at.rank, channels, low,
-                nullptr, heads_are_fused_ ? std::nullopt : pair.between});
+                nullptr, heads_have_up_ ? std::nullopt : pair.between});
       up.add({low, at.up, channels, at.rank, at.out, at.out ? nullptr : ws_.raw_w.data()});
     }
     const Gpu& stream = *branch(rwkv7::low_ranks[LowRank::g]).gpu;
     kernel::cuda::multiply_grouped(down, stream);
-    if (!heads_are_fused_) kernel::cuda::multiply_grouped(up, stream);
+    if (!heads_have_up_) kernel::cuda::multiply_grouped(up, stream);
     return;
   }
   for (const LowRank& pair : pairs) {
@@ -178,11 +181,11 @@ void GpuExecutor<Real>::Layer::low_rank(std::span<const rwkv7::LowRank> pairs) {
       wa.count = 2, wa.stride_a = numbers_, wa.stride_b = rank_wa * channels;
       wa.stride_c = rows_ * rank_wa;
       stream.products.multiply(wa);
-      if (!heads_are_fused_) branch(rwkv7::low_ranks[LowRank::a]).wait_for(stream);
+      if (!heads_have_up_) branch(rwkv7::low_ranks[LowRank::a]).wait_for(stream);
     } else if (pair.name != LowRank::a) {
       stream.multiply(mix(pair.mix), down, low, rows_, at.rank, channels);
     }
-    if (heads_are_fused_) continue;
+    if (heads_have_up_) continue;
     if (pair.between) kernel::cuda::activate(*pair.between, low, rows_ * at.rank, *stream.gpu);
     if (pair.name == LowRank::w)  // the decay's sum is float
       stream.multiply(low, at.up, ws_.raw_w.data(), rows_, channels, at.rank);
@@ -226,11 +229,13 @@ void GpuExecutor<Real>::Layer::own_taus(float* tau, const Gpu& gpu) {
 
 template <class Real>
 void GpuExecutor<Real>::Layer::step_heads() {
-  rwkv7::step_heads(
-      rwkv7::StepHeads<Real>{block_.states, block_.positions, block_.rows.sequences, w_, sizes_,
-                             index_, e_.sane_.chunk, e_.weights_.norms.group_eps, ws_.rkv.data(),
-                             ws_.low.data(), ws_.v_first.data(), tau_, ws_.y.data()},
-      *e_.gpu);
+  rwkv7::StepHeads<Real> op{
+      block_.states, block_.positions, block_.rows.sequences, w_, sizes_,
+      index_, e_.sane_.chunk, e_.weights_.norms.group_eps, ws_.rkv.data(),
+      ws_.low.data(), ws_.v_first.data(), tau_, ws_.y.data()};
+  if (!heads_have_up_)
+    op.up = {ws_.raw_w.data(), ws_.raw_a.data(), ws_.gate.data(), ws_.g.data()};
+  rwkv7::step_heads(op, *e_.gpu);
 }
 
 template <class Real>
