@@ -6,13 +6,14 @@ namespace deltasane::kernel::cuda {
 namespace {
 
 // A block processes rows of one sequence, `together` at a time: their reductions share barriers,
-// and each mu is loaded once for all of them.
-template <class Real, int together, int most_threads>
+// and each mu is loaded once for all of them. `once`: it has no more rows, and the row before them
+// shares their reductions too; so does the last row of all, in the block that has none before.
+template <class Real, int together, int most_threads, bool once>
 __global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
     norm_shift_rows(const __grid_constant__ NormShift<Real> op, int64_t rows_per_block,
                     int64_t pieces) {
-  __shared__ float place[2][32 * together];
-  BlockSums<together> sums{place};
+  __shared__ float place[2][32 * (together + 1)];
+  BlockSums<together + 1> sums{place};
   const int channels = int(op.rows.channels), c = int(threadIdx.x) * octet;
   const bool mine = c < channels;
   const int64_t sequence = blockIdx.x / pieces, time = op.rows.time;
@@ -20,36 +21,54 @@ __global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
                 end = min(time, begin + rows_per_block);
   const int64_t first_row = sequence * time;
   const auto is_present = [&](int64_t t) { return !op.present || op.present[first_row + t]; };
+  const auto load_row = [&](int64_t t, float (&x)[octet]) {
+    if (mine) load(op.x + (first_row + t) * channels + c, x);
+  };
   float weight[octet] = {}, bias[octet] = {}, before[octet] = {};
   if (mine) {
     load(op.weight + c, weight);
     load(op.bias + c, bias);
   }
-  if (begin > 0) {
-    float x[1][octet] = {};
-    if (mine) load(op.x + (first_row + begin - 1) * channels + c, x[0]);
-    Moments of[1];
-    moments_of(x, mine, channels, op.eps, sums, of);
+  const auto normalize = [&](float (&x)[octet], const Moments& of, bool here) {
 #pragma unroll
     for (int i = 0; i < octet; ++i)
-      before[i] = is_present(begin - 1) ? normalized(x[0][i], of[0], weight[i], bias[i]) : 0.0f;
-  } else if (op.before && mine) {
-    load(op.before + sequence * channels + c, before);
+      x[i] = here ? normalized(x[i], of, weight[i], bias[i]) : 0.0f;
+  };
+  // `last` may be `before`: where there are several blocks, the one that reads this writes it.
+  const bool ends_others = pieces > 1 && begin == 0 && op.last;
+  if (begin == 0) {
+    if (op.before && mine) load(op.before + sequence * channels + c, before);
+  } else if constexpr (!once) {
+    float x[1][octet] = {};
+    load_row(begin - 1, x[0]);
+    Moments of[1];
+    moments_of(x, mine, channels, op.eps, sums, of);
+    normalize(x[0], of[0], is_present(begin - 1));
+#pragma unroll
+    for (int i = 0; i < octet; ++i) before[i] = x[0][i];
   }
   for (int64_t t = begin; t < end; t += together) {
-    float u[together][octet] = {};
+    constexpr int earlier = once ? 1 : 0;  // rows before t
+    float x[earlier + together][octet] = {}, u[together][octet];
+#pragma unroll
+    for (int r = 0; r < earlier + together; ++r)
+      if (const int64_t own = t + r - earlier; own >= 0 && own < end) load_row(own, x[r]);
+    if (once && ends_others) load_row(time - 1, x[0]);
+    Moments of[earlier + together];
+    moments_of(x, mine, channels, op.eps, sums, of);
+#pragma unroll
+    for (int r = 0; r < earlier + together; ++r) {
+      const int64_t own = t + r - earlier;
+      normalize(x[r], of[r], own < 0 || own >= end || is_present(own));
+    }
 #pragma unroll
     for (int r = 0; r < together; ++r)
-      if (mine && t + r < end) load(op.x + (first_row + t + r) * channels + c, u[r]);
-    Moments of[together];
-    moments_of(u, mine, channels, op.eps, sums, of);
 #pragma unroll
-    for (int r = 0; r < together; ++r) {
-      const bool here = t + r >= end || is_present(t + r);
+      for (int i = 0; i < octet; ++i) u[r][i] = x[earlier + r][i];
+    if (once && ends_others && mine) store(op.last + sequence * channels + c, x[0]);
+    if (once && begin > 0)
 #pragma unroll
-      for (int i = 0; i < octet; ++i)
-        u[r][i] = here ? normalized(u[r][i], of[r], weight[i], bias[i]) : 0.0f;
-    }
+      for (int i = 0; i < octet; ++i) before[i] = x[0][i];
     // out[wanted(t)] = map(p - u, u, channel) for the rows from t on; wanted(t) below 0: no output
     const auto write = [&](Real* out, auto wanted, auto map) {
 #pragma unroll
@@ -88,11 +107,19 @@ __global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
       }
 #pragma unroll
       for (int r = 0; r < together; ++r)
-        if (op.last && t + r == time - 1) store(op.last + sequence * channels + c, u[r]);
+        if (op.last && pieces == 1 && t + r == time - 1)
+          store(op.last + sequence * channels + c, u[r]);
     }
 #pragma unroll
     for (int i = 0; i < octet; ++i) before[i] = u[together - 1][i];
   }
+  if (once || !ends_others) return;
+  float x[1][octet] = {};
+  load_row(time - 1, x[0]);
+  Moments of[1];
+  moments_of(x, mine, channels, op.eps, sums, of);
+  normalize(x[0], of[0], true);
+  if (mine) store(op.last + sequence * channels + c, x[0]);
 }
 
 }  // namespace
@@ -117,19 +144,14 @@ void norm_shift(const NormShift<Real>& given, const Gpu& gpu) {
   const int64_t wanted = rows_per_block(rows.rows(), 1056);
   const int64_t rows_per_block = (wanted + together - 1) / together * together;
   const int64_t pieces = (rows.time + rows_per_block - 1) / rows_per_block;
-  // `last` may be `before`, which a block may still be reading when another one reaches the last
-  // row: with several blocks the last rows are normalized again by a kernel of their own.
-  if (pieces > 1) op.last = nullptr;
   const Grid grid{unsigned(pieces * rows.sequences), threads};
-  if (threads <= 256)
-    launch(norm_shift_rows<Real, together, 256>, grid, gpu, op, rows_per_block, pieces);
+  const bool once = rows_per_block == together;
+  if (threads > 256)
+    launch(norm_shift_rows<Real, 2, 1024, false>, grid, gpu, op, rows_per_block, pieces);
   else
-    launch(norm_shift_rows<Real, 2, 1024>, grid, gpu, op, rows_per_block, pieces);
-  if (pieces > 1 && given.last)
-    norm_rows<float, float>(rows.sequences,
-                            {op.x, nullptr, rows.time - 1, rows.time, rows.channels, op.weight,
-                             op.bias, op.eps, given.last},
-                            gpu);
+    launch(once ? norm_shift_rows<Real, together, 256, true>
+                : norm_shift_rows<Real, together, 256, false>,
+           grid, gpu, op, rows_per_block, pieces);
 }
 
 template void norm_shift(const NormShift<float>&, const Gpu&);
