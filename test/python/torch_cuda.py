@@ -169,7 +169,7 @@ def test_usual_calls_have_the_bits_of_others(monkeypatch, dtype, time, position)
     for way in ("direct", "shifted", "general"):
         with monkeypatch.context() as patch:
             if way == "general":
-                patch.setattr(_torch, "_calls", _ops.direct_torch_calls(None, *_torch._PLAIN_TYPES, torch.empty_like, False))
+                patch.setattr(_torch, "calls", _ops.direct_torch_calls(None, *_torch._PLAIN_TYPES, torch.empty_like, False))
             if way == "direct":
                 patch.setattr(_torch, "_general", None)
             inputs = given if way != "shifted" else {n: _shifted(x) for n, x in given.items()}

@@ -24,7 +24,7 @@ def general(monkeypatch):
 
     def run(body):
         with monkeypatch.context() as patch:
-            patch.setattr(_torch, "_calls", _ops.direct_torch_calls(None, *_torch._PLAIN_TYPES, torch.empty_like, False))
+            patch.setattr(_torch, "calls", _ops.direct_torch_calls(None, *_torch._PLAIN_TYPES, torch.empty_like, False))
             return body()
 
     return run
@@ -41,6 +41,9 @@ class Counted:
         self.taken += [] if found is None or found is True else ["forward"]
         return found
 
+    def is_usual(self, *arguments):
+        return self.calls.is_usual(*arguments)
+
     def backward(self, *arguments):
         found = self.calls.backward(*arguments)
         self.taken += [] if found is None else ["backward"]
@@ -49,8 +52,8 @@ class Counted:
 
 @pytest.fixture
 def counted(monkeypatch):
-    found = Counted(_torch._calls)
-    monkeypatch.setattr(_torch, "_calls", found)
+    found = Counted(_torch.calls)
+    monkeypatch.setattr(_torch, "calls", found)
     return found
 
 
@@ -128,6 +131,13 @@ def test_unusual_calls_are_not_taken(changed):
     given = {**{n: torch.full((2, 20, 3, 64), 0.5) for n in "rwkvab"}, **changed}
     position, chunk = given.pop("position", 0), given.pop("chunk", 16)
     assert _torch.direct(tuple(given.get(n) for n in ORDER), position, chunk, "decay", True) is None
+
+
+def test_an_unusual_call_computes_no_decays_twice():
+    given = {n: torch.full((2, 20, 3, 64), 0.5) for n in "rwkvab"} | {"k": torch.full((2, 3, 20, 64), 0.5).transpose(1, 2)}
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        ops.rwkv7(**given, decay="rwkv", tau=2.0)
+    assert sum(event.count for event in seen.key_averages() if event.key == "aten::exp") == 2
 
 
 def test_a_tau_of_no_chunks_is_no_absent_tau():

@@ -58,21 +58,23 @@ def direct_arguments(library, arrays, position, chunk, decay):
 
     w becomes a decay, and a tau that was given as a number becomes one for every chunk. library: _torch or _numpy.
     """
-    w, v, tau = arrays[1], arrays[3], arrays[7]
+    v, tau = arrays[3], arrays[7]
     if type(position) is not int or type(chunk) is not int or position < 0 or chunk < 1:
         return None
     if not isinstance(v, library.ARRAY) or v.ndim != 4:
         return None
-    if decay != "decay":
-        if not isinstance(w, library.ARRAY):
-            return None
-        arrays = arrays[0], decay_named(decay)[0](library.xp, w), *arrays[2:]
-    if tau is not None and type(tau) in (int, float):
-        shape = v.shape[0], chunks_ending(position, v.shape[1], chunk), v.shape[2]
-        arrays = *arrays[:7], library.full_tau(tau, shape, v), *arrays[8:]
-    if position == 0 and chunk == 16:
-        return arrays, _FIRST_TOKENS
-    return arrays, ([position] * v.shape[0] if position else [], [], chunk, "generalized", False)
+    settings = _FIRST_TOKENS
+    if position or chunk != 16:
+        settings = [position] * v.shape[0] if position else [], [], chunk, "generalized", False
+    is_number = tau is not None and type(tau) in (int, float)
+    if decay == "decay" and not is_number:
+        return arrays, settings
+    rest = None if is_number else tau, *arrays[8:]
+    if not library.calls.is_usual((*arrays[:7], *rest, *settings, False)):  # before anything is computed
+        return None
+    if is_number:
+        rest = library.full_tau(tau, (v.shape[0], chunks_ending(position, v.shape[1], chunk), v.shape[2]), v), *rest[1:]
+    return (arrays[0], decay_named(decay)[0](library.xp, arrays[1]), *arrays[2:7], *rest), settings
 
 
 def integers(name, given):

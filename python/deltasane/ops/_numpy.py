@@ -9,7 +9,7 @@ from ._calls import DIFFERENTIABLE, Arrays, direct_arguments
 
 xp, ARRAY = np, np.ndarray
 _this = sys.modules[__name__]
-_calls = _ops.direct_numpy_calls(np.ndarray, np.dtype(np.float32), np.empty)
+calls = _ops.direct_numpy_calls(np.ndarray, np.dtype(np.float32), np.empty)
 
 
 def full_tau(tau, shape, v):
@@ -19,7 +19,7 @@ def full_tau(tau, shape, v):
 def direct(arrays, position, chunk, decay, keep):
     """y and the state where nothing is unusual, else None."""
     usual = direct_arguments(_this, arrays, position, chunk, decay)
-    found = usual and _calls.forward((*usual[0], *usual[1], False), False)
+    found = usual and calls.forward((*usual[0], *usual[1], False), False)
     return found and found[:2]
 
 

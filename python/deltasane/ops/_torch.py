@@ -133,7 +133,7 @@ def direct(arrays, position, chunk, decay, keep):
     if usual is None:
         return None
     arrays, settings = usual
-    found = _calls.forward((*arrays, *settings, False), torch.is_grad_enabled())
+    found = calls.forward((*arrays, *settings, False), torch.is_grad_enabled())
     if found is True:
         return _apply(*arrays, (*settings, keep))
     return found and found[:2]
@@ -187,7 +187,7 @@ def _is_observed():
     return _dispatch_modes() or _transform() is not None or forward_ad._current_level >= 0 or _trace() is not None
 
 
-_calls = _ops.direct_torch_calls(
+calls = _ops.direct_torch_calls(
     getattr(torch.Tensor, "__dlpack_c_exchange_api__", None), *_PLAIN_TYPES, torch.empty_like,
     _ops.cuda and not _torch_gpu.CHECKS_VALUES,
 )  # fmt: skip
@@ -203,12 +203,12 @@ _library.define(f"delta_rule_backward(Tensor dy, Tensor? dstate, {_ARRAYS}, Tens
 
 def _forward(*arguments):
     """y, the final state, and the states that backward needs, or None."""
-    return _calls.forward(arguments, False) or _general(arguments).forward(*arguments)
+    return calls.forward(arguments, False) or _general(arguments).forward(*arguments)
 
 
 def _backward(dy, dstate, *arguments):
     """The gradients of the arrays that have them; None where it is not wanted."""
-    return _calls.backward((dy, dstate, *arguments)) or _general(arguments).backward(dy, dstate, *arguments)
+    return calls.backward((dy, dstate, *arguments)) or _general(arguments).backward(dy, dstate, *arguments)
 
 
 def _general(arguments):
@@ -261,7 +261,7 @@ def _gradients(ctx, dy, dstate):
     needed = ctx.needs_input_grad[:DIFFERENTIABLE]
     given = dy, dstate, *arrays, *ctx.settings
     if not (torch.is_grad_enabled() or torch.compiler.is_compiling() or _is_observed()):
-        found = _calls.backward((*given, kept, needed))
+        found = calls.backward((*given, kept, needed))
         if found is not None:
             return found
         if _is_plain((dy, dstate, *arrays)):

@@ -81,6 +81,11 @@ class DirectCalls {
   DirectCalls(std::unique_ptr<ArrayLibrary> library, bool on_gpu)
       : library_(std::move(library)), on_gpu_(on_gpu && built_with_cuda) {}
 
+  bool is_usual(const nb::tuple& all) const {
+    Direct call;
+    return read(Arguments(all), call);
+  }
+
   // y, final state, kept states or None. Or True: a gradient is needed, and `with_gradients` says
   // that one can be had.
   nb::object forward(const nb::tuple& all, bool with_gradients) const {
@@ -191,10 +196,10 @@ class DirectCalls {
     }
     call.chunk = nb::cast<int64_t>(arguments[chunk]);
     call.position = nb::cast<std::vector<int64_t>>(arguments[position]);
-    return is_usual(call);
+    return has_usual_shapes(call);
   }
 
-  bool is_usual(const Direct& call) const {
+  bool has_usual_shapes(const Direct& call) const {
     const Array& values = call.at(v);
     if (values.shape.rank() != 4 || values.shape.elements() == 0 || call.chunk < 1) return false;
     for (const Argument which : {r, k, a, b})
@@ -271,6 +276,7 @@ class DirectCalls {
 
 void bind_direct_calls(nb::module_& m) {
   nb::class_<DirectCalls>(m, "DirectCalls")
+      .def("is_usual", &DirectCalls::is_usual, nb::arg("arguments"))
       .def("forward", &DirectCalls::forward, nb::arg("arguments"), nb::arg("with_gradients"))
       .def("backward", &DirectCalls::backward, nb::arg("arguments"));
   m.def(
