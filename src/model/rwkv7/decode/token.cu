@@ -94,7 +94,7 @@ int64_t bytes_beside_ring(const LayerSizes& s, const TokenSharedMemory& shared) 
 }
 
 // Into L2, what a layer reads besides the matrices: a block takes a vector, and what its units read.
-template <class Weight>
+template <int N, class Weight>
 __device__ void prefetch_layer(const TokenStep<Weight>& p, const LayerWeights<Weight>& w,
                                int layer) {
   using Layer = LayerWeights<Weight>;
@@ -107,14 +107,21 @@ __device__ void prefetch_layer(const TokenStep<Weight>& p, const LayerWeights<We
 #pragma unroll 1
   for (int i = block; i < vectors; i += int(gridDim.x))
     if (vector[i]) prefetch_l2(vector[i], bytes);
-#pragma unroll 1
-  for (int n = int(gridDim.x) - 1 - block; n < p.next.count; n += int(gridDim.x))
-    prefetch_l2(p.shift(p.next.state[n], layer, 0), 2 * bytes);
-#pragma unroll 1
-  for (int unit = block; unit < p.units(); unit += int(gridDim.x)) {
-    prefetch_l2(p.memory(p.next.state[p.sequence_of(unit)], layer, p.head_of(unit)),
+  const auto prefetch_unit = [&](int head, int n) {
+    prefetch_l2(p.memory(p.next.state[n], layer, head),
                 head_size * head_size * int64_t(sizeof(float)));
-    prefetch_up_projections(w, p.sizes, layer > 0, p.head_of(unit));
+    prefetch_up_projections(w, p.sizes, layer > 0, head);
+  };
+  if constexpr (N == 1) {
+    if (block + 1 == int(gridDim.x)) prefetch_l2(p.shift(p.next.state[0], layer, 0), 2 * bytes);
+    if (block < int(p.sizes.heads)) prefetch_unit(block, 0);
+  } else {
+#pragma unroll 1
+    for (int n = int(gridDim.x) - 1 - block; n < p.next.count; n += int(gridDim.x))
+      prefetch_l2(p.shift(p.next.state[n], layer, 0), 2 * bytes);
+#pragma unroll 1
+    for (int unit = block; unit < p.units(); unit += int(gridDim.x))
+      prefetch_unit(p.head_of(unit), p.sequence_of(unit));
   }
 }
 
@@ -210,11 +217,15 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
                                              area,     &norm_shared, p.weights.eps.layer};
   // use(sequence, row) for the block's rows of x.
   const auto each_own_row = [&](auto use) {
+    const int n = int(threadIdx.x) % N;
+    if (!is_there<N>(n, sequences)) return;
 #pragma unroll 1
-    for (int i = threadIdx.x; i < (own_rows.end - own_rows.begin) * N; i += token_threads)
-      if (is_there<N>(i % N, sequences)) use(i % N, own_rows.begin + i / N);
+    for (int row = own_rows.begin + int(threadIdx.x) / N; row < own_rows.end;
+         row += token_threads / N)
+      use(n, row);
   };
-  prefetch_layer(p, layers[0], 0);
+  const bool chunk_ends = ends_chunk(p.sane, p.next.position[0]);  // of one sequence
+  prefetch_layer<N>(p, layers[0], 0);
   inputs.embed(embedding, p.weights.embedding_gain != nullptr);
   each_own_row([&](int n, int row) {
     const float x = own[n * stride_of_own + row - own_rows.begin] = u[n * channels + row];
@@ -231,7 +242,10 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
     const LayerWeights<Weight>& w = layers[at_end ? 0 : layer];
     const InputRows& in = segments[layer > 0];
     const int own_begin = products[number].rows.begin, from = in.segment_of(own_begin);
-    const auto shift_of = [&](int n) { return p.shift(p.next.state[n], layer, kind / 2); };
+    float* const shift = p.shift(p.next.state[0], layer, kind / 2);  // of one sequence
+    const auto shift_of = [&](int n) {
+      return N == 1 ? shift : p.shift(p.next.state[n], layer, kind / 2);
+    };
     // Computed before the product's input has arrived: no block waits for this one yet.
     const Results to = p.results_of(number, in);
     const Epilogue epilogue =
@@ -250,18 +264,15 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
           p.turn_of_x(number));
     } else {
       if (kind == matrix_value && layer + 1 < int(s.layers))
-        prefetch_layer(p, layers[layer + 1], layer + 1);
-      float* own_v_first = v_first;
-#pragma unroll 1
-      for (int unit = kind == matrix_output ? block : p.units(); unit < p.units();
-           unit += blocks, own_v_first += head_size) {
-        const int head = N == 1 ? unit : p.head_of(unit), n = N == 1 ? 0 : p.sequence_of(unit);
+        prefetch_layer<N>(p, layers[layer + 1], layer + 1);
+      // A head of a sequence.
+      const auto step_unit = [&](int head, int n, float* own_v_first) {
         const HeadRanks ranks(s, layer == 0);
         const int first = head * head_size;
         float* const memory = p.memory(p.next.state[n], layer, head);
         HeadPrefetch<Weight, lanes, kept<pairs>> early;
         early.load(w, ranks, head, memory);
-        const float tau = ends_chunk(p.sane, p.next.position[n])
+        const float tau = (N == 1 ? chunk_ends : ends_chunk(p.sane, p.next.position[n]))
                               ? head_tau(p, w, head, u + n * channels, shift_of(n), sums)
                               : 0.0f;
         // The down projections, then the head's r, k and v.
@@ -282,7 +293,14 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
         if (threadIdx.x < head_size)
           store_tagged(p.y + n * channels + first + threadIdx.x, y, p.turn_of(layer));
         early.s.store(memory);
-        if constexpr (N == 1) break;
+      };
+      if constexpr (N == 1) {
+        if (kind == matrix_output && block < int(s.heads)) step_unit(block, 0, v_first);
+      } else if (kind == matrix_output) {
+        float* own_v_first = v_first;
+#pragma unroll 1
+        for (int unit = block; unit < p.units(); unit += blocks, own_v_first += head_size)
+          step_unit(p.head_of(unit), p.sequence_of(unit), own_v_first);
       }
       const bool of_heads = kind == matrix_output;
       inputs.stage(of_heads ? p.y : p.hidden, of_heads ? channels : int(s.feed_forward),
@@ -371,7 +389,7 @@ std::optional<TokenSharedMemory> token_shared_memory(const LayerSizes& s, int se
     shared.bytes =
         depth_of<pairs, N> * tile_bytes + bytes_beside_ring<Weight, N>(s, shared);
   });
-  const bool can = has_kernel && s.channels >= blocks && s.feed_forward >= blocks &&
+  const bool can = has_kernel && (sequences > 1 || s.heads <= blocks) && s.channels >= blocks && s.feed_forward >= blocks &&
                    shared.bytes + declared <= int64_t(gpu.properties().shared_bytes);
   return can ? std::optional(shared) : std::nullopt;
 }

@@ -20,14 +20,22 @@ __device__ bool is_there(int n, int sequences) {
   return N == 1 || n < sequences;
 }
 
-// The two numbers at `place`; polls until they have arrived.
-__device__ inline float2 poll_pair(TaggedPair pair, const float* place, uint32_t turn) {
-  for (int polls = 0; !pair.has(turn); ++polls) {
+// Polls until all of some pairs have arrived, of which some were loaded before: those that have not
+// are loaded together, so that this takes as long after the last arrival as one load. wanted(i):
+// whether there is a pair i; place(i): its address.
+template <int count, class Wanted, class Place>
+__device__ void poll_pairs(TaggedPair (&pair)[count], uint32_t turn, Wanted wanted, Place place) {
+  for (int polls = 0;; ++polls) {
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < count; ++i) all = all && (!wanted(i) || pair[i].has(turn));
+    if (all) return;
     if (polls == most_polls) __trap();
     wait_for_others();
-    pair = load_tagged(place);
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      if (wanted(i) && !pair[i].has(turn)) pair[i] = load_tagged(place(i));
   }
-  return pair.values();
 }
 
 // use(n, i, two numbers) for all pairs of `count` exchanged numbers of each of `sequences`, N at most,
@@ -38,19 +46,19 @@ __device__ void each_exchanged(int sequences, int count, uint32_t turn, Place pl
   constexpr int at_once = N <= 2 ? 4 : 2, step = 2 * token_threads;
 #pragma unroll 1
   for (int first = 2 * threadIdx.x; first < count; first += at_once * step) {
-    TaggedPair pair[at_once][N];
+    TaggedPair pair[at_once * N];
+    const auto column = [&](int i) { return first + i / N * step; };
+    const auto wanted = [&](int i) {
+      return column(i) < count && is_there<N>(i % N, sequences);
+    };
+    const auto place_of = [&](int i) { return place(i % N, column(i)); };
 #pragma unroll
-    for (int i = 0; i < at_once; ++i)
+    for (int i = 0; i < at_once * N; ++i)
+      if (wanted(i)) pair[i] = load_tagged(place_of(i));
+    poll_pairs(pair, turn, wanted, place_of);
 #pragma unroll
-      for (int n = 0; n < N; ++n)
-        if (first + i * step < count && is_there<N>(n, sequences))
-          pair[i][n] = load_tagged(place(n, first + i * step));
-#pragma unroll
-    for (int i = 0; i < at_once; ++i)
-#pragma unroll
-      for (int n = 0; n < N; ++n)
-        if (const int at = first + i * step; at < count && is_there<N>(n, sequences))
-          use(n, at, poll_pair(pair[i][n], place(n, at), turn));
+    for (int i = 0; i < at_once * N; ++i)
+      if (wanted(i)) use(i % N, column(i), pair[i].values());
   }
 }
 
@@ -257,15 +265,20 @@ struct TokenInputs {
       for (int m = 0; m < NormVectors<pairs, N>::mixes; ++m)
         if (m < mixes) of.mu[m][i] = weight_at(mu(m) + c);
     });
-    TaggedPair pair[N][pairs];
-    const auto place = [&](int n, int c) { return x + n * channels + c; };
-    each_pair<pairs>(channels, [&](int i, int c) {
-      each_sequence([&](int n) { pair[n][i] = load_tagged(place(n, c)); });
-    });
+    TaggedPair pair[N * pairs];
+    const auto channel = [&](int i) { return 2 * (int(threadIdx.x) + i / N * token_threads); };
+    const auto wanted = [&](int i) {
+      return channel(i) < channels && is_there<N>(i % N, sequences);
+    };
+    const auto place = [&](int i) { return x + i % N * channels + channel(i); };
+#pragma unroll
+    for (int i = 0; i < N * pairs; ++i)
+      if (wanted(i)) pair[i] = load_tagged(place(i));
+    poll_pairs(pair, turn, wanted, place);
     float2 value[N][pairs] = {};
-    each_pair<pairs>(channels, [&](int i, int c) {
-      each_sequence([&](int n) { value[n][i] = poll_pair(pair[n][i], place(n, c), turn); });
-    });
+#pragma unroll
+    for (int i = 0; i < N * pairs; ++i)
+      if (wanted(i)) value[i % N][i / N] = pair[i].values();
     NormScale scale[N];
     scales_of(value, scale);
     each_pair<pairs>(channels, [&](int i, int c) {
