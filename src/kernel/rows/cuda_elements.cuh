@@ -17,6 +17,7 @@ __global__ void __launch_bounds__(element_threads)
     each_element(const From* from, To* to, int64_t count, int64_t octets, Body body) {
   const int64_t first = int64_t(blockIdx.x) * element_threads + threadIdx.x;
   const int64_t step = int64_t(gridDim.x) * element_threads;
+  grid_dependency_synchronize();
   for (int64_t i = first; i < octets; i += step) {
     float x[octet], y[octet];
     load(from + i * octet, x);
@@ -37,8 +38,8 @@ void over_elements(const From* from, To* to, int64_t count, Body body, const Gpu
   const int64_t work = std::max(octets, count - octets * octet);
   const int64_t blocks = std::min<int64_t>((work + element_threads - 1) / element_threads,
                                            32 * gpu.properties().multiprocessors);
-  launch(each_element<From, To, Body>, {unsigned(blocks), element_threads}, gpu, from, to, count,
-         octets, body);
+  launch_dependent(each_element<From, To, Body>, {unsigned(blocks), element_threads}, gpu, from, to,
+                   count, octets, body);
 }
 
 }  // namespace deltasane::kernel::cuda

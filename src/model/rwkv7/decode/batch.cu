@@ -7,7 +7,8 @@
 namespace deltasane::rwkv7 {
 namespace {
 
-// A block per sequence. All loads are issued at once: nothing else hides their latency.
+// A block per sequence. All loads are issued at once: nothing else hides their latency. Those of what
+// the kernel before does not write are issued while that one ends.
 template <class Real, int mixes, int most_threads>
 __global__ void __launch_bounds__(most_threads)
     shift_states_kernel(const __grid_constant__ ShiftStates<Real> op) {
@@ -19,11 +20,12 @@ __global__ void __launch_bounds__(most_threads)
   float* const shift = op.states[blockIdx.x] + op.shift_at + c;
   float u[1][octet] = {}, before[octet], weight[octet], bias[octet], mu[mixes][octet];
   if (mine) {
-    load(op.x + at, u[0]);
     load(op.weight + c, weight), load(op.bias + c, bias), load(shift, before);
 #pragma unroll
     for (int m = 0; m < mixes; ++m) load(op.mu[m] + c, mu[m]);
   }
+  grid_dependency_synchronize();
+  if (mine) load(op.x + at, u[0]);
   Moments of[1];
   moments_of(u, mine, channels, op.eps, sums, of);
   if (!mine) return;
@@ -140,9 +142,9 @@ void shift_states(const ShiftStates<Real>& op, const Gpu& gpu) {
   for (int m = 0; m < op.mixes; ++m) require_aligned(op.mu[m], op.out[m]);
   const unsigned threads = threads_of_row(op.channels);
   const auto run = [&]<int mixes>() {
-    launch(threads <= 512 ? shift_states_kernel<Real, mixes, 512>
-                          : shift_states_kernel<Real, mixes, 1024>,
-           {unsigned(op.sequences), threads}, gpu, op);
+    launch_dependent(threads <= 512 ? shift_states_kernel<Real, mixes, 512>
+                                    : shift_states_kernel<Real, mixes, 1024>,
+                     {unsigned(op.sequences), threads}, gpu, op);
   };
   require(op.mixes == 1 || op.mixes == 6 || op.mixes == 7, "mixes of a token: 1, 6 or 7");
   if (op.mixes == 1)

@@ -11,7 +11,7 @@
 namespace deltasane::rwkv7 {
 
 // As kernel::cuda::NormShift, where the u of the token before is in a sequence's state, and is
-// replaced by u.
+// replaced by u. The kernel before this one in the stream writes x, and nothing else that this reads.
 template <class Real>
 struct ShiftStates {
   static constexpr int most_mixes = 7;
