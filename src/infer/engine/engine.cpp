@@ -12,6 +12,8 @@ constexpr size_t most_losses = 512;   // of the last tokens of a watched text
 // A pass over a few short prompts takes as long as one over several: with so many texts being written
 // it is worth to wait until so many prompts are there, of many texts one for each 16.
 constexpr size_t gathering_texts = 16, least_gathered = 8, texts_of_gathered = 16;
+// A pass of its own takes a prompt as long as some 20 rows more in the steps of many texts.
+constexpr size_t most_read_with_others = 16;
 
 }  // namespace
 
@@ -100,18 +102,33 @@ struct Engine::Writing {
   std::optional<int64_t> top;  // how many of the likeliest tokens' log probabilities are wanted
   std::shared_ptr<TauRecord> taus;
   std::vector<double> losses{};  // of the last tokens
+  std::vector<int32_t> prompt{};  // that is read a token at a time, before it writes; empty: none
+  size_t prompt_read = 0;
 
-  Writing(const Engine& engine, const Prompt& prompt, size_t sample, SequenceState state)
+  Writing(const Engine& engine, const TextRequest& request, size_t sample, SequenceState state,
+          std::shared_ptr<TauRecord> of_prompt)
       : sequence(engine.model_, engine.cpu_, engine.settings_.on_overflow, std::move(state)),
-        sampler(prompt.request.samplers[sample]),
-        writer(engine.tokenizer_, limits_of(engine, prompt.request)),
-        text{prompt.request.id, sample, {}, 0, Ended::token_limit, {}, {}, sampler, {}, {}},
-        keeps_before_stop(prompt.request.keeps_before_stop),
-        constraint(prompt.request.constraint),
-        biases(prompt.request.biases),
-        top(prompt.request.top_written),
-        taus(prompt.taus) {
+        sampler(request.samplers[sample]),
+        writer(engine.tokenizer_, limits_of(engine, request)),
+        text{request.id, sample, {}, 0, Ended::token_limit, {}, {}, sampler, {}, {}},
+        keeps_before_stop(request.keeps_before_stop),
+        constraint(request.constraint),
+        biases(request.biases),
+        top(request.top_written),
+        taus(std::move(of_prompt)) {
     sequence.on_reset = engine.on_reset;
+  }
+
+  void begin_prompt(std::vector<int32_t> tokens) {
+    prompt = std::move(tokens);
+    sequence.append({prompt.data(), 1});
+  }
+  bool has_more_prompt() const { return prompt_read + 1 < prompt.size(); }
+  // After a step. False: there is more of the prompt.
+  bool take_prompt_token() {
+    if (++prompt_read == prompt.size()) return true;
+    sequence.append({prompt.data() + prompt_read, 1});
+    return false;
   }
 
   bool changes_logits() const { return constraint || !biases.empty(); }
@@ -155,6 +172,12 @@ bool Engine::has_room() const {
 
 void Engine::submit(TextRequest request) {
   require(!request.prompt.empty() && !request.samplers.empty(), "a request has a prompt and texts");
+  if (reads_with_others(request)) {
+    writings_.push_back(
+        std::make_unique<Writing>(*this, request, 0, std::move(request.state), nullptr));
+    writings_.back()->begin_prompt(std::move(request.prompt));
+    return;
+  }
   prompts_.push_back(std::make_unique<Prompt>(*this, std::move(request)));
   prompts_.back()->sequence.on_reset = on_reset;
 }
@@ -168,6 +191,17 @@ void Engine::run(const std::function<std::optional<TextRequest>()>& next) {
     }
     if (!step()) return;
   }
+}
+
+// A plain text with a short prompt, of which nothing but the text is wanted.
+bool Engine::reads_with_others(const TextRequest& request) const {
+  const bool has_others = settings_.gather_time.count() > 0 && writings_.size() >= gathering_texts;
+  const bool may_vary = !settings_.batch_invariant && settings_.on_overflow == OnOverflow::end;
+  return has_others && may_vary && !is_watched_ &&
+         request.prompt.size() <= most_read_with_others && request.samplers.size() == 1 &&
+         Writing::limits_of(*this, request).tokens > 0 && request.state.alphas.empty() &&
+         !request.top_prompt && !request.top_written && !request.constraint &&
+         request.biases.empty() && request.keep_states_after.empty();
 }
 
 bool Engine::gathers_prompts() const {
@@ -219,6 +253,10 @@ bool Engine::step() {
     logits_ = model_.allocate_logits(count);
   for (size_t i = 0; i < writings_.size(); ++i) {
     Writing& one = *writings_[i];
+    if (one.has_more_prompt()) {
+      batch.push_back(one.sequence.next_input(Want::nothing));
+      continue;
+    }
     SequenceInput input = one.wants_logits() ? one.sequence.next_input(Want::last_logits)
                                   : one.sequence.next_input(one.sampler, sampled[i]);
     if (!model_.on_gpu() || one.wants_logits()) input.logits = logits_.view().slice(0, int64_t(i), 1);
@@ -251,6 +289,12 @@ bool Engine::step() {
     if (one.wants_logits())
       logits = logits_.span().subspan(i * size_t(vocabulary), size_t(vocabulary));
     const bool is_finite = one.sequence.take_results(batch[i]);
+    if (!one.prompt.empty()) {
+      ++tokens_read_;
+      if (!one.take_prompt_token()) continue;
+      one.prompt.clear();
+      on_prompt_read(one.text.request, {});
+    }
     std::optional<kernel::SampledToken> found = sampled[i];
     if (is_watched_ && is_finite && !one.wants_logits() && !model_.on_gpu())
       one.add_loss(-log_probability(logits_.span().subspan(i * size_t(vocabulary), size_t(vocabulary)),
@@ -304,8 +348,8 @@ void Engine::begin_texts() {
     Prompt& prompt = *fork.prompt;
     const bool is_last = fork.prompt.use_count() == 1;
     writings_.push_back(std::make_unique<Writing>(
-        *this, prompt, fork.sample,
-        is_last ? prompt.sequence.take_state() : prompt.sequence.state().clone()));
+        *this, prompt.request, fork.sample,
+        is_last ? prompt.sequence.take_state() : prompt.sequence.state().clone(), prompt.taus));
     Writing& one = *writings_.back();
     const int64_t position = one.sequence.state().position;
     // Other texts begin with the same logits.
@@ -373,7 +417,7 @@ void Engine::visit(const std::function<void(const ActiveText&)>& look) const {
     look({prompt->request.id, 0, true, prompt->sequence.state(), prompt->taus.get(),
           last(prompt->scores.tokens)});
   for (const auto& one : writings_)
-    look({one->text.request, one->text.sample, false, one->sequence.state(), one->taus.get(),
+    look({one->text.request, one->text.sample, !one->prompt.empty(), one->sequence.state(), one->taus.get(),
           last(one->losses)});
 }
 

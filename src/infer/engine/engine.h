@@ -35,7 +35,8 @@ struct EngineSettings {
   // many of all; of the oldest always. Others who write wait for no more than that.
   int64_t prompts_read = 512;
   int64_t slice_tokens = 1 << 16, prompt_tokens = int64_t{1} << 40;
-  // While many texts are written, a prompt waits so long for others to be read with.
+  // While many texts are written, a prompt waits so long for others to be read with. One of few tokens
+  // does not: it is read a token at a time, with theirs. 0: neither.
   std::chrono::microseconds gather_time{0};
   // What a step wrote is told while the next one computes, and texts begin while others go on: a GPU
   // does not wait for who listens.
@@ -154,6 +155,7 @@ class Engine {
   void take_token(Writing& writing, const kernel::SampledToken& sampled,
                   std::span<const float> logits);
   bool gathers_prompts() const;
+  bool reads_with_others(const TextRequest& request) const;
   void take_prompts(std::span<const SequenceInput> inputs);
   void hand_out();
   void add_padding(std::vector<SequenceInput>& batch, int64_t rows);

@@ -2,6 +2,7 @@
 // their own, an end before the others.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "infer/engine/engine.h"
@@ -173,20 +174,68 @@ TEST_F(EngineRequest, PromptsWaitForOthersWhileManyTextsAreWritten) {
   EXPECT_EQ(read.size(), 10u);
 }
 
+// A short prompt beside many texts is read with their tokens, not in a pass of its own.
+TEST_F(EngineRequest, AShortPromptIsReadWithTheTokensOfOthers) {
+  const std::string prompt = "User: 7 + 8";
+  const auto greedy = [&](uint64_t id) {
+    TextRequest one = request(id, prompt);
+    one.samplers = {Sampler(SamplerSettings{.temperature = 0})};
+    return one;
+  };
+  engine.submit(greedy(1));
+  run();
+  const GeneratedText alone = std::move(texts.at(1));
+  texts.clear();
+  Engine own(*model, tokenizer, {threads},
+             {.tokens = 12, .batch = 64, .on_overflow = OnOverflow::end,
+              .gather_time = std::chrono::hours(1)});
+  std::vector<uint64_t> read, first;
+  own.on_prompt_read = [&](uint64_t id, const LogProbabilities&) { read.push_back(id); };
+  own.on_token = [&](const WrittenToken& token) {
+    if (token.request > 1 && std::ranges::find(first, token.request) == first.end())
+      first.push_back(token.request);
+  };
+  own.on_end = engine.on_end;
+  TextRequest many = request(1, question);
+  many.samplers.assign(16, many.samplers[0]);
+  many.limits = TextLimits{{}, 1000, false};
+  own.submit(std::move(many));
+  own.step();
+  const int64_t before = own.tokens_read();
+  own.submit(greedy(2));
+  own.submit(greedy(3));
+  TextRequest scored = greedy(4);  // more than its text is wanted: it waits for others
+  scored.top_written = 1;
+  own.submit(std::move(scored));
+  for (size_t i = 1; i < prompt.size(); ++i) own.step();
+  EXPECT_EQ(own.tokens_read() - before, int64_t(2 * (prompt.size() - 1)));
+  own.cancel(3);  // in its prompt
+  EXPECT_EQ(texts.at(3).text, "");
+  EXPECT_EQ(read, std::vector<uint64_t>{1});
+  own.step();
+  EXPECT_EQ(read, (std::vector<uint64_t>{1, 2}));
+  EXPECT_EQ(first, std::vector<uint64_t>{2});
+  for (int i = 0; i < 12; ++i) own.step();
+  EXPECT_EQ(texts.at(2).text, alone.text);
+  EXPECT_EQ(texts.at(2).tokens, alone.tokens);
+  EXPECT_EQ(texts.at(2).state.position, alone.state.position);
+  EXPECT_FALSE(texts.contains(4));
+}
+
 TEST_F(EngineRequest, ManyTextsWaitForMorePrompts) {
   Engine own(*model, tokenizer, {threads},
              {.tokens = 1000, .batch = 512, .gather_time = std::chrono::hours(1)});
   size_t read = 0;
   own.on_prompt_read = [&](uint64_t, const LogProbabilities&) { ++read; };
-  TextRequest many = request(1, "1");
+  TextRequest many = request(1, question);
   many.samplers.assign(160, many.samplers[0]);
   many.limits = TextLimits{{}, 1000, false};
   own.submit(std::move(many));
   own.step();
-  for (uint64_t id = 2; id <= 10; ++id) own.submit(request(id, "1"));
+  for (uint64_t id = 2; id <= 10; ++id) own.submit(request(id, question));
   own.step();
   EXPECT_EQ(read, 1u);
-  own.submit(request(11, "1"));  // one for each 16
+  own.submit(request(11, question));  // one for each 16
   own.step();
   EXPECT_EQ(read, 11u);
 }

@@ -68,7 +68,7 @@ TEST_F(SequenceOnGpu, StateFilesAreTheSameOnEveryDevice) {
 }
 
 // What is picked on the GPU is what its logits say, for every one of few or many sequences; one of
-// them has overflowed.
+// them has overflowed, and after the first tokens of some nothing is wanted.
 struct SequencesOnGpu : SequenceOnGpu, testing::WithParamInterface<size_t> {};
 INSTANTIATE_TEST_SUITE_P(Counts, SequencesOnGpu, testing::Values(2, 5, 70));
 
@@ -95,9 +95,12 @@ TEST_P(SequencesOnGpu, AreEachGivenWhatTheirLogitsSay) {
     std::vector<kernel::SamplingParams> picking;
     std::vector<SequenceInput> batch;
     std::vector<kernel::SampledToken> sampled(count);
+    const auto is_unread = [&](size_t i) { return i % 7 == 1 && i != broken && step < 2; };
     for (size_t i = 0; i < count; ++i) {
       picking.push_back(samplers[i].params(penalties));
-      batch.push_back({{&tokens[i], 1}, &states[i], Want::sample});
+      batch.push_back({{&tokens[i], 1}, &states[i]});
+      if (is_unread(i)) continue;
+      batch[i].want = Want::sample;
       batch[i].sampler = &samplers[i], batch[i].sampled = &sampled[i];
     }
     model.forward(batch, {threads});
@@ -105,7 +108,7 @@ TEST_P(SequencesOnGpu, AreEachGivenWhatTheirLogitsSay) {
     for (size_t i = 0; i < count; ++i) {
       EXPECT_EQ(states[i].position, step + 1);
       EXPECT_EQ(sampled[i].broken >= 0, i == broken);
-      if (i == broken) continue;
+      if (i == broken || is_unread(i)) continue;
       const kernel::SampledToken expected = kernel::cuda::sample_row_on_host(
           {logits.view().at(int64_t(i)), size_t(small.vocabulary)}, picking[i], penalties);
       ASSERT_EQ(sampled[i].token, expected.token) << "step " << step << ", sequence " << i;

@@ -82,20 +82,27 @@ class GpuModel : public LanguageModel {
                   const Beside& beside) const override {
     const std::lock_guard lock(mutex_);
     gpu_->make_current();
-    std::vector<const SequenceInput*> singles, sampled, prompts;
+    std::vector<const SequenceInput*> singles, sampled, unread, prompts;
     for (const SequenceInput& one : batch)
       if (is_single(one))
-        (one.want == Want::sample ? sampled : singles).push_back(&one);
+        (one.want == Want::sample    ? sampled
+         : one.want == Want::nothing ? unread
+                                     : singles).push_back(&one);
       else if (!one.tokens.empty())
         prompts.push_back(&one);
     for (const SequenceInput& one : batch) expect_caches(*one.state);
     const Inputs first = Inputs(sampled).first(std::min(sampled.size(), size_t(block_rows)));
-    if (!first.empty()) begin_samples(first);
+    // Tokens after which nothing is wanted go with those that are sampled.
+    std::vector<const SequenceInput*> stepped(first.begin(), first.end());
+    const bool fits = !first.empty() && first.size() + unread.size() <= size_t(block_rows);
+    std::vector<const SequenceInput*>& with = fits ? stepped : singles;
+    with.insert(with.end(), unread.begin(), unread.end());
+    if (!first.empty()) begin_samples(stepped, int64_t(first.size()));
     beside();
     read(prompts);
     if (!first.empty()) sampling_.end(first, vocabulary(), *gpu_);
     in_blocks(Inputs(sampled).subspan(first.size()), [&](Inputs some) {
-      begin_samples(some);
+      begin_samples(some, int64_t(some.size()));
       sampling_.end(some, vocabulary(), *gpu_);
     });
     in_blocks(singles, [&](Inputs some) { step(some); });
@@ -279,10 +286,12 @@ class GpuModel : public LanguageModel {
     gpu_->wait();
   }
 
-  void begin_samples(Inputs inputs) const {
-    sampling_.begin(inputs, *gpu_);
+  // The first `sampled` of them are.
+  void begin_samples(Inputs inputs, int64_t sampled) const {
+    sampling_.begin(inputs.first(size_t(sampled)), *gpu_);
     step_and_take(inputs, [&](int64_t from, int64_t rows, float* logits) {
-      sampling_.sample(from, rows, vocabulary(), logits, *gpu_);
+      const int64_t some = std::min(rows, sampled - from);
+      if (some > 0) sampling_.sample(from, some, vocabulary(), logits, *gpu_);
     });
   }
 

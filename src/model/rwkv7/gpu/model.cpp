@@ -53,13 +53,19 @@ class Model : public Rwkv7OnGpu {
     const std::lock_guard lock(mutex_);
     gpu_->make_current();
     Singles singles;
-    std::vector<const SequenceInput*> prompts;
+    std::vector<const SequenceInput*> prompts, unread;
     for (const SequenceInput& one : batch)
       if (is_single(one))
-        (samples_here(one) ? singles.sampled : singles.with_logits).push_back(&one);
+        (samples_here(one)     ? singles.sampled
+         : is_unread(one)      ? unread
+                               : singles.with_logits).push_back(&one);
       else
         prompts.push_back(&one);
-    if (!singles.sampled.empty()) begin_samples(singles.sampled);
+    // Tokens after which nothing is wanted go with those that are sampled.
+    std::vector<const SequenceInput*> stepped = singles.sampled;
+    std::vector<const SequenceInput*>& with = stepped.empty() ? singles.with_logits : stepped;
+    with.insert(with.end(), unread.begin(), unread.end());
+    if (!stepped.empty()) begin_samples(stepped, int64_t(singles.sampled.size()));
     beside();
     for (const PrefillSet& set : prefill_sets(prompts, sane_.chunk, prefill_.lengths()))
       prefill_.read(set);
@@ -89,6 +95,10 @@ class Model : public Rwkv7OnGpu {
     return one.want == Want::sample && one.state->alphas.empty();
   }
 
+  static bool is_unread(const SequenceInput& one) {
+    return one.want == Want::nothing && one.state->alphas.empty();
+  }
+
   // As decoders take them.
   std::vector<SingleToken> singles_of(Inputs inputs) const {
     std::vector<SingleToken> all;
@@ -114,11 +124,12 @@ class Model : public Rwkv7OnGpu {
     many_->step(singles_of(inputs), alphas_.now(), take);
   }
 
-  // Does not wait.
-  void begin_samples(Inputs inputs) {
-    sampling_.begin(inputs, *gpu_);
+  // The first `sampled` of them are. Does not wait.
+  void begin_samples(Inputs inputs, int64_t sampled) {
+    sampling_.begin(inputs.first(size_t(sampled)), *gpu_);
     const auto sample = [&](int64_t from, int64_t rows, float* logits) {
-      sampling_.sample(from, rows, shape_.vocabulary, logits, *gpu_);
+      const int64_t some = std::min(rows, sampled - from);
+      if (some > 0) sampling_.sample(from, some, shape_.vocabulary, logits, *gpu_);
     };
     if (decoder().takes(inputs.size()))
       sample(0, int64_t(inputs.size()), decoder().ask(singles_of(inputs)));
