@@ -13,7 +13,7 @@ calls = _ops.direct_numpy_calls(np.ndarray, np.dtype(np.float32), np.empty)
 
 
 def full_tau(tau, shape, v):
-    full = np.empty(shape, np.float32)  # np.full takes three times as long
+    full = np.empty(shape, np.float32)  # np.full is Python code, and takes 1 us longer
     full.fill(tau)
     return full
 
