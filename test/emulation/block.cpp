@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cat.h"
 #include "base/error.h"
 
 uint3 threadIdx, blockIdx;
@@ -74,7 +76,8 @@ struct Block {
   std::array<size_t, max_threads> groups;
   std::array<uint32_t, max_warps> polling{};
   bool polls = false;
-  int idle = 0;  // times in a row that all threads were polling
+  int idle = 0;  // times in a row that all threads were polling, and since when
+  std::chrono::steady_clock::time_point idle_since;
   uint32_t ready_warps = 0;
   unsigned threads = 0, alive = 0, warp = 0;
   Schedule schedule = Schedule::rising;
@@ -149,14 +152,18 @@ void set_ready(unsigned warp, uint32_t lanes) {
   if (block->warps[warp].ready) block->ready_warps |= 1u << warp;
 }
 
-// Some seconds at least.
-constexpr int most_idle = 400'000;
+// Other blocks compute meanwhile, as processes of a machine that may be busy.
+constexpr std::chrono::seconds longest_wait(120);
 
 // All threads wait, some of them for memory: other blocks may run, then these look again.
 void wake_polling_threads() {
   if (!std::exchange(block->polls, false)) return;
-  if (++block->idle > 1) usleep(10);
-  if (block->idle > most_idle) return;  // a deadlock
+  const auto now = std::chrono::steady_clock::now();
+  if (++block->idle == 1)
+    block->idle_since = now;
+  else
+    usleep(10);
+  if (now - block->idle_since > longest_wait) return;  // a deadlock
   for (unsigned w = 0; w < max_warps; ++w) set_ready(w, std::exchange(block->polling[w], 0));
 }
 
@@ -295,7 +302,8 @@ void prepare(const std::function<void()>& thread, const Extent& blocks, const Ex
   try {
     run_block(threads, shared);
   } catch (const std::exception& error) {
-    fprintf(stderr, "block %u: %s\n", index, error.what());
+    const std::string text = cat("block ", index, ": ", error.what(), "\n");
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
     _exit(1);
   }
   _exit(0);
@@ -343,6 +351,7 @@ EmulatedGpu& emulated_gpu() {
 }
 
 void warp_collective(const char* instruction, void* operands, void (*execute)(const Lanes&)) {
+  block->idle = 0;
   Warp& warp = block->warps[thread_number / warp_lanes];
   if (warp.arrived && warp.instruction != instruction)
     fail(Fault::device, "a kernel, block ", blockIdx.x, ", thread ", thread_number, ": executes ",
