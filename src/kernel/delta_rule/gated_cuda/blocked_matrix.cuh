@@ -14,8 +14,9 @@ struct BlockedMatrix {
 
   // Of the 16 x 16 numbers from (row, column) on: this lane's words of one plane.
   __device__ Word* at(int row, int column, int i) const {
-    const int block = (row / 8 + i % 2) * column_blocks + column / 8 + i / 2;
-    return words + int64_t(block) * 32 + threadIdx.x % 32;
+    Word* const first =
+        words + int64_t(row / 8 * column_blocks + column / 8) * 32 + threadIdx.x % 32;
+    return first + (i % 2 * column_blocks + i / 2) * 32;  // known when compiled
   }
   __device__ void store(const uint32_t (&plane)[4], int row, int column) const {
 #pragma unroll

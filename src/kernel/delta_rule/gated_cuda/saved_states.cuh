@@ -11,15 +11,13 @@ namespace deltasane::kernel::cuda {
 
 // Derivatives for one tau; entries are not divided by it, the polynomials are.
 struct TauOfTile {
-  float tau, unit;  // 1 / tau^2
-  __device__ explicit TauOfTile(float t) : tau(t) {
-    const float inverse = 1.0f / t;
-    unit = inverse * inverse;
-  }
+  float tau, inverse, unit;               // 1 / tau; 1 / tau^2
+  __device__ explicit TauOfTile(float t)  // 0: no SANE, and derivatives 1 and 0
+      : tau(t), inverse(t > 0 ? reciprocal(t) : 0.0f), unit(inverse * inverse) {}
   // Of the bf16 numbers nearest to entries, which suffice up to a 256th.
   __device__ float tiny_bound() const { return tau * (0.3f / (1 + 0x1p-8f)); }  // tanh(tiny_limit)
   __device__ float moderate_bound() const { return tau * (moderate_limit / (1 + 0x1p-8f)); }
-  __device__ float of_sum(float x) const { return x * (unit / tau); }
+  __device__ float of_sum(float x) const { return x * (unit * inverse); }
   // P(q) of a square.
   __device__ float tiny(float square) const { return tau_derivative_tiny(square, unit); }
   __device__ float moderate(float square) const { return tau_derivative_moderate(square * unit); }

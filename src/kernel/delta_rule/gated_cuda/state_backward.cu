@@ -214,29 +214,30 @@ struct BackwardBlock : HeadRows {
   struct Derivatives {
     static constexpr int parts = State::parts;
     float by_state[parts][2][4], by_tau[parts][2][4];
-    float bound = 0;  // tau; 0: no SANE
 
-    __device__ void make(const SavedPart (&after)[parts], float tau) {
-      const TauOfTile of_tile(tau);
-      LargestMagnitude largest;
+    __device__ void make(const SavedPart (&after)[parts], const TauOfTile& tau) {
 #pragma unroll
-      for (int n = 0; n < parts; ++n) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) largest.add(after[n].upper[j]);
+      for (int n = 0; n < parts; ++n)
         after[n].each([&](int piece, int i, float s) {
           const float square = s * s;
-          by_state[n][piece][i] = fmaf(square, -of_tile.unit, 1.0f);
-          by_tau[n][piece][i] = of_tile.of_sum(square * s) * of_tile.tiny(square);
+          by_state[n][piece][i] = fmaf(square, -tau.unit, 1.0f);
+          by_tau[n][piece][i] = tau.of_sum(square * s) * tau.tiny(square);
         });
-      }
-      // As if all entries were tiny, before it is known: seldom twice.
-      if (!largest.all_below(of_tile.tiny_bound()))
+    }
+    // By tau, where not all entries are tiny, which is seldom.
+    __device__ void make_again(const SavedPart (&after)[parts], const TauOfTile& tau) {
+      LargestMagnitude largest;
 #pragma unroll
-        for (int n = 0; n < parts; ++n)
-          after[n].each([&](int piece, int i, float s) {
-            const float square = s * s;
-            by_tau[n][piece][i] = of_tile.of_sum(square * s) * of_tile.any(square);
-          });
+      for (int n = 0; n < parts; ++n)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) largest.add(after[n].upper[j]);
+      if (!(tau.tau > 0) || largest.all_below(tau.tiny_bound())) return;
+#pragma unroll
+      for (int n = 0; n < parts; ++n)
+        after[n].each([&](int piece, int i, float s) {
+          const float square = s * s;
+          by_tau[n][piece][i] = tau.of_sum(square * s) * tau.any(square);
+        });
     }
     // G in place; returns this lane's part of tau's gradient.
     __device__ float apply(State& G) const {
@@ -256,6 +257,7 @@ struct BackwardBlock : HeadRows {
   };
 
   // A warp that holds some columns: see forward.
+  template <bool sane>
   __device__ void carry_columns(int group, int warp) {
     constexpr int parts = State::parts;
     const int row = first_row + group * row_group, column = warp * Division::columns,
@@ -285,40 +287,36 @@ struct BackwardBlock : HeadRows {
 #pragma unroll
         for (int n = 0; n < parts; ++n) load_k_out(stage, n), begin_added(stage, n);
     };
+    // With SANE: the state after the next tile, and its tau.
     SavedPart after[parts];
-    float next_bound = 0;
+    float bound = 0;
     const auto load_state = [&](int tile) {
-      next_bound = tau(tile);
-      if (next_bound > 0) {
-        const int64_t from = state_after(tile, 0);
+      bound = tau(tile);
+      const int64_t from = state_after(max(tile, 0), 0);
 #pragma unroll
-        for (int n = 0; n < parts; ++n) {
-          blocked(static_cast<const bf16*>(pass.state_upper), from, keys)
-              .load(after[n].upper, row, column + 16 * n);
-          blocked(static_cast<const bf16*>(pass.state_lower), from, keys)
-              .load(after[n].lower, row, column + 16 * n);
-        }
+      for (int n = 0; n < parts; ++n) {
+        blocked(static_cast<const bf16*>(pass.state_upper), from, keys)
+            .load(after[n].upper, row, column + 16 * n);
+        blocked(static_cast<const bf16*>(pass.state_lower), from, keys)
+            .load(after[n].lower, row, column + 16 * n);
       }
     };
     Derivatives derivatives;
     float dtau = 0;  // of the tile before
-    load_state(count - 1);
-    const auto make_derivatives = [&]() {
-      derivatives.bound = next_bound;
-      if (next_bound > 0) derivatives.make(after, next_bound);
-    };
-    if constexpr (Division::loads_ahead) make_derivatives();
+    if constexpr (sane) {
+      load_state(count - 1);
+      const TauOfTile first(bound);
+      derivatives.make(after, first), derivatives.make_again(after, first);
+      if constexpr (Division::loads_ahead) load_state(count - 2);
+    }
     load(memory.queue.wait(0));
     for (int i = 0; i < count; ++i) {
       const int tile = tile_of(i);
       const TileStage& stage = memory.queue.waited_for(i);
       auto& shared = memory.group[i % 2][group];
-      if constexpr (!Division::loads_ahead) make_derivatives();
-      const bool neutralizes = derivatives.bound > 0;
-      if (threadIdx.x % 32 == 0) shared.dtau[warp] = dtau;
+      if (sane && threadIdx.x % 32 == 0) shared.dtau[warp] = dtau;
       float sum = 0;
-      if (neutralizes) sum = derivatives.apply(G);
-      const auto to = saved_gradient(tile);
+      if constexpr (sane) sum = derivatives.apply(G);
       SplitAccumulator<1> carried[2];
       FragmentA<gated_planes> gradient[parts];
 #pragma unroll
@@ -331,35 +329,44 @@ struct BackwardBlock : HeadRows {
       product.add(carried[1].total());
       shared.carried.store(warp, product);
       group_barrier<Division>(group);
-      load_state(tile - 1);
-#pragma unroll
-      for (int n = 0; n < parts; ++n) to.store(gradient[n].plane[0], row, column + 16 * n);
+      const auto to = saved_gradient(tile);
       const FragmentA<gated_planes> erased(
           negative(missing_gradient(stage, shared.carried.sum(), shared.read.sum())));
       if constexpr (Division::loads_ahead)
 #pragma unroll
         for (int n = 0; n < parts; ++n) added[n].add(erased, k_in[n]);
-      if (neutralizes) dtau = warp_sum(sum);
+#pragma unroll
+      for (int n = 0; n < parts; ++n) to.store(gradient[n].plane[0], row, column + 16 * n);
+      // In the time of the products: SANE's part of the next tile.
+      if (sane && !Division::loads_ahead) load_state(tile - 1);
+      const TauOfTile next(bound);
+      if constexpr (sane) {
+        derivatives.make(after, next);
+        dtau = warp_sum(sum);
+      }
 #pragma unroll
       for (int n = 0; n < parts; ++n) {
         if constexpr (!Division::loads_ahead) begin_added(stage, n), added[0].add(erased, k_in[0]);
         G.decay_and_add(n, stage, column + 16 * n, added[n % ahead].total());
       }
       memory.queue.release(i);
+      if constexpr (sane) {
+        derivatives.make_again(after, next);
+        if constexpr (Division::loads_ahead) load_state(tile - 2);
+      }
       if (i + 1 < count) load(memory.queue.wait(i + 1));
-      if constexpr (Division::loads_ahead) make_derivatives();
     }
-    if (threadIdx.x % 32 == 0) memory.group[count % 2][group].dtau[warp] = dtau;
+    if (sane && threadIdx.x % 32 == 0) memory.group[count % 2][group].dtau[warp] = dtau;
     group_barrier<Division>(group);
     finish(G, row, column);
   }
 
   // The warps that hold the gradient.
   __device__ void carry(int group, int warp) {
-    if constexpr (split > 1)
-      carry_columns(group, warp);
-    else
+    if constexpr (split == 1)
       carry_rows(group);
+    else
+      taus ? carry_columns<true>(group, warp) : carry_columns<false>(group, warp);
   }
 
   // The warp that writes a group's results, where several hold the gradient; it also prepares dY' P
