@@ -1,7 +1,7 @@
 // The terms of a tile where one decay is for all channels of a head: a warp per tile.
 #include "base/choose.h"
 #include "kernel/cuda/approximate_math.cuh"
-#include "kernel/delta_rule/gated_cuda/stages.cuh"
+#include "kernel/delta_rule/gated_cuda/terms.cuh"
 #include "kernel/delta_rule/gated_cuda/terms_passes.h"
 #include "tensor/cuda/launch.h"
 
@@ -33,31 +33,9 @@ struct TileRows {
   }
 };
 
-// W of T, given as T diag(d_t), and of k as operands A.
 template <int keys>
-__device__ void solve_keys(const float (&T)[tile_size][tile_size + 1],
-                           const uint32_t (&k)[keys / 16][4], SolvedKeys<keys>& w) {
-  const int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
-  Accumulator entries;
-#pragma unroll
-  for (int p = 0; p < 2; ++p)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) entries.c[p][i] = T[row + i / 2 * 8][8 * p + column + i % 2];
-  const FragmentA<gated_planes> inverse(entries);
-#pragma unroll
-  for (int i = 0; i < keys / 16; ++i) {
-    FragmentB<1> of_tokens;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) of_tokens.plane[0][j] = movmatrix_transposed(k[i][j]);
-    SplitAccumulator<1> sums;
-    sums.add(inverse, of_tokens);
-    w.store(FragmentA<gated_planes>(sums.total()), 16 * i);
-  }
-}
-
-template <int keys, bool solved>
-__global__ __launch_bounds__(32 * warps) void terms_kernel(
-    GatedRule op, int all_tiles, TileTerms<Decay::per_head, keys, solved>* all) {
+__global__ __launch_bounds__(32 * warps) void terms_kernel(GatedRule op, int all_tiles,
+                                                           PerHeadTerms* all) {
   extern __shared__ float4 dynamic_shared[];
   WarpMemory& memory = reinterpret_cast<WarpMemory*>(dynamic_shared)[threadIdx.x / 32];
   const int lane = threadIdx.x % 32;
@@ -68,7 +46,7 @@ __global__ __launch_bounds__(32 * warps) void terms_kernel(
   const Tiles tiles(op, sequence);
   if (tile >= tiles.count()) return;
   const int first = tiles.first(tile);
-  auto& terms = all[which];
+  PerHeadTerms& terms = all[which];
 
   // Lane t has token t's g and beta.
   const int64_t token = (sequence * op.time + first + lane) * op.heads + head;
@@ -101,32 +79,23 @@ __global__ __launch_bounds__(32 * warps) void terms_kernel(
     terms.read.set(t, s, {of(s, x), of(s + 1, next)});
   });
   __syncwarp();
+  if (lane >= tile_size) return;
+  terms.in[lane] = memory.decays[0][lane];
+  terms.out[lane] = beta * memory.decays[lane + 1][tile_size - 1];
+  if (lane < 4) terms.decay[lane] = memory.decays[0][tile_size - 1];
   float T[tile_size];
-  if (lane < tile_size) {
-    terms.in[lane] = memory.decays[0][lane];
-    terms.out[lane] = beta * memory.decays[lane + 1][tile_size - 1];
-    if (lane < 4) terms.decay[lane] = memory.decays[0][tile_size - 1];
-    invert(memory.a, lane, T);
+  invert(memory.a, lane, T);
 #pragma unroll
-    for (int t = 0; t < tile_size; ++t) terms.inverse.set(t, lane, T[t]);
-  }
-  if constexpr (solved) {
-    __syncwarp();
-    if (lane < tile_size)
-#pragma unroll
-      for (int t = 0; t < tile_size; ++t) memory.a[t][lane] = T[t] * memory.decays[0][lane];
-    __syncwarp();
-    solve_keys<keys>(memory.a, a, terms.w);
-  }
+  for (int t = 0; t < tile_size; ++t) terms.inverse.set(t, lane, T[t]);
 }
 
 }  // namespace
 
 int64_t gated_terms_bytes(const GatedRule& op) {
-  int64_t one = 0;
-  choose<64, 96, 128, 256>(op.keys, "key channels per head", [&]<int keys>() {
-    one = op.rule == Rule::kda ? sizeof(PerChannelTerms<keys>) : sizeof(SolvedPerHeadTerms<keys>);
-  });
+  int64_t one = sizeof(PerHeadTerms);
+  if (op.rule == Rule::kda)
+    choose<64, 96, 128, 256>(op.keys, "key channels per head",
+                             [&]<int keys>() { one = sizeof(PerChannelTerms<keys>); });
   return op.batch * op.heads * tile_count(op) * one;
 }
 void gated_terms(const GatedPass& pass, TermsFor direction, const Gpu& gpu) {
@@ -137,13 +106,9 @@ void per_head_terms(const GatedPass& pass, const Gpu& gpu) {
   const GatedRule& op = pass.op;
   const int64_t tiles = tile_count(op), count = op.batch * op.heads * tiles;
   choose<64, 96, 128, 256>(op.keys, "key channels per head", [&]<int keys>() {
-    const bool solved = !many_heads(op, gpu) || solved_terms<Decay::per_head, ManyHeads<keys>>;
-    choose<0, 1>(solved, "solved terms", [&]<int with_w>() {
-      using Terms = TileTerms<Decay::per_head, keys, with_w>;
-      launch(terms_kernel<keys, with_w>,
-             {unsigned((count + warps - 1) / warps), 32 * warps, warps * sizeof(WarpMemory)}, gpu,
-             op, int(tiles), static_cast<Terms*>(pass.terms));
-    });
+    launch(terms_kernel<keys>,
+           {unsigned((count + warps - 1) / warps), 32 * warps, warps * sizeof(WarpMemory)}, gpu, op,
+           int(tiles), static_cast<PerHeadTerms*>(pass.terms));
   });
 }
 

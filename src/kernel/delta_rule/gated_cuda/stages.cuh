@@ -23,11 +23,6 @@ struct Division {
   static constexpr int resident = keys <= 128 ? 2 : 1;
   static constexpr bool loads_ahead = columns == 32;
 };
-// Whether the tiles' terms are solved (terms.cuh): what warps that add up products wait for is
-// latency.
-template <Decay decay, class Division>
-constexpr bool solved_terms = decay == Decay::per_channel || (Division::split > 1);
-
 // For few heads, which leave multiprocessors idle otherwise; for many, of 256 keys as a warp has no
 // registers for whole rows of them.
 template <int keys>
@@ -42,15 +37,10 @@ template <Decay decay, class Division, int q_planes>
 struct Stage;
 template <class Division, int q_planes>
 struct Stage<Decay::per_head, Division, q_planes> {
-  TileTerms<Decay::per_head, Division::keys, solved_terms<Decay::per_head, Division>> terms;
+  PerHeadTerms terms;
   SplitMatrix<1, tile_size, Division::keys> k, q;
   SplitMatrix<1, tile_size, Division::rows> values;
-  __device__ const auto& k_in() const {  // or W
-    if constexpr (solved_terms<Decay::per_head, Division>)
-      return terms.w;
-    else
-      return k;
-  }
+  __device__ const auto& k_in() const { return k; }
   __device__ const auto& k_out() const { return k; }
   __device__ const auto& q_in() const { return q; }
   // Multiplies a product with k_in or q_in, or with k_out, whose columns are tokens.
@@ -68,9 +58,9 @@ struct Stage<Decay::per_head, Division, q_planes> {
 };
 template <class Division, int q_planes>
 struct Stage<Decay::per_channel, Division, q_planes> {
-  TileTerms<Decay::per_channel, Division::keys, true, q_planes> terms;
+  PerChannelTerms<Division::keys, q_planes> terms;
   SplitMatrix<1, tile_size, Division::rows> values;
-  __device__ const auto& k_in() const { return terms.w; }
+  __device__ const auto& k_in() const { return terms.w; }  // W instead of K_in
   __device__ const auto& k_out() const { return terms.k_out; }
   __device__ const auto& q_in() const { return terms.q_in; }
   __device__ void scale_in(Accumulator&) const {}

@@ -10,8 +10,8 @@ namespace {
 template <Decay decay_, class Division_>
 struct BackwardBlock : HeadRows {
   using Division = Division_;
-  static constexpr bool solved = solved_terms<decay_, Division>;
-  using Terms = TileTerms<decay_, Division::keys, solved>;
+  static constexpr bool solved = solved_terms<decay_>;
+  using Terms = TileTerms<decay_, Division::keys>;
   using TileStage = Stage<decay_, Division, gated_planes>;
   static constexpr int keys = Division::keys, split = Division::split;
   static constexpr int in_planes = solved ? gated_planes : 1,
@@ -269,6 +269,7 @@ struct BackwardBlock : HeadRows {
     FragmentB<in_planes> k_in[ahead];
     SplitAccumulator<0> added[ahead];  // of the next state: dY' Q_in, then also -dE' W
     FragmentA<dy_planes> read;
+    FragmentB<gated_planes> inverse;  // not where solved
     const auto load_k_out = [&](const TileStage& stage, int n) {
       k_out[n % ahead].template load<Layout::transposed>(stage.k_out(), column + 16 * n, 0);
     };
@@ -283,6 +284,7 @@ struct BackwardBlock : HeadRows {
       FragmentA<1> dy;
       dy.template load<Layout::transposed>(stage.values, group * row_group, 0);
       read = scaled(stage, dy);
+      if constexpr (!solved) inverse.template load<Layout::row_major>(stage.terms.inverse, 0, 0);
       if constexpr (Division::loads_ahead)
 #pragma unroll
         for (int n = 0; n < parts; ++n) load_k_out(stage, n), begin_added(stage, n);
@@ -330,8 +332,12 @@ struct BackwardBlock : HeadRows {
       shared.carried.store(warp, product);
       group_barrier<Division>(group);
       const auto to = saved_gradient(tile);
-      const FragmentA<gated_planes> erased(
-          negative(missing_gradient(stage, shared.carried.sum(), shared.read.sum())));
+      Accumulator erasing = missing_gradient(stage, shared.carried.sum(), shared.read.sum());
+      if constexpr (!solved) {
+        erasing = value_gradient(FragmentA<gated_planes>(erasing), inverse);
+        stage.scale_in(erasing);
+      }
+      const FragmentA<gated_planes> erased(negative(erasing));
       if constexpr (Division::loads_ahead)
 #pragma unroll
         for (int n = 0; n < parts; ++n) added[n].add(erased, k_in[n]);

@@ -8,8 +8,8 @@ namespace {
 template <Decay decay_, class Division_>
 struct ForwardBlock : HeadRows {
   using Division = Division_;
-  static constexpr bool solved = solved_terms<decay_, Division>;
-  using Terms = TileTerms<decay_, Division::keys, solved>;
+  static constexpr bool solved = solved_terms<decay_>;
+  using Terms = TileTerms<decay_, Division::keys>;
   using TileStage = Stage<decay_, Division, 1>;
   static constexpr int keys = Division::keys, split = Division::split;
   static constexpr int in_planes = solved ? gated_planes : 1,
@@ -193,9 +193,6 @@ struct ForwardBlock : HeadRows {
 #pragma unroll
         for (int n = 0; n < parts; ++n) load_k_out(stage, n), load_q_in(stage, n);
     };
-    // With one decay for all channels K_in is exact, which W is not: its lower plane's product with
-    // that of the state counts, too.
-    constexpr int recalled_products = decay_ == Decay::per_head ? 3 : 2;
     FragmentA<gated_planes> state[parts];
     const auto recall = [&](const TileStage& stage) {
       SplitAccumulator<in_planes> recalled[2];
@@ -203,7 +200,7 @@ struct ForwardBlock : HeadRows {
       for (int n = 0; n < parts; ++n) {
         if (!Division::loads_ahead) load_k_in(stage, n);
         state[n] = FragmentA<gated_planes>(S.part[n]);
-        recalled[n % 2].template add_leading<recalled_products>(state[n], k_in[n % ahead]);
+        recalled[n % 2].add(state[n], k_in[n % ahead]);
       }
       Accumulator sum = recalled[0].total();
       sum.add(recalled[1].total());

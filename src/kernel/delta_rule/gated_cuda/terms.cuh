@@ -19,8 +19,8 @@
 //     dS0 = H diag(d) + dY' Q_in - dV' K_in = H diag(d) + dY' Q_in - dE' W
 //
 // Rows of S are independent. One decay for all channels is left out of the vectors, which are then
-// exact in bf16, and multiplied with the products. W is not: with such a decay it takes more memory
-// than all else of a tile, and is made only where few heads leave multiprocessors idle.
+// exact in bf16, and multiplied with the products. W is not: it would take more memory than all else of
+// a tile, and is made only where each channel has its decay.
 #pragma once
 
 #include <type_traits>
@@ -60,10 +60,6 @@ struct PerHeadTerms {
   float out[tile_size];  // d_t; beta_t d / d_t
   float decay[4];        // d, and padding
 };
-template <int keys>
-struct SolvedPerHeadTerms : PerHeadTerms {
-  SolvedKeys<keys> w;
-};
 // Forward needs the first plane of Q_in only.
 template <int keys, int q_planes = gated_planes>
 struct PerChannelTerms {
@@ -73,10 +69,10 @@ struct PerChannelTerms {
   SplitMatrix<gated_planes, tile_size, keys> k_out;  // times beta
   SplitMatrix<q_planes, tile_size, keys> q_in;
 };
-template <Decay decay, int keys, bool solved, int q_planes = gated_planes>
-using TileTerms =
-    std::conditional_t<decay == Decay::per_channel, PerChannelTerms<keys, q_planes>,
-                       std::conditional_t<solved, SolvedPerHeadTerms<keys>, PerHeadTerms>>;
+template <Decay decay, int keys>
+using TileTerms = std::conditional_t<decay == Decay::per_head, PerHeadTerms, PerChannelTerms<keys>>;
+template <Decay decay>
+constexpr bool solved_terms = decay == Decay::per_channel;
 
 // Sums of g over tokens as decays: [s + 1][t] is the one after token s up to token t, 1 where t <= s.
 // Lane t has token t's g; by one warp.
