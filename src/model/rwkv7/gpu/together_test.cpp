@@ -13,10 +13,10 @@ using test::Sane;
 using test::some_tokens;
 
 // The part of a model that is on the GPU, so that the emulation of a GPU can have it too.
-class OnGpu {
+class ModelOnGpu {
  public:
   using Numbers = Rwkv7OnGpu::Numbers;
-  OnGpu(const fs::path& path, const SaneChoice& sane, Numbers numbers)
+  ModelOnGpu(const fs::path& path, const SaneChoice& sane, Numbers numbers)
       : checkpoint_(path),
         gpu_(Rwkv7OnGpu::open(checkpoint_, checkpoint_.validate(),
                               chosen_sane(checkpoint_.sane(), sane, checkpoint_.where()),
@@ -77,7 +77,7 @@ class StepsOfRwkv7OnGpu : public test::Rwkv7OnGpuTest {
   };
 
   Stepped step_together(int64_t count) {
-    OnGpu model(file_of(1), sane_choice(), OnGpu::Numbers::f32);
+    ModelOnGpu model(file_of(1), sane_choice(), ModelOnGpu::Numbers::f32);
     Stepped out;
     for (int64_t i = 0; i < count; ++i) {
       out.states.push_back(model.fresh_state());
@@ -117,7 +117,7 @@ void StepsOfRwkv7OnGpu::expect_the_definition_of_steps(int64_t count) {
 // of a layer and of the head are rounded likewise where there are more than four sequences, and up to
 // there to 2^-8 of that; from nine on, what is kept at ten places of a layer.
 void StepsOfRwkv7OnGpu::expect_near_the_definition_of_steps(int64_t count) {
-  OnGpu model(file_of(1), sane_choice(), OnGpu::Numbers::bf16);
+  ModelOnGpu model(file_of(1), sane_choice(), ModelOnGpu::Numbers::bf16);
   const auto tokens = some_tokens(count * 11 + 10);
   std::vector<SequenceState> states;
   for (int64_t i = 0; i < count; ++i) states.push_back(model.fresh_state());
