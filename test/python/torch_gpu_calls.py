@@ -160,7 +160,7 @@ def test_tensors_are_handed_over_aligned_to_16_bytes(kernels, monkeypatch):
 @pytest.mark.parametrize("kind", ["rows", "plain", "later", "texts"])
 @pytest.mark.parametrize("rule", ["deltanet", "gated_deltanet", "kda"])
 def test_parts_and_addresses_of_other_rules(kernels, rule, kind):
-    """Bits as on the CPU, but for w, whose logarithm is handed over."""
+    """As on the CPU, but for w, whose logarithm is handed over."""
     case, settings = random_gated_case(rule, time=35), {}
     if kind == "plain":
         case["tau"] = case["state"] = None
@@ -179,11 +179,22 @@ def test_parts_and_addresses_of_other_rules(kernels, rule, kind):
     dy, dstate = torch.randn_like(y), torch.randn_like(final)
     wanted = [x is not None for x in given[:9]]
     found = _torch_gated.backward(dy, dstate, *given, kept, wanted)
-    truth = ops.delta_rule_backward(dy.numpy(), **case, rule=rule, **settings, dstate=dstate.numpy())
-    for name, want, x, t in zip(truth._fields, wanted, found, truth):
+
+    def gradients(case):
+        return ops.delta_rule_backward(dy.numpy(), **case, rule=rule, **settings, dstate=dstate.numpy())
+
+    truth = gradients(case)
+    moved = [gradients(dict(case, w=moved_decay(case["w"], seed))) for seed in range(4)] if "w" in case else []
+    for i, (name, want, x, t) in enumerate(zip(truth._fields, wanted, found, truth)):
         assert (x is not None) == want
         if want:
-            check_units(name, x.numpy(), t)
+            check_units(name, x.numpy(), t, further=2 * max((np.abs(one[i] - t).max() for one in moved), default=0))
+
+
+def moved_decay(w, seed):
+    """As exp(log(w)) in float32 may move it: by a unit of the logarithm, and one of the result."""
+    sign = np.random.default_rng(seed).choice([-1, 1], w.shape)
+    return (w * (1 + sign * np.finfo(np.float32).eps * (1 + np.abs(np.log(w))))).astype(np.float32)
 
 
 def test_a_decay_of_0_has_a_finite_gradient(kernels):
