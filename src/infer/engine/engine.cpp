@@ -72,7 +72,8 @@ struct Engine::Prompt {
       const size_t before = scores.tokens.size(), some = input.tokens.size();
       scores.tokens.resize(before + some);
       scores.top.resize((before + some) * size_t(scores.top_count));
-      input.want = Want::top_log_probabilities;
+      // A GPU has losses there; of the likeliest tokens the host looks at all logits.
+      input.want = scores.top_count > 0 ? Want::top_log_probabilities : Want::losses;
       input.targets = {request.prompt.data() + read + 1, some};
       input.losses = {scores.tokens.data() + before, some};
       input.top_count = scores.top_count;

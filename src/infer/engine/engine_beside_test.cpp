@@ -24,6 +24,7 @@ class DeviceModel final : public LanguageModel {
 
   mutable bool is_computing = false;
   mutable int64_t steps = 0;
+  mutable std::vector<Want> wants{};  // of inputs of several tokens
 
  private:
   void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu) const override {
@@ -32,6 +33,8 @@ class DeviceModel final : public LanguageModel {
   void run_beside(std::span<const SequenceInput> batch, const kernel::Cpu& cpu,
                   const Beside& beside) const override {
     ++steps;
+    for (const SequenceInput& one : batch)
+      if (one.tokens.size() > 1) wants.push_back(one.want);
     real_.forward(batch, cpu);
     is_computing = true;
     beside();
@@ -109,6 +112,26 @@ TEST_F(EngineBeside, TokensAreToldWhileTheNextStepComputes) {
   EXPECT_EQ(told.tokens, 9);
   EXPECT_EQ(told.tokens_beside, 8);  // the last one has no next step
   EXPECT_EQ(model.steps, 9);         // none for tokens that nobody wants
+}
+
+// A prompt that is scored without its likeliest tokens asks for losses, which need no logits here.
+TEST_F(EngineBeside, AScoredPromptAsksForLosses) {
+  Engine engine(model, tokenizer, {threads}, {.on_overflow = OnOverflow::end});
+  LogProbabilities scores;
+  engine.on_prompt_read = [&](uint64_t, LogProbabilities found) { scores = std::move(found); };
+  TextRequest wanted = request(1, 1, 1);
+  wanted.top_prompt = 0;
+  const std::vector<int32_t> ids = wanted.prompt;
+  engine.submit(std::move(wanted));
+  while (engine.step()) {
+  }
+  EXPECT_EQ(model.wants, std::vector<Want>{Want::losses});
+  SequenceState state = model.fresh_state();
+  std::vector<double> losses(ids.size() - 1);
+  score(*real, std::span(ids).first(losses.size()), std::span(ids).subspan(1), state, losses,
+        {threads});
+  ASSERT_EQ(scores.tokens.size(), losses.size());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(scores.tokens[i], -losses[i]);
 }
 
 TEST_F(EngineBeside, ACancelledTextIsToldAsFarAsItIsWritten) {

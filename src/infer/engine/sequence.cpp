@@ -104,7 +104,8 @@ void Sequence::locate_overflow(std::span<const int32_t> tokens, const SequenceIn
       part = input;
       part.tokens = tokens;
       // What is wanted of every token was there for all of them, before the overflow.
-      if (part.want == Want::top_log_probabilities) part = {tokens, &state_};
+      if (part.want == Want::top_log_probabilities || part.want == Want::losses)
+        part = {tokens, &state_};
     }
     read_again(part);
     tokens = tokens.subspan(some);
