@@ -61,12 +61,6 @@ float* DeltaRuleScratch::floats(const Gpu& gpu, int64_t count) {
   return memory_.data();
 }
 
-PassStream* DeltaRuleScratch::second_stream(const Gpu& gpu) {
-  if (allocate_) return nullptr;
-  if (!stream_) stream_ = std::make_shared<PassStream>(gpu);
-  return stream_.get();
-}
-
 int64_t delta_rule_states(int64_t batch, int64_t time, int64_t heads) {
   constexpr int64_t line = 32;  // what follows them starts on a cache line of 32 floats
   const int64_t states = batch * heads * ((time + tile - 1) / tile + 1);

@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <utility>
 
 #include "base/half.h"
@@ -58,13 +57,6 @@ struct DeltaRuleGradient {
   float* dinitial = nullptr;  // null: not wanted
 };
 
-// A second stream, for passes that run beside those on the caller's.
-struct PassStream {
-  Gpu gpu;
-  GpuEvent begun, ready[2], used[2];
-  explicit PassStream(const Gpu& main) : gpu(main.index()) {}
-};
-
 // Workspace of the operator between its passes; grows to the largest request and is reused by the
 // next call on the same stream. Or the caller's memory: `allocate` gives so many floats, aligned to
 // 128 bytes, that stay until the work of the call is done; then nothing is allocated here, and
@@ -75,12 +67,10 @@ class DeltaRuleScratch {
   explicit DeltaRuleScratch(std::function<float*(int64_t floats)> allocate)
       : allocate_(std::move(allocate)) {}
   float* floats(const Gpu& gpu, int64_t count);
-  PassStream* second_stream(const Gpu& gpu);  // made once; null with the caller's memory
 
  private:
   std::function<float*(int64_t)> allocate_;
   GpuTensor<float> memory_;
-  std::shared_ptr<PassStream> stream_;
 };
 
 template <class Real>

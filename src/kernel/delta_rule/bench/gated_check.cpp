@@ -132,6 +132,18 @@ struct GpuCase {
   }
 };
 
+// `op` from token `from` on, `count` tokens; `chunks` ended before.
+GatedRule part_of(GatedRule op, int64_t from, int64_t count) {
+  const int64_t chunks = chunks_ending(op.position, from, 16);
+  op.r += from * op.key_heads * op.keys, op.k += from * op.key_heads * op.keys;
+  op.v += from * op.heads * op.values, op.y += from * op.heads * op.values;
+  if (op.g) op.g += from * op.heads * (op.rule == Rule::kda ? op.keys : 1);
+  op.beta += from * op.heads;
+  if (op.tau) op.tau += chunks * op.heads;
+  op.time = count, op.position += from;
+  return op;
+}
+
 // One output of several cases, concatenated.
 struct Pooled {
   // What a result is made of: of products with a state of 16 bits, then rounded to bf16; with a
@@ -273,7 +285,7 @@ std::vector<std::string> check_gated_calls(const GatedShape& shape, uint64_t see
   DeltaRuleScratch scratch;
   int64_t from = 0;
   for (const int64_t count : calls) {
-    GatedRule op = tokens_of(on_gpu.op(), from, count);
+    GatedRule op = part_of(on_gpu.op(), from, count);
     if (from) op.initial = op.final_state;
     gated_rule(op, scratch, gpu);
     from += count;
@@ -292,11 +304,9 @@ bool gated_equals_its_parts(const GatedShape& shape, int64_t part, const Gpu& gp
   const Case c(shape, 1);
   DeltaRuleScratch scratch;
   GpuCase whole(c, gpu), parts(c, gpu);
-  GatedRule all = whole.op();
-  all.segment = part;
-  gated_rule(all, scratch, gpu);
+  gated_rule(whole.op(), scratch, gpu);
   for (int64_t from = 0; from < shape.time; from += part) {
-    GatedRule op = tokens_of(parts.op(), from, std::min(part, shape.time - from));
+    GatedRule op = part_of(parts.op(), from, std::min(part, shape.time - from));
     if (from) op.initial = op.final_state;
     gated_rule(op, scratch, gpu);
   }

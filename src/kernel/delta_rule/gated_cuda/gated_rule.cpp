@@ -1,7 +1,5 @@
 #include "kernel/delta_rule/gated_cuda/gated_rule.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "kernel/delta_rule/gated_cuda/passes.h"
 
@@ -69,57 +67,7 @@ struct BackwardParts {
   }
 };
 
-// Few heads leave most of a GPU idle while the state goes from tile to tile: meanwhile a second
-// stream makes the terms of the next segment.
-void forward_in_segments(const GatedRule& op, PassStream& second, DeltaRuleScratch& scratch,
-                         const Gpu& gpu) {
-  GatedRule segment = op;
-  segment.time = op.segment;
-  Workspace all;
-  const int64_t terms[] = {all.add<char>(gated_terms_bytes(segment)),
-                           all.add<char>(gated_terms_bytes(segment))};
-  const int64_t state = all.add<float>(op.heads * op.values * op.keys);
-  float* const memory = scratch.floats(gpu, all.floats());
-  float* const carried = op.final_state ? op.final_state : at<float>(memory, state);
-  second.begun.record(gpu);
-  second.begun.stream_wait(second.gpu.stream());
-  const int64_t offset = op.position % tile_size;
-  const auto pass_of = [&](int64_t i) {
-    const int64_t from = std::max<int64_t>(0, i * op.segment - offset);
-    GatedPass pass;
-    pass.op = tokens_of(op, from, std::min((i + 1) * op.segment - offset, op.time) - from);
-    if (i > 0) pass.op.initial = carried;
-    pass.op.final_state = carried;
-    pass.terms = at<char>(memory, terms[i % 2]);
-    return pass;
-  };
-  const int64_t count = (offset + op.time + op.segment - 1) / op.segment;
-  const auto make_terms = [&](int64_t i) {
-    if (i >= count) return;
-    if (i >= 2) second.used[i % 2].stream_wait(second.gpu.stream());
-    gated_terms(pass_of(i), TermsFor::forward, second.gpu);
-    second.ready[i % 2].record(second.gpu);
-  };
-  make_terms(0);
-  for (int64_t i = 0; i < count; ++i) {
-    make_terms(i + 1);
-    second.ready[i % 2].stream_wait(gpu.stream());
-    gated_state_forward(pass_of(i), gpu);
-    second.used[i % 2].record(gpu);
-  }
-}
-
 }  // namespace
-
-GatedRule tokens_of(GatedRule op, int64_t from, int64_t count) {
-  op.r += from * op.key_heads * op.keys, op.k += from * op.key_heads * op.keys;
-  op.v += from * op.heads * op.values, op.y += from * op.heads * op.values;
-  if (op.g) op.g += from * op.heads * (op.rule == Rule::kda ? op.keys : 1);
-  op.beta += from * op.heads;
-  if (op.tau) op.tau += (op.position % tile_size + from) / tile_size * op.heads;
-  op.time = count, op.position += from;
-  return op;
-}
 
 int64_t gated_rule_scratch(const GatedRule& op) { return BackwardParts(op).all.floats(); }
 
@@ -129,10 +77,6 @@ void gated_rule(const GatedRule& op, DeltaRuleScratch& scratch, const Gpu& gpu) 
   validate(op);
   require(op.y, "gated_rule: expected y");
   if (op.time == 1 && !op.states) return gated_token_forward(op, gpu);
-  if (op.batch == 1 && !op.states && !op.lengths && op.time >= 2 * op.segment &&
-      !many_heads(op, gpu))
-    if (PassStream* const second = scratch.second_stream(gpu))
-      return forward_in_segments(op, *second, scratch, gpu);
   GatedPass pass;
   pass.op = op;
   pass.terms = scratch.floats(gpu, gated_terms_bytes(op) / int64_t(sizeof(float)));

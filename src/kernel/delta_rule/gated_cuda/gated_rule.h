@@ -39,12 +39,7 @@ struct GatedRule {
   // (batch), on the GPU: how many of its tokens each sequence has, 1 to time; what follows them is
   // not read, and results are not written there. null: all have `time`
   const int32_t* lengths = nullptr;
-  // Of one long sequence with few heads, forward makes what does not depend on the state for so
-  // many tokens while the state goes over those before; a multiple of 16
-  int64_t segment = 8192;
 };
-// `count` tokens from token `from` on, of one sequence.
-GatedRule tokens_of(GatedRule op, int64_t from, int64_t count);
 int64_t gated_rule_states(const GatedRule& op);
 
 struct GatedRuleGradient {

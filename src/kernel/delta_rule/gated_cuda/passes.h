@@ -11,13 +11,6 @@ inline int64_t tile_count(const GatedRule& op) {
   return (op.position % tile_size + op.time + tile_size - 1) / tile_size;
 }
 
-// Whether every multiprocessor has a block with this many rows of a state.
-constexpr int64_t many_heads_rows = 64;
-inline bool many_heads(const GatedRule& op, const Gpu& gpu) {
-  return op.values % many_heads_rows == 0 &&
-         op.batch * op.heads * op.values / many_heads_rows >= gpu.properties().multiprocessors;
-}
-
 // What passes exchange, in global memory; the sizes are in bytes.
 struct GatedPass {
   GatedRule op;

@@ -30,8 +30,12 @@ using FewHeads = Division<keys, 32, 1>;
 template <int keys>
 using ManyHeads = Division<keys, keys == 256 ? 64 : keys, keys == 256 ? 2 : 4>;
 
-static_assert(many_heads_rows % ManyHeads<128>::rows == 0 &&
-              many_heads_rows % ManyHeads<256>::rows == 0);
+// Whether ManyHeads is used.
+inline bool many_heads(const GatedRule& op, const Gpu& gpu) {
+  constexpr int64_t rows = ManyHeads<64>::rows;
+  return op.values % rows == 0 &&
+         op.batch * op.heads * op.values / rows >= gpu.properties().multiprocessors;
+}
 
 template <Decay decay, class Division, int q_planes>
 struct Stage;
