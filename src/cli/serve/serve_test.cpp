@@ -237,7 +237,7 @@ TEST_F(Clients, ChromiumShowsThePage) {
 
 // Every score is that of `deltasane score`, to the last bit.
 TEST_F(Clients, LmEvaluationHarnessScoresAsScoreDoes) {
-  if (python({"imports", "lm_eval"}).exit_code != 0) GTEST_SKIP() << "this Python has no lm_eval";
+  if (python({"imports", "lm_eval", "tenacity"}).exit_code != 0) GTEST_SKIP() << "this Python has no lm_eval";
   expect_success("lm_eval");
 }
 
