@@ -8,7 +8,9 @@ import torch
 
 from .. import _ops
 from ._calls import chunk_count
-from ._torch_gpu import CHUNK, allocator, check_shape, check_texts, check_values, columns, floats, packed, place, rows, texts
+from ._torch_gpu import (
+    CHUNK, allocator, check_shape, check_texts, check_values, columns, floats, packed, pass_on, place, rows, texts,
+)  # fmt: skip
 
 
 def kept_floats(batch, time, heads, keys, values, position):
@@ -78,8 +80,7 @@ def forward(*arguments):
     device, stream = place(v.device)
     for tokens, chunks, states, start, count in texts(time, position, cu_seqlens, chunk):
         if count == 0 or batch * heads == 0:
-            which = slice(None) if states is None else states
-            final[which] = 0 if state is None else state[which]
+            pass_on(final, state, states)
             continue
         _ops.gpu_gated_forward(
             device, stream, allocator(v), rule, _sizes(r, v, count, start), _parts(inputs, tokens, chunks, states),
@@ -99,9 +100,7 @@ def backward(dy, dstate, *arguments):
     device, stream = place(v.device)
     for tokens, chunks, states, start, count in texts(v.shape[1], position, cu_seqlens, chunk):
         if count == 0 or v.shape[0] * v.shape[2] == 0:
-            if dinitial is not None:
-                which = slice(None) if states is None else states
-                dinitial[which] = 0 if dstate is None else dstate[which]
+            pass_on(dinitial, dstate, states)
             continue
         _ops.gpu_gated_backward(
             device, stream, allocator(v), rule, _sizes(r, v, count, start), _parts(inputs, tokens, chunks, states),

@@ -136,6 +136,13 @@ def floats(kept):
     return 0 if kept is None else kept.numel()
 
 
+def pass_on(to, given, states):
+    """A text without tokens leaves its state, or the gradient of it, as it was given."""
+    if to is not None:
+        which = slice(None) if states is None else states
+        to[which] = 0 if given is None else given[which]
+
+
 def _parts(vectors, tokens, tau, chunks, state, states):
     return (*(columns(x, tokens) for x in vectors), columns(tau, chunks), rows(state, states))
 
@@ -151,8 +158,7 @@ def forward(*arguments):
     device, stream = place(v.device)
     for tokens, chunks, states, start, count in texts(time, position, cu_seqlens, chunk):
         if count == 0 or batch * heads == 0:
-            which = slice(None) if states is None else states
-            final[which] = 0 if state is None else state[which]
+            pass_on(final, state, states)
             continue
         _ops.gpu_forward(
             device, stream, allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
@@ -173,9 +179,7 @@ def backward(dy, dstate, *arguments):
     device, stream = place(v.device)
     for tokens, chunks, states, start, count in texts(time, position, cu_seqlens, chunk):
         if count == 0 or batch * heads == 0:
-            if dinitial is not None:
-                which = slice(None) if states is None else states
-                dinitial[which] = 0 if dstate is None else dstate[which]
+            pass_on(dinitial, dstate, states)
             continue
         _ops.gpu_backward(
             device, stream, allocator(v), v.dtype == torch.bfloat16, batch, count, heads, start, chunk,
