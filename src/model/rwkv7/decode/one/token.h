@@ -7,22 +7,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/half.h"
-#include "model/rwkv7/decode/layer_weights.h"
-#include "tensor/cuda/gpu.h"
+#include "model/rwkv7/decode/token.h"
 
 namespace deltasane::rwkv7::one {
 
-template <class Weight>
-struct TokenWeights {
-  const LayerWeights<Weight>* layers;            // on the GPU
-  const Weight* embedding;                       // (vocabulary, C)
-  const float *embedding_gain, *embedding_bias;  // of its norm; null: none
-  const float *norm_weight, *norm_bias;
-  const Weight* head;  // (vocabulary, C)
-  int64_t vocabulary;
-  NormEpsilons eps;
-};
 // What differs from token to token; `before`: how many tokens there were since the numbers that
 // blocks exchange were 0.
 struct NextToken {
