@@ -60,8 +60,9 @@ class Place {
     if ((c == ']' || c == '}') && !open_.empty()) open_.pop_back(), value_ = true;
     if (c == ',') value_ = open_.empty() || open_.back() == '[';
   }
-  // A quoted part of a key follows a dot.
+  // A quoted part of a key follows a dot, and an equals sign a key.
   bool may_follow(char bare_before, char c) const {
+    if (c == '=') return !value_;
     const bool quote = c == '"' || c == '\'';
     return !(quote || c == '[' || c == '{') || (quote && !value_ && bare_before == '.');
   }
@@ -75,7 +76,7 @@ class Place {
 // Tables that nest too deep: the library builds and removes them by recursion. Characters that are
 // not ASCII where it looks for white space, as its test is undefined for some of them: TOML has them
 // in strings and comments only. A value that is wrong it reads on to its end, through what would be
-// a string elsewhere: so no string begins within one.
+// a string elsewhere: so no string begins within one, nor after an equals sign within one.
 Obstacle find_obstacle(std::string_view text) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF", marks = " \t\r\n=,[]{}#";
   Obstacle obstacle;

@@ -63,7 +63,8 @@ TEST(TomlText, ReadsLettersOfOtherAlphabetsInStringsAndComments) {
 TEST(TomlText, RefusesStringsWithinValues) {
   for (const std::string text : {"\na = 1'п'", "\na =-'п", "\na = 1979-05-27'п", "\na = 1.'п'",
                                  "\na = [1,\t2'п']", "\na = [1[\"\"\"п", "\na = {b = 1.'п'}",
-                                 "\na = {b = 1'п'}", "\na = {b = {c = 1}, d = 1\"п\"}"})
+                                 "\na = {b = 1'п'}", "\na = {b = {c = 1}, d = 1\"п\"}",
+                                 "\na = 3a='п'", "\na = {b = 3='п'}", "\na = [{b = 1}, 3='п']"})
     EXPECT_FAULT(parse_toml(text, "file"), Fault::file,
                  "file:2: expected white space or a comma after a value");
   for (const std::string& text :
@@ -81,6 +82,14 @@ TEST(TomlText, ReadsQuotedKeysAfterDots) {
   EXPECT_EQ(table["b"]["é"]["c"]["d"]["h"]["é"].value<int>(), 2);
   EXPECT_EQ(table["b"]["é"]["c"]["i"][1]["k"]["é"].value<int>(), 4);
   EXPECT_TRUE(table["b"]["é"]["c"]["m"]["é"].is_date_time());
+}
+
+TEST(TomlText, ReadsKeysWithoutWhiteSpace) {
+  const toml::table table =
+      parse_toml("[a]\nb=1\nc={d=[1,2],e={f=3},g=4}\nh=[{i=5},{j=6}]\nk.l=7", "file");
+  EXPECT_EQ(table["a"]["c"]["g"].value<int>(), 4);
+  EXPECT_EQ(table["a"]["h"][1]["j"].value<int>(), 6);
+  EXPECT_EQ(table["a"]["k"]["l"].value<int>(), 7);
 }
 
 TEST(TomlText, RefusesZeroCharacters) {
