@@ -4,18 +4,19 @@
 #   experiments/family.sh PROGRAM FOLDER [SECONDS]
 #
 # For each of SEEDS and VARIANTS: pretrain a model on the text of the pair in models/, then tune it at a fifth of the
-# rate without SANE (control) and with SANE of ALPHA (tuned). A variant is a rule and what is changed of it:
+# rate without SANE (control) and with SANE of ALPHA (tuned); first has that SANE from the first step of pretraining.
+# A variant is a rule and what is changed of it:
 #
 #   gdn, kda, deltanet, hybrid, rwkv7   hybrid: Gated DeltaNet, every fourth layer attention with a window of the context
 #   -slow                               the bias of the decay begins DECAY_SHIFT lower: it hardly forgets
 #   -beta2                              beta up to 2 in place of 1
 #
-# rwkv7-slow is the recipe of the pair, to compare with. Control and tuned (NAMES), and the control with SANE at run time
-# (RUN_TIME: alphas, adaptive-A as in hundred_million.sh, and tau-T: the alpha that gives this tau), read one stream,
-# with QUESTIONS before it and after 65,536, 1,048,576 and 10,485,760 tokens. All models of a seed are made and read the
-# first of FAR before the next seed's; then its controls and tuned models read the second, beside the next but one seed.
-# Adaptive strengths, which take several times as long, are read to the first of FAR when all else is done, and SANE at
-# run time to the second last.
+# rwkv7-slow is the recipe of the pair, to compare with. Control and tuned (NAMES: some of control, tuned and first), and
+# the control with SANE at run time (RUN_TIME: alphas, adaptive-A as in hundred_million.sh, and tau-T: the alpha that
+# gives this tau), read one stream, with QUESTIONS before it and after 65,536, 1,048,576 and 10,485,760 tokens. All
+# models of a seed are made and read the first of FAR before the next seed's; then its NAMES read the second, beside the
+# next but one seed. Adaptive strengths, which take several times as long, are read to the first of FAR when all else is
+# done, and SANE at run time to the second last.
 #
 # FOLDER/results gets losses.csv, answers.csv, norms.csv and states.csv (at 65,536 and FAR: shares of entries, mean
 # over heads), each row beginning with variant,seed,model, what diagnose says of the controls, and tables.md, by
@@ -35,7 +36,7 @@ SEEDS=${SEEDS:-"1 2 3"} ALPHA=${ALPHA:-3} RUN_TIME=${RUN_TIME-"10 adaptive-1000"
 VARIANTS=${VARIANTS:-"gdn-slow kda-slow deltanet rwkv7-slow gdn-slow-beta2 kda-slow-beta2 deltanet-beta2 gdn kda hybrid-slow gdn-beta2 kda-beta2"}
 FAR=${FAR:-"1048576 10485760"} DECAY_SHIFT=${DECAY_SHIFT:--12} RATE_SHIFT=${RATE_SHIFT:--2.5}
 LAYERS=${LAYERS:-6} CHANNELS=${CHANNELS:-256} STEPS=${STEPS:-1200} SEQUENCES=${SEQUENCES:-16} QUESTIONS=${QUESTIONS:-128}
-sequences=$SEQUENCES context=512 tune_steps=150 rate=1e-3 evaluation_batches=8
+sequences=$SEQUENCES context=512 tune_steps=150 rate=1e-3 slower_rate=2e-4 evaluation_batches=8
 near=65536 segment=65536 checkpoint=524288 head_size=64
 if [ "$SCALE" = tiny ]; then
   SEEDS="1 2" VARIANTS=${TINY_VARIANTS:-"gdn-slow kda-slow-beta2 deltanet hybrid-slow"} FAR="2048 4096" LAYERS=4 CHANNELS=64 STEPS=4 QUESTIONS=2
@@ -75,7 +76,7 @@ train_model() {
 read_stream() {
   local folder=$out/stream/$1-$2 trained=control flags=()
   case $2 in
-  tuned) trained=tuned ;;
+  tuned | first) trained=$2 ;;
   run-time-adaptive-*) flags=(--sane-alpha "${2#run-time-adaptive-}" --sane-adaptive) ;;
   run-time-tau-*) flags=(--sane-alpha "$(awk -v tau="${2#run-time-tau-}" 'BEGIN { printf "%.6f", (tau - 1) / log(2) }')") ;;
   run-time-*) flags=(--sane-alpha "${2#run-time-}") ;;
@@ -94,18 +95,25 @@ names() {
   for name in $RUN_TIME; do echo "run-time-$name"; done
 }
 
+# tune_model VARIANT SEED NAME FROM [MODEL_LINES]: the steps behind the pretraining FROM
+tune_model() {
+  local id=$1-seed$2 from
+  from="from = \"$(newest_model "$out/train/$id-$4")\"${5:+
+$5}"
+  train_model "$id" "$3" $tune_steps "$slower_rate" "2$2" "$from"
+}
+
 # From the first step of training to the first of FAR.
 make_model() {  # variant, seed
-  local id=$1-seed$2 lines base name
+  local id=$1-seed$2 lines name sane="sane_alpha = $ALPHA"
   lines=$(model_lines "$1" "$2") || return 1
   train_model "$id" base "$STEPS" $rate "1$2" "$lines" || return 1
-  base="from = \"$(newest_model "$out/train/$id-base")\""
-  local slower
-  slower=$(awk "BEGIN {print $rate / 5}")
-  train_model "$id" control $tune_steps "$slower" "2$2" "$base"
-  [[ $NAMES != *tuned* ]] || train_model "$id" tuned $tune_steps "$slower" "2$2" "$base
-sane_alpha = $ALPHA"
-  for name in $(names | grep -v adaptive); do read_stream "$id" "$name" "${FAR%% *}"; done
+  tune_model "$1" "$2" control base
+  [[ $NAMES != *tuned* ]] || tune_model "$1" "$2" tuned base "$sane"
+  for name in $(names | grep -v -e adaptive -e first); do read_stream "$id" "$name" "${FAR%% *}"; done
+  [[ $NAMES == *first* ]] || return 0
+  train_model "$id" pre "$STEPS" $rate "1$2" "$lines
+$sane" && tune_model "$1" "$2" first pre "$sane" && read_stream "$id" first "${FAR%% *}"
 }
 
 # column_means FILE COLUMNS...: for each stream and position that is asked at, over heads

@@ -3,34 +3,68 @@
 #
 #   experiments/on_a_gpu.sh PROGRAM FOLDER [SECONDS]
 #
-# PARTS says which: "table" (experiments/alpha_table.sh), "pair" (experiments/embedded_pair.sh), "million"
-# (experiments/hundred_million.sh), "family" (experiments/family.sh) or several of them; "pair table" is what is made if
-# it is not set. They run beside each other, each with JOBS processes; "million" goes first where they compete.
+# PARTS says which; "pair table" is what is made if it is not set:
+#
+#   pair      experiments/embedded_pair.sh
+#   table     experiments/alpha_table.sh
+#   million   experiments/hundred_million.sh
+#   family    experiments/family.sh
+#   low-tau   DeltaNet and slow KDA of the family with SANE at run time, tau below 1
+#   larger    the family in 28 to 32 million parameters, tuned with SANE and with SANE from the first step
+#   far       of the table, one seed and alphas 0, 3 and 8 to a hundred million tokens
+#   usual     an RWKV-7 of 0.1 billion parameters with the usual initialization, USUAL_STEPS (2400) of 32 x 512 bytes
+#
+# They run beside each other, each with JOBS processes ("far": 2); "million" and "far" go first where they compete.
 # FOLDER gets log.txt; of the pair pair.tar.gz, baseline.safetensors and sane.safetensors; of the others PART.tar.gz
 # (tables, configurations, logs, what streams recorded but for single heads and single tokens), and figures.tar.gz: all
 # records of FIGURE_RUNS.
 #
 # The work is done in $WORK, by default /tmp/deltasane-experiments. A second start with the same one
 # continues where the first was stopped, by the limit or by anything else. JOBS processes share the GPU;
-# in training each takes about 6 GB of its memory. The last 40 seconds are kept for packing; with 40 or less
+# in training each takes about 6 GB of its memory. The last PACKING (40) seconds are kept for packing; with no more
 # nothing else is done, also beside a run that continues: so one can look at what that has found so far.
 set -u
 program=$(realpath "$1") folder=$2 limit=${3:-330}
 here=$(dirname "$(realpath "$0")") work=${WORK:-/tmp/deltasane-experiments}
-PARTS=${PARTS:-"pair table"}
+PARTS=${PARTS:-"pair table"} PACKING=${PACKING:-40}
 FIGURE_RUNS=${FIGURE_RUNS:-"alpha-0-seed1-corpus9 alpha-1-seed1-corpus9 alpha-3-seed1-corpus9 alpha-10-seed1-corpus9"}
 export BEGIN=${BEGIN:-$(date +%s)} DEVICE=${DEVICE:-cuda} JOBS=${JOBS:-12} THREADS=${THREADS:-2}
 mkdir -p "$folder" "$work"
 folder=$(realpath "$folder")
-for part in $PARTS; do
-  case $part in
-  pair | table | million | family) ;;
+
+# part_of NAME: script, its settings, and rank: 0 goes first where parts compete. What reads a hundred million tokens
+# takes longest, and little of the GPU.
+part_of() {
+  rank=1 settings=()
+  case $1 in
+  pair) script=embedded_pair.sh ;;
+  table) script=alpha_table.sh ;;
+  million) script=hundred_million.sh rank=0 ;;
+  family) script=family.sh ;;
+  low-tau)
+    script=family.sh
+    settings=(VARIANTS="deltanet kda-slow" NAMES=control RUN_TIME="tau-0.1 tau-0.03 tau-0.3")
+    ;;
+  larger)
+    script=family.sh
+    settings=(VARIANTS="deltanet kda-slow gdn-slow" NAMES="control tuned first" RUN_TIME="tau-0.1" LAYERS=8 CHANNELS=512 STEPS=800)
+    ;;
+  far)
+    script=alpha_table.sh rank=0
+    settings=(JOBS=2 SEEDS=1 ALPHAS="0 3 8" FIRST_ALPHAS= RUN_TIME_ALPHAS= RUN_TIME_ADAPTIVE= ADAPTIVE_ALPHAS= STREAMS=9:1
+      FAR="1048576 10485760 104857600")
+    ;;
+  usual)
+    script=family.sh
+    settings=(VARIANTS=rwkv7 SEEDS=1 NAMES=control RUN_TIME= LAYERS=12 CHANNELS=768 SEQUENCES=32 STEPS="${USUAL_STEPS:-2400}")
+    ;;
   *)
-    echo "PARTS: expected some of pair, table, million and family, found '$part'"
-    exit 2
+    echo "PARTS: expected some of pair, table, million, family, low-tau, larger, far and usual, found '$1'"
+    return 1
     ;;
   esac
-done
+}
+for part in $PARTS; do part_of "$part" || exit 2; done
 
 # Where NVIDIA's service for sharing a GPU among processes works, small models run beside each other.
 share_gpu() {
@@ -60,15 +94,16 @@ pack_files() {
   (cd "$work" && find "$@" -type f -print0 | tar -czf "$folder/$name.tar.gz" --null -T -)
 }
 
-pack() {
+pack_part() {  # name
+  pack_files "$1" "$1" \( -name '*.csv' -o -name '*.toml' -o -name '*.md' -o -name '*.txt' -o -name '*.log' \
+    -o -name '*metrics.jsonl' -o -name problems.jsonl -o -name scores.json -o -name run.json \
+    -o -name '*.rec' -o -path '*/models/*-seed?' \) ! -path '*/stream/*/csv/*' ! -name heads.csv \
+    ! -name heads.rec ! -name losses.rec ! -name speed.csv
+}
+
+pack_rest() {
   cp "$work"/pair/chosen/*.safetensors "$folder" 2>/dev/null
-  local part run runs=() kept=(-name '*.csv' -o -name '*.toml' -o -name '*.md' -o -name '*.txt' -o -name '*.log'
-    -o -name '*metrics.jsonl' -o -name problems.jsonl -o -name scores.json -o -name run.json
-    -o -name '*.rec' -o -path '*/models/*-seed?')
-  for part in $PARTS; do
-    pack_files "$part" "$part" \( "${kept[@]}" \) ! -path '*/stream/*/csv/*' ! -name heads.csv \
-      ! -name heads.rec ! -name losses.rec ! -name speed.csv
-  done
+  local part run runs=()
   for run in $FIGURE_RUNS; do
     for part in table million; do
       [ -e "$work/$part/stream/$run/heads.rec" ] && runs+=("$part/stream/$run")
@@ -77,23 +112,19 @@ pack() {
   [ ${#runs[@]} -gt 0 ] && pack_files figures "${runs[@]}" -name '*.rec' ! -path 'million/*/losses.rec'
 }
 
+make_part() {  # name
+  part_of "$1"
+  CUDA_MPS_CLIENT_PRIORITY=$rank nice -n $((5 * rank)) \
+    env "${settings[@]}" "$here/$script" "$program" "$work/$1" $((limit - PACKING))
+  pack_part "$1"
+}
+
 {
-  [ "$limit" -gt 40 ] && share_gpu
-  for part in $PARTS; do
-    case $part in
-    pair) script=embedded_pair.sh ;;
-    table) script=alpha_table.sh ;;
-    million) script=hundred_million.sh ;;
-    family) script=family.sh ;;
-    esac
-    # A stream of a hundred million tokens takes longest, and little of the GPU.
-    rank=1
-    [ "$part" = million ] && rank=0
-    CUDA_MPS_CLIENT_PRIORITY=$rank nice -n $((5 * rank)) "$here/$script" "$program" "$work/$part" $((limit - 40)) &
-  done
+  [ "$limit" -gt "$PACKING" ] && share_gpu
+  for part in $PARTS; do make_part "$part" & done
   wait
-  [ "$limit" -gt 40 ] && end_sharing
-  pack
+  [ "$limit" -gt "$PACKING" ] && end_sharing
+  pack_rest
   ls -la "$folder"
   echo "total $(($(date +%s) - BEGIN)) s"
 } 2>&1 | tee "$folder/log.txt"

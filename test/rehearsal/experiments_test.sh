@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The rehearsal of experiments/family.sh and experiments/hundred_million.sh (SCALE=tiny) through
 # experiments/on_a_gpu.sh: a whole run, and one that is killed twice and continued. Both end with the same results,
-# every model has answered at every length, and what was found is packed. Then experiments/majority.sh, and the tables
-# of known results.
+# every model has answered at every length, and what was found is packed. Then the parts that are those scripts with
+# other settings, experiments/majority.sh, and the tables of known results.
 #
 #   experiments_test.sh PROGRAM
 set -euo pipefail
@@ -43,6 +43,31 @@ for part in $PARTS; do
   [ "$(tar -tzf "$folder/killed-packed/$part.tar.gz" | grep -c answers.csv)" = 1 ] ||
     { echo "$part.tar.gz: expected one answers.csv"; exit 1; }
 done
+
+PARTS="low-tau larger far" TINY_VARIANTS=deltanet
+(run whole) >"$folder/whole.log" 2>&1 || { tail -n 20 "$folder/whole.log"; exit 1; }
+PARTS=usual TINY_VARIANTS=rwkv7
+(run whole) >>"$folder/whole.log" 2>&1 || { tail -n 20 "$folder/whole.log"; exit 1; }
+expect_rows low-tau/results/answers.csv 32  # one variant, 2 seeds, control and 3 strengths, 4 lengths
+expect_rows larger/results/answers.csv 32   # control, tuned, from the first step, one strength
+expect_rows larger/results/losses.csv 6
+expect_rows usual/results/answers.csv 8
+expect_rows far/results/losses.csv 8  # 2 seeds, 3 alphas and one at run time
+diff <(sed -n 's/^sane_alpha = //p' "$folder"/whole/larger/train/deltanet-seed1-{pre,first}.toml) - <<<$'3\n3'
+for part in low-tau larger far usual; do
+  [ "$(tar -tzf "$folder/whole-packed/$part.tar.gz" | grep -c results/losses.csv)" = 1 ] ||
+    { echo "$part.tar.gz: expected one results/losses.csv"; exit 1; }
+done
+for part in low-tau larger; do  # no model was read in place of another
+  [ "$(grep deltanet,1, "$folder/whole/$part/results/norms.csv" | grep ,4096, | cut -d, -f8 | sort -u | wc -l)" = 4 ] ||
+    { echo "$part: expected 4 norms after 4096 tokens"; cat "$folder/whole/$part/results/norms.csv"; exit 1; }
+done
+if PARTS=other "$here/experiments/on_a_gpu.sh" "$program" "$folder/other" 600 >"$folder/other.log" 2>&1 ||
+  ! grep -q "found 'other'" "$folder/other.log"; then
+  echo "expected PARTS=other refused, found"
+  cat "$folder/other.log"
+  exit 1
+fi
 
 "$here/experiments/majority.sh" "$program" "$folder/whole/majority" >"$folder/whole.log" 2>&1
 expect_rows majority/scores.csv 12  # 3 models, 2 prefixes, 2 families
