@@ -293,7 +293,7 @@ set xrange [15000:1.6e7]
 set xtics ('0' 20000, '64K' 65536, '1M' 1048576, '10M' 10485760)
 set yrange [0:1.08]
 set ytics 0.2
-set multiplot layout 2,3 margins screen 0.06,0.985,0.09,0.94 spacing screen 0.05,0.13
+set multiplot layout 2,3 margins screen 0.06,0.985,0.06,0.92 spacing screen 0.05,0.13
 unset key
 GNUPLOT
     for variant in "${variants[@]}"; do
