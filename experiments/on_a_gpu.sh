@@ -12,6 +12,7 @@
 #   low-tau   DeltaNet and slow KDA of the family with SANE at run time, tau below 1
 #   larger    the family in 28 to 32 million parameters, tuned with SANE and with SANE from the first step
 #   far       of the table, one seed and alphas 0, 3 and 8 to a hundred million tokens
+#   languages rwkv7-slow of the family, trained and read with half of the sentences in Chinese
 #   usual     an RWKV-7 of 0.1 billion parameters with the usual initialization, USUAL_STEPS (2400) of 32 x 512 bytes
 #
 # They run beside each other, each with JOBS processes ("far": 2); "million" and "far" go first where they compete.
@@ -54,12 +55,16 @@ part_of() {
     settings=(JOBS=2 SEEDS=1 ALPHAS="0 3 8" FIRST_ALPHAS= RUN_TIME_ALPHAS= RUN_TIME_ADAPTIVE= ADAPTIVE_ALPHAS= STREAMS=9:1
       FAR="1048576 10485760 104857600")
     ;;
+  languages)
+    script=family.sh
+    settings=(LANGUAGE=both VARIANTS=rwkv7-slow NAMES="control tuned" RUN_TIME=10)
+    ;;
   usual)
     script=family.sh
     settings=(VARIANTS=rwkv7 SEEDS=1 NAMES=control RUN_TIME= LAYERS=12 CHANNELS=768 SEQUENCES=32 STEPS="${USUAL_STEPS:-2400}")
     ;;
   *)
-    echo "PARTS: expected some of pair, table, million, family, low-tau, larger, far and usual, found '$1'"
+    echo "PARTS: expected some of pair, table, million, family, low-tau, larger, far, languages and usual, found '$1'"
     return 1
     ;;
   esac

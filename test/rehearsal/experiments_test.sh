@@ -46,15 +46,18 @@ done
 
 PARTS="low-tau larger far" TINY_VARIANTS=deltanet
 (run whole) >"$folder/whole.log" 2>&1 || { tail -n 20 "$folder/whole.log"; exit 1; }
-PARTS=usual TINY_VARIANTS=rwkv7
+PARTS="usual languages" TINY_VARIANTS=rwkv7
 (run whole) >>"$folder/whole.log" 2>&1 || { tail -n 20 "$folder/whole.log"; exit 1; }
 expect_rows low-tau/results/answers.csv 32  # one variant, 2 seeds, control and 3 strengths, 4 lengths
 expect_rows larger/results/answers.csv 32   # control, tuned, from the first step, one strength
 expect_rows larger/results/losses.csv 6
 expect_rows usual/results/answers.csv 8
+expect_rows languages/results/answers.csv 24  # control, tuned, one strength
+grep -q 'story,language=both)' "$folder/whole/languages/train/rwkv7-seed1-tuned.toml" ||
+  { echo "languages: expected training on both"; exit 1; }
 expect_rows far/results/losses.csv 8  # 2 seeds, 3 alphas and one at run time
 diff <(sed -n 's/^sane_alpha = //p' "$folder"/whole/larger/train/deltanet-seed1-{pre,first}.toml) - <<<$'3\n3'
-for part in low-tau larger far usual; do
+for part in low-tau larger far usual languages; do
   [ "$(tar -tzf "$folder/whole-packed/$part.tar.gz" | grep -c results/losses.csv)" = 1 ] ||
     { echo "$part.tar.gz: expected one results/losses.csv"; exit 1; }
 done
