@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/choose.h"
 #include "base/crc32/crc32.h"
+#include "base/io/xxh3.h"
 #include "support/errors.h"
 
 namespace deltasane {
@@ -30,6 +31,17 @@ TEST(Checked, FailsInsteadOfWrapping) {
   EXPECT_EQ(checked_product(std::initializer_list<uint64_t>{2, 3, 7}, "n"), 42u);
   EXPECT_FAULT(checked_add(~uint64_t{0}, 1, "n"), Fault::file, "n: ");
   EXPECT_FAULT(checked_multiply(uint64_t{1} << 32, uint64_t{1} << 32, "n"), Fault::file, "64 bits");
+}
+
+TEST(Xxh3, OfPiecesIsThatOfTheWhole) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += char(i * i);
+  for (const size_t piece : {1, 7, 64, 1024, 5000}) {
+    Xxh3 hash;
+    for (size_t at = 0; at < text.size(); at += piece)
+      hash.add(std::as_bytes(std::span(text)).subspan(at, std::min(piece, text.size() - at)));
+    EXPECT_EQ(hash.digest(), XXH3_64bits(text.data(), text.size())) << piece;
+  }
 }
 
 TEST(Crc32, IsTheKnownOne) {

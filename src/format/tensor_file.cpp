@@ -1,30 +1,21 @@
 #include "format/tensor_file.h"
 
-#include <xxhash.h>
-
 #include <array>
 
 #include "base/printable.h"
+#include "base/io/xxh3.h"
 #include "format/dequantize.h"
 
 namespace deltasane {
 namespace {
 
-struct HashState {
-  XXH3_state_t* state = XXH3_createState();
-  HashState() { XXH3_64bits_reset(state); }
-  HashState(const HashState&) = delete;
-  HashState& operator=(const HashState&) = delete;
-  ~HashState() { XXH3_freeState(state); }
-  void add(const void* bytes, size_t count) {
-    if (count) XXH3_64bits_update(state, bytes, count);
-  }
-  void add(uint64_t number) { add(&number, sizeof number); }
+struct TensorHash : Xxh3 {
+  using Xxh3::add;
+  void add(uint64_t number) { add(std::as_bytes(std::span(&number, 1))); }
   void add(std::string_view text) {
     add(uint64_t{text.size()});
-    add(text.data(), text.size());
+    add(std::as_bytes(std::span(text)));
   }
-  uint64_t digest() const { return XXH3_64bits_digest(state); }
 };
 
 // Copies strided elements of a plain type into contiguous order.
@@ -103,14 +94,14 @@ Tensor<float> TensorFile::read(const StoredTensor& tensor) const {
 }
 
 uint64_t TensorFile::identity() const {
-  HashState hash;
+  TensorHash hash;
   for (const StoredTensor& tensor : tensors_) {
     hash.add(tensor.name);
     hash.add(tensor.type == StoredType::foreign ? tensor.foreign_type : name_of(tensor.type));
     hash.add(uint64_t(tensor.shape.rank()));
     for (const int64_t size : tensor.shape) hash.add(uint64_t(size));
     for (const int64_t step : tensor.stride) hash.add(uint64_t(step));
-    hash.add(tensor.bytes.data(), tensor.bytes.size());
+    hash.add(tensor.bytes);
   }
   for (const auto& [key, value] : metadata_) {
     hash.add(key);

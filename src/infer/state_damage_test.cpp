@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "base/io/xxh3.h"
 #include "infer/state_fixture.h"
 #include "infer/state_layout.h"
 #include "support/errors.h"
@@ -19,7 +20,7 @@ void read(std::span<const std::byte> bytes) { read_state(bytes, "file"); }
 // Makes the checksum right again, as whoever forges a file would.
 std::string sealed(std::string bytes) {
   if (bytes.size() < 8) return bytes;
-  StateHash hash;
+  Xxh3 hash;
   hash.add(std::as_bytes(std::span(bytes)).first(bytes.size() - 8));
   const uint64_t digest = hash.digest();
   std::memcpy(bytes.data() + bytes.size() - 8, &digest, 8);

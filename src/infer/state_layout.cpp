@@ -64,17 +64,4 @@ void check_sane(const SaneUse& sane, std::string_view name) {
          "above 0, found ", name_of(sane.kind), " with alpha ", sane.alpha, ", chunk ", sane.chunk);
 }
 
-StateHash::StateHash() : state_(XXH3_createState()) {
-  require(state_ != nullptr, "there is memory for a checksum");
-  XXH3_64bits_reset(state_);
-}
-
-StateHash::~StateHash() { XXH3_freeState(state_); }
-
-void StateHash::add(std::span<const std::byte> bytes) {
-  if (!bytes.empty()) XXH3_64bits_update(state_, bytes.data(), bytes.size());
-}
-
-uint64_t StateHash::digest() const { return XXH3_64bits_digest(state_); }
-
 }  // namespace deltasane

@@ -1,8 +1,6 @@
 // The bytes of a state file; docs/state-file.md has the table.
 #pragma once
 
-#include <xxhash.h>
-
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -43,19 +41,5 @@ uint64_t payload_bytes(std::span<const FilePart> parts, std::string_view name);
 bool is_part_name(std::string_view name);
 
 void check_sane(const SaneUse& sane, std::string_view name);
-
-// xxh3, 64 bits, of pieces one after another.
-class StateHash {
- public:
-  StateHash();
-  ~StateHash();
-  StateHash(const StateHash&) = delete;
-  StateHash& operator=(const StateHash&) = delete;
-  void add(std::span<const std::byte> bytes);
-  uint64_t digest() const;
-
- private:
-  XXH3_state_t* state_;
-};
 
 }  // namespace deltasane

@@ -4,6 +4,7 @@
 #include "base/io/byte_reader.h"
 #include "base/checked.h"
 #include "base/printable.h"
+#include "base/io/xxh3.h"
 #include "infer/state_layout.h"
 #include "infer/state_scan.h"
 
@@ -35,7 +36,7 @@ void verify_checksum(std::span<const std::byte> bytes, const std::string& name) 
   const size_t covered = bytes.size() - state_checksum;
   uint64_t stated;
   std::memcpy(&stated, bytes.data() + covered, sizeof stated);
-  StateHash hash;
+  Xxh3 hash;
   hash.add(bytes.first(covered));
   if (hash.digest() != stated)
     fail(Fault::file, name, ": expected the checksum ", stated, ", found ", hash.digest(),

@@ -1,5 +1,6 @@
 #include "base/io/byte_writer.h"
 #include "base/printable.h"
+#include "base/io/xxh3.h"
 #include "infer/state_layout.h"
 #include "infer/state_scan.h"
 
@@ -76,7 +77,7 @@ void save_state(const fs::path& path, const SequenceState& state, const StateSta
   if (length > max_state_header)
     fail(Fault::argument, path, ": expected a header of at most ", max_state_header,
          " bytes, found ", length, " with a sampler state of ", stamp.sampler.size());
-  StateHash hash;
+  Xxh3 hash;
   AtomicFile file(path);
   const auto write = [&](std::span<const std::byte> bytes) {
     hash.add(bytes);

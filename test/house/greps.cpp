@@ -65,6 +65,11 @@ bool uses_regex(std::string_view code) {
   return code.find("std::regex") != code.npos || code.find("<regex>") != code.npos;
 }
 
+// Ends the process where its destructor cannot be registered for want of memory.
+bool has_thread_local(std::string_view path, std::string_view code) {
+  return code.find("thread_local") != code.npos && path.starts_with("src/");
+}
+
 }  // namespace
 
 Findings check_greps(const std::vector<Source>& sources) {
@@ -85,6 +90,10 @@ Findings check_greps(const std::vector<Source>& sources) {
       found(chooses_lines(code[i]) && !allowed(source.path, may_choose_lines),
             "has a preprocessor condition: choose files in CMake or use if constexpr");
       found(uses_regex(code[i]), "uses std::regex");
+      found(has_thread_local(source.path, code[i]),
+            "has a variable of a thread: pass it, or let it live as long as the call");
+      found(calls(code[i], {"XXH3_createState"}),
+            "calls XXH3_createState, which fails without memory: use Xxh3 of base/io/xxh3.h");
       found(names_flag(literals[i]) && !may_name_flags(source.path),
             "names a command-line flag: name the setting; flags belong to src/cli");
       found(has_mark(comments[i]), "has a comment that promises work: do it or open an issue");

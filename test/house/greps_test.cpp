@@ -57,6 +57,12 @@ TEST(Greps, FindRegularExpressions) {
   EXPECT_EQ(faults("src/text/x.cpp", "std::regex_match(a, b);"), 1u);
 }
 
+TEST(Greps, FindWhatEndsTheProcessWithoutMemory) {
+  EXPECT_EQ(faults("src/answers/x.cpp", "thread_local Cache cache;"), 1u);
+  EXPECT_EQ(faults("src/answers/x.cpp", "int thread_count; // thread_local"), 0u);
+  EXPECT_EQ(faults("src/infer/x.cpp", "state = XXH3_createState();"), 1u);
+}
+
 TEST(Greps, FindPlansInComments) {
   EXPECT_EQ(faults("src/text/x.cpp", "int a;  // TODO: b"), 1u);
   EXPECT_EQ(faults("src/text/x.cpp", "/* a\n FIXME(b) */"), 1u);

@@ -13,7 +13,9 @@ bool has_algebra() { return true; }
 
 namespace {
 
-// Frees the per-thread cache of MPFR for constants such as pi.
+// Frees the cache of MPFR for constants such as pi, which each thread has, when it goes. It goes with
+// a comparison: a variable of the thread would end the process where its destructor could not be
+// registered for want of memory.
 struct ConstantCache {
   ~ConstantCache() { mpfr_free_cache(); }
 };
@@ -40,7 +42,7 @@ bool throw_on_failed_allocation() {
 Verdict compare_trees(const Tree& gold, const Tree& prediction, const CheckOptions& options) {
   static const bool throws = throw_on_failed_allocation();
   static_cast<void>(throws);
-  thread_local ConstantCache cache;
+  const ConstantCache cache;
   return Judge(options).same(gold, prediction, true) ? Verdict::same : Verdict::different;
 }
 
