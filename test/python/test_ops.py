@@ -211,8 +211,9 @@ def test_tau_is_spread_out():
     whole = np.ascontiguousarray(np.broadcast_to(per_head, (2, 2, 3)))
     expected = ops.rwkv7(**dict(case, tau=whole))
     assert np.array_equal(ops.rwkv7(**dict(case, tau=per_head))[0], expected[0])
-    one = ops.rwkv7(**dict(case, tau=2))[1]
-    assert np.array_equal(one, ops.rwkv7(**dict(case, tau=np.full((2, 2, 3), 2, np.float32)))[1])
+    for number in (2, 1.5, 2.0):
+        one = ops.rwkv7(**dict(case, tau=number))[1]
+        assert np.array_equal(one, ops.rwkv7(**dict(case, tau=np.full((2, 2, 3), number, np.float32)))[1])
     dy, spread = case["v"], dict(case, tau=whole)
     found = ops.rwkv7_backward(dy, **dict(case, tau=per_head)).dtau
     plain = ops.reference.rwkv7_backward(dy, **spread).dtau.sum((0, 1))

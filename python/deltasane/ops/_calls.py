@@ -50,6 +50,8 @@ class Call(NamedTuple):
     keep: bool
 
 
+# The class of an array, and the module that computes with it: _torch and _numpy, once they are imported.
+LIBRARIES = {}
 _FIRST_TOKENS = ([], [], 16, "generalized", False)
 
 
@@ -61,20 +63,24 @@ def direct_arguments(library, arrays, position, chunk, decay):
     v, tau = arrays[3], arrays[7]
     if type(position) is not int or type(chunk) is not int or position < 0 or chunk < 1:
         return None
+    settings = _FIRST_TOKENS
+    is_number = type(tau) is float or type(tau) is int
+    if decay == "decay" and not is_number and position == 0 and chunk == 16:
+        return arrays, settings
     if not isinstance(v, library.ARRAY) or v.ndim != 4:
         return None
-    settings = _FIRST_TOKENS
+    batch, time, heads, _ = v.shape
     if position or chunk != 16:
-        settings = [position] * v.shape[0] if position else [], [], chunk, "generalized", False
-    is_number = tau is not None and type(tau) in (int, float)
-    if decay == "decay" and not is_number:
-        return arrays, settings
-    rest = None if is_number else tau, *arrays[8:]
-    if not library.calls.is_usual((*arrays[:7], *rest, *settings, False)):  # before anything is computed
-        return None
+        settings = [position] * batch if position else [], [], chunk, "generalized", False
+    if decay != "decay":
+        others = None if is_number else tau, *arrays[8:]
+        if not library.calls.is_usual((*arrays[:7], *others, *settings, False)):  # before anything is computed
+            return None
+        arrays = (arrays[0], decay_named(decay)[0](library.xp, arrays[1]), *arrays[2:])
     if is_number:
-        rest = library.full_tau(tau, (v.shape[0], chunks_ending(position, v.shape[1], chunk), v.shape[2]), v), *rest[1:]
-    return (arrays[0], decay_named(decay)[0](library.xp, arrays[1]), *arrays[2:7], *rest), settings
+        full = library.full_tau(tau, (batch, chunks_ending(position, time, chunk), heads), v)
+        arrays = (*arrays[:7], full, *arrays[8:])
+    return arrays, settings
 
 
 def integers(name, given):

@@ -4,6 +4,7 @@ import importlib
 import sys
 
 from ._calls import (
+    LIBRARIES,
     Arrays,
     Call,
     Gradients,
@@ -18,6 +19,11 @@ from ._calls import (
 
 def _library(x):
     """What computes with x: torch's operators, or numpy's. Neither is imported before it is needed."""
+    return LIBRARIES.get(type(x)) or _library_of_others(x)
+
+
+def _library_of_others(x):
+    """Of classes that were not seen before, or are derived from the usual ones."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         return sys.modules.get(_TORCH) or importlib.import_module(_TORCH)

@@ -1,20 +1,26 @@
 """The recurrence on numpy arrays, and on what numpy takes through DLPack from other libraries."""
 
+import functools
 import sys
 
 import numpy as np
 
 from .. import _ops
-from ._calls import DIFFERENTIABLE, Arrays, direct_arguments
+from ._calls import DIFFERENTIABLE, LIBRARIES, Arrays, direct_arguments
 
 xp, ARRAY = np, np.ndarray
-_this = sys.modules[__name__]
+_this = LIBRARIES[np.ndarray] = sys.modules[__name__]
 calls = _ops.direct_numpy_calls(np.ndarray, np.dtype(np.float32), np.empty)
 
 
 def full_tau(tau, shape, v):
-    full = np.empty(shape, np.float32)  # np.full is Python code, and takes 1 us longer
-    full.fill(tau)
+    return _full(tau, shape)
+
+
+@functools.lru_cache(maxsize=8)  # calls that follow each other have one tau; to fill it takes 1 us
+def _full(number, shape):
+    full = np.full(shape, number, np.float32)
+    full.flags.writeable = False
     return full
 
 

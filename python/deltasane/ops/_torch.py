@@ -15,10 +15,13 @@ from torch.autograd import forward_ad
 
 from .. import _ops
 from . import _torch_cpu, _torch_gated, _torch_gpu
-from ._calls import DIFFERENTIABLE, Arrays, direct_arguments
+from ._calls import DIFFERENTIABLE, LIBRARIES, Arrays, direct_arguments
 
 xp, ARRAY = torch, torch.Tensor
 _this = sys.modules[__name__]
+_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
+LIBRARIES.update((plain, _this) for plain in _PLAIN_TYPES)
+_is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
 
 _TYPES = (torch.float32, torch.bfloat16)
 _ALWAYS_FLOAT32 = ("w", "tau", "state")
@@ -127,13 +130,13 @@ def _widened(arrays):
 
 def direct(arrays, position, chunk, decay, keep):
     """y and the state where nothing is unusual, else None."""
-    if torch.compiler.is_compiling() or _is_observed():
+    if _is_compiling() or _is_observed():
         return None
     usual = direct_arguments(_this, arrays, position, chunk, decay)
     if usual is None:
         return None
     arrays, settings = usual
-    found = calls.forward((*arrays, *settings, False), torch.is_grad_enabled())
+    found = calls.forward((*arrays, *settings, False), _is_grad_enabled())
     if found is True:
         return _apply(*arrays, (*settings, keep))
     return found and found[:2]
@@ -175,7 +178,6 @@ def _is_plain(arrays):
     )
 
 
-_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 # Not public; where torch has no such functions, the operator is always used.
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
