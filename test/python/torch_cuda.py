@@ -153,6 +153,18 @@ def test_kept_states_change_nothing():
     assert all(torch.equal(x, y) for x, y in zip(*found))
 
 
+def test_states_are_kept_only_for_gradients():
+    from deltasane.ops import _torch
+
+    order = (*"rwkvab", "beta", "tau", "state", "mask", "neutralize")
+    for grad, with_gradients, keep, expected in (
+        (False, True, True, False), (True, True, True, True), (True, True, False, False), (False, False, True, True),
+    ):  # fmt: skip
+        arguments = *(case(grad=grad).get(n) for n in order), [], [], 16, "generalized", False, keep
+        _, _, kept, has_gradients = _torch.calls.forward(arguments, with_gradients)
+        assert (kept is not None) is expected and has_gradients is (grad and with_gradients)
+
+
 def step(given):
     y, state = ops.rwkv7(**given)
     return torch.autograd.grad(y.float().square().sum() + state.square().sum(), list(given.values()))
@@ -169,7 +181,7 @@ def test_usual_calls_have_the_bits_of_others(monkeypatch, dtype, time, position)
     for way in ("direct", "shifted", "general"):
         with monkeypatch.context() as patch:
             if way == "general":
-                patch.setattr(_torch, "calls", _ops.direct_torch_calls(None, *_torch._PLAIN_TYPES, torch.empty_like, False))
+                patch.setattr(_torch, "calls", _ops.direct_torch_calls(None, False))
             if way == "direct":
                 patch.setattr(_torch, "_general", None)
             inputs = given if way != "shifted" else {n: _shifted(x) for n, x in given.items()}

@@ -1,5 +1,7 @@
 """Usual calls, which the extension takes by itself: the same bits as the general way, and nothing unusual among them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from cases import random_case
@@ -24,7 +26,7 @@ def general(monkeypatch):
 
     def run(body):
         with monkeypatch.context() as patch:
-            patch.setattr(_torch, "calls", _ops.direct_torch_calls(None, *_torch._PLAIN_TYPES, torch.empty_like, False))
+            patch.setattr(_torch, "calls", _ops.direct_torch_calls(None, False))
             return body()
 
     return run
@@ -38,7 +40,7 @@ class Counted:
 
     def forward(self, *arguments):
         found = self.calls.forward(*arguments)
-        self.taken += [] if found is None or found is True else ["forward"]
+        self.taken += [] if found is None else ["forward"]
         return found
 
     def is_usual(self, *arguments):
@@ -131,6 +133,28 @@ def test_unusual_calls_are_not_taken(changed):
     given = {**{n: torch.full((2, 20, 3, 64), 0.5) for n in "rwkvab"}, **changed}
     position, chunk = given.pop("position", 0), given.pop("chunk", 16)
     assert _torch.direct(tuple(given.get(n) for n in ORDER), position, chunk, "decay", True) is None
+
+
+def test_says_whether_a_gradient_is_needed():
+    free, given = (tensors(random_case(1, 20, 1, 16), grad) for grad in (False, True))
+    for case, with_gradients, expected in ((free, True, False), (given, True, True), (given, False, False)):
+        arguments = *(case.get(n) for n in ORDER), [], [], 16, "generalized", False, True
+        assert _torch.calls.forward(arguments, with_gradients)[3] is expected
+
+
+def test_without_the_functions_of_torchs_compiler(monkeypatch):
+    """A torch that has no quick way to allocate: its usual one."""
+    made = []
+    empty = lambda *x, **y: made.append(x[0]) or torch.empty(*x, **y)  # noqa: E731
+    other = SimpleNamespace(
+        Tensor=torch.Tensor, nn=torch.nn, float32=torch.float32, bfloat16=torch.bfloat16, empty=empty, _C=SimpleNamespace()
+    )
+    case = tensors(random_case(2, 35, 3, 64))
+    expected = both_passes(case)
+    monkeypatch.setattr(_torch, "calls", _ops.direct_torch_calls(other, False))
+    found = both_passes(case)
+    assert made[:2] == [(2, 35, 3, 64), (2, 3, 64, 64)] and len(made) == 2 + len(case)
+    assert all(torch.equal(x, y) for x, y in zip(found, expected))
 
 
 def test_an_unusual_call_computes_no_decays_twice():

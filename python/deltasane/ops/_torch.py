@@ -136,10 +136,12 @@ def direct(arrays, position, chunk, decay, keep):
     if usual is None:
         return None
     arrays, settings = usual
-    found = calls.forward((*arrays, *settings, False), _is_grad_enabled())
-    if found is True:
-        return _apply(*arrays, (*settings, keep))
-    return found and found[:2]
+    with_gradients = _is_grad_enabled()
+    found = calls.forward((*arrays, *settings, keep and with_gradients), with_gradients)
+    if found is None:
+        return None
+    y, state, _, has_gradients = found
+    return _apply(*arrays, settings, found) if has_gradients else (y, state)
 
 
 def forward(call):
@@ -154,9 +156,9 @@ def forward(call):
     if not _is_plain(arrays):
         y, state, _ = torch.ops.deltasane.delta_rule(*arrays, *settings)
     elif needs_gradient:
-        y, state = _apply(*arrays, settings)
+        y, state = _apply(*arrays, settings, None)
     else:
-        y, state, _ = _forward(*arrays, *settings)
+        y, state, *_ = _forward(*arrays, *settings)
     return y.to(real) if y.dtype != real else y, state
 
 
@@ -189,10 +191,7 @@ def _is_observed():
     return _dispatch_modes() or _transform() is not None or forward_ad._current_level >= 0 or _trace() is not None
 
 
-calls = _ops.direct_torch_calls(
-    getattr(torch.Tensor, "__dlpack_c_exchange_api__", None), *_PLAIN_TYPES, torch.empty_like,
-    _ops.cuda and not _torch_gpu.CHECKS_VALUES,
-)  # fmt: skip
+calls = _ops.direct_torch_calls(torch, _ops.cuda and not _torch_gpu.CHECKS_VALUES)
 
 _ARRAYS = (
     "Tensor r, Tensor? w, Tensor k, Tensor v, Tensor? a, Tensor? b, Tensor? beta, Tensor? tau, Tensor? state, "
@@ -204,7 +203,7 @@ _library.define(f"delta_rule_backward(Tensor dy, Tensor? dstate, {_ARRAYS}, Tens
 
 
 def _forward(*arguments):
-    """y, the final state, and the states that backward needs, or None."""
+    """y, the final state, and the states that backward needs, or None. More may follow."""
     return calls.forward(arguments, False) or _general(arguments).forward(*arguments)
 
 
@@ -221,7 +220,7 @@ def _general(arguments):
 
 def _forward_operator(*arguments):
     """An operator returns tensors only: an empty one instead of None."""
-    y, state, kept = _forward(*arguments)
+    y, state, kept, *_ = _forward(*arguments)
     return y, state, state.new_empty(0) if kept is None else kept
 
 
@@ -249,8 +248,12 @@ def _backward_fake(dy, dstate, *arguments):
 
 
 def _keep_inputs(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:11], output[2])
-    ctx.settings = inputs[11:16]
+    _keep(ctx, inputs[:11], inputs[11:16], output[2])
+
+
+def _keep(ctx, arrays, settings, kept):
+    ctx.save_for_backward(*arrays, kept)
+    ctx.settings = settings
     ctx.set_materialize_grads(False)
 
 
@@ -279,18 +282,22 @@ def _operator_gradients(ctx, dy, dstate, _):
 
 
 class _Recurrence(torch.autograd.Function):
-    """apply(*arrays, settings) -> y, state: what is registered below, without the dispatcher."""
+    """apply(*arrays, settings, found) -> y, state: what is registered below, without the dispatcher.
+
+    found: what _forward returns, where that is known already.
+    """
 
     @staticmethod
     def forward(ctx, *arguments):
-        arguments = *arguments[:-1], *arguments[-1]
-        output = _forward(*arguments)
-        _keep_inputs(ctx, arguments, output)
-        return output[:2]
+        arrays, settings, found = arguments[:11], arguments[11], arguments[12]
+        if found is None:
+            found = _forward(*arrays, *settings)
+        _keep(ctx, arrays, settings[:5], found[2])
+        return found[0], found[1]
 
     @staticmethod
     def backward(ctx, dy, dstate):
-        return *_gradients(ctx, dy, dstate), None, None, None
+        return *_gradients(ctx, dy, dstate), None, None, None, None
 
 
 # Function.apply without its look at every argument for transforms of torch.func, which were refused.

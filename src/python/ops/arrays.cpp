@@ -2,6 +2,9 @@
 
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "python/ops/views.h"
 
 namespace deltasane::python {
@@ -56,13 +59,35 @@ nb::object checked(PyObject* made) {
 
 nb::object interned(const char* text) { return checked(PyUnicode_InternFromString(text)); }
 
+nb::object packed_strides(const Shape& shape) {
+  Shape strides = shape;
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; step *= std::max<int64_t>(shape[i--], 1))
+    strides[i] = step;
+  return tuple_of(strides);
+}
+
+nb::object call(nb::handle function, std::initializer_list<PyObject*> arguments,
+                nb::handle names = {}) {
+  const size_t named = names ? nb::len(names) : 0;
+  return checked(PyObject_Vectorcall(function.ptr(), arguments.begin(), arguments.size() - named,
+                                     names.ptr()));
+}
+
 class Torch : public ArrayLibrary {
  public:
-  Torch(const ExchangeTable& table, nb::object tensor, nb::object parameter, nb::object empty_like)
+  Torch(const ExchangeTable& table, nb::handle torch)
       : table_(table),
-        tensor_(std::move(tensor)),
-        parameter_(std::move(parameter)),
-        empty_like_(std::move(empty_like)) {}
+        tensor_(torch.attr("Tensor")),
+        parameter_(torch.attr("nn").attr("Parameter")),
+        float32_(torch.attr("float32")),
+        bfloat16_(torch.attr("bfloat16")),
+        empty_(torch.attr("empty")) {
+    const nb::object owner = nb::getattr(torch.attr("_C"), "_dynamo", nb::none());
+    const nb::object makers = nb::getattr(owner, "guards", nb::none());
+    make_on_cpu_ = nb::getattr(makers, "_empty_strided_cpu", nb::none());
+    make_on_gpu_ = nb::getattr(makers, "_empty_strided_cuda", nb::none());
+  }
 
   bool read(nb::handle array, Array& found) const override {
     const nb::handle type(reinterpret_cast<PyObject*>(Py_TYPE(array.ptr())));
@@ -90,11 +115,20 @@ class Torch : public ArrayLibrary {
   bool requires_gradient(nb::handle array) const override {
     return checked(PyObject_GetAttr(array.ptr(), requires_grad_.ptr())).is(nb::handle(Py_True));
   }
-  nb::object empty_like(nb::handle array) const override { return empty_like_(array); }
-  nb::object empty(nb::handle like, const Shape& shape) const override {
+  NewArray empty(const Shape& shape, Number number, int device) const override {
+    const nb::object& make = device == Array::cpu ? make_on_cpu_ : make_on_gpu_;
+    const nb::object& type = number == Number::float32 ? float32_ : bfloat16_;
     const nb::object sizes = tuple_of(shape);
-    PyObject* const arguments[] = {like.ptr(), sizes.ptr()};
-    return checked(PyObject_VectorcallMethod(new_empty_.ptr(), arguments, 2, nullptr));
+    NewArray made;
+    if (!make.is_none()) {
+      made.object = call(make, {sizes.ptr(), packed_strides(shape).ptr(), type.ptr()});
+      require(read(made.object, made), "a new tensor is packed");
+    }
+    if (made.object && made.device == device) return made;  // it was made on the current device
+    const nb::object place = device == Array::cpu ? cpu_ : nb::object(nb::int_(device));
+    made.object = call(empty_, {sizes.ptr(), type.ptr(), place.ptr()}, names_);
+    require(read(made.object, made) && made.device == device, "a new tensor is packed");
+    return made;
   }
   CUstream_st* stream(int device) const override {
     void* found = nullptr;
@@ -105,8 +139,9 @@ class Torch : public ArrayLibrary {
 
  private:
   const ExchangeTable& table_;
-  nb::object tensor_, parameter_, empty_like_;
-  nb::object requires_grad_ = interned("requires_grad"), new_empty_ = interned("new_empty");
+  nb::object tensor_, parameter_, float32_, bfloat16_, empty_, make_on_cpu_, make_on_gpu_;
+  nb::object requires_grad_ = interned("requires_grad"), cpu_ = interned("cpu");
+  nb::object names_ = nb::make_tuple(interned("dtype"), interned("device"));
 };
 
 class Numpy : public ArrayLibrary {
@@ -130,27 +165,26 @@ class Numpy : public ArrayLibrary {
     return usual;
   }
   bool requires_gradient(nb::handle) const override { return false; }
-  nb::object empty_like(nb::handle array) const override {
-    return empty_(checked(PyObject_GetAttr(array.ptr(), shape_.ptr())), float32_);
-  }
-  nb::object empty(nb::handle, const Shape& shape) const override {
-    return empty_(tuple_of(shape), float32_);
+  NewArray empty(const Shape& shape, Number, int) const override {
+    NewArray made;
+    made.object = call(empty_, {tuple_of(shape).ptr(), float32_.ptr()});
+    require(read(made.object, made), "a new array is packed");
+    return made;
   }
   CUstream_st* stream(int) const override { return nullptr; }
 
  private:
   nb::object array_, float32_, empty_;
-  nb::object dtype_ = interned("dtype"), shape_ = interned("shape");
+  nb::object dtype_ = interned("dtype");
 };
 
 }  // namespace
 
-std::unique_ptr<ArrayLibrary> torch_arrays(nb::handle exchange, nb::object tensor,
-                                           nb::object parameter, nb::object empty_like) {
-  const ExchangeTable* table = table_of(exchange);
-  if (!table) return nullptr;
-  return std::make_unique<Torch>(*table, std::move(tensor), std::move(parameter),
-                                 std::move(empty_like));
+std::unique_ptr<ArrayLibrary> torch_arrays(nb::handle torch) {
+  if (torch.is_none()) return nullptr;
+  const ExchangeTable* table =
+      table_of(nb::getattr(torch.attr("Tensor"), "__dlpack_c_exchange_api__", nb::none()));
+  return table ? std::make_unique<Torch>(*table, torch) : nullptr;
 }
 
 std::unique_ptr<ArrayLibrary> numpy_arrays(nb::object array, nb::object float32, nb::object empty) {

@@ -75,6 +75,12 @@ class Arguments {
   size_t before_;
 };
 
+bool is_true(nb::handle object) {
+  const int found = PyObject_IsTrue(object.ptr());
+  if (found < 0) throw nb::python_error();
+  return found;
+}
+
 class DirectCalls {
  public:
   // on_gpu: whether calls on a GPU are taken
@@ -86,37 +92,35 @@ class DirectCalls {
     return read(Arguments(all), call);
   }
 
-  // y, final state, kept states or None. Or True: a gradient is needed, and `with_gradients` says
-  // that one can be had.
+  // y, final state, kept states or None, and whether an array needs a gradient. with_gradients:
+  // that is looked at, and states are kept only where one does.
   nb::object forward(const nb::tuple& all, bool with_gradients) const {
     const Arguments arguments(all);
     Direct call;
     if (!read(arguments, call)) return nb::none();
-    if (with_gradients)
-      for (const int place : places)
-        if (arguments.is_given(place) && library_->requires_gradient(arguments[place]))
-          return nb::bool_(true);
-    const nb::object y = library_->empty_like(arguments[v]);
-    const nb::object final_state = arguments.is_given(state)
-                                       ? library_->empty_like(arguments[state])
-                                       : library_->empty(arguments[w], call.states());
+    const bool has_gradients =
+        with_gradients && std::ranges::any_of(places, [&](int place) {
+          return arguments.is_given(place) && library_->requires_gradient(arguments[place]);
+        });
+    const NewArray y = empty_like(call.at(v));
+    const NewArray final_state = empty(call, call.states());
     if (call.device() == Array::cpu) {
       Call<float> run = cpu_call(call);
-      run.op.y = new_view(y), run.op.final_state = new_view(final_state);
+      run.op.y = view_of_floats(y), run.op.final_state = view_of_floats(final_state);
       compute([&] { python::forward(run, Compute::kernels); });
-      return nb::make_tuple(y, final_state, nb::none());
+      return nb::make_tuple(y.object, final_state.object, nb::none(), has_gradients);
     }
-    nb::object kept = nb::none();
+    NewArray kept;
+    kept.object = nb::none();
     if constexpr (built_with_cuda) {
-      if (nb::cast<bool>(arguments[keep]) && call.starts_tiles()) {
+      if (has_gradients == with_gradients && is_true(arguments[keep]) && call.starts_tiles()) {
         const int64_t floats = gpu_kept_floats(call.batch(), call.time(), call.heads());
-        kept = library_->empty(arguments[w], {floats});
+        kept = empty(call, {floats});
       }
-      nb::list scratch;
-      const GpuCall run = gpu_call(call, arguments[w], kept, scratch);
-      gpu_forward(run, gpu_memory(new_array(y)), gpu_floats(new_array(final_state)));
+      std::vector<nb::object> scratch;
+      gpu_forward(gpu_call(call, kept, scratch), gpu_memory(y), gpu_floats(final_state));
     }
-    return nb::make_tuple(y, final_state, kept);
+    return nb::make_tuple(y.object, final_state.object, kept.object, has_gradients);
   }
 
   // arguments: dy, dstate, then those of forward with `kept` and `wanted` in place of keep. Gradients
@@ -130,19 +134,18 @@ class DirectCalls {
     if (on_state && !library_->read(all[1], dfinal)) return nb::none();
     if (!is_like(call.at(v), dy)) return nb::none();
     if (on_state && !(is_float(dfinal, call) && dfinal.shape == call.states())) return nb::none();
-    const nb::handle kept = arguments[keep];
     const nb::object wanted = nb::borrow(arguments[keep + 1]);
     const bool on_cpu = call.device() == Array::cpu;
 
-    nb::object made[count];
+    std::array<NewArray, count> made;
     nb::list found;
     for (int i = 0, input = 0; i <= state; ++i) {
       nb::object gradient = nb::none();
       if (i != beta) {
         const bool is_wanted = nb::cast<bool>(wanted[i]) && arguments.is_given(i);
         if (is_wanted || (!on_cpu && arguments.is_given(i)))  // a GPU's kernels compute all
-          made[input] = library_->empty_like(arguments[i]);
-        if (is_wanted) gradient = made[input];
+          made[input] = empty_like(call.inputs[size_t(input)]);
+        if (is_wanted) gradient = made[input].object;
         ++input;
       }
       found.append(gradient);
@@ -155,17 +158,17 @@ class DirectCalls {
       View<float>* const results[] = {&g.dr, &g.dw, &g.dk,   &g.dv,
                                       &g.da, &g.db, &g.dtau, &g.dinitial};
       for (size_t i = 0; i < count; ++i)
-        if (made[i]) *results[i] = new_view(made[i]);
+        if (made[i].object) *results[i] = view_of_floats(made[i]);
       compute([&] { python::backward(run, Compute::kernels); });
       return found;
     }
     if constexpr (built_with_cuda) {
       std::array<void*, count> results{};
-      for (size_t i = 0; i < count; ++i)
-        if (made[i]) results[i] = gpu_memory(new_array(made[i]));
-      nb::list scratch;
-      const GpuCall run = gpu_call(call, arguments[w], kept, scratch);
-      gpu_backward(run, gpu_memory(dy), gpu_floats(dfinal), results);
+      for (size_t i = 0; i < count; ++i) results[i] = gpu_memory(made[i]);
+      Array kept;
+      if (arguments.is_given(keep) && !library_->read(arguments[keep], kept)) return nb::none();
+      std::vector<nb::object> scratch;
+      gpu_backward(gpu_call(call, kept, scratch), gpu_memory(dy), gpu_floats(dfinal), results);
     }
     return found;
   }
@@ -233,39 +236,36 @@ class DirectCalls {
   }
 
   // scratch: keeps what is allocated
-  GpuCall gpu_call(const Direct& call, nb::handle like, nb::handle kept, nb::list& scratch) const {
+  GpuCall gpu_call(const Direct& call, const Array& kept, std::vector<nb::object>& scratch) const {
     GpuCall made{};
     made.place = {call.device(), library_->stream(call.device()), {}};
-    made.place.allocate = [this, like, &scratch](int64_t floats) {
-      scratch.append(library_->empty(like, {floats}));
-      return gpu_floats(new_array(scratch[scratch.size() - 1]));
+    made.place.allocate = [this, &call, &scratch](int64_t floats) {
+      const NewArray found = empty(call, {floats});
+      scratch.push_back(found.object);
+      return gpu_floats(found);
     };
     made.is_bf16 = call.at(v).number == Number::bfloat16;
     made.batch = call.batch(), made.time = call.time(), made.heads = call.heads();
     made.position = call.start(), made.chunk = call.chunk;
     for (size_t i = 0; i < count; ++i) made.inputs[i] = gpu_memory(call.inputs[i]);
-    Array states;
-    if (!kept.is_none() && library_->read(kept, states)) {
-      made.kept = gpu_floats(states);
-      made.kept_floats = states.shape.elements();
-    }
+    made.kept = gpu_floats(kept);
+    made.kept_floats = made.kept ? kept.shape.elements() : 0;
     return made;
   }
 
-  // Of arrays that were made here.
-  Array new_array(nb::handle made) const {
-    Array found;
-    require(library_->read(made, found), "a new array is packed");
-    return found;
+  NewArray empty(const Direct& call, const Shape& shape) const {
+    return library_->empty(shape, Number::float32, call.device());
+  }
+  NewArray empty_like(const Array& array) const {
+    return library_->empty(array.shape, array.number, array.device);
   }
   // Null: not given, or nothing in it.
   static void* gpu_memory(const Array& array) {
     return array.shape.elements() ? array.data : nullptr;
   }
   static float* gpu_floats(const Array& array) { return static_cast<float*>(gpu_memory(array)); }
-  View<float> new_view(nb::handle made) const {
-    const Array found = new_array(made);
-    return {static_cast<float*>(found.data), found.shape};
+  static View<float> view_of_floats(const Array& array) {
+    return {static_cast<float*>(array.data), array.shape};
   }
 
   const std::unique_ptr<ArrayLibrary> library_;
@@ -281,14 +281,10 @@ void bind_direct_calls(nb::module_& m) {
       .def("backward", &DirectCalls::backward, nb::arg("arguments"));
   m.def(
       "direct_torch_calls",
-      [](nb::handle exchange, nb::object tensor, nb::object parameter, nb::object empty_like,
-         bool on_gpu) {
-        return std::make_unique<DirectCalls>(
-            torch_arrays(exchange, std::move(tensor), std::move(parameter), std::move(empty_like)),
-            on_gpu);
+      [](nb::handle torch, bool on_gpu) {
+        return std::make_unique<DirectCalls>(torch_arrays(torch), on_gpu);
       },
-      nb::arg("exchange").none(), nb::arg("tensor"), nb::arg("parameter"), nb::arg("empty_like"),
-      nb::arg("on_gpu"));
+      nb::arg("torch").none(), nb::arg("on_gpu"));
   m.def(
       "direct_numpy_calls",
       [](nb::object array, nb::object float32, nb::object empty) {
