@@ -19,10 +19,11 @@ struct Processor {
   bool avx_vnni = false, amx = false;
   Processor() {
     unsigned a, b, c, d;
-    if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) avx_vnni = a & 1u << 4;
+    bool avx512_bf16 = false;
+    if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) avx_vnni = a & 1u << 4, avx512_bf16 = a & 1u << 5;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
-      constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25;
-      amx = (d & bf16) && (d & tile) && (d & int8);
+      constexpr unsigned bf16 = 1u << 22, tile = 1u << 24;
+      amx = (d & bf16) && (d & tile) && avx512_bf16;
     }
   }
 };

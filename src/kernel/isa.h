@@ -14,7 +14,7 @@ enum class Isa {
   avx2_dot,   // and products of 8-bit numbers (avx_vnni)
   avx512,     // f, bw, dq, vl
   avx512_dot, // and products of 8-bit numbers (vnni)
-  avx512_amx  // and tiles of 8-bit and bf16 numbers (amx_int8, amx_bf16)
+  avx512_amx  // and tiles of bf16 numbers (amx_bf16, avx512_bf16)
 };
 
 // Lanes of float in one vector register.
@@ -31,7 +31,7 @@ constexpr int registers_of(Isa isa) {
 // Whether it multiplies small matrices of 8-bit and of bf16 numbers (isa_matrix.h).
 constexpr bool has_matrices(Isa isa) { return isa == Isa::neon_mm; }
 
-// Whether it has registers for larger matrices of them (isa_tile.h).
+// Whether it has registers for larger matrices of bf16 numbers (isa_tile.h).
 constexpr bool has_tiles(Isa isa) { return isa == Isa::avx512_amx; }
 
 // The set that a kernel of floats is compiled for.

@@ -82,11 +82,6 @@ template <Isa isa>
 struct Dot : PlainDot {};
 template <Isa isa>
 struct PanelDot : Dot<isa> {};
-// Panels of tiles (isa_tile.h), which multiply signed numbers.
-template <>
-struct PanelDot<Isa::avx512_amx> {
-  static constexpr int width = 16, vectors = 3, offset = 0;
-};
 
 #if defined(__ARM_FEATURE_DOTPROD)
 struct ArmDot {

@@ -1,14 +1,13 @@
 // Tiles: registers of the processor that hold small matrices, up to 16 rows of 64 bytes (AMX).
 //
 //   HardwareTiles<isa>::present   whether the set has them; if not, it has no other member
-//   HardwareTiles tiles(bytes)    for x of 16 tokens by `bytes` each; a thread has them until the end of
-//                                 `tiles`, and one such object at a time
-//   zero<t>()                     of 0 .. 3, sums: 16 tokens by 16 rows of W, of 32 bits
-//   load<t>(from, stride)         of 4, 5, x: (token, inputs), and 6, 7, W: (line, row of W, bytes), where
-//                                 a line has the next 4 bytes of each of 16 rows; lines are `stride` bytes apart
+//   HardwareTiles tiles           a thread has them until the end of `tiles`, and one such object at a time
+//   zero<t>()                     of 0 .. 3, sums: 16 tokens by 16 rows of W, float
+//   load<t>(from, stride)         of these, of 4, 5, x: (token, 32 inputs), and of 6, 7, W: (line, row of W, 2
+//                                 inputs), where a line has the next two of each of 16 rows; what is 16 here is
+//                                 `stride` bytes apart
 //   store<t>(to, stride)          of 0 .. 3
-//   multiply_bytes<sum, x, w>()   adds the products of signed 8-bit numbers, exactly
-//   multiply_bf16<sum, x, w>()    adds those of bf16 numbers: sums are float; subnormals are 0
+//   multiply_bf16<sum, x, w>()    adds the products of bf16 numbers: sums are float; subnormals are 0
 //
 // For files compiled per instruction set: everything here is in an unnamed namespace.
 #pragma once
@@ -20,7 +19,7 @@
 namespace deltasane::kernel {
 namespace {
 
-inline constexpr int tile_rows = 16;                  // tokens, and rows of W
+inline constexpr int tile_rows = 16;  // tokens, and rows of W
 inline constexpr int sum_tiles = 4, x_tile = 4, w_tile = 6;  // the first of each kind
 
 template <Isa isa>
@@ -28,19 +27,16 @@ struct HardwareTiles {
   static constexpr bool present = false;
 };
 
-#if defined(__AMX_INT8__) && defined(__AMX_BF16__)
+#if defined(__AMX_BF16__)
 template <>
 class HardwareTiles<Isa::avx512_amx> {
  public:
   static constexpr bool present = true;
 
-  explicit HardwareTiles(int bytes) {
+  HardwareTiles() {
     Shapes shapes{};
     shapes.palette = 1;
-    for (int t = 0; t < 8; ++t) {
-      shapes.row_bytes[t] = uint16_t(t == x_tile || t == x_tile + 1 ? bytes : 64);
-      shapes.rows[t] = uint8_t(t >= w_tile ? bytes / 4 : tile_rows);
-    }
+    for (int t = 0; t < 8; ++t) shapes.row_bytes[t] = 64, shapes.rows[t] = tile_rows;
     asm volatile("ldtilecfg %0" : : "m"(shapes));
   }
   HardwareTiles(const HardwareTiles&) = delete;
@@ -59,10 +55,6 @@ class HardwareTiles<Isa::avx512_amx> {
   template <int t>
   [[gnu::always_inline]] inline void store(void* to, int64_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(t) : "memory");
-  }
-  template <int sum, int x, int w>
-  [[gnu::always_inline]] inline void multiply_bytes() {
-    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(x), "i"(w));
   }
   template <int sum, int x, int w>
   [[gnu::always_inline]] inline void multiply_bf16() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "base/half.h"
 #include "base/random.h"
@@ -59,20 +60,40 @@ void append(std::vector<T>& all, const Tensor<T>& tensor) {
   all.insert(all.end(), tensor.span().begin(), tensor.span().end());
 }
 
+// What a kernel does to x, and to the weights, before it multiplies.
+enum class Rounding { defined, bf16_pairs, bf16 };
+Rounding rounding_of(const MatmulShape& shape, Isa isa) {
+  if (multiplies_bf16(shape.type, shape.tokens, isa)) return Rounding::bf16;
+  return multiplies_bf16_pairs(shape.type, shape.tokens, isa) ? Rounding::bf16_pairs
+                                                              : Rounding::defined;
+}
+
 // The definition in double and in float, of one problem after the other.
 struct Yardstick {
   std::vector<double> truth;
   std::vector<float> plain;
 
-  void add(const MatmulProblem& problem, View<const float> x) {
-    const Store store = problem.shape.store;
+  void add(const MatmulProblem& problem, Rounding rounding) {
     Tensor<double> exact({problem.shape.tokens, problem.shape.out});
     for (int64_t e = 0; e < exact.elements(); ++e) exact[e] = problem.y[e];
-    reference::matmul<double>(problem.weights, x, exact.view(), store);
+    multiply(problem, rounding, exact.view());
     append(truth, exact);
     Tensor<float> y = problem.y.clone();
-    reference::matmul<float>(problem.weights, x, y.view(), store);
+    multiply(problem, rounding, y.view());
     append(plain, y);
+  }
+
+ private:
+  template <class Real>
+  static void multiply(const MatmulProblem& problem, Rounding rounding, View<Real> y) {
+    const Store store = problem.shape.store;
+    const View<const float> x = problem.x.view();
+    if (rounding == Rounding::bf16)
+      reference::matmul_bf16<Real>(problem.weights, x, y, store);
+    else if (rounding == Rounding::bf16_pairs)
+      reference::matmul<Real>(problem.weights, reference::bf16_pairs(x).view(), y, store);
+    else
+      reference::matmul<Real>(problem.weights, x, y, store);
   }
 };
 
@@ -90,14 +111,12 @@ std::vector<std::string> check_matmul(const MatmulShape& shape, uint64_t seed, T
                                       std::span<const Isa> isas) {
   // Four problems are compared together, so that the yardstick, the worst error of plain
   // arithmetic, is the worst of many numbers even for small outputs.
-  Yardstick exact, in_pairs;  // for x as given, as sums of bf16 pairs
+  std::map<Rounding, Yardstick> yardsticks;
+  for (const Isa isa : isas) yardsticks[rounding_of(shape, isa)];
   std::vector<std::vector<float>> found(isas.size());
-  const auto pairs = [&](Isa isa) { return multiplies_bf16_pairs(shape.type, shape.tokens, isa); };
   for (uint64_t i = 0; i < 4; ++i) {
     const MatmulProblem problem(shape, seed * 1000 + i);
-    exact.add(problem, problem.x.view());
-    if (std::ranges::any_of(isas, pairs))
-      in_pairs.add(problem, reference::bf16_pairs(problem.x.view()).view());
+    for (auto& [rounding, yardstick] : yardsticks) yardstick.add(problem, rounding);
     for (size_t which = 0; which < isas.size(); ++which) {
       Tensor<float> y = problem.y.clone();
       matmul(problem.weights, problem.x.view(), y.view(), {threads, isas[which]}, shape.store);
@@ -106,7 +125,7 @@ std::vector<std::string> check_matmul(const MatmulShape& shape, uint64_t seed, T
   }
   std::vector<std::string> wrong;
   for (size_t which = 0; which < isas.size(); ++which) {
-    const Yardstick& yardstick = pairs(isas[which]) ? in_pairs : exact;
+    const Yardstick& yardstick = yardsticks[rounding_of(shape, isas[which])];
     const Closeness result = closeness(found[which], yardstick.plain, yardstick.truth);
     if (!result.close)
       wrong.push_back(cat(name_of(shape.type), " on ", name_of(isas[which]), ", ", shape.tokens,

@@ -23,17 +23,32 @@ void multiply_few(std::span<const Matmul> products, const Cpu& cpu) {
 }
 
 template <Isa isa, WeightType type>
+void multiply_many(const Matmul& p, ThreadPool& threads) {
+  multiply_tiled<isa, type, cpu::Layout::row_major, cpu::Layout::row_major>(
+      {{p.x.data, p.x.stride[0]},
+       p.w.rows(),
+       p.w.in(),
+       p.x.shape[0],
+       p.w.out(),
+       p.w.in(),
+       {p.y.data, p.y.stride[0]},
+       sum_of(p)},
+      threads);
+}
+
+template <Isa isa, WeightType type>
 void multiply_many_quantized(const Matmul& p, ThreadPool& threads) {
+  if constexpr (cpu::rounds_to_bf16(isa, type)) return multiply_many<isa, type>(p, threads);
   const int64_t tokens = p.x.shape[0], in = p.w.in();
   constexpr cpu::Q8Layout layout = cpu::q8_layout(isa);
-  const Buffer memory(uint64_t(cpu::q8_token_bytes(layout, tokens, in)));
+  const Buffer memory(uint64_t(cpu::q8_token_bytes(tokens, in)));
   const cpu::Q8Product product{p.w.rows(),
                                p.w.out(),
                                in,
                                q8_tokens_in(memory.data(), tokens, in, layout),
                                {p.y.data, p.y.stride[0]},
                                sum_of(p)};
-  const int64_t token_groups = pieces_of(tokens, cpu::q8_group(layout));
+  const int64_t token_groups = pieces_of(tokens, cpu::q8_tokens);
   threads.parallel(token_groups, [&](int64_t group) {
     cpu::quantize_tokens<isa>({p.x.data, p.x.stride[0]}, in, group, product.x);
   });
@@ -49,20 +64,6 @@ void multiply_many_quantized(const Matmul& p, ThreadPool& threads) {
     else
       cpu::low_bit_many_tokens<isa, type>(product, panel, some, scratch.data());
   });
-}
-
-template <Isa isa, WeightType type>
-void multiply_many(const Matmul& p, ThreadPool& threads) {
-  multiply_tiled<isa, type, cpu::Layout::row_major, cpu::Layout::row_major>(
-      {{p.x.data, p.x.stride[0]},
-       p.w.rows(),
-       p.w.in(),
-       p.x.shape[0],
-       p.w.out(),
-       p.w.in(),
-       {p.y.data, p.y.stride[0]},
-       sum_of(p)},
-      threads);
 }
 
 template <Isa isa>

@@ -9,11 +9,13 @@
 // f16 numbers to floats, one token is multiplied with f16 weights as sums of two f16 numbers, each
 // x off by at most 2^-22 |x| + 2^-38 max|x|. For q8 weights, and those of 6 to 4 bits, x is rounded
 // to 8 bits as well, per token and 32 inputs: scale = max|x| / 127, so each x is off by at most
-// scale / 2, and the products are exact integers until they are scaled.
+// scale / 2, and the products are exact integers until they are scaled. Where there are tiles, many
+// tokens round x and those weights to bf16 instead: each product is off by less than 2^-8 + 2^-18 of
+// itself, which is less than 8 bits allow it, |w| max|x| / 254.
 //
 // A token's result does not depend on the number of threads, nor on the other tokens, but for one
 // thing: alone, among few and among many (matmul_few_tokens) its sums are ordered differently, and
-// may differ in the last bits. q8 has no such difference.
+// may differ in the last bits. q8 has no such difference, unless many tokens are rounded to bf16.
 // reference.cpp is the definition; everything else in this folder is a faster way to compute it.
 #pragma once
 
@@ -50,7 +52,12 @@ inline constexpr int64_t matmul_few_tokens = 12;
 
 // Whether x is split into sums of two bf16 numbers.
 constexpr bool multiplies_bf16_pairs(WeightType type, int64_t tokens, Isa isa) {
-  return tokens > matmul_few_tokens && (cpu::in_matrices(isa, type) || cpu::in_tiles(isa, type));
+  return tokens > matmul_few_tokens && !is_quantized(type) &&
+         (cpu::in_matrices(isa, type) || cpu::in_tiles(isa, type));
+}
+// Whether x and the weights are rounded to bf16.
+constexpr bool multiplies_bf16(WeightType type, int64_t tokens, Isa isa) {
+  return tokens > matmul_few_tokens && cpu::rounds_to_bf16(isa, type);
 }
 
 }  // namespace deltasane::kernel

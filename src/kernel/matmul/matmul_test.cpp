@@ -68,7 +68,7 @@ TEST_P(Matmul, ATokenDoesNotDependOnTheOthers) {
         }
     const Tensor<float> part = result(3, many - 5);
     EXPECT_EQ(std::memcmp(part.data(), all.data() + 3 * 75, size_t(many - 5) * 75 * 4), 0);
-    if (GetParam() == WeightType::q8) {
+    if (GetParam() == WeightType::q8 && !multiplies_bf16(WeightType::q8, many, isa)) {
       EXPECT_EQ(std::memcmp(few.data(), all.data(), size_t(few.elements()) * 4), 0);
       EXPECT_EQ(std::memcmp(result(5, 1).data(), all.data() + 5 * 75, 75 * 4), 0);
     }
@@ -177,6 +177,46 @@ TEST(MatmulInPairs, StaysWithinTheStatedError) {
         }
     }
   }
+}
+
+// Inputs of 8 bits, or bf16 numbers: the same bound for both, on top of that of any sum of floats.
+TEST(MatmulOfQuantized, StaysWithinTheErrorOfEightBits) {
+  ThreadPool threads(1);
+  for (const WeightType type : {WeightType::q8, WeightType::q6_k, WeightType::q5_k,
+                                WeightType::q4_k, WeightType::q4})
+    for (const int64_t tokens : {2, 30}) {
+      const MatmulProblem problem({type, tokens, 20, 512}, 15);
+      const View<const float> x = problem.x.view();
+      for (const Isa isa : usable_isas()) {
+        Tensor<float> y({tokens, 20});
+        matmul(problem.weights, x, y.view(), {threads, isa});
+        for (int64_t t = 0; t < tokens; ++t)
+          for (int64_t o = 0; o < 20; ++o) {
+            double truth = 0, allowed = 0, size = 0;
+            for (int64_t i = 0; i < 512; ++i) {
+              const double w = problem.weights.at(o, i);
+              double largest = 0;
+              for (int64_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j)
+                largest = std::max(largest, std::abs(double(x(t, j))));
+              truth += w * double(x(t, i)), size += std::abs(w) * largest;
+              static_assert(0x1p-8 + 0x1p-18 < 1.0 / 254);
+              allowed += multiplies_bf16(type, tokens, isa)
+                             ? std::abs(w * double(x(t, i))) * (0x1p-8 + 0x1p-18)
+                             : std::abs(w) * largest / 254;
+            }
+            EXPECT_NEAR(y.view()(t, o), truth, allowed + size * 512 * 0x1p-23)
+                << name_of(type) << " " << name_of(isa);
+          }
+      }
+    }
+}
+
+TEST(MatmulOfQuantized, IsRoundedToBf16WithTilesOnly) {
+  EXPECT_TRUE(multiplies_bf16(WeightType::q4_k, matmul_few_tokens + 1, Isa::avx512_amx));
+  EXPECT_FALSE(multiplies_bf16(WeightType::q8, matmul_few_tokens, Isa::avx512_amx));
+  EXPECT_FALSE(multiplies_bf16(WeightType::bf16, 100, Isa::avx512_amx));
+  EXPECT_FALSE(multiplies_bf16(WeightType::q8, 100, Isa::avx512_dot));
+  EXPECT_FALSE(multiplies_bf16(WeightType::q8, 100, Isa::neon_mm));
 }
 
 TEST(MatmulInPairs, ANumberIsTheSumOfTwo) {

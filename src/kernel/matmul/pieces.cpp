@@ -29,7 +29,7 @@ uint64_t bytes_for(const Matmul& one, Isa isa) {
     return uint64_t(cpu::rounded_up(2 * in * int64_t(sizeof(uint16_t)), int64_t(Buffer::alignment)));
   if (!is_quantized(one.w) && is_in_place(one, isa)) return 0;
   const int64_t bytes = is_quantized(one.w)
-                            ? cpu::q8_token_bytes(cpu::Q8Layout::rows, tokens, in)
+                            ? cpu::q8_token_bytes(tokens, in)
                             : cpu::interleaved_floats(isa, tokens, in) * int64_t(sizeof(float));
   return uint64_t(cpu::rounded_up(bytes, int64_t(Buffer::alignment)));
 }

@@ -22,7 +22,7 @@ inline cpu::Sum sum_of(const Matmul& product) {
 // x in 8 bits, in q8_token_bytes of memory.
 inline cpu::Q8Tokens q8_tokens_in(std::byte* memory, int64_t tokens, int64_t in,
                                   cpu::Q8Layout layout) {
-  const int64_t numbers = cpu::rounded_up(tokens, cpu::q8_group(layout)) * q8_blocks(in);
+  const int64_t numbers = cpu::rounded_up(tokens, cpu::q8_tokens) * q8_blocks(in);
   auto* const scale = reinterpret_cast<float*>(memory + numbers * q8_columns);
   return {reinterpret_cast<int8_t*>(memory), scale,
           reinterpret_cast<cpu::HalfSums*>(scale + numbers), tokens, layout};

@@ -21,4 +21,8 @@ Tensor<float> bf16_pairs(View<const float> x);
 template <class Real>
 void matmul(const Weights& w, View<const float> x, View<Real> y, Store store = Store::overwrite);
 
+// The same with each number of x and each weight rounded to bf16, where matmul.h says so.
+template <class Real>
+void matmul_bf16(const Weights& w, View<const float> x, View<Real> y, Store store = Store::overwrite);
+
 }  // namespace deltasane::kernel::reference

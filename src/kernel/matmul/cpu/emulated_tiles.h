@@ -14,7 +14,7 @@ namespace deltasane::kernel {
 
 class EmulatedTiles {
  public:
-  explicit EmulatedTiles(int bytes) : bytes_(bytes), tiles_(8) {}
+  EmulatedTiles() : tiles_(8) {}
 
   template <int t>
   void zero() {
@@ -23,28 +23,15 @@ class EmulatedTiles {
   }
   template <int t>
   void load(const void* from, int64_t stride) {
-    static_assert(t >= x_tile && t < 8);
-    tiles_[t] = {};
-    for (int row = 0; row < rows_of(t); ++row)
-      std::memcpy(tiles_[t].row[row], static_cast<const std::byte*>(from) + row * stride,
-                  size_t(row_bytes(t)));
+    static_assert(t < 8);
+    for (int row = 0; row < tile_rows; ++row)
+      std::memcpy(tiles_[t].row[row], static_cast<const std::byte*>(from) + row * stride, row_bytes);
   }
   template <int t>
   void store(void* to, int64_t stride) {
     static_assert(t < sum_tiles);
-    for (int row = 0; row < rows_of(t); ++row)
-      std::memcpy(static_cast<std::byte*>(to) + row * stride, tiles_[t].row[row],
-                  size_t(row_bytes(t)));
-  }
-
-  template <int sum, int x, int w>
-  void multiply_bytes() {
-    expect_kinds<sum, x, w>();
-    for (int token = 0; token < tile_rows; ++token)
-      for (int row = 0; row < tile_rows; ++row)
-        for (int i = 0; i < bytes_; ++i)
-          at<int32_t>(sum, token, row) +=
-              at<int8_t>(x, token, i) * at<int8_t>(w, i / 4, row * 4 + i % 4);
+    for (int row = 0; row < tile_rows; ++row)
+      std::memcpy(static_cast<std::byte*>(to) + row * stride, tiles_[t].row[row], row_bytes);
   }
 
   // Even and odd inputs are summed apart, then added to the sum.
@@ -54,7 +41,7 @@ class EmulatedTiles {
     for (int token = 0; token < tile_rows; ++token)
       for (int row = 0; row < tile_rows; ++row) {
         float part[2] = {};
-        for (int i = 0; i < bytes_ / 2; ++i)
+        for (int i = 0; i < row_bytes / 2; ++i)
           part[i % 2] = flushed(std::fma(number(at<uint16_t>(x, token, i)),
                                          number(at<uint16_t>(w, i / 2, row * 2 + i % 2)),
                                          part[i % 2]));
@@ -64,19 +51,18 @@ class EmulatedTiles {
   }
 
  private:
+  static constexpr int row_bytes = 64;
   struct Tile {
-    std::byte row[tile_rows][64];
+    std::byte row[tile_rows][row_bytes];
   };
   template <int sum, int x, int w>
   static void expect_kinds() {
     static_assert(sum < sum_tiles && x >= x_tile && x < w_tile && w >= w_tile && w < 8);
   }
-  int rows_of(int t) const { return t >= w_tile ? bytes_ / 4 : tile_rows; }
-  int row_bytes(int t) const { return t == x_tile || t == x_tile + 1 ? bytes_ : 64; }
 
   template <class Number>
   Number& at(int t, int row, int i) {
-    require(row < rows_of(t) && (i + 1) * int(sizeof(Number)) <= row_bytes(t), "inside of a tile");
+    require(row < tile_rows && (i + 1) * int(sizeof(Number)) <= row_bytes, "inside of a tile");
     return reinterpret_cast<Number*>(tiles_[size_t(t)].row[row])[i];
   }
   static float flushed(float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
@@ -84,7 +70,6 @@ class EmulatedTiles {
     return flushed(__builtin_bit_cast(float, uint32_t{bf16} << 16));
   }
 
-  int bytes_;
   std::vector<Tile> tiles_;
 };
 

@@ -62,35 +62,46 @@ void half_rows(const void* w, Range rows, int64_t in, const uint16_t* pairs, flo
 // ---- many tokens: tiles of y from packed panels of x and W (tiles.cpp, pack.h)
 //
 // A panel of x holds panel_tokens(isa) tokens, a panel of W panel_rows(isa) rows; each is
-// (in, token or row), as floats, zero past the end. Both are cut into depths of tile_depth(isa)
+// (in, token or row), as floats, zero past the end. Both are cut into depths of tile_depth
 // inputs, so that one panel of each stays in L1.
 //
 // bf16 weights where has_matrices(isa): panels are strips of bf16 numbers (matrix_tile.h), two for
 // each float of x, so they need the same memory.
 //
-// f16 and bf16 weights where has_tiles(isa): panels are tiles of bf16 numbers (tile_halves.h), up to
-// two for each float of x and for each weight. They have 32 tokens, and 32 inputs or more.
+// All weights but f32 where has_tiles(isa): panels are tiles of bf16 numbers (tile_halves.h). They have
+// 32 tokens, and 32 inputs or more. A quantized weight is one such number, rounded, and so is a float of
+// x beside it; otherwise there are two for a float of x and for an f16 weight.
 constexpr bool in_matrices(Isa isa, WeightType type) {
   return has_matrices(isa) && type == WeightType::bf16;
 }
 constexpr bool in_tiles(Isa isa, WeightType type) {
-  return has_tiles(isa) && (type == WeightType::bf16 || type == WeightType::f16);
+  return has_tiles(isa) && type != WeightType::f32;
+}
+constexpr bool rounds_to_bf16(Isa isa, WeightType type) {
+  return in_tiles(isa, type) && is_quantized(type);
 }
 constexpr int64_t panel_tokens(Isa isa) { return registers_of(isa) == 32 ? 8 : 4; }
 constexpr int64_t panel_tokens(Isa isa, WeightType type) {
   return in_tiles(isa, type) ? 32 : panel_tokens(isa);
 }
 constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
-constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
+constexpr int64_t tile_depth(Isa isa, WeightType type) {
+  return lanes_of(isa) == 4 || rounds_to_bf16(isa, type) ? 512 : 256;
+}
 // Rows of W that are packed together, for L2: a multiple of every panel_rows, or of a tile's.
 constexpr int64_t block_rows(Isa isa, WeightType type) { return in_tiles(isa, type) ? 64 : 48; }
+// Memory of packed numbers, in floats.
+constexpr int64_t floats_of(Isa isa, WeightType type, int64_t numbers) {
+  return rounds_to_bf16(isa, type) ? numbers / 2 : numbers;
+}
 constexpr int64_t block_floats(Isa isa, WeightType type) {
-  return block_rows(isa, type) * tile_depth(isa);
+  return floats_of(isa, type, block_rows(isa, type) * tile_depth(isa, type));
 }
 
 // A packed x: all panels of the first depth, then all of the next. A strip has four inputs.
 constexpr int64_t packed_floats(Isa isa, WeightType type, int64_t tokens, int64_t in) {
-  return rounded_up(tokens, panel_tokens(isa, type)) * rounded_up(in, in_tiles(isa, type) ? 32 : 4);
+  return floats_of(isa, type, rounded_up(tokens, panel_tokens(isa, type)) *
+                                  rounded_up(in, in_tiles(isa, type) ? 32 : 4));
 }
 
 // Of a matrix to be packed. Panels have the other order of a row-major matrix: it is transposed; a
@@ -115,6 +126,15 @@ struct Tiles {
 template <Isa isa, WeightType type, Layout layout>
 void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch);
 
+// Quantized weights, rounded to bf16, as tiles of W (tile_halves.h): 32 rows, of which `count` exist, of
+// `depth` columns from a multiple of 32 (q8.cpp, low_bits/product.cpp).
+struct QuantizedRows {
+  const void* w;  // blocks of 8 rows
+  int64_t in, row, column, count, depth;
+};
+template <Isa isa, WeightType type>
+void pack_quantized(const QuantizedRows& from, uint16_t* to);
+
 // ---- q8 weights (q8.cpp)
 
 // Of 32 numbers of 8 bits: the sums of the first and of the last 16.
@@ -125,15 +145,13 @@ struct HalfSums {
 
 // x in 8 bits: groups of q8_tokens tokens, in each (blocks, token) of 32 numbers, with a scale each
 // and their sums, for weights that are stored with something added to them. As strips for matrix instructions,
-// the 32 numbers of a block are (number / 8, token, number % 8). For tiles a group has 16 tokens. For
-// both the last group is whole, its tokens past the end zero.
-enum class Q8Layout { rows, strips, tiles };
+// the 32 numbers of a block are (number / 8, token, number % 8), and the last group is whole, its tokens
+// past the end zero.
+enum class Q8Layout { rows, strips };
 constexpr Q8Layout q8_layout(Isa isa) {  // of many tokens; few are rows
-  if (has_tiles(isa)) return Q8Layout::tiles;
   return has_matrices(isa) ? Q8Layout::strips : Q8Layout::rows;
 }
 inline constexpr int64_t q8_tokens = 4;
-constexpr int64_t q8_group(Q8Layout layout) { return layout == Q8Layout::tiles ? 16 : q8_tokens; }
 struct Q8Tokens {
   int8_t* value;
   float* scale;
@@ -141,8 +159,8 @@ struct Q8Tokens {
   int64_t tokens;
   Q8Layout layout;
 };
-constexpr int64_t q8_token_bytes(Q8Layout layout, int64_t tokens, int64_t in) {
-  return rounded_up(tokens, q8_group(layout)) * q8_blocks(in) *
+constexpr int64_t q8_token_bytes(int64_t tokens, int64_t in) {
+  return rounded_up(tokens, q8_tokens) * q8_blocks(in) *
          int64_t(q8_columns * sizeof(int8_t) + sizeof(float) + sizeof(HalfSums));
 }
 
@@ -162,9 +180,10 @@ struct Q8Product {
 template <Isa isa>
 void q8_few_tokens(const Q8Product& product, Range row_groups);
 
-// Many tokens: rows are copied into a panel, which stays in L2 for all tokens.
+// Many tokens, unless these are rounded to bf16: rows are copied into a panel, which stays in L2 for all
+// tokens.
 constexpr int64_t q8_panel_rows(Isa isa) {
-  return isa == Isa::avx512_dot || has_matrices(isa) || has_tiles(isa) ? 48 : q8_rows;
+  return isa == Isa::avx512_dot || has_matrices(isa) ? 48 : q8_rows;
 }
 // factors: numbers for each row and block, the scale and others.
 constexpr int64_t q8_panel_bytes(Isa isa, int64_t in, int factors) {

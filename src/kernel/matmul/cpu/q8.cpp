@@ -2,7 +2,8 @@
 
 #include "kernel/isa_half.h"
 #include "kernel/matmul/cpu/matrix_q8.h"
-#include "kernel/matmul/cpu/tile_q8.h"
+#include "kernel/matmul/cpu/q8_tile.h"
+#include "kernel/matmul/cpu/tile_quantized.h"
 
 namespace deltasane::kernel::cpu {
 namespace {
@@ -128,9 +129,9 @@ void copy_to_panel(const Q8Product& p, int64_t first_row, const InPanel<isa, 1, 
 
 template <Isa isa>
 void quantize_tokens(Strided<const float> x, int64_t in, int64_t group, Q8Tokens to) {
-  const int64_t blocks = q8_blocks(in), whole = q8_group(to.layout), first = group * whole;
-  const int64_t there = to.tokens - first < whole ? to.tokens - first : whole;
-  const int64_t count = to.layout == Q8Layout::rows ? there : whole;
+  const int64_t blocks = q8_blocks(in), first = group * q8_tokens;
+  const int64_t there = to.tokens - first < q8_tokens ? to.tokens - first : q8_tokens;
+  const int64_t count = to.layout == Q8Layout::rows ? there : q8_tokens;
   for (int64_t t = 0; t < count; ++t)
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t left = t < there ? in - b * q8_columns : 0;
@@ -175,10 +176,30 @@ void q8_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, void*
     const Panel w{static_cast<typename Panel::Block*>(scratch)};
     static_assert(sizeof(*w.block) == size_t(q8_panel_bytes(isa, q8_columns, 1)));
     copy_to_panel<isa>(p, row, w);
-    multiply_panel<isa>(w, p, row, token_groups);
+    q8_tiles(w, p, row, token_groups);
   }
 }
 
+template <Isa isa, WeightType type>
+void pack_quantized(const QuantizedRows& from, uint16_t* to) {
+  struct Rows {
+    const EightRows& value;
+    float factor[1][q8_rows];
+  };
+  const int64_t blocks = q8_blocks(from.in);
+  const Q8Block* const first = static_cast<const Q8Block*>(from.w) +
+                               from.row / q8_rows * blocks + from.column / q8_columns;
+  pack_quantized_rows<isa, 1, false>(q8_groups(from.count), q8_blocks(from.depth),
+                                     [&](int64_t group, int64_t b) {
+                                       const Q8Block& block = first[group * blocks + b];
+                                       Rows rows{block.value, {}};
+                                       load_halves<isa>(block.scale, rows.factor[0]);
+                                       return rows;
+                                     },
+                                     to);
+}
+
+template void pack_quantized<Isa::DELTASANE_ISA, WeightType::q8>(const QuantizedRows&, uint16_t*);
 template void quantize_tokens<Isa::DELTASANE_ISA>(Strided<const float>, int64_t, int64_t, Q8Tokens);
 template void q8_few_tokens<Isa::DELTASANE_ISA>(const Q8Product&, Range);
 template void q8_many_tokens<Isa::DELTASANE_ISA>(const Q8Product&, int64_t, Range, void*);

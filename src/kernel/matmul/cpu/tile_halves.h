@@ -1,10 +1,12 @@
-// 16-bit weights times floats with tiles of bf16 numbers (isa_tile.h). For files compiled per
-// instruction set.
+// Weights of 16 bits or fewer times floats with tiles of bf16 numbers (isa_tile.h). For files compiled
+// per instruction set.
 //
 // A float is split into the sum of two bf16 numbers, which leaves 2^-17 of it; an f16 weight is the
-// sum of two, which leaves nothing; a bf16 weight is one. All products of the parts are added.
+// sum of two, which leaves nothing; a bf16 weight is one. All products of the parts are added. With
+// quantized weights, a float and a weight are one number each, which leaves 2^-9 of them.
 #pragma once
 
+#include "kernel/isa_bf16.h"
 #include "kernel/isa_tile.h"
 #include "kernel/matmul/cpu/pack.h"
 #include "kernel/matmul/cpu/partial_tile.h"
@@ -18,9 +20,7 @@ struct SplitFloats {
   using Word = Halves<tile_rows>::Word;
   using Short = Halves<tile_rows>::Short;
 
-  [[gnu::always_inline]] static inline Word nearest(Word bits) {
-    return (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-  }
+  [[gnu::always_inline]] static inline Word nearest(Word bits) { return PlainBf16::nearest(bits); }
   [[gnu::always_inline]] static inline void store(uint16_t* to, Word upper) {
     const Short numbers = __builtin_convertvector(upper >> 16, Short);
     __builtin_memcpy(to, &numbers, sizeof numbers);
@@ -45,32 +45,31 @@ template <Isa isa, WeightType type>
 class HalfTiles {
  public:
   static constexpr int64_t tokens = 2 * tile_rows, rows = 2 * tile_rows, inputs = 32;
-  static constexpr int64_t x_parts = 2, w_parts = type == WeightType::f16 ? 2 : 1;
+  static constexpr int64_t x_parts = is_quantized(type) ? 1 : 2;
+  static constexpr int64_t w_parts = type == WeightType::f16 ? 2 : 1;
 
   // Of `depth` inputs, up to 32 tokens, the others zero.
   static void pack_x(const float* x, int64_t stride, int64_t count, int64_t depth, uint16_t* to) {
     for (int64_t k = 0; k < depth; k += inputs, to += x_parts * part)
       for (int64_t t = 0; t < tokens; ++t) {
-        float line[inputs] = {};
-        if (t < count)
-          __builtin_memcpy(line, x + t * stride + k, sizeof(float) * size_t(here(depth - k)));
-        for (int64_t i = 0; i < inputs; i += tile_rows)
-          SplitFloats::split(Simd<tile_rows>::load(line + i), to + t * inputs + i,
-                             to + part + t * inputs + i);
+        float rest[inputs];
+        const float* const line = whole_line(x + t * stride + k, t < count ? depth - k : 0, rest);
+        if constexpr (x_parts == 1)
+          kernel::store(to + t * inputs, Bf16<isa>::in_turn(V::load(line), V::load(line + tile_rows)));
+        else
+          for (int64_t i = 0; i < inputs; i += tile_rows)
+            SplitFloats::split(V::load(line + i), to + t * inputs + i, to + part + t * inputs + i);
       }
   }
 
-  // The same of rows of W.
+  // The same of rows of W, which are not quantized (tile_quantized.h has those).
   static void pack_w(const uint16_t* w, int64_t stride, int64_t count, int64_t depth, uint16_t* to) {
     for (int64_t k = 0; k < depth; k += inputs, to += w_parts * part)
       for (int64_t r = 0; r < rows; r += tile_rows) {
         uint16_t line[w_parts][tile_rows][inputs];
         for (int64_t i = 0; i < tile_rows; ++i) {
-          uint16_t numbers[inputs] = {};
-          if (r + i < count)
-            __builtin_memcpy(numbers, w + (r + i) * stride + k,
-                             sizeof(uint16_t) * size_t(here(depth - k)));
-          put_parts(numbers, line, i);
+          uint16_t rest[inputs];
+          put_parts(whole_line(w + (r + i) * stride + k, r + i < count ? depth - k : 0, rest), line, i);
         }
         for (int64_t p = 0; p < w_parts; ++p) interleave(line[p], to + p * part + r * inputs);
       }
@@ -80,30 +79,24 @@ class HalfTiles {
   template <class Tiles>
   [[gnu::always_inline]] inline void multiply(Tiles& tiles, const uint16_t* x, const uint16_t* w,
                                               int64_t depth) {
-    tiles.template zero<0>();
-    tiles.template zero<1>();
-    tiles.template zero<2>();
-    tiles.template zero<3>();
-    const uint16_t *next_x = x, *next_w = w;
-    for (int64_t k = 0; k < depth; k += inputs, next_x += x_parts * part, next_w += w_parts * part) {
-      load_both<w_tile>(tiles, next_w);
-      load_both<x_tile>(tiles, next_x);
-      add(tiles);
-      load_both<x_tile>(tiles, next_x + part);
-      add(tiles);
-      if constexpr (w_parts == 2) {
-        load_both<w_tile>(tiles, next_w + part);
-        add(tiles);
-        load_both<x_tile>(tiles, next_x);
-        add(tiles);
-      }
-    }
-    constexpr int64_t stride = rows * int64_t(sizeof(float));
-    tiles.template store<0>(sum_[0], stride);
-    tiles.template store<1>(sum_[0] + tile_rows, stride);
-    tiles.template store<2>(sum_[tile_rows], stride);
-    tiles.template store<3>(sum_[tile_rows] + tile_rows, stride);
+    zero_sums(tiles);
+    add_products(tiles, x, w, depth);
+    store_sums(tiles, {sum_[0], rows});
     mend(x, w, depth);
+  }
+
+  // The same, added to y by the tiles themselves: of one part each, nothing is to mend.
+  template <class Tiles>
+  [[gnu::always_inline]] static inline void multiply_to(Tiles& tiles, const uint16_t* x,
+                                                        const uint16_t* w, int64_t depth,
+                                                        cpu::Strided<float> y, cpu::Sum how) {
+    static_assert(x_parts == 1 && w_parts == 1);
+    if (how == cpu::Sum::add)
+      load_sums(tiles, y);
+    else
+      zero_sums(tiles);
+    add_products(tiles, x, w, depth);
+    store_sums(tiles, y);
   }
 
   [[gnu::always_inline]] inline void store(cpu::Strided<float> y, cpu::Sum how) const {
@@ -118,16 +111,23 @@ class HalfTiles {
  private:
   using V = Simd<tile_rows>;
   static constexpr int64_t part = tokens * inputs;  // numbers, of x and of W
-  static constexpr int64_t here(int64_t left) { return left < inputs ? left : inputs; }
 
-  [[gnu::always_inline]] static inline void put_parts(const uint16_t (&numbers)[inputs],
+  // 32 numbers, those past the end zero, in `rest` unless all are there.
+  template <class Number>
+  [[gnu::always_inline]] static inline const Number* whole_line(const Number* from, int64_t left,
+                                                                Number (&rest)[inputs]) {
+    if (left >= inputs) return from;
+    for (int64_t i = 0; i < inputs; ++i) rest[i] = i < left ? from[i] : Number{};
+    return rest;
+  }
+  [[gnu::always_inline]] static inline void put_parts(const uint16_t* numbers,
                                                       uint16_t (&line)[w_parts][tile_rows][inputs],
                                                       int64_t i) {
     if constexpr (w_parts == 2) {
       for (int64_t k = 0; k < inputs; k += tile_rows)
         SplitFloats::split(load_f16<isa, tile_rows>(numbers + k), line[0][i] + k, line[1][i] + k);
     } else {
-      __builtin_memcpy(line[0][i], numbers, sizeof numbers);
+      __builtin_memcpy(line[0][i], numbers, sizeof line[0][i]);
     }
   }
   // Pairs of numbers, transposed: 4 rows of 4 pairs at a time.
@@ -142,6 +142,48 @@ class HalfTiles {
       }
   }
 
+  template <class Tiles>
+  [[gnu::always_inline]] static inline void add_products(Tiles& tiles, const uint16_t* x,
+                                                         const uint16_t* w, int64_t depth) {
+    for (int64_t k = 0; k < depth; k += inputs, x += x_parts * part, w += w_parts * part) {
+      load_both<w_tile>(tiles, w);
+      load_both<x_tile>(tiles, x);
+      add(tiles);
+      if constexpr (x_parts == 2) {
+        load_both<x_tile>(tiles, x + part);
+        add(tiles);
+      }
+      if constexpr (w_parts == 2) {
+        load_both<w_tile>(tiles, w + part);
+        add(tiles);
+        load_both<x_tile>(tiles, x);
+        add(tiles);
+      }
+    }
+  }
+  template <class Tiles>
+  [[gnu::always_inline]] static inline void zero_sums(Tiles& tiles) {
+    tiles.template zero<0>();
+    tiles.template zero<1>();
+    tiles.template zero<2>();
+    tiles.template zero<3>();
+  }
+  template <class Tiles>
+  [[gnu::always_inline]] static inline void load_sums(Tiles& tiles, cpu::Strided<float> from) {
+    const int64_t stride = from.stride * int64_t(sizeof(float));
+    tiles.template load<0>(from.first, stride);
+    tiles.template load<1>(from.first + tile_rows, stride);
+    tiles.template load<2>(from.at(tile_rows), stride);
+    tiles.template load<3>(from.at(tile_rows) + tile_rows, stride);
+  }
+  template <class Tiles>
+  [[gnu::always_inline]] static inline void store_sums(Tiles& tiles, cpu::Strided<float> to) {
+    const int64_t stride = to.stride * int64_t(sizeof(float));
+    tiles.template store<0>(to.first, stride);
+    tiles.template store<1>(to.first + tile_rows, stride);
+    tiles.template store<2>(to.at(tile_rows), stride);
+    tiles.template store<3>(to.at(tile_rows) + tile_rows, stride);
+  }
   // Two tiles of a part, one after the other.
   template <int first, class Tiles>
   [[gnu::always_inline]] static inline void load_both(Tiles& tiles, const uint16_t* from) {

@@ -2,107 +2,21 @@
 // on processors that have tiles.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "base/half.h"
 #include "base/random.h"
+#include "kernel/isa_dispatch.h"
+#include "kernel/matmul/check.h"
 #include "kernel/matmul/cpu/emulated_tiles.h"
 #include "kernel/matmul/cpu/tile_halves.h"
-#include "kernel/matmul/cpu/tile_q8.h"
 #include "kernel/matmul/reference.h"
 #include "tensor/closeness.h"
 
 namespace deltasane::kernel {
 namespace {
-
-// Small integers and powers of two, so that every sum is exact.
-template <int scales, bool minimum>
-struct ByteProblem {
-  using Panel = InPanel<Isa::avx512_amx, scales, minimum>;
-  int64_t tokens, rows, in, blocks = q8_blocks(in);
-  Random random{uint64_t(tokens * 7 + rows + in)};
-  std::vector<typename Panel::Block> panel{size_t(blocks)};
-  std::vector<int8_t> x;
-  std::vector<float> scale;
-  std::vector<cpu::HalfSums> total;
-
-  int64_t up_to(int64_t end) { return int64_t(random.word64() % uint64_t(end)); }
-
-  ByteProblem(int64_t some_tokens, int64_t some_rows, int64_t inputs)
-      : tokens(some_tokens), rows(some_rows), in(inputs) {
-    for (auto& block : panel) {
-      for (auto& four : block.value)
-        for (auto& row : four)
-          for (int8_t& value : row) value = int8_t(up_to(256) - 128);
-      for (auto& factors : block.factor)
-        for (float& factor : factors) factor = float(up_to(5) - 2);
-    }
-    const int64_t groups = (tokens + tile_rows - 1) / tile_rows;
-    for (int64_t i = 0; i < groups * blocks * tile_rows; ++i) {
-      cpu::HalfSums sums{};
-      for (int64_t k = 0; k < q8_columns; ++k) {
-        x.push_back(int8_t(up_to(31) - 15));
-        sums.half[k / 16] = int16_t(sums.half[k / 16] + x.back());
-      }
-      total.push_back(sums);
-      scale.push_back(float(1 << up_to(2)));
-    }
-  }
-
-  float truth(int64_t token, int64_t row) const {
-    double sum = 0;
-    for (int64_t b = 0; b < blocks; ++b) {
-      const auto& block = panel[size_t(b)];
-      const auto at = size_t((token / tile_rows * blocks + b) * tile_rows + token % tile_rows);
-      double of_block = 0;
-      for (int64_t k = 0; k < q8_columns; ++k) {
-        const double value = x[at * q8_columns + size_t(k)];
-        of_block += value * block.value[k / 4][row][k % 4] *
-                    double(block.factor[k * scales / q8_columns][row]);
-        if (minimum) of_block -= value * double(block.factor[scales][row]);
-      }
-      sum += of_block * double(scale[at]);
-    }
-    return float(sum);
-  }
-
-  void expect_truth(cpu::Sum how) {
-    constexpr float before = 3;
-    const int64_t stride = rows + 5;
-    std::vector<float> y(size_t((tokens + 1) * stride), before);
-    const int64_t groups = (tokens + tile_rows - 1) / tile_rows;
-    const cpu::Q8Product product{
-        nullptr,
-        rows,
-        in,
-        {x.data(), scale.data(), total.data(), tokens, cpu::Q8Layout::tiles},
-        {y.data() + 2, stride},
-        how};
-    const Panel w{panel.data()};
-    multiply_byte_tiles<EmulatedTiles>(w, product, 0, {0, groups / 2});
-    multiply_byte_tiles<EmulatedTiles>(w, product, 0, {groups / 2, groups});
-    for (int64_t t = 0; t <= tokens; ++t)
-      for (int64_t r = -2; r < stride - 2; ++r) {
-        const bool inside = t < tokens && r >= 0 && r < rows;
-        const float added = how == cpu::Sum::add || !inside ? before : 0;
-        ASSERT_EQ(y[size_t(t * stride + r + 2)], added + (inside ? truth(t, r) : 0))
-            << tokens << " tokens, token " << t << ", row " << r;
-      }
-  }
-};
-
-template <int scales, bool minimum>
-void expect_exact_bytes() {
-  for (const int64_t tokens : {1, 16, 37, 80})
-    for (const int64_t rows : {1, 17, 48})
-      for (const int64_t in : {32, 64, 96, 160})
-        for (const cpu::Sum how : {cpu::Sum::start, cpu::Sum::add})
-          ByteProblem<scales, minimum>(tokens, rows, in).expect_truth(how);
-}
-
-TEST(TilesOfBytes, AreExactWithOneScale) { expect_exact_bytes<1, false>(); }
-TEST(TilesOfBytes, AreExactWithTwoScales) { expect_exact_bytes<2, false>(); }
-TEST(TilesOfBytes, AreExactWithAMinimum) { expect_exact_bytes<1, true>(); }
 
 // Up to 32 tokens by 32 rows, through packed panels.
 template <WeightType type>
@@ -113,7 +27,7 @@ std::vector<float> tiled(const Weights& w, View<const float> x) {
   std::vector<uint16_t> packed_w(size_t(Tile::rows * depth * Tile::w_parts), 0xffff);
   Tile::pack_x(x.data, x.stride[0], tokens, in, packed_x.data());
   Tile::pack_w(reinterpret_cast<const uint16_t*>(w.rows()), in, w.out(), in, packed_w.data());
-  EmulatedTiles tiles(64);
+  EmulatedTiles tiles;
   Tile tile;
   tile.multiply(tiles, packed_x.data(), packed_w.data(), depth);
   std::vector<float> y(size_t(tokens * w.out()));
@@ -198,6 +112,134 @@ TEST(TilesOfHalves, EveryF16NumberIsExact) {
       else
         ASSERT_EQ(y[i], w * 2) << first + i;
     }
+  }
+}
+
+// Columns of 32 rows as tiles of W, packed by the kernel of some set.
+template <WeightType type>
+std::vector<uint16_t> packed_rows(const Weights& w, int64_t row, int64_t column, int64_t depth, Isa set) {
+  std::vector<uint16_t> packed(size_t(32 * cpu::rounded_up(depth, 32)), 0xffff);
+  with_isa(set, [&]<Isa isa>() {
+    cpu::pack_quantized<isa, type>({w.rows(), w.in(), row, column, w.out() - row, depth},
+                                   packed.data());
+  });
+  return packed;
+}
+
+// A number of a step of 32 inputs: (row / 16, input / 2, row % 16, input % 2).
+float packed_at(const std::vector<uint16_t>& packed, int64_t row, int64_t input) {
+  const int64_t step = input / 32, i = input % 32;
+  const int64_t at = ((step * 2 + row / 16) * 16 + i / 2) * 32 + row % 16 * 2 + i % 2;
+  return float(bf16::from_bits(packed[size_t(at)]));
+}
+
+template <WeightType type>
+void expect_rounded_weights() {
+  for (const int64_t out : {70, 8, 19, 41})
+    for (const Isa isa : built_isas) {
+      if (!usable(isa)) continue;
+      const MatmulProblem problem({type, 1, out, 512}, uint64_t(out));
+      const Weights& w = problem.weights;
+      for (int64_t row = 0; row < out; row += 32) {
+        const std::vector<uint16_t> packed = packed_rows<type>(w, row, 256, 256, isa);
+        for (int64_t r = 0; r < 32; ++r)
+          for (int64_t i = 0; i < 256; ++i) {
+            const float expected =
+                row + r < out ? float(bf16(w.at(row + r, 256 + i))) : 0.0f;
+            ASSERT_EQ(packed_at(packed, r, i), expected)
+                << name_of(type) << " " << name_of(isa) << " row " << row + r << " input " << i;
+          }
+      }
+    }
+}
+
+TEST(TilesOfQuantized, AreTheWeightsRoundedOnce) {
+  expect_rounded_weights<WeightType::q8>();
+  expect_rounded_weights<WeightType::q6_k>();
+  expect_rounded_weights<WeightType::q5_k>();
+  expect_rounded_weights<WeightType::q4_k>();
+  expect_rounded_weights<WeightType::q4>();
+}
+
+// The numbers that an instruction rounds, as those of base/half.h.
+TEST(TilesOfQuantized, FloatsAreRoundedAsBf16) {
+  using Tile = HalfTiles<Isa::portable, WeightType::q8>;
+  std::vector<float> x{0.0f, -0.0f, 1 + 0x1p-8f, 1 + 0x3p-8f, -1 - 0x1p-8f, 1 + 0x1.01p-8f, 0x1.ffp127f,
+                       std::numeric_limits<float>::infinity(), 0x1p-126f};
+  Random random(5);
+  while (x.size() < 32) x.push_back(float(random.normal()));
+  x.push_back(std::bit_cast<float>(0x7f800001u));  // a NaN whose upper half is infinity
+  x.push_back(std::bit_cast<float>(0xffffffffu));
+  std::vector<uint16_t> packed(size_t(Tile::tokens * 64), 0xffff);
+  Tile::pack_x(x.data(), 0, 1, int64_t(x.size()), packed.data());
+  for (size_t i = 0; i < 64; ++i) {
+    const float number = i < x.size() ? x[i] : 0.0f;
+    const uint16_t found = packed[i / 32 * 1024 + i % 32];
+    EXPECT_EQ(found, bf16(number).bits) << i;
+    EXPECT_EQ(packed[i / 32 * 1024 + 32 + i % 32], 0) << i;  // no second token
+  }
+}
+
+// A part of 32 tokens by 32 rows, added to y by the tiles.
+template <WeightType type>
+Tensor<float> multiplied(const MatmulProblem& problem) {
+  using Tile = HalfTiles<Isa::portable, type>;
+  const auto& [weight_type, tokens, out, in, store] = problem.shape;
+  std::vector<uint16_t> packed_x(size_t(Tile::tokens * cpu::rounded_up(in, Tile::inputs)), 0xffff);
+  Tile::pack_x(problem.x.data(), in, tokens, in, packed_x.data());
+  const std::vector<uint16_t> packed_w = packed_rows<type>(problem.weights, 0, 0, in, Isa::portable);
+  Tensor<float> whole({tokens + 2, out + 2});
+  whole.fill(7.0f);
+  const View<float> y = whole.view().slice(0, 1, tokens).slice(1, 1, out);
+  for (int64_t t = 0; t < tokens; ++t) std::copy_n(problem.y.view().at(t), out, y.at(t));
+  EmulatedTiles tiles;
+  const auto sum = store == Store::add ? cpu::Sum::add : cpu::Sum::start;
+  with_whole_tile<Tile::tokens, Tile::rows>(
+      {y.data, y.stride[0]}, {tokens, out}, [&](cpu::Strided<float> to) {
+        Tile::multiply_to(tiles, packed_x.data(), packed_w.data(), cpu::rounded_up(in, 32), to, sum);
+      });
+  for (int64_t t = 0; t < tokens + 2; ++t)
+    for (int64_t o = 0; o < out + 2; ++o) {
+      const bool outside = t == 0 || t > tokens || o == 0 || o > out;
+      if (outside) {
+        EXPECT_EQ(whole.view()(t, o), 7.0f) << t << " " << o;
+      }
+    }
+  Tensor<float> result({tokens, out});
+  for (int64_t t = 0; t < tokens; ++t) std::copy_n(y.at(t), out, result.view().at(t));
+  return result;
+}
+
+template <WeightType type>
+void expect_close(int64_t tokens, int64_t out, int64_t in, Store store) {
+  std::vector<float> found, plain;
+  std::vector<double> truth;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const MatmulProblem problem({type, tokens, out, in, store}, seed * 1000 + uint64_t(in));
+    Tensor<double> exact({tokens, out});
+    for (int64_t e = 0; e < exact.elements(); ++e) exact[e] = problem.y[e];
+    Tensor<float> float_y = problem.y.clone();
+    reference::matmul_bf16<double>(problem.weights, problem.x.view(), exact.view(), store);
+    reference::matmul_bf16<float>(problem.weights, problem.x.view(), float_y.view(), store);
+    const Tensor<float> y = multiplied<type>(problem);
+    found.insert(found.end(), y.span().begin(), y.span().end());
+    plain.insert(plain.end(), float_y.span().begin(), float_y.span().end());
+    truth.insert(truth.end(), exact.span().begin(), exact.span().end());
+  }
+  const Closeness result = closeness(found, plain, truth);
+  EXPECT_TRUE(result.close) << name_of(type) << " " << tokens << " " << out << " " << in << " "
+                            << result.explanation();
+}
+
+TEST(TilesOfQuantized, AreAsCloseToTheTruthAsPlainArithmetic) {
+  for (const Store store : {Store::overwrite, Store::add}) {
+    expect_close<WeightType::q8>(1, 1, 1, store);
+    expect_close<WeightType::q8>(13, 17, 33, store);
+    expect_close<WeightType::q8>(32, 32, 512, store);
+    expect_close<WeightType::q6_k>(20, 31, 256, store);
+    expect_close<WeightType::q5_k>(32, 9, 256, store);
+    expect_close<WeightType::q4_k>(7, 32, 512, store);
+    expect_close<WeightType::q4>(32, 24, 96, store);
   }
 }
 

@@ -11,11 +11,12 @@ namespace deltasane::kernel {
 
 constexpr int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// How many parts the tokens are cut into, so that all threads are busy until the end. No bit of the
-// result depends on it.
-inline int64_t token_parts(const ThreadPool& threads, int64_t row_pieces, int64_t most) {
+// How many parts the tokens are cut into, so that there are some pieces for each thread and all are
+// busy until the end. No bit of the result depends on it.
+inline int64_t token_parts(const ThreadPool& threads, int64_t row_pieces, int64_t most,
+                           int pieces_per_thread = 6) {
   if (threads.size() == 1) return 1;
-  return std::clamp<int64_t>(pieces_of(6 * threads.size(), row_pieces), 1,
+  return std::clamp<int64_t>(pieces_of(pieces_per_thread * threads.size(), row_pieces), 1,
                              std::max<int64_t>(1, most));
 }
 
@@ -40,7 +41,9 @@ void multiply_pass(const TiledProduct& p, ThreadPool& threads) {
   const cpu::Tiles tiles{p.w, p.w_stride, p.rows, p.in, x, p.tokens, p.y, p.sum};
   constexpr int64_t rows = cpu::block_rows(isa, type);
   const int64_t blocks = pieces_of(p.rows, rows);
-  const int64_t parts = token_parts(threads, blocks, p.tokens / 64);
+  // Each part packs W again, which takes as long as tiles take for a hundred tokens.
+  const int64_t parts =
+      token_parts(threads, blocks, p.tokens / 64, cpu::in_tiles(isa, type) ? 2 : 6);
   threads.parallel(blocks * parts, [&](int64_t piece) {
     const int64_t block = piece / parts, part = piece % parts;
     const Buffer scratch(uint64_t(cpu::block_floats(isa, type)) * sizeof(float));

@@ -62,7 +62,8 @@ struct FloatPanels {
   using Number = float;
   struct Tools {};  // what a whole block is multiplied with
   static constexpr int64_t tokens = panel_tokens(isa), rows = panel_rows(isa);
-  static constexpr int64_t depth = tile_depth(isa), numbers = 1, w_numbers = 1;  // for each number of x, of W
+  static constexpr int64_t depth = tile_depth(isa, type);
+  static constexpr int64_t numbers = 1, w_numbers = 1;  // for each number of x, of W
   static constexpr int64_t padded(int64_t inputs) { return inputs; }
 
   static void pack_x(const float* x, int64_t stride, int64_t token, int64_t k, int64_t count,
@@ -92,7 +93,7 @@ struct MatrixPanels {
   static constexpr int64_t tokens = HalfTile<isa>::tokens, rows = HalfTile<isa>::rows;
   static constexpr int64_t depth = 256, numbers = 2, w_numbers = 1;
   static constexpr int64_t padded(int64_t inputs) { return rounded_up(inputs, 4); }
-  static_assert(tokens == panel_tokens(isa) && depth <= tile_depth(isa));
+  static_assert(tokens == panel_tokens(isa) && depth <= tile_depth(isa, type));
 
   static void pack_x(const float* x, int64_t stride, int64_t token, int64_t k, int64_t count,
                      int64_t inputs, uint16_t* panel) {
@@ -115,9 +116,10 @@ struct TilePanels {
   using Number = uint16_t;
   using Tile = HalfTiles<isa, type>;
   struct Tools {
-    HardwareTiles<isa> tiles{64};
+    HardwareTiles<isa> tiles;
   };
-  static constexpr int64_t tokens = Tile::tokens, rows = Tile::rows, depth = tile_depth(isa);
+  static constexpr int64_t tokens = Tile::tokens, rows = Tile::rows;
+  static constexpr int64_t depth = tile_depth(isa, type);
   static constexpr int64_t numbers = Tile::x_parts, w_numbers = Tile::w_parts;
   static constexpr int64_t padded(int64_t inputs) { return rounded_up(inputs, Tile::inputs); }
   static_assert(tokens == panel_tokens(isa, type) && block_rows(isa, type) % rows == 0);
@@ -128,15 +130,24 @@ struct TilePanels {
                      int64_t inputs, uint16_t* panel) {
     Tile::pack_x(x + token * stride + k, stride, count, inputs, panel);
   }
-  static void pack_w(const uint16_t* w, int64_t stride, int64_t row, int64_t k, int64_t count,
+  static void pack_w(const Element<type>* w, int64_t stride, int64_t row, int64_t k, int64_t count,
                      int64_t inputs, uint16_t* panel) {
-    Tile::pack_w(w + row * stride + k, stride, count, inputs, panel);
+    if constexpr (is_quantized(type))
+      pack_quantized<isa, type>({w, stride, row, k, count, inputs}, panel);
+    else
+      Tile::pack_w(w + row * stride + k, stride, count, inputs, panel);
   }
   static void multiply(Tools& tools, const uint16_t* x, const uint16_t* w, int64_t inputs,
                        Strided<float> y, Part part, Sum how) {
-    Tile tile;
-    tile.multiply(tools.tiles, x, w, inputs);
-    store_part(tile, y, part, how);
+    if constexpr (is_quantized(type)) {
+      with_whole_tile<tokens, rows>(y, part, [&](Strided<float> whole) {
+        Tile::multiply_to(tools.tiles, x, w, inputs, whole, how);
+      });
+    } else {
+      Tile tile;
+      tile.multiply(tools.tiles, x, w, inputs);
+      store_part(tile, y, part, how);
+    }
   }
 };
 
@@ -221,5 +232,28 @@ template void multiply_block<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_m
                                                                                       float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::column_major>(
     const Tiles&, int64_t, Range, float*);
+
+#if defined(__AMX_BF16__)  // only tiles have panels of quantized weights
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q8, Layout::row_major>(
+    Strided<const float>, int64_t, int64_t, int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q6_k, Layout::row_major>(
+    Strided<const float>, int64_t, int64_t, int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q5_k, Layout::row_major>(
+    Strided<const float>, int64_t, int64_t, int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q4_k, Layout::row_major>(
+    Strided<const float>, int64_t, int64_t, int64_t, float*);
+template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q4, Layout::row_major>(
+    Strided<const float>, int64_t, int64_t, int64_t, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::q8, Layout::row_major>(
+    const Tiles&, int64_t, Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::q6_k, Layout::row_major>(
+    const Tiles&, int64_t, Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::q5_k, Layout::row_major>(
+    const Tiles&, int64_t, Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::q4_k, Layout::row_major>(
+    const Tiles&, int64_t, Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::q4, Layout::row_major>(
+    const Tiles&, int64_t, Range, float*);
+#endif
 
 }  // namespace deltasane::kernel::cpu

@@ -2,7 +2,8 @@
 
 #include "kernel/isa_half.h"
 #include "kernel/matmul/cpu/matrix_q8.h"
-#include "kernel/matmul/cpu/tile_q8.h"
+#include "kernel/matmul/cpu/q8_tile.h"
+#include "kernel/matmul/cpu/tile_quantized.h"
 #include "kernel/matmul/low_bits/block.h"
 
 namespace deltasane::kernel::cpu {
@@ -232,35 +233,29 @@ void low_bit_tile(const Block* w, const Q8Product& p, int64_t row, int64_t token
 // ---- many tokens: 32 columns of 8 rows as bytes, with their factors (q8_tile.h)
 
 struct Unpacked {
-  int8_t value[q8_columns / 4][q8_rows][4];
+  EightRows value;
   float factor[2][q8_rows];
 };
 
 // q, less what was added to it where that is the same for all.
-template <int less, class Bits>
+template <Isa isa, int less, class Bits>
 void unpack_values(const Bits& bits, Unpacked& to) {
-  for (int row = 0; row < q8_rows; row += PlainDot::width)
-    unpack_rows<PlainDot>(bits, row,
-                          [&]<int c>(PlainDot::Bytes w) __attribute__((always_inline)) {
-                            w -= uint8_t(less);
-                            __builtin_memcpy(to.value[c][row], &w, sizeof w);
-                          });
-}
-
-template <Isa isa>
-[[gnu::always_inline]] inline void load_halves(const uint16_t (&from)[q8_rows],
-                                               float (&to)[q8_rows]) {
-  for (int r = 0; r < q8_rows; r += 4) Simd<4>::store(to + r, load_f16<isa, 4>(from + r));
+  using D = Dot<isa>;
+  for (int row = 0; row < q8_rows; row += D::width)
+    unpack_rows<D>(bits, row, [&]<int c>(typename D::Bytes w) __attribute__((always_inline)) {
+      w -= uint8_t(less);
+      __builtin_memcpy(to.value[c][row], &w, sizeof w);
+    });
 }
 
 template <Isa isa>
 void unpack(const Q4Block& block, int, Unpacked& to) {
-  unpack_values<8>(block.bits[0], to);
+  unpack_values<isa, 8>(block.bits[0], to);
   load_halves<isa>(block.d, to.factor[0]);
 }
 template <Isa isa, class Bits>
 void unpack(const AffineBlock<Bits>& block, int sub, Unpacked& to) {
-  unpack_values<0>(block.bits[sub], to);
+  unpack_values<isa, 0>(block.bits[sub], to);
   load_halves<isa>(block.d, to.factor[0]);
   load_halves<isa>(block.d_min, to.factor[1]);
   for (int r = 0; r < q8_rows; ++r) to.factor[0][r] *= float(block.scale[sub][0][r]);
@@ -268,7 +263,7 @@ void unpack(const AffineBlock<Bits>& block, int sub, Unpacked& to) {
 }
 template <Isa isa>
 void unpack(const Q6Block& block, int sub, Unpacked& to) {
-  unpack_values<32>(block.bits[sub], to);
+  unpack_values<isa, 32>(block.bits[sub], to);
   load_halves<isa>(block.d, to.factor[0]);
   for (int r = 0; r < q8_rows; ++r) {
     const float d = to.factor[0][r];
@@ -278,13 +273,14 @@ void unpack(const Q6Block& block, int sub, Unpacked& to) {
 }
 
 template <Isa isa, WeightType type>
-void unpack_at(const Q8Product& p, int64_t group, int64_t b, Unpacked& to) {
+void unpack_at(const void* w, int64_t in, int64_t group, int64_t b, Unpacked& to) {
   using Block = BlockOf<type>;
   constexpr int64_t subs = Block::columns / q8_columns;
-  const Block& block =
-      static_cast<const Block*>(p.w)[group * (p.in / Block::columns) + b / subs];
+  const Block& block = static_cast<const Block*>(w)[group * (in / Block::columns) + b / subs];
   unpack<isa>(block, int(b % subs), to);
 }
+
+constexpr int scales_of(WeightType type) { return type == WeightType::q6_k ? 2 : 1; }
 
 }  // namespace
 
@@ -302,7 +298,7 @@ void low_bit_few_tokens(const Q8Product& p, Range row_groups) {
 
 template <Isa isa, WeightType type>
 void low_bit_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, void* scratch) {
-  constexpr int scales = type == WeightType::q6_k ? 2 : 1;
+  constexpr int scales = scales_of(type);
   constexpr bool minimum = is_affine(type);
   static_assert(scales + minimum == low_bit_factors(type));
   const int64_t row = panel * q8_panel_rows(isa);
@@ -312,7 +308,7 @@ void low_bit_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, 
                   size_t(q8_panel_bytes(isa, q8_columns, scales + minimum)));
     const auto copy = [&](int64_t group, int64_t b, Block& to) {
       Unpacked from;
-      unpack_at<isa, type>(p, group, b, from);
+      unpack_at<isa, type>(p.w, p.in, group, b, from);
       copy_strip_values(from.value, to);
       for (int f = 0; f < scales + minimum; ++f)
         for (int r = 0; r < q8_rows; r += 4)
@@ -326,7 +322,7 @@ void low_bit_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, 
     for (int64_t b = 0; b < q8_blocks(p.in); ++b)
       for (int r = 0; r < Panel::rows; r += q8_rows) {
         Unpacked from = {};
-        if (row + r < p.rows) unpack_at<isa, type>(p, (row + r) / q8_rows, b, from);
+        if (row + r < p.rows) unpack_at<isa, type>(p.w, p.in, (row + r) / q8_rows, b, from);
         auto& to = w.block[b];
         for (int c = 0; c < q8_columns / 4; ++c)
           for (int i = 0; i < q8_rows; ++i)
@@ -335,10 +331,27 @@ void low_bit_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, 
         for (int f = 0; f < scales + minimum; ++f)
           std::memcpy(to.factor[f] + r, from.factor[f], sizeof from.factor[f]);
       }
-    multiply_panel<isa>(w, p, row, token_groups);
+    q8_tiles(w, p, row, token_groups);
   }
 }
 
+template <Isa isa, WeightType type>
+void pack_quantized(const QuantizedRows& from, uint16_t* to) {
+  pack_quantized_rows<isa, scales_of(type), is_affine(type)>(
+      q8_groups(from.count), q8_blocks(from.depth),
+      [&](int64_t group, int64_t b) {
+        Unpacked rows;
+        unpack_at<isa, type>(from.w, from.in, from.row / q8_rows + group,
+                             from.column / q8_columns + b, rows);
+        return rows;
+      },
+      to);
+}
+
+template void pack_quantized<Isa::DELTASANE_ISA, WeightType::q4>(const QuantizedRows&, uint16_t*);
+template void pack_quantized<Isa::DELTASANE_ISA, WeightType::q4_k>(const QuantizedRows&, uint16_t*);
+template void pack_quantized<Isa::DELTASANE_ISA, WeightType::q5_k>(const QuantizedRows&, uint16_t*);
+template void pack_quantized<Isa::DELTASANE_ISA, WeightType::q6_k>(const QuantizedRows&, uint16_t*);
 template void low_bit_few_tokens<Isa::DELTASANE_ISA, WeightType::q4>(const Q8Product&, Range);
 template void low_bit_few_tokens<Isa::DELTASANE_ISA, WeightType::q4_k>(const Q8Product&, Range);
 template void low_bit_few_tokens<Isa::DELTASANE_ISA, WeightType::q5_k>(const Q8Product&, Range);
