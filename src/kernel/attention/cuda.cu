@@ -192,16 +192,18 @@ void attention_by_rows(const Attention<Real>& op, AttentionScratch& scratch, con
                        : lane_channels <= 8 ? 8
                                             : most;
   choose<1, 2, 4, 8, most>(held, "channels of a lane", [&]<int channels>() {
+    prefer_shared_carveout(attend_rows<Real, channels>);
     launch_dependent(attend_rows<Real, channels>,
                      {dim3(unsigned(op.rows.rows), unsigned(blocks), unsigned(parts)), 32 * warps,
                       shared},
                      gpu, op, parts, memory);
   });
-  if (parts > 1)
-    launch_dependent(combine_parts<Real>,
-                     {unsigned(op.rows.rows * op.heads), channel_threads,
-                      size_t(parts) * sizeof(float)},
-                     gpu, static_cast<const float*>(memory), parts, op.values(), op.y);
+  if (parts == 1) return;
+  prefer_shared_carveout(combine_parts<Real>);
+  launch_dependent(combine_parts<Real>,
+                   {unsigned(op.rows.rows * op.heads), channel_threads,
+                    size_t(parts) * sizeof(float)},
+                   gpu, static_cast<const float*>(memory), parts, op.values(), op.y);
 }
 
 template <class Real>

@@ -61,6 +61,7 @@ void attention_inputs(const AttentionInputs<Real>& op, const Gpu& gpu) {
   if (all == 0) return;
   require((op.q_norm != nullptr) == (op.k_norm != nullptr),
           "attention: expected norms of queries and keys, or of neither");
+  prefer_shared_carveout(prepare_heads<Real>);
   launch_dependent(prepare_heads<Real>,
                    {unsigned((all + block_warps - 1) / block_warps), channel_threads,
                     size_t(block_warps * op.size) * sizeof(float)},

@@ -111,6 +111,7 @@ void convolved_token(const ConvolvedToken& op, const Gpu& gpu) {
           "convolved_token: expected a multiple of the key heads as heads, of up to 256 channels");
   const int64_t blocks = op.heads * ((op.values + block_rows - 1) / block_rows);
   choose<1, 2, 3, 4, 5, 6, 7, 8>((op.keys + 31) / 32, "32 key channels per head", [&]<int channels>() {
+    prefer_shared_carveout(step_token<channels>);
     launch_dependent(step_token<channels>,
                      {dim3(unsigned(blocks), unsigned(op.rows.sequences)), 32 * warps}, gpu, op);
   });

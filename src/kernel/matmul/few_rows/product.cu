@@ -1,8 +1,7 @@
 #include "kernel/matmul/few_rows/product.h"
 
 #include "kernel/activation/cuda_sigmoid.cuh"
-#include "kernel/cuda/async_copy.cuh"
-#include "kernel/matmul/few_rows/few_rows.cuh"
+#include "kernel/matmul/few_rows/weight_ring.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -154,49 +153,129 @@ __device__ void keep_inputs(const KeptInputs& kept, int64_t rows, int64_t block,
   }
 }
 
-// N rows of inputs at most, R rows of weights per warp at a time. The last `keepers` blocks have no
-// weights: they keep the inputs of a convolution, beside the others.
-template <class Weight, int N, int R>
-__global__ void __launch_bounds__(few_threads)
+// A thread's columns of a piece of N inputs: in registers where they are few, as all rows of a narrow
+// matrix read the same; else in shared memory.
+template <class Weight, int N>
+class PieceInputs {
+ public:
+  __device__ void set(const float* input, int64_t staged) {
+    shared_ = input + int(threadIdx.x) % 32 * 4, staged_ = staged;
+    if constexpr (kept)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < fours; ++i) x_[n][i] = load(n, i);
+  }
+  // The number `i` of four columns.
+  __device__ float4 four(int n, int i) const {
+    if constexpr (kept)
+      return x_[n][i];
+    else
+      return load(n, i);
+  }
+
+ private:
+  static constexpr bool kept = N <= 2;
+  static constexpr int fours = WeightRing<Weight>::piece_columns / 128;
+
+  __device__ float4 load(int n, int i) const {
+    return *reinterpret_cast<const float4*>(shared_ + n * staged_ + i * 128);
+  }
+  const float* shared_ = nullptr;
+  int64_t staged_ = 0;
+  float4 x_[kept ? N : 1][kept ? fours : 1];
+};
+
+// N rows of inputs at most. A warp has a row of weights at a time, and finishes the sums of four
+// together. The last `keepers` blocks have no weights: they keep the inputs of a convolution, beside
+// the others.
+template <class Weight, int N>
+__global__ void __launch_bounds__(few_threads, N == 1 ? 3 : 2)
     multiply_staged(const __grid_constant__ FewRowsProduct<Weight> p,
                     const __grid_constant__ FewRowsMatrix<Weight> matrix, Scale when, int heads,
-                    int keepers) {
-  extern __shared__ float4 dynamic_shared[];  // inputs (N, staged), scales (N, heads), parts
-  float* const input = reinterpret_cast<float*>(dynamic_shared);
-  float* const scales = input + N * matrix.staged;
-  float* const parts = scales + N * heads;
+                    int keepers, int places) {
+  using Ring = WeightRing<Weight>;
+  constexpr int together = 4, V = weights_per_load<Weight>;
+  extern __shared__ float4 dynamic_shared[];  // weights, inputs (N, staged), scales (N, heads), parts
   const int64_t blocks = int64_t(gridDim.x) - keepers;
   trigger_dependent_launch();
   if (blockIdx.x >= blocks) {
     grid_dependency_synchronize();
     return keep_inputs(p.kept, p.rows, blockIdx.x - blocks, keepers);
   }
-  RegisterTile<Weight, R> tile;
-  tile.load(matrix, tile.row_of(blockIdx.x), 0);
+  uint4* const weights = reinterpret_cast<uint4*>(dynamic_shared);
+  float* const input = reinterpret_cast<float*>(weights + places * Ring::piece_step);
+  float* const scales = input + N * matrix.staged;
+  float* const parts = scales + N * heads;
+  Ring ring(matrix, blocks, places, weights);
   if (p.input.weight)
     for (int64_t i = threadIdx.x * 32; i + 32 <= p.input.size; i += few_threads * 32)
       prefetch_l2_line(p.input.weight + i);
   grid_dependency_synchronize();
 
   if (when == Scale::before) find_scales<Weight, N>(p, heads, scales, parts);
-  multiply_few_rows<Weight, N>(
-      matrix, tile, input, blocks, [](int64_t) { return 0; },
-      [&](int64_t from, int) {
-        float squares[N] = {};
-        stage_fours<Weight, N>(matrix, from, input, [&](int n, int64_t c) {
-          return inputs_at(p, when, heads, scales, n, c, squares[n]);
+  int staged_from = -int(matrix.staged), set_from = -1;  // none yet
+  const auto stage = [&](int from) {
+    __syncthreads();
+    float squares[N] = {};
+    stage_fours<Weight, N>(matrix, from, input, [&](int n, int64_t c) {
+      return inputs_at(p, when, heads, scales, n, c, squares[n]);
+    });
+    if (when == Scale::after) store_parts(squares, parts);
+    __syncthreads();
+    staged_from = from, set_from = -1;
+  };
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  const int rows = int(matrix.rows), columns = int(matrix.columns), step = int(blocks) * few_warps;
+  PieceInputs<Weight, N> own;
+#pragma unroll 1
+  for (int first = int(blockIdx.x) * few_warps; first < rows; first += together * step) {
+    const int row = first + lane / 8 * step + warp;  // that the lane stores
+    const bool stores = lane % 8 == 0 && row < rows;
+    float sums[N][together] = {}, before[N] = {};
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+      if (p.add && stores && n < p.rows) before[n] = p.out[n * p.outputs + row];
+#pragma unroll 1
+    for (int j = 0; j < together; ++j) {
+      float sum[N] = {};
+#pragma unroll 1
+      for (int from = 0; first + j * step < rows && from < columns; from += Ring::piece_columns) {
+        if (from < staged_from || from >= staged_from + matrix.staged) stage(from);
+        if (first + j * step + warp >= rows) continue;
+        if (from != set_from) own.set(input + (from - staged_from), matrix.staged), set_from = from;
+        ring.take([&](int u, const uint4& raw) {
+          float w[V];
+          unpack(raw, w, Weight());
+#pragma unroll
+          for (int n = 0; n < N; ++n)
+#pragma unroll
+            for (int v = 0; v < V; v += 4) {
+              const float4 x = own.four(n, (u * V + v) / 4);
+              sum[n] += w[v] * x.x + w[v + 1] * x.y + w[v + 2] * x.z + w[v + 3] * x.w;
+            }
         });
-        if (when == Scale::after) store_parts(squares, parts);
-      },
-      [&](int n, int64_t row, int, float sum) {
-        if (n >= p.rows) return;
-        if (when == Scale::after) sum *= scale_of(p.input, sum_of_parts(parts, n));
-        const int64_t at = n * p.outputs + row;
-        if (p.narrow_out)
-          store_one(p.narrow_out + at, sum);
-        else
-          p.out[at] = p.add ? p.out[at] + sum : sum;
-      });
+      }
+      // They move on: a number that is not known here would put them into memory.
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+#pragma unroll
+        for (int i = 0; i + 1 < together; ++i) sums[n][i] = sums[n][i + 1];
+        sums[n][together - 1] = sum[n];
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      float sum = head_sum(reduce_scatter<together, 16>(sums[n]));
+      if (!stores || n >= p.rows) continue;
+      if (when == Scale::after) sum *= scale_of(p.input, sum_of_parts(parts, n));
+      const int64_t at = n * p.outputs + row;
+      if (p.narrow_out)
+        store_one(p.narrow_out + at, sum);
+      else
+        p.out[at] = before[n] + sum;
+    }
+  }
 }
 
 }  // namespace
@@ -217,18 +296,24 @@ void few_rows_product(const FewRowsProduct<Weight>& op, const Gpu& gpu) {
   const bool has_norm = op.input.kind == Kind::norm || op.input.kind == Kind::head_norm;
   const int heads = has_norm ? int(op.columns / p.input.size) : 0;  // of a row
   with_few(op.rows, [&]<int N>() {
-    with_rows_per_warp<Weight, N>(
-        matrix, gpu.properties().multiprocessors, 2, [&]<int R>(unsigned blocks) {
-          const int64_t floats = N * (matrix.staged + heads + few_warps);
-          Scale when = has_norm ? Scale::before : Scale::never;
-          if (op.input.kind == Kind::norm && matrix.staged >= op.columns) when = Scale::after;
-          if (op.input.kind == Kind::head_norm && lanes_have_heads(op.input.size, op.columns))
-            when = Scale::with_head;
-          launch_dependent(
-              multiply_staged<Weight, N, R>,
-              {dim3(blocks + unsigned(keepers)), few_threads, size_t(floats) * sizeof(float)}, gpu,
-              p, matrix, when, heads, keepers);
-        });
+    using Ring = WeightRing<Weight>;
+    constexpr int64_t most_staged = staged_floats / N / Ring::piece_columns * Ring::piece_columns;
+    const int64_t pieces = Ring::pieces_of(op.columns);
+    matrix.staged = std::min(pieces * Ring::piece_columns, most_staged);
+    const int64_t groups = (op.outputs + few_warps - 1) / few_warps;
+    const int64_t blocks = std::min<int64_t>(groups, gpu.properties().multiprocessors);
+    Scale when = has_norm ? Scale::before : Scale::never;
+    if (op.input.kind == Kind::norm && matrix.staged >= op.columns) when = Scale::after;
+    if (op.input.kind == Kind::head_norm && lanes_have_heads(op.input.size, op.columns))
+      when = Scale::with_head;
+    const uint64_t inputs = uint64_t(N * (matrix.staged + heads + few_warps)) * sizeof(float);
+    const int places = Ring::places((groups + blocks - 1) / blocks * pieces,
+                                    gpu.properties().shared_bytes - inputs);
+    prefer_shared_carveout(multiply_staged<Weight, N>);
+    launch_dependent(multiply_staged<Weight, N>,
+                     {dim3(unsigned(blocks + keepers)), few_threads,
+                      Ring::bytes(places) + inputs},
+                     gpu, p, matrix, when, heads, keepers, places);
   });
 }
 

@@ -111,6 +111,8 @@ TYPED_TEST(GpuFewRowsProduct, OfEveryInputIsTheDefinition) {
 TYPED_TEST(GpuFewRowsProduct, OfManyRowsOrColumnsIsTheDefinition) {
   using Kind = typename TestFixture::Kind;
   this->check(Kind::norm, {1, 5000, 64});
+  this->check(Kind::plain, {1, 20000, 64});
+  this->check(Kind::swiglu, {2, 3000, 1544});
   this->check(Kind::norm, {1, 3, 17408});
   this->check(Kind::norm, {8, 3, 2560});
   this->check(Kind::head_norm, {8, 3, 2560, 128});
