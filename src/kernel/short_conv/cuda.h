@@ -47,7 +47,7 @@ struct ShortConvGradient {
   int64_t taps = 1;
   const Real* x = nullptr;
   const float* weight = nullptr;  // (taps, C)
-  ShortConvPart<Real> parts[3];   // dy, which becomes the gradient of the sum inside of silu
+  ShortConvPart<Real> parts[3];   // dy
   Real* dx = nullptr;
   float* dweight = nullptr;  // (C, taps), added to; null: not wanted
   float* scratch = nullptr;  // short_conv_scratch() floats

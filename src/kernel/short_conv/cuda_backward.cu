@@ -1,5 +1,6 @@
-// In two passes: dy becomes the gradient of the sum inside of silu; then a thread has some channels
-// of a run of rows, for dx and for the run's part of dweight.
+// A thread has some channels of a run of tokens. It goes over them once with the last inputs, and the last
+// gradients of the sums inside of silu, in registers: dx of a token follows that of the last sum that
+// read it.
 #include <algorithm>
 
 #include "kernel/activation/cuda_gate_value.cuh"
@@ -10,11 +11,21 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int64_t most_runs = 528;  // the same on every GPU
-constexpr int most_taps = 16, few_taps = 4;
+constexpr int64_t most_runs = 264;  // the same on every GPU
+constexpr int most_taps = 16, few_taps = 4, threads = 128, batch = 4;
 
-int64_t run_of(int64_t rows) { return std::max<int64_t>(1, (rows + most_runs - 1) / most_runs); }
-int64_t runs_of(int64_t rows) { return (rows + run_of(rows) - 1) / run_of(rows); }
+// Of tokens: a part of a sequence, or some whole ones.
+struct Runs {
+  int64_t tokens, sequences;  // of a run
+  int64_t of_sequence, all;   // runs
+  explicit Runs(const RowBlock& rows) {
+    const int64_t wanted = std::max<int64_t>(1, (rows.rows() + most_runs - 1) / most_runs);
+    const int64_t time = std::max<int64_t>(1, rows.time);
+    tokens = std::min(wanted, time), of_sequence = (time + tokens - 1) / tokens;
+    sequences = wanted / time > 1 ? wanted / time : 1;
+    all = (rows.sequences + sequences - 1) / sequences * of_sequence;
+  }
+};
 
 __global__ void __launch_bounds__(channel_threads)
     turn_taps(const float* weight, int64_t channels, int64_t taps, float* to) {
@@ -22,57 +33,115 @@ __global__ void __launch_bounds__(channel_threads)
   if (i < channels * taps) to[i % taps * channels + i / taps] = weight[i];
 }
 
+// Channels on their way, as they are in memory; zeros where there are none.
 template <int width, class Real>
-__global__ void __launch_bounds__(channel_threads)
-    sum_backward(const __grid_constant__ ShortConvGradient<Real> op) {
-  const int64_t i = int64_t(blockIdx.x) * channel_threads + threadIdx.x;
-  const int64_t channels = op.rows.channels, pieces = channels / width, row = i / pieces;
-  if (row >= op.rows.sequences * op.rows.time) return;
-  const int64_t c = i % pieces * width, token = row % op.rows.time;
-  float sum[width] = {};
-  for (int64_t j = max(int64_t(0), op.taps - 1 - token); j < op.taps; ++j) {
-    float x[width], w[width];
-    load_channels<width>(op.x + (row - op.taps + 1 + j) * channels + c, x);
-    load_channels<width>(op.weight + j * channels + c, w);
+struct Arriving {
+  Packed<Real> packed;
+  __device__ void load(const Real* from) { packed = Packed<Real>(from); }
+  __device__ void unpack(float (&x)[width]) const { packed.unpack(x); }
+};
+template <class Real>
+struct Arriving<1, Real> {
+  float one = 0;
+  __device__ void load(const Real* from) { one = to_float(*from); }
+  __device__ void unpack(float (&x)[1]) const { x[0] = one; }
+};
+
+// The last `most` tokens' inputs and gradients of sums, the latest first, and the taps, the last first.
+template <int width, int most>
+struct ConvWindow {
+  float x[most][width], dsum[most][width], tap[most][width], dtap[most][width] = {};
+
+  template <class Real>
+  __device__ ConvWindow(const ShortConvGradient<Real>& op, int64_t c) {
 #pragma unroll
-    for (int k = 0; k < width; ++k) sum[k] = fmaf(w[k], x[k], sum[k]);
+    for (int far = 0; far < most; ++far) {
+#pragma unroll
+      for (int k = 0; k < width; ++k) tap[far][k] = 0;
+      if (far < op.taps)
+        load_channels<width>(op.weight + (op.taps - 1 - far) * op.rows.channels + c, tap[far]);
+    }
   }
-  Real* const place = place_in(op.parts, row, c);
-  float dy[width];
-  load_channels<width>(place, dy);
+  __device__ void push(const float (&latest)[width]) {
 #pragma unroll
-  for (int k = 0; k < width; ++k) dy[k] *= gate_value(GateActivation::silu, sum[k]).derivative;
-  store_channels<width>(place, dy);
-}
+    for (int k = 0; k < width; ++k) {
+#pragma unroll
+      for (int far = most - 1; far > 0; --far)
+        x[far][k] = x[far - 1][k], dsum[far][k] = dsum[far - 1][k];
+      x[0][k] = latest[k], dsum[0][k] = 0;
+    }
+  }
+  // with_taps: the token is one of the run's.
+  __device__ void backward(const float (&dy)[width], bool with_taps) {
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      float sum = 0;
+#pragma unroll
+      for (int far = most - 1; far >= 0; --far) sum = fmaf(tap[far][k], x[far][k], sum);
+      dsum[0][k] = dy[k] * gate_value(GateActivation::silu, sum).derivative;
+#pragma unroll
+      for (int far = 0; far < most; ++far)
+        if (with_taps) dtap[far][k] = fmaf(x[far][k], dsum[0][k], dtap[far][k]);
+    }
+  }
+  // Of the oldest token.
+  __device__ void dx(float (&to)[width]) const {
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      to[k] = 0;
+#pragma unroll
+      for (int far = 0; far < most; ++far)
+        to[k] = fmaf(tap[far][k], dsum[most - 1 - far][k], to[k]);
+    }
+  }
+};
 
 // partial: (runs, C, taps). most: of the taps, whose sums are in registers
 template <int width, int most, class Real>
-__global__ void __launch_bounds__(channel_threads)
-    inputs_backward(const __grid_constant__ ShortConvGradient<Real> op, int64_t run,
-                    float* partial) {
+__global__ void __launch_bounds__(threads, sizeof(Real) == 2 ? 3 : 2)
+    convolve_backward(const __grid_constant__ ShortConvGradient<Real> op,
+                      const __grid_constant__ Runs runs, float* partial) {
   const int64_t channels = op.rows.channels, time = op.rows.time;
-  const int64_t c = (int64_t(blockIdx.x) * channel_threads + threadIdx.x) * width;
+  const int64_t c = (int64_t(blockIdx.x) * threads + threadIdx.x) * width;
   if (c >= channels) return;
-  const int64_t begin = blockIdx.y * run, end = min(op.rows.sequences * time, begin + run);
-  float dweight[most][width] = {};
-  for (int64_t row = begin; row < end; ++row) {
-    const int64_t left = time - 1 - row % time;  // tokens behind this one
-    float x[width], dx[width] = {};
-    load_channels<width>(op.x + row * channels + c, x);
-    // The tap that met this input in the sum of `far` tokens later.
+  const int64_t run = blockIdx.y, begin = run % runs.of_sequence * runs.tokens;
+  const int64_t end = min(time, begin + runs.tokens);
+  const int64_t first = run / runs.of_sequence * runs.sequences;
+  const int64_t last = min(op.rows.sequences, first + runs.sequences);
+  const Real* const dy_0 = place_in(op.parts, 0, c);
+  const int64_t dy_step = place_in(op.parts, 1, c) - dy_0;
+  ConvWindow<width, most> window(op, c);
+  for (int64_t sequence = first; sequence < last; ++sequence) {
+    const int64_t row = sequence * time;  // the first
+    const auto arriving = [&](const Real* from, int64_t step, int64_t t) {
+      Arriving<width, Real> some;
+      if (t >= 0 && t < time) some.load(from + (row + t) * step);
+      return some;
+    };
+    float numbers[width];
 #pragma unroll
-    for (int far = 0; far < most; ++far)
-      if (far < op.taps && far <= left) {
-        float dsum[width], w[width];
-        load_channels<width>(place_in(op.parts, row + far, c), dsum);
-        load_channels<width>(op.weight + (op.taps - 1 - far) * channels + c, w);
+    for (int far = most - 1; far > 0; --far) {
+      arriving(op.x + c, channels, begin - far).unpack(numbers);
+      window.push(numbers);
+    }
+#pragma unroll 1
+    for (int64_t from = begin; from < end + most - 1; from += batch) {
+      Arriving<width, Real> x[batch], dy[batch];
 #pragma unroll
-        for (int k = 0; k < width; ++k) {
-          dx[k] = fmaf(w[k], dsum[k], dx[k]);
-          dweight[far][k] = fmaf(x[k], dsum[k], dweight[far][k]);
-        }
+      for (int i = 0; i < batch; ++i) {
+        x[i] = arriving(op.x + c, channels, from + i);
+        dy[i] = arriving(dy_0, dy_step, from + i);
       }
-    store_channels<width>(op.dx + row * channels + c, dx);
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const int64_t t = from + i, oldest = t - most + 1;
+        x[i].unpack(numbers), window.push(numbers);
+        dy[i].unpack(numbers), window.backward(numbers, t < end);
+        if (oldest < begin || oldest >= end) continue;
+        window.dx(numbers);
+        store_channels<width>(op.dx + (row + oldest) * channels + c, numbers);
+      }
+    }
   }
   if (!op.dweight) return;
 #pragma unroll
@@ -80,7 +149,7 @@ __global__ void __launch_bounds__(channel_threads)
     if (far < op.taps)
 #pragma unroll
       for (int k = 0; k < width; ++k)
-        partial[(blockIdx.y * channels + c + k) * op.taps + op.taps - 1 - far] = dweight[far][k];
+        partial[(run * channels + c + k) * op.taps + op.taps - 1 - far] = window.dtap[far][k];
 }
 
 }  // namespace
@@ -91,7 +160,7 @@ void taps_first(const float* weight, int64_t channels, int64_t taps, float* to, 
 }
 
 int64_t short_conv_scratch(const RowBlock& rows, int64_t taps) {
-  const int64_t runs = runs_of(rows.rows()), columns = rows.channels * taps;
+  const int64_t runs = Runs(rows).all, columns = rows.channels * taps;
   return runs * columns + column_sums_scratch(runs, columns);
 }
 
@@ -105,21 +174,24 @@ void short_conv_backward(const ShortConvGradient<Real>& op, const Gpu& gpu) {
   const bool eight =
       in_eights({channels, op.parts[0].channels, op.parts[1].channels, op.parts[2].channels},
                 {op.x, op.weight, op.dx, op.parts[0].y, op.parts[1].y, op.parts[2].y});
-  const int64_t runs = runs_of(rows);
-  with_width(eight, [&]<int width>() {
+  const Runs runs(op.rows);
+  // Windows of more taps have a channel each, so that they stay in registers.
+  const auto run = [&]<int width, int most>() {
     const int64_t pieces = channels / width;
-    launch(sum_backward<width, Real>, {blocks_for(rows * pieces), channel_threads}, gpu, op);
-    const Grid grid{dim3(blocks_for(pieces), unsigned(runs)), channel_threads};
-    const auto kernel = op.taps <= few_taps ? inputs_backward<width, few_taps, Real>
-                                            : inputs_backward<width, most_taps, Real>;
-    launch(kernel, grid, gpu, op, run_of(rows), op.scratch);
-  });
+    launch(convolve_backward<width, most, Real>,
+           {dim3(unsigned((pieces + threads - 1) / threads), unsigned(runs.all)), threads}, gpu, op,
+           runs, op.scratch);
+  };
+  if (op.taps > few_taps)
+    run.template operator()<1, most_taps>();
+  else
+    with_width(eight, [&]<int width>() { run.template operator()<width, few_taps>(); });
   if (op.dweight)
-    column_sums<float>({.rows = runs,
+    column_sums<float>({.rows = runs.all,
                         .columns = channels * op.taps,
                         .x = op.scratch,
                         .to = op.dweight,
-                        .scratch = op.scratch + runs * channels * op.taps},
+                        .scratch = op.scratch + runs.all * channels * op.taps},
                        gpu);
 }
 
