@@ -2,8 +2,8 @@
 //
 //     dx = s (dy weight act - x s^2 mean(dy weight act x))      dweight = sum dy x s act
 //
-// A block has a run of heads. Its threads keep the sums of dweight in shared memory, each those of
-// its own channels; the sums of all blocks are added up afterwards.
+// A block has a run of heads. Its threads keep the sums of dweight, each those of its own channels; the
+// sums of all blocks are added up afterwards.
 #include "kernel/norm/heads_cuda/rms_backward.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace deltasane::kernel::cuda {
 namespace {
 
 constexpr int most_channels = 8192;
-constexpr int64_t most_blocks = 1056;  // the same on every GPU
+constexpr int64_t most_blocks = 528;  // the same on every GPU
 
 struct HeadRuns {
   int64_t heads, blocks;  // heads of a block
@@ -29,16 +29,18 @@ struct HeadRuns {
 };
 int64_t heads_at_once(int64_t size) { return size >= long_head ? 1 : block_warps; }
 
-template <int width, int warps, class Real, class Gradient>
-__global__ void __launch_bounds__(channel_threads)
+template <int width, int warps, int pieces, class Real, class Gradient>
+__global__ void __launch_bounds__(channel_threads, pieces == 4 && sizeof(Real) == 4 ? 1 : 2)
     rms_heads_backward(const __grid_constant__ RmsNormGradient<Real, Gradient> op, int64_t run,
                        float* partial) {
+  constexpr bool keeps_gates = pieces == 1 || pieces == 2;  // of more, there are no registers
   __shared__ float of_groups[most_channels];
   __shared__ float place[2][64];
   BlockSums<2> block_sums{place};
   const HeadThreads<warps> threads;
   float* const dweight = of_groups + threads.group * op.size;
-  threads.template each<width>(op.size, [&](int64_t c) {
+  float held_dweight[pieces == 0 ? 1 : pieces][width] = {};
+  threads.template each_piece<width, pieces>(op.size, [&](int, int64_t c) {
 #pragma unroll
     for (int i = 0; i < width; ++i) dweight[c + i] = 0;
   });
@@ -46,27 +48,31 @@ __global__ void __launch_bounds__(channel_threads)
   for (int64_t head = blockIdx.x * run + threads.group; head < end; head += threads.groups) {
     const int64_t row = head / op.heads, first = head % op.heads * op.size, at = head * op.size;
     if (op.present && !op.present[row]) continue;
-    // What y's factors are at channel c: x, dy, weight, and the gate's activation.
-    const auto with = [&](int64_t c, auto&& use) {
-      float x[width], dy[width], weight[width];
-      GateValue act[width];
-      load_channels<width>(op.x + at + c, x);
-      load_channels<width>(op.dy + at + c, dy);
-      load_channels<width>(op.weight + c, weight);
+    const HeadChannels<width, pieces, Real> all_x(threads, op.x + at, op.size);
+    const HeadChannels<width, pieces, Gradient> all_dy(threads, op.dy + at, op.size);
+    GateValue gates[keeps_gates ? pieces : 1][width];
+    const auto activate = [&](int64_t c, GateValue(&act)[width]) {
 #pragma unroll
       for (int i = 0; i < width; ++i) act[i] = {1, 0};
-      if (op.gate) {
-        float gate[width], bias[width] = {};
-        load_channels<width>(op.gate + at + c, gate);
-        if (op.gate_bias) load_channels<width>(op.gate_bias + first + c, bias);
+      if (!op.gate) return;
+      float gate[width], bias[width] = {};
+      load_channels<width>(op.gate + at + c, gate);
+      if (op.gate_bias) load_channels<width>(op.gate_bias + first + c, bias);
 #pragma unroll
-        for (int i = 0; i < width; ++i) act[i] = gate_value(op.activation, gate[i] + bias[i]);
-      }
+      for (int i = 0; i < width; ++i) act[i] = gate_value(op.activation, gate[i] + bias[i]);
+    };
+    // What y's factors are at channel c: x, dy, weight, and the gate's activation.
+    const auto with = [&](bool again, int piece, int64_t c, auto&& use) {
+      float x[width], dy[width], weight[width];
+      all_x.get(piece, c, x), all_dy.get(piece, c, dy);
+      load_channels<width>(op.weight + c, weight);
+      GateValue(&act)[width] = gates[keeps_gates ? piece : 0];
+      if (!keeps_gates || !again) activate(c, act);
       use(x, dy, weight, act);
     };
     float sums[2] = {};  // of x^2 and dy weight act x
-    threads.template each<width>(op.size, [&](int64_t c) {
-      with(c, [&](const auto& x, const auto& dy, const auto& weight, const auto& act) {
+    threads.template each_piece<width, pieces>(op.size, [&](int piece, int64_t c) {
+      with(false, piece, c, [&](const auto& x, const auto& dy, const auto& weight, const auto& act) {
 #pragma unroll
         for (int i = 0; i < width; ++i) {
           sums[0] = fmaf(x[i], x[i], sums[0]);
@@ -77,14 +83,15 @@ __global__ void __launch_bounds__(channel_threads)
     threads.sum(sums, block_sums);
     const float s = 1.0f / sqrtf(sums[0] / float(op.size) + op.eps);
     const float along = sums[1] / float(op.size) * s * s;
-    threads.template each<width>(op.size, [&](int64_t c) {
-      with(c, [&](const auto& x, const auto& dy, const auto& weight, const auto& act) {
+    threads.template each_piece<width, pieces>(op.size, [&](int piece, int64_t c) {
+      with(true, piece, c, [&](const auto& x, const auto& dy, const auto& weight, const auto& act) {
         float dx[width], dgate[width];
 #pragma unroll
         for (int i = 0; i < width; ++i) {
           dx[i] = s * (dy[i] * weight[i] * act[i].value - x[i] * along);
           dgate[i] = dy[i] * x[i] * s * weight[i] * act[i].derivative;
-          dweight[c + i] = fmaf(dy[i] * x[i] * s, act[i].value, dweight[c + i]);
+          float& sum = pieces == 0 ? dweight[c + i] : held_dweight[piece][i];
+          sum = fmaf(dy[i] * x[i] * s, act[i].value, sum);
         }
         if (op.gate) store_channels<width>(op.dgate + at + c, dgate);
         if (op.add) {
@@ -98,6 +105,11 @@ __global__ void __launch_bounds__(channel_threads)
       });
     });
   }
+  if constexpr (pieces > 0)
+    threads.template each_piece<width, pieces>(op.size, [&](int piece, int64_t c) {
+#pragma unroll
+      for (int i = 0; i < width; ++i) dweight[c + i] = held_dweight[piece][i];
+    });
   __syncthreads();
   for (int64_t c = threadIdx.x; c < op.size; c += channel_threads) {
     float sum = 0;
@@ -106,35 +118,37 @@ __global__ void __launch_bounds__(channel_threads)
   }
 }
 
-template <int width, class Real>
+template <int width, int warps, int pieces, class Real>
 __global__ void __launch_bounds__(channel_threads)
     l2_heads_backward(const __grid_constant__ L2NormsGradient<Real> op) {
-  const HeadThreads<1> threads;
+  __shared__ float place[2][64];
+  BlockSums<2> block_sums{place};
+  const HeadThreads<warps> threads;
   const int64_t of_one = op.rows * op.heads;
   if (threads.head >= 2 * of_one) return;
   const int which = threads.head >= of_one;
   const int64_t at = (threads.head - which * of_one) * op.size;
-  const Real* const x = op.x[which] + at;
   Real* const d = op.d[which] + at;
-  float squares = 0, along = 0;
-  threads.template each<width>(op.size, [&](int64_t c) {
-    float value[width], dy[width];
-    load_channels<width>(x + c, value);
-    load_channels<width>(d + c, dy);
+  const HeadChannels<width, pieces, Real> all_x(threads, op.x[which] + at, op.size);
+  const HeadChannels<width, pieces, Real> all_dy(threads, d, op.size);
+  float sums[2] = {};  // of x^2 and x dy
+  threads.template each_piece<width, pieces>(op.size, [&](int piece, int64_t c) {
+    float x[width], dy[width];
+    all_x.get(piece, c, x), all_dy.get(piece, c, dy);
 #pragma unroll
     for (int i = 0; i < width; ++i) {
-      squares = fmaf(value[i], value[i], squares);
-      along = fmaf(value[i], dy[i], along);
+      sums[0] = fmaf(x[i], x[i], sums[0]);
+      sums[1] = fmaf(x[i], dy[i], sums[1]);
     }
   });
-  const float s = 1.0f / sqrtf(warp_sum(squares) + op.eps);
-  const float part = warp_sum(along) * s * s, factor = op.scale[which] * s;
-  threads.template each<width>(op.size, [&](int64_t c) {
-    float value[width], dy[width];
-    load_channels<width>(x + c, value);
-    load_channels<width>(d + c, dy);
+  threads.sum(sums, block_sums);
+  const float s = 1.0f / sqrtf(sums[0] + op.eps);
+  const float part = sums[1] * s * s, factor = op.scale[which] * s;
+  threads.template each_piece<width, pieces>(op.size, [&](int piece, int64_t c) {
+    float x[width], dy[width];
+    all_x.get(piece, c, x), all_dy.get(piece, c, dy);
 #pragma unroll
-    for (int i = 0; i < width; ++i) dy[i] = factor * (dy[i] - value[i] * part);
+    for (int i = 0; i < width; ++i) dy[i] = factor * (dy[i] - x[i] * part);
     store_channels<width>(d + c, dy);
   });
 }
@@ -160,12 +174,9 @@ void rms_norm_backward(const RmsNormGradient<Real, Gradient>& op, const Gpu& gpu
   const bool eight = in_eights(
       {op.size}, {op.x, op.weight, op.dy, op.dx, op.rounded, op.gate, op.gate_bias, op.dgate});
   const Grid grid{unsigned(runs.blocks), channel_threads};
-  with_width(eight, [&]<int width>() {
-    if (op.size >= long_head)
-      launch(rms_heads_backward<width, block_warps, Real, Gradient>, grid, gpu, op, run,
-             op.scratch);
-    else
-      launch(rms_heads_backward<width, 1, Real, Gradient>, grid, gpu, op, run, op.scratch);
+  with_head_threads(eight, op.size, [&]<int width, int warps, int pieces>() {
+    launch(rms_heads_backward<width, warps, pieces, Real, Gradient>, grid, gpu, op, run,
+           op.scratch);
   });
   column_sums<float>({.rows = runs.blocks,
                       .columns = op.size,
@@ -179,9 +190,10 @@ template <class Real>
 void l2_norms_backward(const L2NormsGradient<Real>& op, const Gpu& gpu) {
   const int64_t all = 2 * op.rows * op.heads;
   if (all == 0) return;
-  with_width(in_eights({op.size}, {op.x[0], op.x[1], op.d[0], op.d[1]}), [&]<int width>() {
-    launch(l2_heads_backward<width, Real>,
-           {unsigned((all + block_warps - 1) / block_warps), channel_threads}, gpu, op);
+  const bool eight = in_eights({op.size}, {op.x[0], op.x[1], op.d[0], op.d[1]});
+  with_head_threads(eight, op.size, [&]<int width, int warps, int pieces>() {
+    launch(l2_heads_backward<width, warps, pieces, Real>,
+           {blocks_of_heads<warps>(all), channel_threads}, gpu, op);
   });
 }
 

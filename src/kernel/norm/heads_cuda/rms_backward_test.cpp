@@ -17,7 +17,9 @@ struct NormCase {
 const NormCase norm_cases[] = {{7, 1, 64, false, false},   {5, 3, 20, true, false},
                                {3, 2, 128, true, false},   {9, 1, 1024, false, true},
                                {3, 1, 513, false, false},  {2, 1, 3000, false, true},
-                               {9000, 1, 16, true, false}, {1100, 1, 520, false, false}};
+                               {9000, 1, 16, true, false}, {1100, 1, 520, false, false},
+                               {40, 2, 512, true, false},  {9, 1, 768, true, false},
+                               {600, 1, 1032, false, true}};
 
 template <class T>
 struct NormGradients {
@@ -96,7 +98,7 @@ TYPED_TEST(GpuRmsNormGradient, IsTheDefinition) {
 
 TYPED_TEST(GpuRmsNormGradient, OfTheL2NormIsTheDefinition) {
   using Real = TypeParam;
-  for (const int64_t size : {1, 20, 64, 256}) {
+  for (const int64_t size : {1, 20, 64, 256, 512, 1040}) {
     constexpr int64_t rows = 5, heads = 3;
     const int64_t all = rows * heads * size;
     const Numbers<float> x[2] = {random_numbers<Real>(all, 0.1, 1),
