@@ -3,7 +3,7 @@
 #include "base/checked.h"
 #include "base/choose.h"
 #include "base/crc32/crc32.h"
-#include "base/io/xxh3.h"
+#include "base/hash/xxh3.h"
 #include "support/errors.h"
 
 namespace deltasane {

@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "base/hash/xxh3.h"
 #include "base/printable.h"
-#include "base/io/xxh3.h"
 #include "format/dequantize.h"
 
 namespace deltasane {

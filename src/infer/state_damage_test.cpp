@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "base/io/xxh3.h"
+#include "base/hash/xxh3.h"
 #include "infer/state_fixture.h"
 #include "infer/state_layout.h"
 #include "support/errors.h"

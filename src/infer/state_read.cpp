@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/hash/xxh3.h"
 #include "base/io/byte_reader.h"
 #include "base/checked.h"
 #include "base/printable.h"
-#include "base/io/xxh3.h"
 #include "infer/state_layout.h"
 #include "infer/state_scan.h"
 

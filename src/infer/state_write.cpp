@@ -1,6 +1,6 @@
+#include "base/hash/xxh3.h"
 #include "base/io/byte_writer.h"
 #include "base/printable.h"
-#include "base/io/xxh3.h"
 #include "infer/state_layout.h"
 #include "infer/state_scan.h"
 

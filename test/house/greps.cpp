@@ -93,7 +93,7 @@ Findings check_greps(const std::vector<Source>& sources) {
       found(has_thread_local(source.path, code[i]),
             "has a variable of a thread: pass it, or let it live as long as the call");
       found(calls(code[i], {"XXH3_createState"}),
-            "calls XXH3_createState, which fails without memory: use Xxh3 of base/io/xxh3.h");
+            "calls XXH3_createState, which fails without memory: use Xxh3 of base/hash/xxh3.h");
       found(names_flag(literals[i]) && !may_name_flags(source.path),
             "names a command-line flag: name the setting; flags belong to src/cli");
       found(has_mark(comments[i]), "has a comment that promises work: do it or open an issue");

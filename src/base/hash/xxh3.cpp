@@ -1,4 +1,4 @@
-#include "base/io/xxh3.h"
+#include "base/hash/xxh3.h"
 
 namespace deltasane {
 
