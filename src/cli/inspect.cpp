@@ -18,7 +18,7 @@ struct InspectOptions {
 
 nlohmann::ordered_json json_of(const ModelDescription::Size& size) {
   if (size.values.size() == 1) return size.values[0].second;
-  nlohmann::ordered_json all;
+  auto all = nlohmann::ordered_json::object();
   for (const auto& [name, value] : size.values) all[name] = value;
   return all;
 }

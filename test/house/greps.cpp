@@ -70,6 +70,12 @@ bool has_thread_local(std::string_view path, std::string_view code) {
   return code.find("thread_local") != code.npos && path.starts_with("src/");
 }
 
+// JSON["key"].push_back, where the array may have to be made.
+bool makes_array(std::string_view path, std::string_view code) {
+  return code.find("\"].push_back(") != code.npos && path.starts_with("src/") &&
+         !is_test_or_fixture(path);
+}
+
 }  // namespace
 
 Findings check_greps(const std::vector<Source>& sources) {
@@ -92,6 +98,9 @@ Findings check_greps(const std::vector<Source>& sources) {
       found(uses_regex(code[i]), "uses std::regex");
       found(has_thread_local(source.path, code[i]),
             "has a variable of a thread: pass it, or let it live as long as the call");
+      found(makes_array(source.path, code[i]),
+            "makes an array of a null, which ends the process without memory: use array_at of "
+            "base/json/array_at.h");
       found(calls(code[i], {"XXH3_createState"}),
             "calls XXH3_createState, which fails without memory: use Xxh3 of base/hash/xxh3.h");
       found(names_flag(literals[i]) && !may_name_flags(source.path),

@@ -61,6 +61,8 @@ TEST(Greps, FindWhatEndsTheProcessWithoutMemory) {
   EXPECT_EQ(faults("src/answers/x.cpp", "thread_local Cache cache;"), 1u);
   EXPECT_EQ(faults("src/answers/x.cpp", "int thread_count; // thread_local"), 0u);
   EXPECT_EQ(faults("src/infer/x.cpp", "state = XXH3_createState();"), 1u);
+  EXPECT_EQ(faults("src/eval/x.cpp", "json[\"rows\"].push_back(row);"), 1u);
+  EXPECT_EQ(faults("src/eval/x.cpp", "array_at(json, \"rows\").push_back(row);"), 0u);
 }
 
 TEST(Greps, FindPlansInComments) {

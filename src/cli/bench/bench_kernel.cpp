@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json/array_at.h"
 #include "cli/bench/bench_device.h"
 #include "cli/bench/bench_parts.h"
 #include "cli/counted.h"
@@ -214,10 +215,10 @@ int bench_kernel(const BenchKernelOptions& options) {
     all[limits.flops_name + "_gflops"] = limits.flops_per_second / 1e9;
     all["rows"] = nlohmann::ordered_json::array();
     for (const auto& measured : bench.measurements)
-      all["rows"].push_back(as_json(BenchRow{measured, limits}));
+      array_at(all, "rows").push_back(as_json(BenchRow{measured, limits}));
     if (!bench.operators.empty()) all["operators"] = nlohmann::ordered_json::array();
     for (const auto& measured : bench.operators)
-      all["operators"].push_back(as_json(measured, limits));
+      array_at(all, "operators").push_back(as_json(measured, limits));
     fmt::print("{}\n", all.dump(2));
     return 0;
   }

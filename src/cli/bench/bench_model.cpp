@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json/array_at.h"
 #include "base/random.h"
 #include "base/timing.h"
 #include "cli/bench/bench_device.h"
@@ -200,14 +201,15 @@ int bench_model(const BenchModelOptions& options) {
   const std::string of_bytes = "fraction_of_" + limits.bytes_name;
   const std::string of_flops = "fraction_of_" + limits.flops_name;
   for (const ModelRow& row : rows)
-    all["rows"].push_back({{"pass", row.pass},
-                           {"tokens_per_s", row.tokens_per_second()},
-                           {"best_tokens_per_s", row.most_per_second()},
-                           {"gb_per_s", row.bytes / row.timing.low / 1e9},
-                           {"gflops", row.flops / row.timing.low / 1e9},
-                           {of_bytes, row.bytes / row.timing.low / limits.bytes_per_second},
-                           {of_flops, row.flops / row.timing.low / limits.flops_per_second},
-                           {"spread", row.spread()}});
+    array_at(all, "rows")
+        .push_back({{"pass", row.pass},
+                    {"tokens_per_s", row.tokens_per_second()},
+                    {"best_tokens_per_s", row.most_per_second()},
+                    {"gb_per_s", row.bytes / row.timing.low / 1e9},
+                    {"gflops", row.flops / row.timing.low / 1e9},
+                    {of_bytes, row.bytes / row.timing.low / limits.bytes_per_second},
+                    {of_flops, row.flops / row.timing.low / limits.flops_per_second},
+                    {"spread", row.spread()}});
   if (options.json) {
     fmt::print("{}\n", all.dump(2));
     return 0;

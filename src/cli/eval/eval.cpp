@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/json/array_at.h"
 #include "cli/command.h"
 #include "cli/eval/eval_prefix.h"
 #include "cli/number_range.h"
@@ -91,15 +92,16 @@ nlohmann::ordered_json json_of(const eval::Run& run, const std::string& out) {
   for (const eval::RunBenchmark& benchmark : run.benchmarks) {
     const eval::RunScore score = score_of(benchmark);
     average += score.accuracy / double(run.benchmarks.size());
-    json["benchmarks"].push_back({{"name", benchmark.name},
-                                  {"problems", score.problems},
-                                  {"correct", score.correct},
-                                  {"majority", score.accuracy},
-                                  {"pass_at_1", score.pass_at_1},
-                                  {"no_answer", score.unparsed},
-                                  {"samples", score.samples},
-                                  {"overflowed", score.overflowed},
-                                  {"refused", score.refused}});
+    array_at(json, "benchmarks")
+        .push_back({{"name", benchmark.name},
+                    {"problems", score.problems},
+                    {"correct", score.correct},
+                    {"majority", score.accuracy},
+                    {"pass_at_1", score.pass_at_1},
+                    {"no_answer", score.unparsed},
+                    {"samples", score.samples},
+                    {"overflowed", score.overflowed},
+                    {"refused", score.refused}});
   }
   json["average"] = average;
   return json;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json/array_at.h"
 #include "cli/command.h"
 #include "cli/counted.h"
 #include "cli/number_range.h"
@@ -97,9 +98,11 @@ nlohmann::ordered_json json_of(const Patient& patient) {
   if (const auto alpha = suggested_alpha(patient))
     json["suggested"] = {{"alpha", *alpha}, {"tau", kernel::tau_at_zero(*alpha)}};
   for (const probe::StreamBreak& b : found.breaks)
-    json["overflows"].push_back(
-        {{"stream", b.stream}, {"position", b.position}, {"layer", b.layer}, {"head", b.head}});
-  for (const probe::HeadDiagnosis& head : found.heads) json["heads"].push_back(json_of(head));
+    array_at(json, "overflows")
+        .push_back(
+            {{"stream", b.stream}, {"position", b.position}, {"layer", b.layer}, {"head", b.head}});
+  for (const probe::HeadDiagnosis& head : found.heads)
+    array_at(json, "heads").push_back(json_of(head));
   return json;
 }
 

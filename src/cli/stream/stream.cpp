@@ -4,6 +4,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "base/json/array_at.h"
 #include "base/timing.h"
 #include "cli/command.h"
 #include "cli/terminal/interrupt.h"
@@ -88,11 +89,12 @@ nlohmann::ordered_json json_of(const StreamOutcome& outcome, const StreamOptions
                               {"overflows", nlohmann::ordered_json::array()}};
   if (outcome.resumed_at) json["resumed_at"] = *outcome.resumed_at;
   for (const StreamOverflow& overflow : outcome.overflows)
-    json["overflows"].push_back({{"stream", overflow.stream},
-                                 {"position", overflow.position},
-                                 {"layer", overflow.layer},
-                                 {"head", overflow.head},
-                                 {"largest", overflow.largest}});
+    array_at(json, "overflows")
+        .push_back({{"stream", overflow.stream},
+                    {"position", overflow.position},
+                    {"layer", overflow.layer},
+                    {"head", overflow.head},
+                    {"largest", overflow.largest}});
   return json;
 }
 
@@ -180,7 +182,8 @@ int stream_tokens(StreamOptions& options) {
     nlohmann::ordered_json json = json_of(outcome, options, tokens_now);
     json["stopped"] = outcome.stopped;
     for (const ProbeSummary& p : probes)
-      json["probes"].push_back({{"position", p.position}, {"asked", p.asked}, {"correct", p.correct}});
+      array_at(json, "probes")
+          .push_back({{"position", p.position}, {"asked", p.asked}, {"correct", p.correct}});
     fmt::print("{}\n", json.dump(2));
     return code;
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json/array_at.h"
 #include "base/json/json_text.h"
 #include "cli/eval/table.h"
 #include "cli/own_commands.h"
@@ -108,9 +109,10 @@ std::string sweep_json(const SweepOptions& options, const fs::path& page) {
   nlohmann::ordered_json json{{"page", page.string()}, {"runs", nlohmann::ordered_json::array()}};
   std::vector<std::string> scored;
   for (const SweepRun& run : runs_of(options)) {
-    json["runs"].push_back({{"name", run.name()},
-                            {"folder", run.folder().string()},
-                            {"overflowed", options.streams() && run.overflowed()}});
+    array_at(json, "runs")
+        .push_back({{"name", run.name()},
+                    {"folder", run.folder().string()},
+                    {"overflowed", options.streams() && run.overflowed()}});
     for (const char* const stage : {"eval", "eval-after"})
       if (options.asks() && run.done(stage)) scored.push_back(run.answers(stage).string());
     if (options.asks() && options.streams() && run.overflowed())

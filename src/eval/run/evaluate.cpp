@@ -10,6 +10,7 @@
 #include "base/io/folder_lock.h"
 #include "base/io/seal.h"
 #include "base/io/temporary_file.h"
+#include "base/json/array_at.h"
 #include "eval/run/journal.h"
 
 namespace deltasane::eval {
@@ -207,10 +208,11 @@ std::string settings_json(const EvaluatedModel& model, const Prefix& prefix,
   // Runs that are older than other templates have no such line.
   if (model.chat.name() != world_template().name()) json["template"] = model.chat.name();
   for (const Benchmark& benchmark : suite)
-    json["benchmarks"].push_back({{"name", benchmark.name},
-                                  {"title", benchmark.title},
-                                  {"problems", benchmark.problems.size()},
-                                  {"digest", digest_of(benchmark)}});
+    array_at(json, "benchmarks")
+        .push_back({{"name", benchmark.name},
+                    {"title", benchmark.title},
+                    {"problems", benchmark.problems.size()},
+                    {"digest", digest_of(benchmark)}});
   return sealed(json.dump(2) + "\n");
 }
 

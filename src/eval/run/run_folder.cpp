@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/io/folder_lock.h"
 #include "base/io/seal.h"
+#include "base/json/array_at.h"
 #include "base/json/json_text.h"
 #include "base/printable.h"
 #include "eval/run/journal.h"
@@ -248,15 +249,16 @@ void write_scores(const Run& run, const fs::path& folder) {
     const RunScore score = score_of(benchmark);
     accuracy += score.accuracy / double(run.benchmarks.size());
     pass += score.pass_at_1 / double(run.benchmarks.size());
-    json["benchmarks"].push_back({{"name", benchmark.name},
-                                  {"problems", score.problems},
-                                  {"correct", score.correct},
-                                  {"accuracy", score.accuracy},
-                                  {"pass_at_1", score.pass_at_1},
-                                  {"unparsed", score.unparsed},
-                                  {"refused_samples", score.refused},
-                                  {"samples", score.samples},
-                                  {"overflowed_samples", score.overflowed}});
+    array_at(json, "benchmarks")
+        .push_back({{"name", benchmark.name},
+                    {"problems", score.problems},
+                    {"correct", score.correct},
+                    {"accuracy", score.accuracy},
+                    {"pass_at_1", score.pass_at_1},
+                    {"unparsed", score.unparsed},
+                    {"refused_samples", score.refused},
+                    {"samples", score.samples},
+                    {"overflowed_samples", score.overflowed}});
   }
   json["average_accuracy"] = accuracy;
   json["average_pass_at_1"] = pass;

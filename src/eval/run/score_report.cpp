@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json/array_at.h"
 #include "eval/run/csv_cells.h"
 #include "eval/run/score_table.h"
 
@@ -132,11 +133,11 @@ std::string to_json(const Comparison& c) {
     one["average"] = c.average[run];
     if (table.has_problems()) one["average_interval"] = interval_json(c.intervals.average[run]);
     for (size_t b = 0; b < table.benchmarks.size(); ++b) {
-      one["accuracy"].push_back(table.accuracy[b][run]);
+      array_at(one, "accuracy").push_back(table.accuracy[b][run]);
       if (!table.has_problems()) continue;
-      one["accuracy_interval"].push_back(interval_json(c.intervals.accuracy[b][run]));
-      one["pass_at_1"].push_back(table.pass_at_1[b][run]);
-      one["unparsed"].push_back(table.unparsed[b][run]);
+      array_at(one, "accuracy_interval").push_back(interval_json(c.intervals.accuracy[b][run]));
+      array_at(one, "pass_at_1").push_back(table.pass_at_1[b][run]);
+      array_at(one, "unparsed").push_back(table.unparsed[b][run]);
     }
     if (c.against[run]) {
       const Against& against = *c.against[run];
@@ -155,7 +156,7 @@ std::string to_json(const Comparison& c) {
         to["p_mcnemar"] = against.mcnemar;
       }
     }
-    json["runs"].push_back(std::move(one));
+    array_at(json, "runs").push_back(std::move(one));
   }
   return json.dump(2) + "\n";
 }

@@ -9,6 +9,7 @@
 #include "base/hexadecimal.h"
 #include "base/io/seal.h"
 #include "base/io/temporary_file.h"
+#include "base/json/array_at.h"
 #include "base/json/json_text.h"
 #include "base/printable.h"
 #include "eval/stream/record_columns.h"
@@ -316,7 +317,8 @@ void StreamFolder::save(const Checkpoint& checkpoint) {
             {"position", checkpoint.position},
             {"files", files_},
             {"record_bytes", bytes}};
-  for (const StreamPlace& place : checkpoint.places) json["streams"].push_back(json_of(place));
+  for (const StreamPlace& place : checkpoint.places)
+    array_at(json, "streams").push_back(json_of(place));
   replace_file(folder_ / checkpoint_file, sealed(json.dump(2) + "\n"));
   remove_leftovers();
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json/array_at.h"
 #include "eval/run/csv_cells.h"
 
 namespace deltasane::eval {
@@ -173,7 +174,7 @@ std::string to_json(const SweepTable& table, const SweepVerdict& verdict) {
       one["overflowed"] = row.overflowed;
       const std::optional<PairedT> test = against_baseline(half.rows, row);
       one["p"] = test ? or_null(test->p) : Json();
-      json["models"].push_back(std::move(one));
+      array_at(json, "models").push_back(std::move(one));
     }
   json["harmless"] = verdict.harmless, json["collapsed"] = verdict.collapsed;
   json["safe"] = verdict.safe, json["front"] = verdict.front;

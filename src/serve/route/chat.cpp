@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/json/array_at.h"
 #include "serve/route/text_reply.h"
 #include "serve/tool/tool_reader.h"
 #include "serve/wire/chat_fields.h"
@@ -74,8 +75,8 @@ class ChatCompletion final : public TextReply {
       scores["top_logprobs"] = Json::array();
       for (const TokenLogProbability& one : found.top)
         if (one.token >= 0)
-          scores["top_logprobs"].push_back(
-              scored_token(service_.tokenizer, one.token, one.log_probability));
+          array_at(scores, "top_logprobs")
+              .push_back(scored_token(service_.tokenizer, one.token, one.log_probability));
     }
     const ThoughtReader::Piece piece = choice.reader.feed(token.piece);
     take(token.sample, piece.thoughts, choice.tool_reader.feed(piece.answer), std::move(scores));
@@ -177,10 +178,11 @@ class ChatCompletion final : public TextReply {
       }
       Json scores;
       if (top_) scores = {{"content", std::move(choice.scores)}, {"refusal", nullptr}};
-      all["choices"].push_back({{"index", i},
-                                {"message", std::move(message)},
-                                {"logprobs", std::move(scores)},
-                                {"finish_reason", choice.finish}});
+      array_at(all, "choices")
+          .push_back({{"index", i},
+                      {"message", std::move(message)},
+                      {"logprobs", std::move(scores)},
+                      {"finish_reason", choice.finish}});
     }
     all["usage"] = usage_.json();
     all["system_fingerprint"] = service_.settings.version;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/json/array_at.h"
 #include "serve/route/text_reply.h"
 #include "serve/wire/event_frame.h"
 #include "serve/wire/token_lists.h"
@@ -159,10 +160,11 @@ class Completion final : public TextReply {
     Json all = head();
     all["choices"] = Json::array();
     for (size_t i = 0; i < choices_.size(); ++i)
-      all["choices"].push_back({{"index", i},
-                                {"text", choices_[i].text},
-                                {"logprobs", choices_[i].lists ? choices_[i].lists->take() : Json()},
-                                {"finish_reason", choices_[i].finish}});
+      array_at(all, "choices")
+          .push_back({{"index", i},
+                      {"text", choices_[i].text},
+                      {"logprobs", choices_[i].lists ? choices_[i].lists->take() : Json()},
+                      {"finish_reason", choices_[i].finish}});
     all["usage"] = usage_.json();
     all["system_fingerprint"] = service_.settings.version;
     all["deltasane"] = state_fields();

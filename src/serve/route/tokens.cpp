@@ -1,3 +1,4 @@
+#include "base/json/array_at.h"
 #include "serve/route/route.h"
 #include "serve/wire/token_text.h"
 #include "text/utf8_stream.h"
@@ -16,7 +17,8 @@ void tokenize_text(Service& service, Call& call) {
   Json reply{{"tokens", ids}, {"count", ids.size()}, {"max_model_len", int64_t{1} << 30}};
   if (fields.flag("return_token_strs").value_or(false)) {
     reply["token_strs"] = Json::array();
-    for (const int32_t id : ids) reply["token_strs"].push_back(token_text(service.tokenizer, id));
+    for (const int32_t id : ids)
+      array_at(reply, "token_strs").push_back(token_text(service.tokenizer, id));
   }
   reply_json(call, reply);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/json/array_at.h"
 #include "base/printable.h"
 #include "serve/keys.h"
 #include "serve/wire/chat_fields.h"
@@ -141,9 +142,9 @@ std::vector<Message> messages_of_items(const Json& items, const std::string& ins
     if (type == "reasoning") {
       own()["reasoning_content"] = item["content"][0]["text"];
     } else if (type == "function_call") {
-      own()["tool_calls"].push_back(
-          {{"id", item["call_id"]},
-           {"function", {{"name", item["name"]}, {"arguments", item["arguments"]}}}});
+      array_at(own(), "tool_calls")
+          .push_back({{"id", item["call_id"]},
+                      {"function", {{"name", item["name"]}, {"arguments", item["arguments"]}}}});
     } else if (is_result(item)) {
       answer = nullptr;
       messages.push_back(

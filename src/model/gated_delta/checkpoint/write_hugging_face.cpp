@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json/array_at.h"
 #include "format/quantize/quantize.h"
 #include "format/safetensors/safetensors.h"
 #include "model/gated_delta/checkpoint/checkpoint.h"
@@ -63,8 +64,8 @@ void add_hybrid(const Config& c, Json& config) {
   config["linear_key_head_dim"] = c.key_size, config["linear_value_head_dim"] = c.value_size;
   config["linear_conv_kernel_dim"] = c.taps;
   for (const Mixer mixer : c.mixers)
-    config["layer_types"].push_back(mixer == Mixer::recurrent ? "linear_attention"
-                                                              : "full_attention");
+    array_at(config, "layer_types")
+        .push_back(mixer == Mixer::recurrent ? "linear_attention" : "full_attention");
 }
 
 void add_qwen(const Config& c, Json& config) {
@@ -87,7 +88,7 @@ void add_qwen(const Config& c, Json& config) {
   config["decoder_sparse_step"] = 1, config["norm_topk_prob"] = c.renormalize;
   config["mlp_only_layers"] = Json::array();
   for (int64_t i = 0; i < c.layers(); ++i)
-    if (!c.experts[size_t(i)]) config["mlp_only_layers"].push_back(i);
+    if (!c.experts[size_t(i)]) array_at(config, "mlp_only_layers").push_back(i);
 }
 
 void add_olmo(const Config& c, Json& config) {
