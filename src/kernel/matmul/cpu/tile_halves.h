@@ -15,17 +15,28 @@ namespace deltasane::kernel {
 namespace {
 
 // 16 floats as sums of two bf16 numbers; what is not finite is in `high` alone.
+template <Isa isa>
 struct SplitFloats {
   using V = Simd<tile_rows>;
   using Word = Halves<tile_rows>::Word;
   using Short = Halves<tile_rows>::Short;
 
+  [[gnu::always_inline]] static inline void split(V::Vec x, uint16_t* high, uint16_t* low) {
+    if (!Bf16<isa>::stays_finite(x)) return split_any(x, high, low);
+    const Short first = Bf16<isa>::narrow(x);
+    const Word widened = __builtin_convertvector(first, Word) << 16;
+    const Short rest = Bf16<isa>::narrow(x - reinterpret_cast<V::Vec>(widened));
+    __builtin_memcpy(high, &first, sizeof first);
+    __builtin_memcpy(low, &rest, sizeof rest);
+  }
+
+ private:
   [[gnu::always_inline]] static inline Word nearest(Word bits) { return PlainBf16::nearest(bits); }
   [[gnu::always_inline]] static inline void store(uint16_t* to, Word upper) {
     const Short numbers = __builtin_convertvector(upper >> 16, Short);
     __builtin_memcpy(to, &numbers, sizeof numbers);
   }
-  [[gnu::always_inline]] static inline void split(V::Vec x, uint16_t* high, uint16_t* low) {
+  [[gnu::noinline]] static void split_any(V::Vec x, uint16_t* high, uint16_t* low) {
     const Word bits = reinterpret_cast<Word>(x), size = bits & 0x7fffffffu;
     const Word rounded = nearest(bits);
     // A finite number that would round to infinity becomes the number before it. The bits of a NaN
@@ -58,7 +69,7 @@ class HalfTiles {
           kernel::store(to + t * inputs, Bf16<isa>::in_turn(V::load(line), V::load(line + tile_rows)));
         else
           for (int64_t i = 0; i < inputs; i += tile_rows)
-            SplitFloats::split(V::load(line + i), to + t * inputs + i, to + part + t * inputs + i);
+            SplitFloats<isa>::split(V::load(line + i), to + t * inputs + i, to + part + t * inputs + i);
       }
   }
 
@@ -125,7 +136,7 @@ class HalfTiles {
                                                       int64_t i) {
     if constexpr (w_parts == 2) {
       for (int64_t k = 0; k < inputs; k += tile_rows)
-        SplitFloats::split(load_f16<isa, tile_rows>(numbers + k), line[0][i] + k, line[1][i] + k);
+        SplitFloats<isa>::split(load_f16<isa, tile_rows>(numbers + k), line[0][i] + k, line[1][i] + k);
     } else {
       __builtin_memcpy(line[0][i], numbers, sizeof line[0][i]);
     }
