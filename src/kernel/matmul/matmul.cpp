@@ -22,70 +22,111 @@ void multiply_few(std::span<const Matmul> products, const Cpu& cpu) {
   cpu.threads.parallel(pieces.count(), [&](int64_t piece) { pieces.run(piece); });
 }
 
-template <Isa isa, WeightType type>
-void multiply_many(const Matmul& p, ThreadPool& threads) {
-  multiply_tiled<isa, type, cpu::Layout::row_major, cpu::Layout::row_major>(
-      {{p.x.data, p.x.stride[0]},
-       p.w.rows(),
-       p.w.in(),
-       p.x.shape[0],
-       p.w.out(),
-       p.w.in(),
-       {p.y.data, p.y.stride[0]},
-       sum_of(p)},
-      threads);
+constexpr cpu::Layout row_major = cpu::Layout::row_major;
+
+TiledProduct tiled_product(const Matmul& p) {
+  return {{p.x.data, p.x.stride[0]},  p.w.rows(), p.w.in(), p.x.shape[0], p.w.out(), p.w.in(),
+          {p.y.data, p.y.stride[0]}, sum_of(p)};
 }
 
 template <Isa isa, WeightType type>
-void multiply_many_quantized(const Matmul& p, ThreadPool& threads) {
-  if constexpr (cpu::rounds_to_bf16(isa, type)) return multiply_many<isa, type>(p, threads);
+TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t row_pieces_beside) {
   const int64_t tokens = p.x.shape[0], in = p.w.in();
   constexpr cpu::Q8Layout layout = cpu::q8_layout(isa);
-  const Buffer memory(uint64_t(cpu::q8_token_bytes(tokens, in)));
+  const auto memory = std::make_shared<Buffer>(uint64_t(cpu::q8_token_bytes(tokens, in)));
   const cpu::Q8Product product{p.w.rows(),
                                p.w.out(),
                                in,
-                               q8_tokens_in(memory.data(), tokens, in, layout),
+                               q8_tokens_in(memory->data(), tokens, in, layout),
                                {p.y.data, p.y.stride[0]},
                                sum_of(p)};
+  const cpu::Strided<const float> x{p.x.data, p.x.stride[0]};
   const int64_t token_groups = pieces_of(tokens, cpu::q8_tokens);
-  threads.parallel(token_groups, [&](int64_t group) {
-    cpu::quantize_tokens<isa>({p.x.data, p.x.stride[0]}, in, group, product.x);
-  });
   const int64_t panels = pieces_of(p.w.out(), cpu::q8_panel_rows(isa));
-  const int64_t parts = token_parts(threads, panels, tokens / 64);
-  threads.parallel(panels * parts, [&](int64_t piece) {
-    const int64_t panel = piece / parts, part = piece % parts;
-    constexpr int factors = type == WeightType::q8 ? 1 : low_bit_factors(type);
-    const Buffer scratch(uint64_t(cpu::q8_panel_bytes(isa, in, factors)));
-    const cpu::Range some{part * token_groups / parts, (part + 1) * token_groups / parts};
-    if constexpr (type == WeightType::q8)
-      cpu::q8_many_tokens<isa>(product, panel, some, scratch.data());
-    else
-      cpu::low_bit_many_tokens<isa, type>(product, panel, some, scratch.data());
-  });
+  const int64_t parts = token_parts(threads, panels + row_pieces_beside, tokens / 64);
+  return {{{token_groups,
+            [=](int64_t group) { cpu::quantize_tokens<isa>(x, in, group, product.x); }},
+           {panels * parts, [=](int64_t piece) {
+              const int64_t panel = piece / parts, part = piece % parts;
+              constexpr int factors = type == WeightType::q8 ? 1 : low_bit_factors(type);
+              const Buffer scratch(uint64_t(cpu::q8_panel_bytes(isa, in, factors)));
+              const cpu::Range some{part * token_groups / parts, (part + 1) * token_groups / parts};
+              if constexpr (type == WeightType::q8)
+                cpu::q8_many_tokens<isa>(product, panel, some, scratch.data());
+              else
+                cpu::low_bit_many_tokens<isa, type>(product, panel, some, scratch.data());
+              static_cast<void>(memory);  // kept until the last piece
+            }}}};
+}
+
+// Up to pass_tokens, unless quantized.
+template <Isa isa, WeightType type>
+TwoPhases phases_of(const Matmul& p, const ThreadPool& threads, int64_t row_pieces_beside) {
+  if constexpr (is_quantized(type) && !cpu::rounds_to_bf16(isa, type))
+    return quantized_phases<isa, type>(p, threads, row_pieces_beside);
+  else
+    return tiled_phases<isa, type, row_major, row_major>(tiled_product(p), threads,
+                                                         row_pieces_beside);
+}
+
+template <class Body>
+auto with_type(WeightType type, const Body& body) {
+  switch (type) {
+    case WeightType::f32:
+      return body.template operator()<WeightType::f32>();
+    case WeightType::f16:
+      return body.template operator()<WeightType::f16>();
+    case WeightType::bf16:
+      return body.template operator()<WeightType::bf16>();
+    case WeightType::q8:
+      return body.template operator()<WeightType::q8>();
+    case WeightType::q6_k:
+      return body.template operator()<WeightType::q6_k>();
+    case WeightType::q5_k:
+      return body.template operator()<WeightType::q5_k>();
+    case WeightType::q4_k:
+      return body.template operator()<WeightType::q4_k>();
+    case WeightType::q4:
+      return body.template operator()<WeightType::q4>();
+  }
+  __builtin_unreachable();
 }
 
 template <Isa isa>
 void multiply_many(const Matmul& p, ThreadPool& threads) {
-  switch (p.w.type()) {
-    case WeightType::f32:
-      return multiply_many<isa, WeightType::f32>(p, threads);
-    case WeightType::f16:
-      return multiply_many<isa, WeightType::f16>(p, threads);
-    case WeightType::bf16:
-      return multiply_many<isa, WeightType::bf16>(p, threads);
-    case WeightType::q8:
-      return multiply_many_quantized<isa, WeightType::q8>(p, threads);
-    case WeightType::q6_k:
-      return multiply_many_quantized<isa, WeightType::q6_k>(p, threads);
-    case WeightType::q5_k:
-      return multiply_many_quantized<isa, WeightType::q5_k>(p, threads);
-    case WeightType::q4_k:
-      return multiply_many_quantized<isa, WeightType::q4_k>(p, threads);
-    case WeightType::q4:
-      return multiply_many_quantized<isa, WeightType::q4>(p, threads);
-  }
+  with_type(p.w.type(), [&]<WeightType type>() {
+    if constexpr (is_quantized(type) && !cpu::rounds_to_bf16(isa, type)) {
+      const TwoPhases phases[] = {quantized_phases<isa, type>(p, threads, 0)};
+      run_together(phases, threads);
+    } else {
+      multiply_tiled<isa, type, row_major, row_major>(tiled_product(p), threads);
+    }
+  });
+}
+
+// Pieces of 16-bit weights take longest, and come first.
+template <Isa isa>
+void multiply_many_together(std::span<const Matmul> all, ThreadPool& threads) {
+  int64_t row_pieces = 0;
+  for (const Matmul& one : all) row_pieces += pieces_of(one.w.out(), 64);
+  std::vector<TwoPhases> products;
+  for (const bool quantized : {false, true})
+    for (const Matmul& one : all)
+      if (is_quantized(one.w.type()) == quantized)
+        products.push_back(with_type(one.w.type(), [&]<WeightType type>() {
+          return phases_of<isa, type>(one, threads, row_pieces - pieces_of(one.w.out(), 64));
+        }));
+  run_together(products, threads);
+}
+
+// Many threads would wait for each other twice for each product. Few threads find each x in their caches
+// if they prepare it just before they use it.
+bool are_run_together(std::span<const Matmul> all, const ThreadPool& threads) {
+  constexpr int many_threads = 4;
+  return all.size() > 1 && threads.size() >= many_threads &&
+         std::all_of(all.begin(), all.end(), [](const Matmul& one) {
+           return !few(one) && one.x.shape[0] <= pass_tokens;
+         });
 }
 
 }  // namespace
@@ -96,6 +137,8 @@ void matmul_all(std::span<const Matmul> all, const Cpu& cpu) {
     if (cpu.inputs) cpu.inputs->add(one.w, one.x);
   }
   if (std::all_of(all.begin(), all.end(), few)) return multiply_few(all, cpu);
+  if (are_run_together(all, cpu.threads))
+    return with_isa(cpu.isa, [&]<Isa isa>() { multiply_many_together<isa>(all, cpu.threads); });
   for (const Matmul& one : all) {
     if (few(one))
       multiply_few({&one, 1}, cpu);

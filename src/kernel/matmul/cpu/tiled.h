@@ -2,6 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
 
 #include "base/threads.h"
 #include "kernel/matmul/cpu/kernels.h"
@@ -29,40 +32,67 @@ struct TiledProduct {
   cpu::Sum sum;
 };
 
+// A product in two phases, each of them steps in any order on any thread: x is prepared, then pieces of
+// y are computed.
+struct TwoPhases {
+  struct Phase {
+    int64_t steps;
+    std::function<void(int64_t)> run;
+  };
+  Phase phase[2];
+};
+
+// Products that do not need each other, with two waits for all threads in place of two for each.
+inline void run_together(std::span<const TwoPhases> products, ThreadPool& threads) {
+  for (const int phase : {0, 1}) {
+    int64_t steps = 0;
+    for (const TwoPhases& one : products) steps += one.phase[phase].steps;
+    threads.parallel(steps, [&](int64_t step) {
+      const TwoPhases* one = products.data();
+      for (; step >= one->phase[phase].steps; ++one) step -= one->phase[phase].steps;
+      one->phase[phase].run(step);
+    });
+  }
+}
+
+// row_pieces_beside: of the products it is run together with.
 template <Isa isa, WeightType type, cpu::Layout x_layout, cpu::Layout w_layout>
-void multiply_pass(const TiledProduct& p, ThreadPool& threads) {
-  constexpr int64_t width = cpu::panel_tokens(isa, type);
-  const int64_t panels = pieces_of(p.tokens, width);
-  const Buffer packed(uint64_t(cpu::packed_floats(isa, type, p.tokens, p.in)) * sizeof(float));
-  auto* const x = reinterpret_cast<float*>(packed.data());
-  threads.parallel(panels, [&](int64_t panel) {
-    cpu::pack_tokens<isa, type, x_layout>(p.x, p.tokens, p.in, panel, x);
-  });
-  const cpu::Tiles tiles{p.w, p.w_stride, p.rows, p.in, x, p.tokens, p.y, p.sum};
+TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t row_pieces_beside) {
+  const int64_t panels = pieces_of(p.tokens, cpu::panel_tokens(isa, type));
+  const auto packed = std::make_shared<Buffer>(
+      uint64_t(cpu::packed_floats(isa, type, p.tokens, p.in)) * sizeof(float));
+  auto* const x = reinterpret_cast<float*>(packed->data());
   constexpr int64_t rows = cpu::block_rows(isa, type);
   const int64_t blocks = pieces_of(p.rows, rows);
   // Each part packs W again, which takes as long as tiles take for a hundred tokens.
-  const int64_t parts =
-      token_parts(threads, blocks, p.tokens / 64, cpu::in_tiles(isa, type) ? 2 : 6);
-  threads.parallel(blocks * parts, [&](int64_t piece) {
-    const int64_t block = piece / parts, part = piece % parts;
-    const Buffer scratch(uint64_t(cpu::block_floats(isa, type)) * sizeof(float));
-    cpu::multiply_block<isa, type, w_layout>(tiles, block * rows,
-                                             {part * panels / parts, (part + 1) * panels / parts},
-                                             reinterpret_cast<float*>(scratch.data()));
-  });
+  const int64_t parts = token_parts(threads, blocks + row_pieces_beside, p.tokens / 64,
+                                    cpu::rounds_to_bf16(isa, type) ? 2 : 6);
+  const cpu::Tiles tiles{p.w, p.w_stride, p.rows, p.in, x, p.tokens, p.y, p.sum};
+  return {{{panels,
+            [=](int64_t panel) {
+              cpu::pack_tokens<isa, type, x_layout>(p.x, p.tokens, p.in, panel, x);
+            }},
+           {blocks * parts, [=](int64_t piece) {
+              const int64_t block = piece / parts, part = piece % parts;
+              const Buffer scratch(uint64_t(cpu::block_floats(isa, type)) * sizeof(float));
+              cpu::multiply_block<isa, type, w_layout>(
+                  tiles, block * rows, {part * panels / parts, (part + 1) * panels / parts},
+                  reinterpret_cast<float*>(scratch.data()));
+              static_cast<void>(packed);  // kept until the last piece
+            }}}};
 }
 
 // In passes of some tokens, which bounds the memory of the packed x.
+inline constexpr int64_t pass_tokens = 1024;
 template <Isa isa, WeightType type, cpu::Layout x_layout, cpu::Layout w_layout>
 void multiply_tiled(const TiledProduct& whole, ThreadPool& threads) {
-  constexpr int64_t pass_tokens = 1024;
   for (int64_t t = 0; t < whole.tokens; t += pass_tokens) {
     TiledProduct pass = whole;
     pass.x.first = x_layout == cpu::Layout::row_major ? whole.x.at(t) : whole.x.first + t;
     pass.y.first = whole.y.at(t);
     pass.tokens = std::min(pass_tokens, whole.tokens - t);
-    multiply_pass<isa, type, x_layout, w_layout>(pass, threads);
+    const TwoPhases phases[] = {tiled_phases<isa, type, x_layout, w_layout>(pass, threads, 0)};
+    run_together(phases, threads);
   }
 }
 
