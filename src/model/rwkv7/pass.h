@@ -64,9 +64,10 @@ struct Rwkv7::Scratch {
   View<float> low_w, low_a, low_v, low_g;  // (rows, rank)
 
   Scratch(const Rwkv7Shape& s, int64_t rows)
-      : memory_({rows, 8 * s.channels + std::max(4 * s.channels, s.feed_forward) + s.rank_w +
-                           s.rank_a + s.rank_v + s.rank_g}) {
-    float* next = memory_.data();
+      : memory_(Tensor<float>::bytes_of(
+            {rows, 8 * s.channels + std::max(4 * s.channels, s.feed_forward) + s.rank_w + s.rank_a +
+                       s.rank_v + s.rank_g})) {
+    auto* next = reinterpret_cast<float*>(memory_.data());
     const auto take = [&](int64_t columns) {
       const View<float> taken{next, {rows, columns}};
       next += rows * columns;
@@ -80,7 +81,7 @@ struct Rwkv7::Scratch {
   }
 
  private:
-  Tensor<float> memory_;
+  Buffer memory_;  // not initialised: each part is written before it is read
 };
 
 // How the work of a pass is done. Many rows: one thread runs the layers, and each operation is
