@@ -23,6 +23,14 @@ void allow_dynamic_shared(void (*kernel)(Param...), const Grid& grid) {
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared)));
 }
 
+// Local memory of each of a kernel's threads: registers that did not suffice, and arrays.
+template <class... Param>
+int64_t local_bytes(void (*kernel)(Param...)) {
+  cudaFuncAttributes found{};
+  check_cuda(cudaFuncGetAttributes(&found, reinterpret_cast<const void*>(kernel)));
+  return int64_t(found.localSizeBytes);
+}
+
 template <class... Param, class... Arg>
 void launch(void (*kernel)(Param...), const Grid& grid, CUstream_st* stream, Arg&&... arg) {
   allow_dynamic_shared(kernel, grid);

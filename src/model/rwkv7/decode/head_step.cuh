@@ -93,7 +93,7 @@ __device__ void prefetch_up_projections(const LayerWeights<Weight>& w, const Lay
   if (has_v) prefetch(w.up_v, s.rank_v);
 }
 
-__device__ inline bool ends_chunk(const DecodeSane& sane, int64_t position) {
+__host__ __device__ inline bool ends_chunk(const DecodeSane& sane, int64_t position) {
   return sane.kind != DecodeSane::Kind::none && (position + 1) % sane.chunk == 0;
 }
 __device__ inline float trained_tau(const DecodeSane& sane, float z) {

@@ -4,9 +4,9 @@
 // Blocks exchange results through global memory without barriers; the turn of a number is in its
 // lowest bit (see hand_on). A location is overwritten only by a block that has read results which
 // could not exist before all blocks had read the location: every block has rows of every product,
-// and every product reads all rows of the one before, or the heads of all sequences together do. A reader of a
-// location reads every number that is written there, so it cannot take the number of two turns ago
-// for the current one. The same order protects the token shifts in the state.
+// and every product reads all rows of the one before, or the heads of all sequences together do. A
+// reader of a location reads every number that is written there, so it cannot take the number of two
+// turns ago for the current one. The same order protects the token shifts in the state.
 #include "model/rwkv7/decode/token.h"
 
 #include <algorithm>
@@ -27,10 +27,9 @@ constexpr int lanes = token_threads / head_size;
 template <int pairs>
 constexpr int kept = pairs == 1 ? 5 : 9;
 
-// Where the rows of a product are stored.
+// Where the rows of a product of one sequence are stored.
 struct Results {
   float* at;
-  int64_t stride;  // from a sequence to the next
   uint32_t turn;
 };
 
@@ -41,6 +40,8 @@ struct TokenStep {
   TokenSharedMemory shared;
   DecodeSane sane;
   NextTokens next;
+  uint32_t chunk_ends;  // bit n: sequence n is at the end of a chunk
+  float share;          // of a channel in a mean
   float *x, *y, *first_in, *other_in, *hidden;  // exchanged; the first layer has an `in` of its own
   float* logits;
 
@@ -56,16 +57,16 @@ struct TokenStep {
   __device__ uint32_t turn_of_in(int layer) const {
     return layer > 0 ? next.before * uint32_t(sizes.layers - 1) + uint32_t(layer - 1) : next.before;
   }
-  __device__ Results results_of(int number, const InputRows& rows) const {
+  __device__ Results results_of(int number, const InputRows& rows, int64_t sequence) const {
     const int layer = number / matrices;
-    if (layer == int(sizes.layers)) return {logits, weights.vocabulary, 0};
+    if (layer == int(sizes.layers)) return {logits + sequence * weights.vocabulary, 0};
     switch (number % matrices) {
       case matrix_in:
-        return {in(layer), rows.rows(), turn_of_in(layer)};
+        return {in(layer) + sequence * rows.rows(), turn_of_in(layer)};
       case matrix_key:
-        return {hidden, sizes.feed_forward, turn_of(layer)};
+        return {hidden + sequence * sizes.feed_forward, turn_of(layer)};
       default:
-        return {x, sizes.channels, turn_of_x(number + 1)};
+        return {x + sequence * sizes.channels, turn_of_x(number + 1)};
     }
   }
   __device__ int units() const { return int(sizes.heads) * next.count; }
@@ -134,6 +135,7 @@ __device__ float head_tau(const TokenStep<Weight>& p, const LayerWeights<Weight>
   const int channels = int(p.sizes.channels);
   const Weight* const row = w.w_tau + int64_t(head) * channels;
   float z[1] = {};
+#pragma unroll 1  // what the head has loaded needs the registers
   for (int c = 2 * threadIdx.x; c < channels; c += 2 * token_threads) {
     const float2 u = two(own_u + c), before = shift_at(shift + c), mu = weight_at(w.x_tau + c);
     z[0] += to_float(row[c]) * (u.x + (before.x - u.x) * mu.x) +
@@ -214,17 +216,16 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
   __syncthreads();
   WeightStream<Weight, depth, N> stream(products, count, segments, run_sums, ring);
   const TokenInputs<Weight, pairs, N> inputs{channels, sequences, u,
-                                             area,     &norm_shared, p.weights.eps.layer};
+                                             area,     &norm_shared, p.share, p.weights.eps.layer};
   // use(sequence, row) for the block's rows of x.
   const auto each_own_row = [&](auto use) {
-    const int n = int(threadIdx.x) % N;
+    int thread = int(threadIdx.x);
+    optimization_barrier(thread);  // as each_pair
+    const int n = thread % N, end = own_rows.end;
     if (!is_there<N>(n, sequences)) return;
 #pragma unroll 1
-    for (int row = own_rows.begin + int(threadIdx.x) / N; row < own_rows.end;
-         row += token_threads / N)
-      use(n, row);
+    for (int row = own_rows.begin + thread / N; row < end; row += token_threads / N) use(n, row);
   };
-  const bool chunk_ends = ends_chunk(p.sane, p.next.position[0]);  // of one sequence
   prefetch_layer<N>(p, layers[0], 0);
   inputs.embed(embedding, p.weights.embedding_gain != nullptr);
   each_own_row([&](int n, int row) {
@@ -247,7 +248,8 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
       return N == 1 ? shift : p.shift(p.next.state[n], layer, kind / 2);
     };
     // Computed before the product's input has arrived: no block waits for this one yet.
-    const Results to = p.results_of(number, in);
+    const int own_sequence = stream.own_sequence();
+    const Results to = p.results_of(number, in, own_sequence);
     const Epilogue epilogue =
         in.epilogue(in.segment_of(own_begin + int(threadIdx.x) % 32));  // of matrix_in
     if (kind % 2 == 0) {
@@ -272,7 +274,7 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
         float* const memory = p.memory(p.next.state[n], layer, head);
         HeadPrefetch<Weight, lanes, kept<pairs>> early;
         early.load(w, ranks, head, memory);
-        const float tau = (N == 1 ? chunk_ends : ends_chunk(p.sane, p.next.position[n]))
+        const float tau = p.chunk_ends >> n & 1
                               ? head_tau(p, w, head, u + n * channels, shift_of(n), sums)
                               : 0.0f;
         // The down projections, then the head's r, k and v.
@@ -282,8 +284,8 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
           return made + (raw < 0 ? 3 * channels + i
                                  : raw / head_size * channels + first + raw % head_size);
         };
-        each_exchanged<1>(1, ranks.low + 3 * head_size, p.turn_of_in(layer), place_of_raw,
-                          [&](int, int i, float2 both) { two(inputs.area + i) = both; });
+        each_exchanged<1, 1>(1, ranks.low + 3 * head_size, p.turn_of_in(layer), place_of_raw,
+                             [&](int, int i, float2 both) { two(inputs.area + i) = both; });
         __syncthreads();
         const float* const own_raw = inputs.area + ranks.low;
         const HeadRaw raw{own_raw, own_raw + head_size, own_raw + 2 * head_size};
@@ -311,13 +313,13 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
         [&](int row) {
           return kind == matrix_in ? (in.segment_of(row) - from) * inputs.words_of_mix() : 0;
         },
-        [&](int n, int row, float sum) {
-          float* const result = to.at + n * to.stride + row;
+        [&](int row, float sum) {
           if (at_end) {
-            *result = sum;
+            to.at[row] = sum;
             return;
           }
-          if (kind % 2 == 1) sum = own[n * stride_of_own + row - own_rows.begin] += sum;
+          if (kind % 2 == 1)
+            sum = own[own_sequence * stride_of_own + row - own_begin] += sum;
           if (kind == matrix_key) sum = apply(Epilogue::squared_relu, sum);
           if (kind == matrix_in) {
             const bool in_first_run = row == own_begin + int(threadIdx.x) % 32;
@@ -326,7 +328,7 @@ __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_co
               sum =
                   by == Epilogue::tanh ? apply(Epilogue::tanh, sum) : apply(Epilogue::sigmoid, sum);
           }
-          store_tagged(result, sum, to.turn);
+          store_tagged(to.at + row, sum, to.turn);
         });
     // The writers of this product's input have read the shift of the token before.
     if (kind % 2 == 1)
@@ -339,6 +341,7 @@ template <class Weight, class Use>
 bool with_variant(const LayerSizes& s, int sequences, Use use) {
   const int64_t pairs = (s.channels + 2 * token_threads - 1) / (2 * token_threads);
   if (pairs == 1) {
+    if (sequences == 1) return use.template operator()<1, 1>(), true;
     if (sequences == 2) return use.template operator()<1, 2>(), true;
     if (sequences <= 4) return use.template operator()<1, 4>(), true;
     if constexpr (sizeof(Weight) == 2)
@@ -346,11 +349,12 @@ bool with_variant(const LayerSizes& s, int sequences, Use use) {
     return false;
   }
   if (pairs <= 3) {
+    if (sequences == 1) return use.template operator()<3, 1>(), true;
     if constexpr (sizeof(Weight) == 2)
       if (sequences == 2) return use.template operator()<3, 2>(), true;
     return false;
   }
-  return false;
+  return pairs <= most_pairs && sequences == 1 && (use.template operator()<most_pairs, 1>(), true);
 }
 
 template <class Weight>
@@ -393,12 +397,23 @@ std::optional<TokenSharedMemory> token_shared_memory(const LayerSizes& s, int se
 }
 
 template <class Weight>
+int64_t token_local_bytes(const LayerSizes& s, int sequences) {
+  int64_t bytes = 0;
+  with_variant<Weight>(s, sequences, [&]<int pairs, int N>() {
+    bytes = local_bytes(token_kernel<Weight, pairs, N>);
+  });
+  return bytes;
+}
+
+template <class Weight>
 void decode_tokens(const TokenWeights<Weight>& weights, const LayerSizes& sizes,
                    const TokenSharedMemory& shared, const DecodeSane& sane, const NextTokens& next,
                    float* exchanged, float* logits, const Gpu& gpu) {
   TokenStep<Weight> p{};
   p.weights = weights, p.sizes = sizes, p.shared = shared, p.sane = sane, p.next = next;
-  p.logits = logits;
+  p.logits = logits, p.share = 1.0f / float(sizes.channels);
+  for (int n = 0; n < next.count; ++n)
+    p.chunk_ends |= uint32_t(ends_chunk(sane, next.position[n])) << n;
   const int64_t count = next.count;
   p.x = exchanged, p.y = p.x + count * sizes.channels, p.first_in = p.y + count * sizes.channels;
   p.other_in = p.first_in + count * sizes.rows_of_in(true);
@@ -410,6 +425,8 @@ template std::optional<TokenSharedMemory> token_shared_memory<float>(const Layer
                                                                      const Gpu&);
 template std::optional<TokenSharedMemory> token_shared_memory<bf16>(const LayerSizes&, int,
                                                                     const Gpu&);
+template int64_t token_local_bytes<float>(const LayerSizes&, int);
+template int64_t token_local_bytes<bf16>(const LayerSizes&, int);
 template void decode_tokens(const TokenWeights<float>&, const LayerSizes&, const TokenSharedMemory&,
                             const DecodeSane&, const NextTokens&, float*, float*, const Gpu&);
 template void decode_tokens(const TokenWeights<bf16>&, const LayerSizes&, const TokenSharedMemory&,

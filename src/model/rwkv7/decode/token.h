@@ -1,4 +1,4 @@
-// One token of each of two to eight sequences through an RWKV-7 on a GPU, from their embeddings to the
+// One token of each of up to eight sequences through an RWKV-7 on a GPU, from their embeddings to the
 // logits, in one kernel: a block on every multiprocessor, all of them resident at the same time. The
 // steps of a layer are those of small_batch.h. Weight is float or bf16; activations, states and sums
 // are float, and inputs of products with bf16 weights are rounded as weight_tile.cuh says.
@@ -43,6 +43,10 @@ struct TokenSharedMemory {
 template <class Weight>
 std::optional<TokenSharedMemory> token_shared_memory(const LayerSizes& sizes, int sequences,
                                                      const Gpu& gpu);
+// Local memory of a thread of the kernel for so many sequences. It must be 0: what is spilled is read
+// again for each product, from L2 behind the weights in flight, and all blocks wait for it.
+template <class Weight>
+int64_t token_local_bytes(const LayerSizes& sizes, int sequences);
 // What blocks exchange at steps of so many sequences: floats, 0 before the first step and then left
 // alone.
 inline int64_t exchanged_numbers(const LayerSizes& s, int sequences) {

@@ -41,9 +41,9 @@ __device__ void poll_pairs(TaggedPair (&pair)[count], uint32_t turn, Wanted want
 // use(n, i, two numbers) for all pairs of `count` exchanged numbers of each of `sequences`, N at most,
 // i even and place(n, i) their address. Pairs are dealt to the threads in turn; each polls for its
 // own, with at_once N loads in flight.
-template <int N, class Place, class Use>
+template <int N, int at_once, class Place, class Use>
 __device__ void each_exchanged(int sequences, int count, uint32_t turn, Place place, Use use) {
-  constexpr int at_once = N <= 2 ? 4 : 2, step = 2 * token_threads;
+  constexpr int step = 2 * token_threads;
 #pragma unroll 1
   for (int first = 2 * threadIdx.x; first < count; first += at_once * step) {
     TaggedPair pair[at_once * N];
@@ -154,7 +154,7 @@ struct TokenInputs {
   float* u;     // (N, C), the latest layer norms
   float* area;  // the mixes of all sequences after each other; or the input of a product
   NormShared<N>* shared;
-  float eps;
+  float share, eps;  // share: of a channel in a mean
 
   __device__ int words_of_mix() const { return N * Vectors::stride(channels); }
   // Two numbers of a product's input.
@@ -172,7 +172,7 @@ struct TokenInputs {
   // Means and squares about them, of threads, then of warps, then, about the first warp's mean, of
   // all. That warp has a sixteenth of the numbers or more: so the squares about its mean are at
   // most 17 times those about the mean of all, which saves a second round of shuffles. The
-  // reciprocal is off by a unit in the last place at most, the root by two.
+  // root is off by two units in the last place at most.
   __device__ void scales_of(const float2 (&value)[N][pairs], NormScale (&scale)[N]) const {
     int count = 0;  // of each thread of the warp
     each_pair<pairs>(channels, [&](int, int) { count += 2; });
@@ -203,7 +203,6 @@ struct TokenInputs {
   __device__ NormScale scale_of_warps(int n) const {
     const float4 own = shared->moments[threadIdx.x % token_warps][n];
     const float first = shared->moments[0][n].x, away = own.x - first, all_away = own.z * away;
-    const float share = reciprocal_approx(float(channels));
     const float sum = warps_sum(all_away), about_first = warps_sum(fmaf(all_away, away, own.y));
     const float off = sum * share, about = fmaf(-sum, off, about_first);
     return {first + off, rsqrtf(about * share + eps)};
@@ -311,7 +310,7 @@ struct TokenInputs {
   // `count` exchanged numbers of each sequence become the input of a product.
   __device__ void stage(const float* from, int count, uint32_t turn) const {
     const int padded = padded_columns<Weight>(count), stride = Vectors::stride(padded);
-    each_exchanged<N>(
+    each_exchanged<N, N <= 2 ? 4 : 2>(
         sequences, count, turn, [&](int n, int c) { return from + n * count + c; },
         [&](int n, int c, float2 both) { put(area + n * stride + Vectors::word(c), both); });
 #pragma unroll 1

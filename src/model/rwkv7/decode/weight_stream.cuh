@@ -82,13 +82,14 @@ class WeightStream {
         policy_(evict_first_policy()) {
     begin_rows();
 #pragma unroll 1
-    for (int i = 0; i < depth; ++i) copy_next();
+    for (int i = 0; i < depth; ++i) copy_tile(), find_next();
   }
 
-  // The product with this number for so many sequences: finish(sequence, row, sum) by one thread for
-  // each row of the block. inputs + input_of(row) are the vectors that the row is multiplied with, in
+  // The product with this number for so many sequences: finish(row, sum) by one thread for each row
+  // of the block, those of a sequence by the warp whose own_sequence it is. inputs + input_of(row) are the vectors that the row is multiplied with, in
   // shared memory as TileInput stores them, zero up to padded_columns. Called for all numbers in
   // order, by all threads; all reads of inputs are done when it returns.
+  __device__ static int own_sequence() { return N == 1 ? 0 : warp(); }
   template <class InputOf, class Finish>
   __device__ void multiply(int number, int sequences, const float* inputs, InputOf input_of,
                            Finish finish) {
@@ -118,7 +119,7 @@ class WeightStream {
         __syncthreads();
         // One warp finishes a sequence's sums: neighbours are stored together.
         if (const int mine = run + lane(); warp() < (N == 1 ? 1 : sequences) && mine < row)
-          finish(N == 1 ? 0 : warp(), mine, sums_.sum(turn_, N == 1 ? 0 : warp(), lane()));
+          finish(mine, sums_.sum(turn_, own_sequence(), lane()));
         turn_ ^= 1, run = row;
       }
     }
@@ -139,12 +140,16 @@ class WeightStream {
     own.load(x, stride, lane());
     const uint4* const tile = ring_ + place_;
     wait_group<depth - 1>();
+    uint4 weights[tile_loads];
 #pragma unroll
-    for (int i = 0; i < tile_loads; ++i) sums.add(i, tile[i * token_threads], own);
-    copy_next();
+    for (int i = 0; i < tile_loads; ++i) weights[i] = tile[i * token_threads];
+    copy_tile();  // before the products wait for what was read
+#pragma unroll
+    for (int i = 0; i < tile_loads; ++i) sums.add(i, weights[i], own);
+    find_next();
   }
 
-  __device__ void copy_next() {
+  __device__ void copy_tile() {
     uint4* const tile = ring_ + place_;
     constexpr int step = tile_loads * token_threads, all = depth * step;
     if ((place_ += step) >= all) place_ -= all;
@@ -153,6 +158,8 @@ class WeightStream {
       copy_async(tile + i * token_threads, at_ + i * row_lanes * 16,
                  own_column() + i * load_columns<Weight> < left_, policy_);
     commit_group();  // also where nothing is left: groups are counted
+  }
+  __device__ void find_next() {
     at_ += all_columns * int(sizeof(Weight)), left_ -= all_columns;
     if (left_ <= 0) begin_rows();
   }

@@ -1,6 +1,7 @@
 // Several sequences on a GPU: side by side, and many of a token each.
 #include <gtest/gtest.h>
 
+#include "model/rwkv7/decode/token.h"
 #include "model/rwkv7/gpu/fixture_model.h"
 
 namespace deltasane {
@@ -133,6 +134,19 @@ TEST_P(SequencesOfRwkv7OnGpu, SequencesKeepTheirOwnAlphas) {
   expect_alpha(with[0], alphas[1]), expect_alpha(with[11], alphas[1]);
   step_to(80, without);
   expect_alpha(without[0], alphas[0]), expect_alpha(without[11], alphas[0]);
+}
+
+// The kernels of each width and number of sequences, as the compiler made them for this GPU.
+TEST(TokenKernelsOfRwkv7, KeepAllInRegisters) {
+  if (Gpu::count() == 0) GTEST_SKIP() << "this machine has no GPU";
+  for (const int64_t channels : {1024, 2560, 4096})
+    for (int count = 1; count <= rwkv7::most_tokens; ++count) {
+      SCOPED_TRACE(cat(channels, " channels, ", count, " sequences"));
+      rwkv7::LayerSizes sizes{};
+      sizes.channels = channels;
+      EXPECT_EQ(rwkv7::token_local_bytes<bf16>(sizes, count), 0);
+      EXPECT_EQ(rwkv7::token_local_bytes<float>(sizes, count), 0);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SequencesOfRwkv7OnGpu,

@@ -31,6 +31,10 @@ void launch_cooperative(void (*kernel)(Param...), const Grid& grid, const Gpu&, 
                           {grid.threads.x, grid.threads.y, grid.threads.z}, grid.shared);
 }
 template <class... Param>
+int64_t local_bytes(void (*)(Param...)) {
+  return 0;
+}
+template <class... Param>
 void prefer_shared_carveout(void (*)(Param...)) {}
 inline void grid_dependency_synchronize() {}
 inline void trigger_dependent_launch() {}
