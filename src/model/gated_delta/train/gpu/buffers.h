@@ -91,6 +91,7 @@ struct LayerBuffers {
   Real *h = nullptr, *h_ffn = nullptr;          // a half's normalised input
   Real *gate = nullptr, *mixed = nullptr;       // mixed: what the output matrix reads
   Real *ffn_gate = nullptr, *ffn_up = nullptr;  // side by side
+  float *mixer_out = nullptr, *ffn_out = nullptr;  // before norms that come after
   // recurrence
   Real* qkv = nullptr;                             // before the convolution
   Real *q_raw = nullptr, *k_raw = nullptr;         // before they have length 1
@@ -112,6 +113,7 @@ struct LayerBuffers {
     const auto columns = [&](auto*& at, int64_t count) { plan.place(at, rows * count); };
     columns(x_ffn, c.channels), columns(h, c.channels), columns(h_ffn, c.channels);
     columns(ffn_gate, 2 * c.feed_forward), ffn_up = ffn_gate + rows * c.feed_forward;
+    if (kinds.norms_after) columns(mixer_out, c.channels), columns(ffn_out, c.channels);
     const MixerWidths wide(c, kinds);
     columns(mixed, wide.mixed), columns(gate, wide.gate);
     if (kinds.recurrent) {

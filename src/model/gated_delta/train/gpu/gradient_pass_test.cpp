@@ -21,7 +21,7 @@ std::vector<Config> trained_configs() {
   std::vector<Config> all;
   for (Config c : small_configs()) {
     c.channels = 64, c.vocabulary = 23, c.feed_forward = 20;
-    if (!c.norms_after && !c.has(Mixer::latent) && !std::ranges::count(c.experts, true))
+    if (!c.has(Mixer::latent) && !std::ranges::count(c.experts, true))
       all.push_back(c);
   }
   return all;
@@ -41,6 +41,12 @@ Config hybrid(kernel::Rule rule) {
   Config c = tiled(rule);
   c.mixers[1] = Mixer::attention, c.heads = 2, c.kv_heads = 1, c.head_size = 24, c.rotary = 8;
   c.theta = 1e4, c.attention_gate = true, c.qk_norm = QkNorm::head;
+  return c;
+}
+
+// As OLMo-Hybrid has it.
+Config with_norms_after(Config c) {
+  c.norms_after = true, c.attention_gate = false, c.qk_norm = QkNorm::row;
   return c;
 }
 
@@ -160,8 +166,13 @@ TEST_F(GpuTests, Bf16GradientsOfAHybridAreOffByTheirRoundings) {
   expect_near(config, random_batch(config, 2, 21));
 }
 
-TEST_P(GpuFamilyRules, RecomputingAndRepeatingDoNotShow) {
-  const Config config = hybrid(GetParam());
+TEST_F(GpuTests, Bf16GradientsWithNormsAfterAttentionAreOffByTheirRoundings) {
+  const Config config = with_norms_after(hybrid(kernel::Rule::gated_deltanet));
+  expect_near(config, random_batch(config, 2, 21));
+  expect_near(config, padded_at_the_ends(config, 19));
+}
+
+void expect_no_trace(const Config& config) {
   const Parameters model = random_parameters(config, SaneSettings{1.0, 16}, 7);
   const TrainingBatch batch = random_batch(config, 2, 33);
   const LossSettings settings{batch.weight_total(), 1e-4};
@@ -171,6 +182,10 @@ TEST_P(GpuFamilyRules, RecomputingAndRepeatingDoNotShow) {
   EXPECT_EQ(once(bf16(), Activations::keep), once(bf16(), Activations::recompute));
   EXPECT_EQ(once(bf16(), Activations::keep), once(bf16(), Activations::keep));
   EXPECT_EQ(once(float(), Activations::keep), once(float(), Activations::recompute));
+}
+TEST_P(GpuFamilyRules, RecomputingAndRepeatingDoNotShow) {
+  expect_no_trace(hybrid(GetParam()));
+  expect_no_trace(with_norms_after(hybrid(GetParam())));
 }
 
 TEST_F(GpuTests, BucketsOfAFamilyModelAreCompleteWhenTheyAreReported) {
@@ -229,9 +244,7 @@ TEST(GpuFamilyTrainingUnsupported, NeedsNoGpu) {
   EXPECT_FAULT(gpu::expect_trainable(c), Fault::usage, "found latent attention");
   c.mixers[1] = Mixer::recurrent, c.experts[0] = true;
   EXPECT_FAULT(gpu::expect_trainable(c), Fault::usage, "expected dense networks, found experts");
-  c.experts[0] = false, c.norms_after = true;
-  EXPECT_FAULT(gpu::expect_trainable(c), Fault::usage, "found them after attention");
-  c.norms_after = false, c.key_size = 320;
+  c.experts[0] = false, c.key_size = 320;
   EXPECT_FAULT(gpu::expect_trainable(c), Fault::usage, "up to 256 key channels, found 320");
 }
 

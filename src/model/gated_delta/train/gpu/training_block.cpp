@@ -4,6 +4,7 @@
 
 #include "kernel/activation/gated_cuda.h"
 #include "kernel/norm/rms_cuda.h"
+#include "kernel/rounded/cuda.h"
 #include "kernel/sane/cuda.h"
 #include "model/gated_delta/block_backward.h"
 #include "model/gated_delta/heads.h"
@@ -26,23 +27,67 @@ void GpuTrainingBlock<Real>::backward(float* dx) {
 }
 
 template <class Real>
-void GpuTrainingBlock<Real>::norm(const float* x, Slot weight, const uint8_t* present, Real* h) {
-  kernel::cuda::RmsNorm<float, Real> op;
-  op.rows = p_.size.rows(), op.size = c.channels, op.x = x, op.x_step = op.y_step = c.channels;
-  op.weight = p_.w(weight), op.eps = float(c.norm_eps), op.y = h, op.present = present;
-  p_.row_operation();
-  kernel::cuda::rms_norm(op, p_.gpu);
+void GpuTrainingBlock<Real>::as_it_is(const float* x, Real* to) {
+  const int64_t numbers = p_.size.rows() * c.channels;
+  if constexpr (std::is_same_v<Real, bf16>)
+    kernel::cuda::rounded(x, to, numbers, p_.gpu);
+  else
+    copy_on_gpu(to, x, uint64_t(numbers) * sizeof(float), p_.gpu);
 }
 
 template <class Real>
-void GpuTrainingBlock<Real>::norm_backward(const float* x, Slot weight, const uint8_t* present) {
+void GpuTrainingBlock<Real>::norm_before(const float* x, Slot weight, const uint8_t* present,
+                                         Real* h) {
+  p_.row_operation();
+  if (l_.norms_after) return as_it_is(x, h);
+  kernel::cuda::RmsNorm<float, Real> op;
+  op.rows = p_.size.rows(), op.size = c.channels, op.x = x, op.x_step = op.y_step = c.channels;
+  op.weight = p_.w(weight), op.eps = float(c.norm_eps), op.y = h, op.present = present;
+  kernel::cuda::rms_norm(op, p_.gpu);
+}
+
+// Whoever changes dx leaves it rounded.
+template <class Real>
+void GpuTrainingBlock<Real>::norm_before_backward(const float* x, Slot weight,
+                                                  const uint8_t* present) {
+  p_.row_operation();
+  if (l_.norms_after) {
+    if constexpr (std::is_same_v<Real, bf16>) as_it_is(dx_, s.dresult);
+    return;
+  }
   kernel::cuda::RmsNormGradient<float, float> op;
   op.rows = p_.size.rows(), op.size = c.channels, op.x = x, op.weight = p_.w(weight);
   op.eps = float(c.norm_eps), op.dy = s.dh, op.dx = dx_, op.add = true;
   op.dweight = p_.dw(weight), op.present = present, op.scratch = s.sums;
   if constexpr (std::is_same_v<Real, bf16>) op.rounded = s.dresult;
+  kernel::cuda::rms_norm_backward(op, p_.gpu);
+}
+
+template <class Real>
+void GpuTrainingBlock<Real>::add_half(Slot matrix, const Real* y, const float* stream, Slot norm,
+                                      float* out, float* sum) {
+  if (!l_.norms_after) return linear_onto<Real>(p_, matrix, y, stream, sum);
+  linear<Real>(p_, matrix, y, out);
+  if (!sum) return;
+  p_.row_operation();
+  copy_on_gpu(sum, stream, uint64_t(p_.size.rows() * c.channels) * sizeof(float), p_.gpu);
+  kernel::cuda::RmsNorm<float, float> op;
+  op.rows = p_.size.rows(), op.size = c.channels, op.x = out, op.x_step = op.y_step = c.channels;
+  op.weight = p_.w(norm), op.eps = float(c.norm_eps), op.y = sum, op.add = true;
+  kernel::cuda::rms_norm(op, p_.gpu);
+}
+
+template <class Real>
+const Real* GpuTrainingBlock<Real>::dhalf(Slot norm, const float* out) {
+  if (!l_.norms_after) return as_products_read<Real>(dx_, s.dresult);
+  kernel::cuda::RmsNormGradient<float, float> op;
+  op.rows = p_.size.rows(), op.size = c.channels, op.x = out, op.weight = p_.w(norm);
+  op.eps = float(c.norm_eps), op.dy = dx_, op.dx = s.dh, op.dweight = p_.dw(norm);
+  op.scratch = s.sums;
+  if constexpr (std::is_same_v<Real, bf16>) op.rounded = s.dresult;
   p_.row_operation();
   kernel::cuda::rms_norm_backward(op, p_.gpu);
+  return as_products_read<Real>(s.dh, s.dresult);
 }
 
 template <class Real>
@@ -181,25 +226,26 @@ void GpuTrainingBlock<Real>::add_network() {
                               .count = 2,
                               .stride_b = l_.ffn.up->offset - l_.ffn.gate->offset,
                               .stride_c = numbers});
-  if (!x_out_) return;
+  if (!x_out_ && !l_.norms_after) return;
   p_.row_operation();
   kernel::cuda::multiply_by_gate(
       kernel::cuda::GatedRows<Real>{GateActivation::silu, rows, c.feed_forward, a.ffn_gate,
                                     c.feed_forward, a.ffn_up, s.hidden},
       p_.gpu);
-  linear_onto<Real>(p_, l_.ffn.down, s.hidden, a.x_ffn, x_out_);
+  add_half(l_.ffn.down, s.hidden, a.x_ffn, l_.ffn_norm, a.ffn_out, x_out_);
 }
 
 template <class Real>
 void GpuTrainingBlock<Real>::add_network_backward() {
   const int64_t rows = p_.size.rows(), numbers = rows * c.feed_forward;
-  linear_input_backward<Real>(p_, l_.ffn.down, dresult(), s.dffn_up);
+  const Real* const dresult = dhalf(l_.ffn_norm, a.ffn_out);
+  linear_input_backward<Real>(p_, l_.ffn.down, dresult, s.dffn_up);
   p_.row_operation();
   kernel::cuda::multiply_by_gate_backward(
       kernel::cuda::GatedRowsGradient<Real>{GateActivation::silu, numbers, a.ffn_gate, a.ffn_up,
                                             s.dffn_up, s.dffn_gate, s.dffn_up, s.hidden},
       p_.gpu);
-  linear_weight_backward<Real>(p_, l_.ffn.down, s.hidden, dresult());
+  linear_weight_backward<Real>(p_, l_.ffn.down, s.hidden, dresult);
   p_.template multiply<float>({.form = Form::tn,
                                .m = c.feed_forward,
                                .n = c.channels,
@@ -211,8 +257,8 @@ void GpuTrainingBlock<Real>::add_network_backward() {
                                .count = 2,
                                .stride_a = numbers,
                                .stride_c = l_.ffn.up->offset - l_.ffn.gate->offset});
-  linear_input_backward<Real>(p_, l_.ffn.gate, s.dffn_gate, s.dh);
-  linear_input_backward<Real>(p_, l_.ffn.up, s.dffn_up, s.dh, Store::add);
+  linear_input_backward<Real>(p_, l_.ffn.gate, s.dffn_gate, dh(), onto_dh());
+  linear_input_backward<Real>(p_, l_.ffn.up, s.dffn_up, dh(), Store::add);
 }
 
 template <class Real>

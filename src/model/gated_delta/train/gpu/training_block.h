@@ -35,15 +35,17 @@ class GpuTrainingBlock {
   // The steps. Models with others than these are refused (unsupported.h).
   Mixer mixer() const { return l_.mixer; }
   bool has_experts() const { return false; }
-  void norm_before_mixer() { norm(x_, l_.mixer_norm, p_.present, a.h); }
-  void norm_before_ffn() { norm(a.x_ffn, l_.ffn_norm, nullptr, a.h_ffn); }
+  void norm_before_mixer() { norm_before(x_, l_.mixer_norm, p_.present, a.h); }
+  void norm_before_ffn() { norm_before(a.x_ffn, l_.ffn_norm, nullptr, a.h_ffn); }
   void project_recurrent();
   void tau();
   void convolve();
   void decay_and_beta();
   void recurrence();
   void gated_output_norm();
-  void add_mixer_output() { linear_onto<Real>(p_, l_.output, a.mixed, x_, a.x_ffn); }
+  void add_mixer_output() {
+    add_half(l_.output, a.mixed, x_, l_.mixer_norm, a.mixer_out, a.x_ffn);
+  }
   void add_network();
   void project_attention();
   void normalize_queries_and_keys();
@@ -57,9 +59,9 @@ class GpuTrainingBlock {
   void add_experts() {}
 
   void add_network_backward();
-  void norm_before_ffn_backward() { norm_backward(a.x_ffn, l_.ffn_norm, nullptr); }
+  void norm_before_ffn_backward() { norm_before_backward(a.x_ffn, l_.ffn_norm, nullptr); }
   void add_mixer_output_backward() {
-    linear_backward<Real>(p_, l_.output, a.mixed, dresult(), s.dmixed);
+    linear_backward<Real>(p_, l_.output, a.mixed, dhalf(l_.mixer_norm, a.mixer_out), s.dmixed);
   }
   void gated_output_norm_backward();
   void recurrence_backward();
@@ -67,7 +69,7 @@ class GpuTrainingBlock {
   void convolve_backward();
   void project_recurrent_backward();
   void tau_backward();
-  void norm_before_mixer_backward() { norm_backward(x_, l_.mixer_norm, p_.present); }
+  void norm_before_mixer_backward() { norm_before_backward(x_, l_.mixer_norm, p_.present); }
   void add_experts_backward() {}
   void gate_attention_backward();
   void attend_backward();
@@ -78,9 +80,20 @@ class GpuTrainingBlock {
   void project_latent_backward() {}
 
  private:
-  void norm(const float* x, Slot weight, const uint8_t* present, Real* h);
-  void norm_backward(const float* x, Slot weight, const uint8_t* present);  // from dh onto dx
-  const Real* dresult() const { return as_products_read<Real>(dx_, s.dresult); }
+  // What a half reads: x normalised, or x, where norms come after; from dh onto dx.
+  void norm_before(const float* x, Slot weight, const uint8_t* present, Real* h);
+  void norm_before_backward(const float* x, Slot weight, const uint8_t* present);
+  void as_it_is(const float* x, Real* to);  // rounded, where Real is
+  // sum = stream + y W', or + norm(y W'), of which y W' is kept in `out`.
+  void add_half(Slot matrix, const Real* y, const float* stream, Slot norm, float* out,
+                float* sum);
+  // From dx, the gradient of what the half's last matrix makes.
+  const Real* dhalf(Slot norm, const float* out);
+  // The gradient of what a half reads; where that is the residual stream, it is added to that one's.
+  float* dh() const { return l_.norms_after ? dx_ : s.dh; }
+  kernel::Store onto_dh() const {
+    return l_.norms_after ? kernel::Store::add : kernel::Store::overwrite;
+  }
   const float* taps_first();
   int64_t taps() const { return std::max<int64_t>(1, c.taps); }
   bool has_tiles() const { return gpu::has_tiles<Real>(c, p_.sane ? p_.sane->chunk : 16); }

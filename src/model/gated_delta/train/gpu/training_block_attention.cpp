@@ -18,10 +18,10 @@ void GpuTrainingBlock<Real>::project_attention() {
 
 template <class Real>
 void GpuTrainingBlock<Real>::project_attention_backward() {
-  linear_backward<Real>(p_, l_.q, a.h, s.dquery, s.dh);
-  linear_backward<Real>(p_, l_.k, a.h, s.dkey, s.dh, Store::add);
-  linear_backward<Real>(p_, l_.v, a.h, s.dvalue, s.dh, Store::add);
-  if (l_.gate) linear_backward<Real>(p_, l_.gate, a.h, s.dgate, s.dh, Store::add);
+  linear_backward<Real>(p_, l_.q, a.h, s.dquery, dh(), onto_dh());
+  linear_backward<Real>(p_, l_.k, a.h, s.dkey, dh(), Store::add);
+  linear_backward<Real>(p_, l_.v, a.h, s.dvalue, dh(), Store::add);
+  if (l_.gate) linear_backward<Real>(p_, l_.gate, a.h, s.dgate, dh(), Store::add);
 }
 
 template <class Real>

@@ -9,7 +9,6 @@ void expect_trainable(const Config& c) {
     if (!holds) fail(Fault::usage, "training on a GPU: expected ", what..., "; use the device cpu");
   };
   expect(!c.has(Mixer::latent), "a recurrence or attention, found latent attention");
-  expect(!c.norms_after, "norms before the halves of a layer, found them after attention");
   expect(std::ranges::count(c.experts, true) == 0, "dense networks, found experts");
   expect(c.channels % 64 == 0 && c.channels <= 8192, "a multiple of 64 channels up to 8192, found ",
          c.channels);
