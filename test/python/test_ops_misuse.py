@@ -2,6 +2,7 @@
 
 import os
 
+import hostile
 import numpy as np
 import pytest
 from cases import random_case
@@ -96,6 +97,35 @@ def test_gradients_of_other_shapes():
         ops.rwkv7_backward(CASE["v"].astype(float), **CASE)
     with pytest.raises(ValueError, match="dstate: expected shape"):
         ops.rwkv7_backward(CASE["v"], **CASE, dstate=CASE["state"][:1])
+
+
+def test_numbers_beyond_64_bits():
+    refuses(ValueError, "position: expected at most 2^62, found 9223372036854775808", position=2**63)
+    refuses(ValueError, "chunk: expected at most 2^62", chunk=2**70)
+    refuses(ValueError, "cu_seqlens: expected at most 2^62", cu_seqlens=[0, 2**64])
+
+
+def test_what_is_no_array():
+    with pytest.raises(TypeError, match=r"v: expected an array \(batch, time, head, channel\), found none"):
+        ops.rwkv7(**dict(CASE, v=None))
+    with pytest.raises(TypeError, match=r"state: expected an array \(batch, head, value, key\), found float"):
+        ops.neutralize(2.5, 1.0)
+    with pytest.raises(TypeError, match="rule: expected a name, found 5"):
+        ops.delta_rule(CASE["r"], CASE["k"], CASE["v"], CASE["w"][..., 0], rule=5)
+    token = {n: CASE[n][:, 0] for n in "rwkvab"}
+    with pytest.raises(ValueError, match=r"k: expected \(batch, head, channel\), found shape \(3, 64\)"):
+        ops.step(**dict(token, k=token["k"][0]), state=CASE["state"], position=0)
+    with pytest.raises(ValueError, match="chunk: expected at least 1, found 0"):
+        ops.step(**token, state=CASE["state"], position=0, tau=np.ones((2, 3), np.float32), chunk=0)
+
+
+def test_a_decay_of_a_shape_without_end_is_refused_at_once():
+    huge = np.broadcast_to(CASE["w"][:1], (2**44, 35, 3, 64))
+    refuses(ValueError, "w: expected shape (2, 35, 3, 64)", w=huge)
+
+
+def test_hostile_arguments_are_refused():
+    hostile.expect_no_faults("numpy")
 
 
 def test_the_layout_of_states_is_said_first():

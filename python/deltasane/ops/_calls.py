@@ -52,6 +52,7 @@ class Call(NamedTuple):
 
 # The class of an array, and the module that computes with it: _torch and _numpy, once they are imported.
 LIBRARIES = {}
+_LARGEST = 2**62  # of positions and chunks: sums of two are numbers of 64 bits
 _FIRST_TOKENS = ([], [], 16, "generalized", False)
 
 
@@ -61,7 +62,7 @@ def direct_arguments(library, arrays, position, chunk, decay):
     w becomes a decay, and a tau that was given as a number becomes one for every chunk. library: _torch or _numpy.
     """
     v, tau = arrays[3], arrays[7]
-    if type(position) is not int or type(chunk) is not int or position < 0 or chunk < 1:
+    if type(position) is not int or type(chunk) is not int or not 0 <= position <= _LARGEST or not 1 <= chunk <= _LARGEST:
         return None
     settings = _FIRST_TOKENS
     is_number = type(tau) is float or type(tau) is int
@@ -90,21 +91,25 @@ def integers(name, given):
     if hasattr(given, "tolist"):
         given = given.tolist()
     try:
-        return [operator.index(given)] if not isinstance(given, (list, tuple)) else list(map(operator.index, given))
+        numbers = [operator.index(given)] if not isinstance(given, (list, tuple)) else list(map(operator.index, given))
     except TypeError:
         raise TypeError(f"{name}: expected integers, found {given!r}") from None
+    for number in numbers:
+        if abs(number) > _LARGEST:
+            raise ValueError(f"{name}: expected at most 2^62, found {number}")
+    return numbers
 
 
 def whole_number(name, given):
     """One integer of at least 1."""
-    if type(given) is not int:
-        numbers = integers(name, given)
-        if len(numbers) != 1:
-            raise ValueError(f"{name}: expected one number, found {given!r}")
-        given = numbers[0]
-    if given < 1:
-        raise ValueError(f"{name}: expected at least 1, found {given}")
-    return given
+    if type(given) is int and 1 <= given <= _LARGEST:
+        return given
+    numbers = integers(name, given)
+    if len(numbers) != 1:
+        raise ValueError(f"{name}: expected one number, found {given!r}")
+    if numbers[0] < 1:
+        raise ValueError(f"{name}: expected at least 1, found {numbers[0]}")
+    return numbers[0]
 
 
 def positions(given, rows):
@@ -165,6 +170,13 @@ def decay_named(name):
     return DECAYS[name]
 
 
-def check_tokens(v):
-    if v.ndim != 4:
-        raise ValueError(f"v: expected (batch, time, head, channel), found shape {tuple(v.shape)}")
+def check_tokens(name, x):
+    check_axes(name, x, "batch, time, head, channel")
+
+
+def check_axes(name, x, axes):
+    """Without a look at its class."""
+    if not hasattr(x, "ndim") or not hasattr(x, "shape"):
+        raise TypeError(f"{name}: expected an array ({axes}), found {'none' if x is None else type(x).__name__}")
+    if x.ndim != axes.count(",") + 1:
+        raise ValueError(f"{name}: expected ({axes}), found shape {tuple(x.shape)}")

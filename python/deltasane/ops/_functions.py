@@ -8,6 +8,7 @@ from ._calls import (
     Arrays,
     Call,
     Gradients,
+    check_axes,
     check_tokens,
     chunk_count,
     decay_named,
@@ -35,8 +36,11 @@ _TORCH, _NUMPY = f"{__package__}._torch", f"{__package__}._numpy"
 
 def _checked(library, rule, arrays, position, cu_seqlens, chunk, decay, definition, keep):
     """The call, and the arrays before tau was spread out and w became a decay."""
+    if not isinstance(rule, str):
+        raise TypeError(f"rule: expected a name, found {rule!r}")
     given = Arrays(*library.checked(arrays, definition))
-    check_tokens(given.v)
+    check_tokens("v", given.v)
+    check_tokens("k", given.k)
     batch, time, heads = given.v.shape[:3]
     chunk = whole_number("chunk", chunk)
     ends = integers("cu_seqlens", cu_seqlens)
@@ -186,9 +190,17 @@ def step(r, w, k, v, a, b, state, *, position, tau=None, chunk=16, decay="decay"
     >>> y.shape
     (1, 2, 64)
     """
+    library, token = _library(r), []
+    for name, x in zip("rwkvab", (r, w, k, v, a, b)):
+        x = library.array(name, x, r)
+        check_axes(name, x, "batch, head, channel")
+        token.append(x[:, None])
     if tau is not None and getattr(tau, "ndim", 0) == 2:
-        tau = tau[:, None] if (position + 1) % chunk == 0 else tau[:, None][:, :0]
-    token = [x[:, None] for x in (r, w, k, v, a, b)]
+        numbers = integers("position", position)
+        if len(numbers) != 1:
+            raise ValueError(f"position: expected one number where tau is (batch, head), found {position!r}")
+        ends = (numbers[0] + 1) % whole_number("chunk", chunk) == 0
+        tau = tau[:, None] if ends else tau[:, None][:, :0]
     y, state = rwkv7(*token, tau=tau, state=state, position=position, chunk=chunk, decay=decay)
     return y[:, 0], state
 
@@ -200,6 +212,7 @@ def neutralize(state, tau):
     >>> round(float(neutralize(np.full((1, 1, 16, 16), 1e6, np.float32), 2.0).max()), 3)
     2.0
     """
+    check_axes("state", state, "batch, head, value, key")
     library = _library(state)
     nothing = library.zeros(state, (state.shape[0], 1, state.shape[1], state.shape[3]))
     values = library.zeros(state, (state.shape[0], 1, state.shape[1], state.shape[2]))

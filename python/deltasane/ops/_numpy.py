@@ -41,6 +41,11 @@ def _array(name, given):
     raise TypeError(f"{name}: expected a numpy array, found {type(given).__name__}")
 
 
+def array(name, given, like):
+    """As numpy's own; like: the first argument, for what must be the same."""
+    return _array(name, given)
+
+
 def _usable(x):
     """The kernels need whole, aligned elements, and a head's channels one after another."""
     flags = x.flags

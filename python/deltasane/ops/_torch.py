@@ -36,6 +36,12 @@ def _check_tensor(name, x, device):
         raise ValueError(f"{name}: expected a tensor on {device} like r, found one on {x.device}")
 
 
+def array(name, given, like):
+    """A dense tensor on the device of `like`."""
+    _check_tensor(name, given, like.device)
+    return given
+
+
 def _real_type(r, definition):
     """The type of r, which most arrays share."""
     device = r.device
@@ -112,6 +118,14 @@ def zeros(like, shape):
 
 
 def tau(x, weight, alpha):
+    for name, given in (("x", x), ("weight", weight)):
+        _check_tensor(name, given, x.device)
+        if given.dtype not in _TYPES:
+            raise TypeError(f"{name}: expected {' or '.join(map(str, _TYPES))}, found {given.dtype}")
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(f"weight: expected {x.dtype} like x, found {weight.dtype}; or use torch.autocast")
+    if weight.ndim != 2 or x.ndim < 1 or x.shape[-1] != weight.shape[0]:
+        raise ValueError(f"weight: expected (channel, head) with the channels of x, found {tuple(weight.shape)} and {tuple(x.shape)}")
     z = (x @ weight).double()
     return (1 - alpha * torch.nn.functional.logsigmoid(-z)).float()
 

@@ -29,10 +29,22 @@ std::vector<int64_t> first_where(const View<const Real>& view, const Found& foun
   }
 }
 
+// Whether w may be a decay by its shape; others are refused when all shapes are looked at.
+template <class Real>
+bool is_shaped_like_decays(const kernel::DeltaRule<Real>& op) {
+  if (!op.w || op.k.shape.rank() != 4 || op.v.shape.rank() != 4) return false;
+  const Shape tokens{op.v.shape[0], op.v.shape[1], op.v.shape[2], op.k.shape[3]};
+  if (op.w.shape.rank() < 3 || op.w.shape.rank() > 4) return false;
+  for (int i = 0; i < op.w.shape.rank(); ++i)
+    if (op.w.shape[i] != tokens[i]) return false;
+  return true;
+}
+
 // NaN passes: what is computed from it shows it.
 template <class Real>
-void expect_decays(const View<const Real>& w) {
-  if (!w || w.shape.rank() == 0) return;
+void expect_decays(const kernel::DeltaRule<Real>& op) {
+  if (!is_shaped_like_decays(op)) return;
+  const View<const Real>& w = op.w;
   const auto outside = [](Real x) { return x < 0 || x > 1; };
   const std::vector<int64_t> at = first_where(w, outside);
   if (at.empty()) return;
@@ -190,7 +202,7 @@ int64_t chunks_ending(const std::vector<int64_t>& position, const std::vector<in
 
 template <class Real>
 void forward(const Call<Real>& call, Compute how) {
-  expect_decays(call.op.w);
+  expect_decays(call.op);
   const auto run = [&](const auto& body) {
     each_text(call, [&](const Call<Real>& one) {
       if (!has_no_work(one)) return body(with_positions(one));
