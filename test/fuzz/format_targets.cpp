@@ -21,6 +21,7 @@
 #include "format/toml_text.h"
 #include "fuzz/targets.h"
 #include "text/bpe/bpe_tokenizer.h"
+#include "text/chat/chat_template.h"
 #include "text/vocabulary/gguf_tokens.h"
 #include "text/vocabulary/world_file.h"
 
@@ -43,6 +44,7 @@ Meaning understood(BpeDefinition definition) {
     tokenizer.append_with_special(text, ids);
   }
   for (const int32_t id : ids) tokenizer.bytes_of(id);
+  chat_template_of(tokenizer);
   return digest(std::as_bytes(std::span(ids)));
 }
 

@@ -2,8 +2,10 @@
 
 #include "base/error.h"
 #include "format/safetensors/safetensors.h"
+#include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
 #include "infer/state_file.h"
+#include "model/importance.h"
 #include "model/registry.h"
 #include "probe/record_file.h"
 #include "train/config.h"
@@ -43,6 +45,12 @@ Meaning records(Bytes bytes) {
     sum = sum * 31 + digest(std::span<const double>(column.reals));
   }
   return sum;
+}
+
+// Of a matrix of four inputs.
+Meaning importance(Bytes bytes) {
+  const MemoryFile file(bytes);
+  return digest(std::span<const float>(Importance::read(file.path()).of("matrix", 4)));
 }
 
 Meaning config(Bytes bytes) {

@@ -1,5 +1,3 @@
-#include <sys/mman.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <array>
@@ -11,6 +9,7 @@
 #include "eval/suite/rows.h"
 #include "format/codec/codec.h"
 #include "format/parquet/parquet.h"
+#include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
 
 namespace deltasane::fuzz {
@@ -28,23 +27,6 @@ class Digest {
 std::string_view text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-
-// The bytes as a file in memory, for readers that take a path.
-class MemoryFile {
- public:
-  explicit MemoryFile(Bytes bytes) : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
-    require(descriptor_ >= 0, "there is room for a file in memory");
-    require(::write(descriptor_, bytes.data(), bytes.size()) == ssize_t(bytes.size()),
-            "a file in memory can be written");
-  }
-  ~MemoryFile() { ::close(descriptor_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  fs::path path() const { return cat("/proc/self/fd/", descriptor_); }
-
- private:
-  int descriptor_;
-};
 
 uint64_t digest(const std::vector<eval::Benchmark>& benchmarks) {
   Digest sum;

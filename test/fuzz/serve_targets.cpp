@@ -1,6 +1,8 @@
 // What a server reads from strangers: requests as bytes, and the bodies of its routes.
 #include <xxhash.h>
 
+#include <algorithm>
+
 #include "fuzz/targets.h"
 #include "serve/http/head_check.h"
 #include "serve/http/request_reader.h"
@@ -8,9 +10,12 @@
 #include "serve/tool/tool_reader.h"
 #include "serve/wire/chat_fields.h"
 #include "serve/wire/generation_fields.h"
+#include "serve/wire/json_schema.h"
+#include "serve/wire/response_items.h"
 #include "serve/wire/token_text.h"
 #include "text/chat/chatml.h"
 #include "text/chat/world_chat.h"
+#include "text/grammar/grammar_matcher.h"
 
 namespace deltasane::fuzz {
 namespace {
@@ -84,8 +89,8 @@ uint64_t chat_meaning(serve::Fields& fields) {
   const ChatMl tagged(ChatMl::Thoughts::open, true, tagged_parameters),
       json(ChatMl::Thoughts::free, true, tagged_json);
   uint64_t meaning = 0;
-  for (const ChatTemplate* const chat : {&world_template(), static_cast<const ChatTemplate*>(&tagged),
-                                         static_cast<const ChatTemplate*>(&json)}) {
+  for (const ChatTemplate* const chat : std::initializer_list<const ChatTemplate*>{
+           &world_template(), &tagged, &json}) {
     const auto tools = serve::read_tools(fields, *chat);
     serve::grammar_in(serve::grammar_of_tools(*tools), "tools");
     for (const Message& message : serve::read_messages(fields, *tools)) {
@@ -97,11 +102,23 @@ uint64_t chat_meaning(serve::Fields& fields) {
   return meaning;
 }
 
+std::string_view text_of(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// How much of a text a grammar lets follow, at most its first 64 bytes.
+uint64_t followed(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
+  GrammarMatcher matcher(grammar);
+  uint64_t count = 0;
+  while (count < std::min<size_t>(text.size(), 64) && matcher.advance(text.substr(count, 1))) ++count;
+  return 2 * count + GrammarMatcher::can_end(matcher.state());
+}
+
 }  // namespace
 
 Meaning request_body(Bytes bytes) {
   using namespace serve;
-  const Json body = read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const Json body = read_json(text_of(bytes));
   Fields fields(body);
   const GenerationFields wanted = read_generation(fields, {});
   uint64_t meaning = add(uint64_t(wanted.samples), dump(body));
@@ -110,6 +127,43 @@ Meaning request_body(Bytes bytes) {
     meaning += read_ids(*ids, "prompt", 65536).size();
   read_reply_mode(fields, ReplyMode::plain);
   return add(meaning, header_list(fields.unknown()));
+}
+
+// The fields input and tools of a response, as messages and as a turn of each format.
+Meaning response_items(Bytes bytes) {
+  using namespace serve;
+  using enum ToolFormat;
+  const Json body = read_json(text_of(bytes));
+  Fields fields(body);
+  const Json* const input = fields.find("input");
+  if (!input) return std::nullopt;
+  const ChatMl tagged(ChatMl::Thoughts::open, true, tagged_parameters),
+      json(ChatMl::Thoughts::free, true, tagged_json);
+  uint64_t meaning = 0;
+  for (const ChatTemplate* const chat : std::initializer_list<const ChatTemplate*>{
+           &world_template(), &tagged, &json}) {
+    const auto tools = read_tools(fields, *chat, ToolNotation::flat);
+    const Json items = read_items(*input, "input", tools->format, Json::array());
+    for (const Message& message : messages_of_items(items, "Be kind.", *tools))
+      meaning = add(add(add(meaning, message.text), message.thoughts), message.calls);
+    if (items.empty() || !is_users(items.back())) return std::nullopt;
+    if (items.size() == 1) meaning = add(meaning, next_turn_text(items, tools->format));
+  }
+  return meaning;
+}
+
+// What a schema becomes is a grammar, or beyond its limits.
+Meaning json_schema(Bytes bytes) {
+  const std::string text = serve::grammar_of_schema(serve::read_json(text_of(bytes)), "schema");
+  return add(followed(serve::grammar_in(text, "schema"), "{\"a\":[1,true,\"b\"]}"), text);
+}
+
+// A grammar, a zero, and a text.
+Meaning grammar(Bytes bytes) {
+  const std::string_view text = text_of(bytes);
+  const size_t end = std::min(text.find('\0'), text.size());
+  const auto parsed = std::make_shared<const Grammar>(parse_grammar(text.substr(0, end)));
+  return add(followed(parsed, text.substr(std::min(end + 1, text.size()))), text.substr(0, end));
 }
 
 }  // namespace deltasane::fuzz

@@ -28,9 +28,13 @@ constexpr Target all[] = {
     {"model", model},
     {"state", state, true},
     {"records", records},  // cut where rows end, it is a shorter table
+    {"importance", importance},
     {"config", config},
     {"http_request", http_request},
     {"request_body", request_body},
+    {"response_items", response_items},
+    {"json_schema", json_schema},
+    {"grammar", grammar},
 };
 
 }  // namespace

@@ -44,11 +44,15 @@ Meaning suite(Bytes bytes);
 Meaning model(Bytes bytes);
 Meaning state(Bytes bytes);
 Meaning records(Bytes bytes);
+Meaning importance(Bytes bytes);
 Meaning config(Bytes bytes);
 
 // What the server reads from strangers.
 Meaning http_request(Bytes bytes);
 Meaning request_body(Bytes bytes);
+Meaning response_items(Bytes bytes);
+Meaning json_schema(Bytes bytes);
+Meaning grammar(Bytes bytes);
 
 struct Target {
   std::string_view name;  // of the function, of its fuzzer and of its folder in corpus/
