@@ -107,10 +107,12 @@ $5}"
 make_model() {  # variant, seed
   local id=$1-seed$2 lines name sane="sane_alpha = $ALPHA"
   lines=$(model_lines "$1" "$2") || return 1
-  train_model "$id" base "$STEPS" $rate "1$2" "$lines" || return 1
-  tune_model "$1" "$2" control base
-  [[ $NAMES != *tuned* ]] || tune_model "$1" "$2" tuned base "$sane"
-  for name in $(names | grep -v -e adaptive -e first); do read_stream "$id" "$name" "${FAR%% *}"; done
+  if [ "$(names)" != first ]; then
+    train_model "$id" base "$STEPS" $rate "1$2" "$lines" || return 1
+    tune_model "$1" "$2" control base
+    [[ $NAMES != *tuned* ]] || tune_model "$1" "$2" tuned base "$sane"
+    for name in $(names | grep -v -e adaptive -e first); do read_stream "$id" "$name" "${FAR%% *}"; done
+  fi
   [[ $NAMES == *first* ]] || return 0
   train_model "$id" pre "$STEPS" $rate "1$2" "$lines
 $sane" && tune_model "$1" "$2" first pre "$sane" && read_stream "$id" first "${FAR%% *}"

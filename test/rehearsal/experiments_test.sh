@@ -55,6 +55,9 @@ expect_rows usual/results/answers.csv 8
 expect_rows languages/results/answers.csv 24  # control, tuned, one strength
 grep -q 'story,language=both)' "$folder/whole/languages/train/rwkv7-seed1-tuned.toml" ||
   { echo "languages: expected training on both"; exit 1; }
+NAMES=first RUN_TIME= TINY_VARIANTS=deltanet "$here/experiments/family.sh" "$program" "$folder/whole/first" >>"$folder/whole.log" 2>&1
+expect_rows first/results/answers.csv 8
+[ ! -e "$folder/whole/first/train/deltanet-seed1-base" ] || { echo "NAMES=first: expected no pretraining without SANE"; exit 1; }
 expect_rows far/results/losses.csv 8  # 2 seeds, 3 alphas and one at run time
 diff <(sed -n 's/^sane_alpha = //p' "$folder"/whole/larger/train/deltanet-seed1-{pre,first}.toml) - <<<$'3\n3'
 for part in low-tau larger far usual languages; do
