@@ -5,7 +5,7 @@
 #
 # RESULTS holds the folders table (families.csv, streams.csv, overflows.csv, segments.csv), pair (segments and probes of
 # the baseline and of SANE), million and million/to-55-million (answers.csv, norms.csv; where both have a model, the
-# first counts) and family (answers.csv, norms.csv). FOLDER gets
+# first counts) and family (answers.csv, norms.csv; the same in low-tau, larger and languages). FOLDER gets
 #
 #   table_alpha.svg                  what is answered rightly, against alpha: mean of the seeds and its error
 #   table_state_norm.svg             along the streams, a panel for each seed, every stream a line
@@ -14,13 +14,12 @@
 #   million_streams.svg              norm, answers and loss of the pair's baseline and its cures to a hundred million tokens
 #   million_alpha.svg                what is answered rightly against alpha, tuned and at run time, after each length
 #   family_answers.svg               answers of each variant of the family, mean of the seeds and its error
+#   family_more.svg                  the same of larger models, of a tau below 1 and of two languages
 #
 # A stream that overflowed counts as 0 right, where other streams of its corpus were read. MODELS are those of the
 # table that are drawn along the streams, and only streams of a corpus that was read to the farthest position.
-# FAMILY_MORE are models of the family that are drawn beside the usual ones.
 set -eu
 results=$1/table pair=$1/pair million=$1/million family=$1/family folder=$2
-FAMILY_MORE=${FAMILY_MORE-run-time-tau-0.1}
 MODELS=${MODELS:-"alpha-0 run-time-adaptive-1000 alpha-10 alpha-3 alpha-1"}
 command -v gnuplot >/dev/null || {
   echo "figures: expected gnuplot (Debian: gnuplot-nox), found none" >&2
@@ -277,16 +276,23 @@ GNUPLOT
 }
 
 # "position mean error" over seeds
-family_points() {  # variant, model
-  awk -F, -v v="$1" -v m="$2" '
-    $1 == v && $3 == m { n[$5]++; s[$5] += $6; q[$5] += $6 * $6 }
+family_points() {  # folder, variant, model
+  awk -F, -v v="$2" -v m="$3" '
+    FNR == 1 { file++; next }
+    $1 != v { next }
+    file == 1 { asked[$5] }
+    $3 != m { next }
+    file == 1 { n[$5]++; s[$5] += $6; q[$5] += $6 * $6; next }
+    $10 == 1 { for (p in asked) if (p + 0 > $5) n[p]++ }
     END { for (p in n) { e = n[p] > 1 ? (q[p] - s[p] * s[p] / n[p]) / (n[p] - 1) / n[p] : 0; print (p > 0 ? p : 20000), s[p] / n[p], sqrt(e > 0 ? e : 0) } }' \
-    "$family/answers.csv" | sort -n
+    "$1/answers.csv" "$1/norms.csv" | sort -n
 }
+# draw_family FILE MODELS KEYS PANEL...: a panel is folder:variant:title; those of the numbers KEYS have a key
 draw_family() {
-  local variant model i plot variants=(rwkv7-slow deltanet deltanet-beta2 kda-slow gdn-slow hybrid-slow)
+  local file=$1 drawn=$2 keys=" $3 " number=0 panel from variant title model i plot
+  shift 3
   {
-    look 1080 620 family_answers.svg
+    look 1080 620 "$file"
     cat <<GNUPLOT
 set logscale x
 set xrange [15000:1.6e7]
@@ -296,20 +302,32 @@ set ytics 0.2
 set multiplot layout 2,3 margins screen 0.06,0.985,0.06,0.92 spacing screen 0.05,0.13
 unset key
 GNUPLOT
-    for variant in "${variants[@]}"; do
-      [ "$variant" = kda-slow ] && echo "set key at graph 0.05, graph 0.4 left center Left reverse samplen 1.2"
+    for panel in "$@"; do
+      IFS=: read -r from variant title <<<"$panel"
+      number=$((number + 1))
+      [[ $keys == *" $number "* ]] && echo "set key at graph 0.3, graph 0.45 left center Left reverse samplen 1.2"
       plot="" i=0
-      for model in control run-time-10 run-time-adaptive-1000 tuned $FAMILY_MORE; do
-        family_points "$variant" "$model" >"$scratch/$variant-$model"
-        [ -s "$scratch/$variant-$model" ] || { i=$((i + 1)); continue; }
-        plot+="${plot:+, }'$scratch/$variant-$model' using 1:2:3 with yerrorlines pt 7 ps 0.5 lw 1.5 lc rgb '${colours[i]}' title '$model'"
+      for model in $drawn; do
+        family_points "$from" "$variant" "$model" >"$scratch/$number-$model"
+        [ -s "$scratch/$number-$model" ] &&
+          plot+="${plot:+, }'$scratch/$number-$model' using 1:2:3 with yerrorlines pt 7 ps 0.5 lw 1.5 lc rgb '${colours[i]}' title '$model'"
         i=$((i + 1))
       done
-      printf 'set title "%s"\nplot %s\n' "$variant" "$plot"
-      [ "$variant" = kda-slow ] && echo "unset key"
+      printf 'set title "%s"\nplot %s\n' "$title" "${plot:-1 / 0 notitle}"
+      echo "unset key"
     done
     echo "unset multiplot"
   } | gnuplot
+}
+draw_families() {
+  local variant panels=()
+  for variant in rwkv7-slow deltanet deltanet-beta2 kda-slow gdn-slow hybrid-slow; do panels+=("$family:$variant:$variant"); done
+  draw_family family_answers.svg "control run-time-10 run-time-adaptive-1000 tuned" 4 "${panels[@]}"
+  [ -e "$family/larger/answers.csv" ] || return 0
+  draw_family family_more.svg "control run-time-tau-0.3 run-time-tau-0.1 tuned first run-time-tau-0.03 run-time-10" "3 5 6" \
+    "$family/larger:deltanet:deltanet, 28 million" "$family/larger:kda-slow:kda-slow, 29 million" \
+    "$family/larger:gdn-slow:gdn-slow, 32 million" "$family/low-tau:deltanet:deltanet, 5 million" \
+    "$family/low-tau:kda-slow:kda-slow, 6 million" "$family/languages:rwkv7-slow:rwkv7-slow, two languages"
 }
 
 farthest >"$scratch/segments"
@@ -319,4 +337,4 @@ draw_perplexities
 draw_pair
 draw_million
 draw_million_alphas
-draw_family
+draw_families
