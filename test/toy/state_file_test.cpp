@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "base/hash/xxh3.h"
 #include "infer/state_layout.h"
 #include "infer/state_scan.h"
 #include "support/errors.h"
@@ -21,7 +22,7 @@ void read(std::span<const std::byte> bytes) { read_state(bytes, "file"); }
 // Makes the checksum right again.
 std::string sealed(std::string bytes) {
   if (bytes.size() < 8) return bytes;
-  StateHash hash;
+  Xxh3 hash;
   hash.add(std::as_bytes(std::span(bytes)).first(bytes.size() - 8));
   const uint64_t digest = hash.digest();
   std::memcpy(bytes.data() + bytes.size() - 8, &digest, 8);
