@@ -1,5 +1,6 @@
-// A warp has a tile of 16 rows and 32 columns on the tensor cores. Where there are many inputs, the
-// warps of a block have a part of them each and add up their sums; else each has columns of its own.
+// A warp has a tile of 16 rows and 32 columns on the tensor cores, of 8 columns where there would be
+// too few tiles. Where there are many inputs, the warps of a block have a part of them each and add up
+// their sums; else each has columns of its own.
 //
 // A lane loads 16 bytes of a row, 8 inputs, of a and of b alike: which input is which column of a
 // fragment does not matter as long as both have the same order. Where all blocks are resident at
@@ -17,14 +18,14 @@ namespace deltasane::kernel::cuda {
 namespace {
 
 constexpr int warps = 8, threads = 32 * warps;
-constexpr int tile_rows = 16, tile_columns = 32, columns_of_mma = 8;
+constexpr int tile_rows = 16, columns_of_mma = 8, wide = 32, narrow = columns_of_mma;  // wide: columns
 constexpr int step_inputs = 32;
 constexpr int64_t many_inputs = 256;  // from there on warps divide them
 
 enum class Function { none, tanh, sigmoid, squared_relu };
 __device__ float apply(Function function, float x) {
   if (function == Function::none) return x;
-  if (function == Function::squared_relu) return x > 0 ? x * x : 0.0f;
+  if (function == Function::squared_relu) return x < 0 ? 0.0f : x * x;  // keeps NaN
   return function == Function::tanh ? tanhf(x) : sigmoid(x);
 }
 
@@ -34,6 +35,7 @@ struct Member {
   float* float_out;
   int columns, inner, first_block;
   Function function;
+  bool add;
 };
 struct Launch {
   int64_t rows;
@@ -44,7 +46,8 @@ struct Launch {
 __device__ void store_pair(const Member& m, int64_t at, float x, float y) {
   x = apply(m.function, x), y = apply(m.function, y);
   if (m.float_out) {
-    *reinterpret_cast<float2*>(m.float_out + at) = {x, y};
+    auto& to = *reinterpret_cast<float2*>(m.float_out + at);
+    to = m.add ? float2{to.x + x, to.y + y} : float2{x, y};
   } else {
     store_one(m.out + at, x);
     store_one(m.out + at + 1, y);
@@ -52,31 +55,40 @@ __device__ void store_pair(const Member& m, int64_t at, float x, float y) {
 }
 
 // The sums of a tile, of every `stride`-th step from `first` on.
+template <int tile_columns>
 struct Tile {
-  float c[tile_columns / columns_of_mma][4] = {};
+  static constexpr int parts = tile_columns / columns_of_mma;
+  float c[parts][4] = {};
 
   template <int steps_at_once>
   __device__ void multiply(const Member& m, int64_t rows, int64_t row, int column, int first,
                            int stride) {
-    constexpr int parts = tile_columns / columns_of_mma;
     const int lane = int(threadIdx.x) % 32, line = lane / 4, own = lane % 4 * 8;
     const bf16* const upper = m.a + min(row + line, rows - 1) * m.inner + own;
     const bf16* const lower = m.a + min(row + line + 8, rows - 1) * m.inner + own;
     const bf16* const b = m.b + int64_t(column + line) * m.inner + own;
     const int steps = m.inner / step_inputs;
     const auto load = [](const bf16* from) { return __ldg(reinterpret_cast<const uint4*>(from)); };
-#pragma unroll 1
-    for (; first < steps; first += steps_at_once * stride) {
-      uint4 x[steps_at_once][2], y[steps_at_once][parts];
+    const auto load_made = [](const bf16* from) { return *reinterpret_cast<const uint4*>(from); };
+    uint4 x[steps_at_once][2], y[steps_at_once][parts];
+    const auto load_b = [&] {
 #pragma unroll
       for (int i = 0; i < steps_at_once; ++i) {
         const int at = (first + i * stride) * step_inputs;
         if (at >= m.inner) continue;
-        x[i][0] = load(upper + at), x[i][1] = load(lower + at);
 #pragma unroll
         for (int p = 0; p < parts; ++p)
           y[i][p] = load(b + int64_t(p * columns_of_mma) * m.inner + at);
       }
+    };
+    load_b();
+    grid_dependency_synchronize();  // b is there; a may be the result of the kernel before
+#pragma unroll 1
+    while (first < steps) {
+#pragma unroll
+      for (int i = 0; i < steps_at_once; ++i)
+        if (const int at = (first + i * stride) * step_inputs; at < m.inner)
+          x[i][0] = load_made(upper + at), x[i][1] = load_made(lower + at);
 #pragma unroll
       for (int i = 0; i < steps_at_once; ++i) {
         if ((first + i * stride) * step_inputs >= m.inner) continue;
@@ -88,6 +100,8 @@ struct Tile {
           mma(c[p], odd, y[i][p].z, y[i][p].w);
         }
       }
+      first += steps_at_once * stride;
+      load_b();
     }
   }
   // use(row, column, sum, sum of the next column) of the tile.
@@ -95,37 +109,39 @@ struct Tile {
   __device__ void each(Use use) const {
     const int lane = int(threadIdx.x) % 32, line = lane / 4, column = lane % 4 * 2;
 #pragma unroll
-    for (int p = 0; p < tile_columns / columns_of_mma; ++p) {
+    for (int p = 0; p < parts; ++p) {
       use(line, p * columns_of_mma + column, c[p][0], c[p][1]);
       use(line + 8, p * columns_of_mma + column, c[p][2], c[p][3]);
     }
   }
 };
 
-template <int steps_at_once>
+template <int steps_at_once, int tile_columns>
 __global__ void __launch_bounds__(threads, steps_at_once <= 2 ? 2 : 1)
     grouped_products(const __grid_constant__ Launch op) {
+  trigger_dependent_launch();
   __shared__ float2 part[warps][tile_rows][tile_columns / 2 + 1];
   int number = 0;
   while (number + 1 < op.count && op.member[number + 1].first_block <= int(blockIdx.x)) ++number;
   const Member& m = op.member[number];
   const int warp = int(threadIdx.x) / 32, block = int(blockIdx.x) - m.first_block;
   const int64_t row = int64_t(blockIdx.y) * tile_rows;
-  Tile tile;
+  Tile<tile_columns> tile;
   if (m.inner < many_inputs) {
     const int column = (block * warps + warp) * tile_columns;
     if (column >= m.columns) return;
-    tile.multiply<steps_at_once>(m, op.rows, row, column, 0, 1);
+    tile.template multiply<steps_at_once>(m, op.rows, row, column, 0, 1);
     tile.each([&](int r, int c, float x, float y) {
       if (row + r < op.rows) store_pair(m, (row + r) * m.columns + column + c, x, y);
     });
     return;
   }
   const int column = block * tile_columns;
-  tile.multiply<steps_at_once>(m, op.rows, row, column, warp, warps);
+  tile.template multiply<steps_at_once>(m, op.rows, row, column, warp, warps);
   tile.each([&](int r, int c, float x, float y) { part[warp][r][c / 2] = {x, y}; });
   __syncthreads();
-  static_assert(threads == tile_rows * tile_columns / 2);
+  static_assert(threads >= tile_rows * tile_columns / 2);
+  if (threadIdx.x >= tile_rows * tile_columns / 2) return;
   const int r = int(threadIdx.x) / (tile_columns / 2), c = int(threadIdx.x) % (tile_columns / 2);
   float2 sum{0, 0};
 #pragma unroll
@@ -152,22 +168,34 @@ void multiply_grouped(const GroupedProducts& op, const Gpu& gpu) {
   require(op.count <= GroupedProducts::most, "at most four products are grouped");
   if (op.rows == 0 || op.count == 0) return;
   Launch launched{.rows = op.rows, .count = op.count, .member = {}};
-  int64_t blocks = 0;
+  const auto rows = unsigned((op.rows + tile_rows - 1) / tile_rows);
+  const auto blocks_of = [](const GroupedProducts::One& one, int tile_columns) {
+    const int64_t tiles = one.columns / tile_columns;
+    return one.inner < many_inputs ? (tiles + warps - 1) / warps : tiles;
+  };
+  int64_t wide_blocks = 0, blocks = 0;
+  for (int i = 0; i < op.count; ++i) wide_blocks += blocks_of(op.one[i], wide);
+  const int64_t at_once = gpu.properties().multiprocessors;
+  const bool is_narrow = 2 * wide_blocks * rows <= at_once;
   for (int i = 0; i < op.count; ++i) {
     const auto& one = op.one[i];
-    require(one.columns % tile_columns == 0 && one.inner % step_inputs == 0 && one.inner > 0 &&
-                (one.out == nullptr) != (one.float_out == nullptr),
+    require(one.columns % wide == 0 && one.inner % step_inputs == 0 && one.inner > 0 &&
+                (one.out == nullptr) != (one.float_out == nullptr) && (one.float_out || !one.add),
             "grouped products have multiples of 32 columns and inputs, and one result");
     require_aligned(one.a, one.b, one.out, one.float_out);
-    launched.member[i] = {one.a,           one.b,          one.out,     one.float_out,
-                          int(one.columns), int(one.inner), int(blocks), function_of(one.activation)};
-    const int64_t tiles = one.columns / tile_columns;
-    blocks += one.inner < many_inputs ? (tiles + warps - 1) / warps : tiles;
+    launched.member[i] = {one.a,         one.b,           one.out,
+                          one.float_out, int(one.columns), int(one.inner),
+                          int(blocks),   function_of(one.activation), one.add};
+    blocks += blocks_of(one, is_narrow ? narrow : wide);
   }
-  const auto rows = unsigned((op.rows + tile_rows - 1) / tile_rows);
-  const bool are_few = blocks * rows <= gpu.properties().multiprocessors;
-  launch(are_few ? grouped_products<4> : grouped_products<2>,
-         {dim3(unsigned(blocks), rows), threads}, gpu, launched);
+  const auto kernel = is_narrow                       ? grouped_products<8, narrow>
+                      : wide_blocks * rows <= at_once ? grouped_products<4, wide>
+                                                      : grouped_products<2, wide>;
+  const Grid grid{dim3(unsigned(blocks), rows), threads};
+  if (op.overlaps)
+    launch_dependent(kernel, grid, gpu, launched);
+  else
+    launch(kernel, grid, gpu, launched);
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -1,5 +1,5 @@
-// A few products of bf16 matrices with few columns or few inputs each, in one launch on a GPU: those
-// of low rank, each of which would take a library a launch of its own and most of the time to begin.
+// A few products of bf16 matrices in one launch on a GPU, where a library would need most of the time
+// to begin: those of low rank, and any of few rows.
 //
 //     out_i = f_i(a_i b_i')        a_i (rows, inner_i)   b_i (columns_i, inner_i)   out_i (rows, columns_i)
 //
@@ -23,8 +23,11 @@ struct GroupedProducts {
     bf16* out = nullptr;     // one of both
     float* float_out = nullptr;
     std::optional<Activation> activation = {};
+    bool add = false;  // to float_out
   };
   int64_t rows = 0;
+  // The launch begins, with loads of b, while the kernel before it in the stream still runs.
+  bool overlaps = false;
   int count = 0;
   One one[most] = {};
   void add(const One& product) { one[count++] = product; }

@@ -12,8 +12,8 @@ class GpuGroupedProducts : public GpuTest {
   struct Case {
     int64_t columns, inner;
     std::optional<Activation> activation;
-    bool is_float = false;
-    Numbers<float> a{}, b{};
+    bool is_float = false, adds = false;
+    Numbers<float> a{}, b{}, before{};
 
     template <class T>
     Numbers<T> definition(int64_t rows) const {
@@ -23,7 +23,8 @@ class GpuGroupedProducts : public GpuTest {
           T sum = 0;
           for (int64_t l = 0; l < inner; ++l)
             sum += T(a[size_t(i * inner + l)]) * T(b[size_t(j * inner + l)]);
-          out.push_back(activation ? reference::activate(*activation, sum) : sum);
+          sum = activation ? reference::activate(*activation, sum) : sum;
+          out.push_back(adds ? T(before[out.size()]) + sum : sum);
         }
       return out;
     }
@@ -33,10 +34,10 @@ class GpuGroupedProducts : public GpuTest {
 TEST_F(GpuGroupedProducts, AreTheDefinition) {
   for (const int64_t rows : {1, 16, 17, 45, 350}) {
     Case cases[] = {{64, 320, Activation::tanh},
-                    {32, 1088, std::nullopt, true},
+                    {32, 1088, std::nullopt, true, rows == 17},
                     {96, 256, Activation::sigmoid},
                     {288, 160, Activation::squared_relu}};
-    GroupedProducts op{.rows = rows};
+    GroupedProducts op{.rows = rows, .overlaps = rows == 16};
     std::vector<GpuTensor<bf16>> given, out;
     std::vector<GpuTensor<float>> float_out;
     uint64_t stream = 40;
@@ -48,8 +49,10 @@ TEST_F(GpuGroupedProducts, AreTheDefinition) {
       GroupedProducts::One product{given[given.size() - 2].data(), given.back().data(),
                                    one.columns, one.inner};
       if (one.is_float) {
-        float_out.push_back(poisoned<float>(rows * one.columns));
-        product.float_out = float_out.back().data();
+        one.before = random_numbers<float>(rows * one.columns, 1, stream++);
+        float_out.push_back(one.adds ? upload<float>(one.before)
+                                     : poisoned<float>(rows * one.columns));
+        product.float_out = float_out.back().data(), product.add = one.adds;
       } else {
         out.push_back(poisoned<bf16>(rows * one.columns));
         product.out = out.back().data();

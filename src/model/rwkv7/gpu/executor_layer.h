@@ -4,6 +4,7 @@
 // to the output matrix; up to 32, heads of each may read these factors too (docs/gpu-kernels.md).
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <type_traits>
 
@@ -53,6 +54,16 @@ class GpuExecutor<Real>::Layer {
 
  private:
   static constexpr int64_t most_fused_ups = 32, most_fused_heads = 128;  // rows
+  static constexpr int64_t most_grouped = 32;
+  // Up to so many rows in bf16 all products are ours (kernel/matmul/grouped/), not the library's: they
+  // begin while the kernel before ends, and have what follows them.
+  static constexpr bool can_group = std::is_same_v<Real, bf16>;
+  bool are_grouped() const { return can_group && block_.many() && rows_ <= most_grouped; }
+  void multiply_grouped(std::initializer_list<kernel::cuda::GroupedProducts::One> all) {
+    kernel::cuda::GroupedProducts op{.rows = rows_, .overlaps = true};
+    for (const auto& one : all) op.add(one);
+    kernel::cuda::multiply_grouped(op, *e_.gpu);
+  }
   Real* mix(rwkv7::Mix which) const;
   ProductStream& branch(const rwkv7::LowRank& pair) { return e_.branch(pair.name); }
   void own_taus(float* tau, const Gpu& gpu);
@@ -132,6 +143,14 @@ template <class Real>
 void GpuExecutor<Real>::Layer::project(std::span<const rwkv7::Projection> all) {
   using kernel::cuda::Products;
   const int64_t channels = sizes_.channels;
+  if constexpr (can_group)
+    if (are_grouped()) {
+      const auto one = [&](size_t i) -> kernel::cuda::GroupedProducts::One {
+        return {mix(all[i].mix), w_.in + int64_t(i) * channels * channels, channels, channels,
+                r() + int64_t(i) * numbers_};
+      };
+      return multiply_grouped({one(0), one(1), one(2)});
+    }
   Products::Product<Real, Real> rkv{Products::Form::nt,   rows_, channels, channels,
                                     mix(all.front().mix), w_.in, r()};
   rkv.count = int64_t(all.size()), rkv.stride_a = rkv.stride_c = numbers_;
@@ -292,12 +311,20 @@ void GpuExecutor<Real>::Layer::time_mix_output() {
 
 template <class Real>
 void GpuExecutor<Real>::Layer::add_output() {
+  if constexpr (can_group)
+    if (are_grouped())
+      return multiply_grouped({{ws_.y.data(), w_.output, sizes_.channels, sizes_.channels, nullptr,
+                                ws_.x.data(), std::nullopt, true}});
   e_.main_.multiply(ws_.y.data(), w_.output, ws_.x.data(), rows_, sizes_.channels, sizes_.channels,
                     true);
 }
 
 template <class Real>
 void GpuExecutor<Real>::Layer::hidden(kernel::Activation activation) {
+  if constexpr (can_group)
+    if (are_grouped())
+      return multiply_grouped({{ws_.mixes.data(), w_.ffn_key, sizes_.feed_forward, sizes_.channels,
+                                ws_.hidden.data(), nullptr, activation}});
   e_.main_.multiply(ws_.mixes.data(), w_.ffn_key, ws_.hidden.data(), rows_, sizes_.feed_forward,
                     sizes_.channels);
   kernel::cuda::activate(activation, ws_.hidden.data(), rows_ * sizes_.feed_forward, *e_.gpu);
@@ -305,6 +332,10 @@ void GpuExecutor<Real>::Layer::hidden(kernel::Activation activation) {
 
 template <class Real>
 void GpuExecutor<Real>::Layer::add_hidden() {
+  if constexpr (can_group)
+    if (are_grouped())
+      return multiply_grouped({{ws_.hidden.data(), w_.ffn_value, sizes_.channels,
+                                sizes_.feed_forward, nullptr, ws_.x.data(), std::nullopt, true}});
   e_.main_.multiply(ws_.hidden.data(), w_.ffn_value, ws_.x.data(), rows_, sizes_.channels,
                     sizes_.feed_forward, true);
 }
