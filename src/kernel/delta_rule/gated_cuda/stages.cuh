@@ -32,7 +32,7 @@ using ManyHeads = Division<keys, keys == 256 ? 64 : keys, keys == 256 ? 2 : 4>;
 
 // Whether ManyHeads is used.
 inline bool many_heads(const GatedRule& op, const Gpu& gpu) {
-  constexpr int64_t rows = ManyHeads<64>::rows;
+  const int64_t rows = op.keys == 256 ? ManyHeads<256>::rows : ManyHeads<128>::rows;
   return op.values % rows == 0 &&
          op.batch * op.heads * op.values / rows >= gpu.properties().multiprocessors;
 }
