@@ -12,7 +12,7 @@ namespace deltasane::kernel::cuda {
 namespace {
 
 constexpr int64_t most_runs = 264;  // the same on every GPU
-constexpr int most_taps = 16, few_taps = 4, threads = 128, batch = 4;
+constexpr int threads = 128, batch = 4;
 
 // Of tokens: a part of a sequence, or some whole ones.
 struct Runs {
@@ -33,20 +33,6 @@ __global__ void __launch_bounds__(channel_threads)
   if (i < channels * taps) to[i % taps * channels + i / taps] = weight[i];
 }
 
-// Channels on their way, as they are in memory; zeros where there are none.
-template <int width, class Real>
-struct Arriving {
-  Packed<Real> packed;
-  __device__ void load(const Real* from) { packed = Packed<Real>(from); }
-  __device__ void unpack(float (&x)[width]) const { packed.unpack(x); }
-};
-template <class Real>
-struct Arriving<1, Real> {
-  float one = 0;
-  __device__ void load(const Real* from) { one = to_float(*from); }
-  __device__ void unpack(float (&x)[1]) const { x[0] = one; }
-};
-
 // The last `most` tokens' inputs and gradients of sums, the latest first, and the taps, the last first.
 template <int width, int most>
 struct ConvWindow {
@@ -54,13 +40,7 @@ struct ConvWindow {
 
   template <class Real>
   __device__ ConvWindow(const ShortConvGradient<Real>& op, int64_t c) {
-#pragma unroll
-    for (int far = 0; far < most; ++far) {
-#pragma unroll
-      for (int k = 0; k < width; ++k) tap[far][k] = 0;
-      if (far < op.taps)
-        load_channels<width>(op.weight + (op.taps - 1 - far) * op.rows.channels + c, tap[far]);
-    }
+    load_taps(op.weight, op.taps, op.rows.channels, c, tap);
   }
   __device__ void push(const float (&latest)[width]) {
 #pragma unroll
@@ -75,9 +55,7 @@ struct ConvWindow {
   __device__ void backward(const float (&dy)[width], bool with_taps) {
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      float sum = 0;
-#pragma unroll
-      for (int far = most - 1; far >= 0; --far) sum = fmaf(tap[far][k], x[far][k], sum);
+      const float sum = sum_of_taps(tap, x, k);
       dsum[0][k] = dy[k] * gate_value(GateActivation::silu, sum).derivative;
 #pragma unroll
       for (int far = 0; far < most; ++far)
@@ -168,24 +146,17 @@ template <class Real>
 void short_conv_backward(const ShortConvGradient<Real>& op, const Gpu& gpu) {
   const int64_t rows = op.rows.rows(), channels = op.rows.channels;
   expect_places(op.parts, channels);
-  if (op.taps < 1 || op.taps > most_taps)
-    fail(Fault::argument, "taps: expected 1 to ", most_taps, ", found ", op.taps);
   if (rows == 0) return;
   const bool eight =
       in_eights({channels, op.parts[0].channels, op.parts[1].channels, op.parts[2].channels},
                 {op.x, op.weight, op.dx, op.parts[0].y, op.parts[1].y, op.parts[2].y});
   const Runs runs(op.rows);
-  // Windows of more taps have a channel each, so that they stay in registers.
-  const auto run = [&]<int width, int most>() {
+  with_taps(eight, op.taps, [&]<int width, int most>() {
     const int64_t pieces = channels / width;
     launch(convolve_backward<width, most, Real>,
            {dim3(unsigned((pieces + threads - 1) / threads), unsigned(runs.all)), threads}, gpu, op,
            runs, op.scratch);
-  };
-  if (op.taps > few_taps)
-    run.template operator()<1, most_taps>();
-  else
-    with_width(eight, [&]<int width>() { run.template operator()<width, few_taps>(); });
+  });
   if (op.dweight)
     column_sums<float>({.rows = runs.all,
                         .columns = channels * op.taps,

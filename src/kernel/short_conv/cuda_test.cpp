@@ -19,7 +19,8 @@ const ConvCase conv_cases[] = {{{2, 9, 40}, 4, {8, 8, 24}},
                                {{1, 21, 16}, 1, {8, 0, 8}},
                                {{2, 30, 8}, 7, {8, 0, 0}},
                                {{2, 700, 24}, 3, {8, 8, 8}},
-                               {{401, 2, 8}, 4, {8, 0, 0}}};
+                               {{401, 2, 8}, 4, {8, 0, 0}},
+                               {{3, 2051, 64}, 4, {16, 16, 32}}};
 
 // Numbers of (rows, C) as those of three packed matrices, one after the other, or back.
 Numbers<float> parts_of(const ConvCase& n, const Numbers<float>& x) {
