@@ -221,9 +221,11 @@ def measure_calls(options):
         print(name, *(f"{host_microseconds(body):.1f}" for body in passes), sep=" | ", flush=True)
     print(f"torch.add | {host_microseconds(lambda: torch.add(dy, dy)):.1f}")
     print(f"torch.empty_like | {host_microseconds(lambda: torch.empty_like(dy)):.1f}")
-    token = [x[:, :1].float().cpu().numpy() for x in free[:-1]]
-    for name, tau in (("one token of numpy arrays", None), ("one token of numpy arrays, with tau", 2.0)):
-        print(f"deltasane.ops.rwkv7, {name} | {host_microseconds(lambda: ops.rwkv7(*token, tau=tau)):.1f}")  # noqa: B023
+    token = [x[:, :1].float().cpu().contiguous() for x in free[:-1]]
+    arrays = [x.numpy() for x in token]
+    for name, inputs, tau in (("torch tensors", token, None), ("numpy arrays", arrays, None), ("numpy arrays, with tau", arrays, 2.0)):
+        took = host_microseconds(lambda: ops.rwkv7(*inputs, tau=tau))  # noqa: B023
+        print(f"deltasane.ops.rwkv7, one token on the CPU, {name} | {took:.1f}")
 
 
 def plain_recurrence(r, w, k, v, a, b):
