@@ -190,16 +190,28 @@ class EmptyFunction(torch.autograd.Function):
     backward = staticmethod(_empty_gradients)
 
 
-def host_microseconds(body, calls=200, rounds=20):
-    found = []
-    for _ in range(rounds):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(calls):
+def host_microseconds(bodies, calls=100, rounds=40, warm_seconds=1.0):
+    """(median, least) of each, from rounds in turn, so that all meet the same clocks and the same load of others."""
+    found = [[] for _ in bodies]
+    warm = time.perf_counter() + warm_seconds
+    while time.perf_counter() < warm:
+        for body in bodies:
             body()
-        found.append((time.perf_counter() - begin) / calls * 1e6)
-    return statistics.median(found)
+    for _ in range(rounds):
+        for body, times in zip(bodies, found):
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(calls):
+                body()
+            times.append((time.perf_counter() - begin) / calls * 1e6)
+    return [(statistics.median(times), min(times)) for times in found]
+
+
+def passes_of(run, free, given, dy):
+    """Without gradients, forward with them, and backward."""
+    y = run(*given)
+    return lambda: run(*free), lambda: run(*given), lambda: torch.autograd.grad(y, given, dy, retain_graph=True)
 
 
 def measure_calls(options):
@@ -209,23 +221,22 @@ def measure_calls(options):
     given = *inputs, tau
     free = [x.detach() for x in given]
     library, operator = empty_operator(given)
-    rows = (
-        ("deltasane.ops.rwkv7", lambda *x: _own(x[-1], *x[:-1])),
-        ("an operator that computes nothing", lambda *x: operator(*x)[0]),
-        ("an autograd.Function that computes nothing", lambda *x: EmptyFunction.apply(*x)[0]),
-    )
-    print("us of the host a call | without gradients | forward | backward")
-    for name, run in rows:
-        y = run(*given)
-        passes = lambda: run(*free), lambda: run(*given), lambda: torch.autograd.grad(y, given, dy, retain_graph=True)  # noqa: B023
-        print(name, *(f"{host_microseconds(body):.1f}" for body in passes), sep=" | ", flush=True)
-    print(f"torch.add | {host_microseconds(lambda: torch.add(dy, dy)):.1f}")
-    print(f"torch.empty_like | {host_microseconds(lambda: torch.empty_like(dy)):.1f}")
     token = [x[:, :1].float().cpu().contiguous() for x in free[:-1]]
     arrays = [x.numpy() for x in token]
-    for name, inputs, tau in (("torch tensors", token, None), ("numpy arrays", arrays, None), ("numpy arrays, with tau", arrays, 2.0)):
-        took = host_microseconds(lambda: ops.rwkv7(*inputs, tau=tau))  # noqa: B023
-        print(f"deltasane.ops.rwkv7, one token on the CPU, {name} | {took:.1f}")
+    rows = {
+        "deltasane.ops.rwkv7": passes_of(lambda *x: _own(x[-1], *x[:-1]), free, given, dy),
+        "an operator that computes nothing": passes_of(lambda *x: operator(*x)[0], free, given, dy),
+        "an autograd.Function that computes nothing": passes_of(lambda *x: EmptyFunction.apply(*x)[0], free, given, dy),
+        "torch.add": (lambda: torch.add(dy, dy),),
+        "torch.empty_like": (lambda: torch.empty_like(dy),),
+        "deltasane.ops.rwkv7, one token on the CPU, torch tensors": (lambda: ops.rwkv7(*token),),
+        "deltasane.ops.rwkv7, one token on the CPU, numpy arrays": (lambda: ops.rwkv7(*arrays),),
+        "deltasane.ops.rwkv7, one token on the CPU, numpy arrays, with tau": (lambda: ops.rwkv7(*arrays, tau=2.0),),
+    }
+    found = iter(host_microseconds([body for passes in rows.values() for body in passes]))
+    print("us of the host a call, median (least) | without gradients | forward | backward")
+    for name, passes in rows.items():
+        print(name, *("{:.1f} ({:.1f})".format(*next(found)) for _ in passes), sep=" | ", flush=True)
 
 
 def plain_recurrence(r, w, k, v, a, b):
