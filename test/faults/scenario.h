@@ -29,6 +29,7 @@ class FaultBench {
   // Makes `folder` as it is before the command: old files, where it replaces some.
   void prepare(const std::string& scenario, const fs::path& folder) const;
 
+  const std::string& model() const { return model_; }
   fs::path folder(const std::string& name) const { return scratch_.path() / name; }
 
  private:
