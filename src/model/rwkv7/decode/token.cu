@@ -187,7 +187,9 @@ struct alignas(16) BlockShared {
 template <class Weight, int pairs, int N>
 __global__ void __launch_bounds__(token_threads, 1) token_kernel(const __grid_constant__ TokenStep<Weight> p) {
   constexpr int depth = depth_of<pairs, N>;
-  extern __shared__ float4 dynamic_shared[];
+  // Aligned as the lines that are copied into it: at an odd multiple of 16 bytes each 64 bytes of a row
+  // would be in two lines.
+  alignas(128) extern __shared__ float4 dynamic_shared[];
   static __shared__ BlockShared<N> declared;
   auto& [place, norm_shared, sums, segments] = hoist_address(declared);
   const LayerSizes& s = p.sizes;
@@ -379,7 +381,7 @@ std::optional<TokenSharedMemory> token_shared_memory(const LayerSizes& s, int se
     }
   TokenSharedMemory shared;
   const bool has_kernel = with_variant<Weight>(s, sequences, [&]<int pairs, int N>() {
-    static_assert(sizeof(BlockShared<N>) <= declared);
+    static_assert(sizeof(BlockShared<N>) + 128 <= declared);  // with what aligns the ring
     using Vectors = TileVectors<Weight, N>;
     shared.area = std::max<int64_t>(
         {mixes * N * Vectors::stride(int(s.channels)),
