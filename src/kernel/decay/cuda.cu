@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(channel_threads)
   const int64_t i = int64_t(blockIdx.x) * channel_threads + threadIdx.x;
   const int64_t decays = op.z ? op.heads * op.size : 0;
   if (i < op.rows * decays) {
-    const int64_t c = i % decays;
-    const float x = op.z[i] + op.bias[c], rate = op.rate[c / op.size], dg = d.dg[i];
+    const int64_t c = i % decays, at = i / decays * op.z_step + c;
+    const float x = op.z[at] + op.bias[c], rate = op.rate[c / op.size], dg = d.dg[i];
     float by_x, by_log_rate;
     if (op.bound < 0) {
       const float s = sigmoid(rate * x);
@@ -46,11 +46,12 @@ __global__ void __launch_bounds__(channel_threads)
       by_x = -rate * sigmoid(x), by_log_rate = -rate * softplus(x);
     }
     d.dg[i] = dg * by_x, dlog_rate[i] = dg * by_log_rate;
-    store_one(d.dz + i, dg * by_x);
+    store_one(d.dz + at, dg * by_x);
   }
   if (op.z_beta && i < op.rows * op.heads) {
-    const float s = sigmoid(op.z_beta[i]);
-    store_one(d.dz_beta + i, d.dbeta[i] * op.beta_scale * s * (1.0f - s));
+    const int64_t at = i / op.heads * op.beta_step + i % op.heads;
+    const float s = sigmoid(op.z_beta[at]);
+    store_one(d.dz_beta + at, d.dbeta[i] * op.beta_scale * s * (1.0f - s));
   }
 }
 
@@ -68,9 +69,6 @@ template <class Real>
 void decay_and_beta_backward(const DecayAndBetaGradient<Real>& d, const Gpu& gpu) {
   const DecayAndBeta& op = d.op;
   const int64_t decays = op.z ? op.heads * op.size : 0;
-  require(!op.z || op.z_step == decays, "decay_and_beta_backward: expected packed rows of z");
-  require(!op.z_beta || op.beta_step == op.heads,
-          "decay_and_beta_backward: expected packed rows of z_beta");
   const int64_t elements = op.rows * op.heads * (op.z ? op.size : 1);
   if (elements == 0) return;
   float* const dlog_rate = d.scratch;

@@ -36,13 +36,13 @@ void decay_and_beta(const DecayAndBeta& op, const Gpu& gpu);
 // rate = exp(log_rate), (heads): A_log of a checkpoint, which is what is trained.
 void decay_rates(const float* log_rate, int64_t heads, float* rate, const Gpu& gpu);
 
-// Sums over rows are taken in an order that depends on the shape alone. z and z_beta are packed.
+// Sums over rows are taken in an order that depends on the shape alone.
 template <class Real>
 struct DecayAndBetaGradient {
   DecayAndBeta op;              // as the forward operator was given it, but for its results
   float* dg = nullptr;          // (rows, heads size); afterwards not of use
   const float* dbeta = nullptr;  // (rows, heads)
-  Real* dz = nullptr;           // like z
+  Real* dz = nullptr;           // like z, with its step
   Real* dz_beta = nullptr;      // like z_beta
   float *dlog_rate = nullptr, *dbias = nullptr;  // (heads), (heads size), added to
   float* scratch = nullptr;                      // decay_scratch() floats

@@ -55,8 +55,15 @@ TYPED_TEST(GpuDecay, AndItsGradientAreTheDefinition) {
       f.dlog_rate.assign(dlog.begin(), dlog.end()), f.dbias.assign(db.begin(), db.end());
       return f;
     };
-    const auto from = this->template upload<float>(z),
-               from_beta = this->template upload<float>(z_beta),
+    // Those of beta and of the decays in one row, as the model has them.
+    const int64_t step = n.heads + decays;
+    Numbers<float> both(size_t(n.rows * step));
+    for (int64_t i = 0; i < n.rows * step; ++i) {
+      const int64_t row = i / step, column = i % step;
+      both[size_t(i)] = column < n.heads ? z_beta[size_t(row * n.heads + column)]
+                                         : z[size_t(row * decays + column - n.heads)];
+    }
+    const auto from = this->template upload<float>(both),
                log = this->template upload<float>(log_rate), b = this->template upload<float>(bias),
                d_beta = this->template upload<float>(dbeta);
     auto rate = this->template poisoned<float>(n.heads), g = this->template poisoned<float>(all),
@@ -65,25 +72,35 @@ TYPED_TEST(GpuDecay, AndItsGradientAreTheDefinition) {
     DecayAndBeta op;
     op.rows = n.rows, op.heads = n.heads, op.beta_scale = 2, op.beta = beta.data();
     if (n.size) {
-      op.size = n.size, op.z = from.data(), op.z_step = decays, op.rate = rate.data();
+      op.size = n.size, op.z = from.data() + n.heads, op.z_step = step, op.rate = rate.data();
       op.bias = b.data(), op.bound = n.bound.value_or(0), op.g = g.data();
     }
-    if (n.has_beta) op.z_beta = from_beta.data(), op.beta_step = n.heads;
+    if (n.has_beta) op.z_beta = from.data(), op.beta_step = step;
     decay_and_beta(op, this->gpu());
-    auto dz = this->template poisoned<Real>(all), dz_beta = this->template poisoned<Real>(heads);
+    auto dboth = this->template upload<Real>(Numbers<float>(both.size(), 0.25f));
     auto dlog_rate = this->template upload<float>(Numbers<float>(size_t(n.heads), 0.5f)),
          dbias = this->template upload<float>(Numbers<float>(size_t(decays), 0.5f)),
          scratch = this->template poisoned<float>(decay_scratch(n.rows, decays));
-    decay_and_beta_backward<Real>({op, d.data(), d_beta.data(), dz.data(), dz_beta.data(),
+    decay_and_beta_backward<Real>({op, d.data(), d_beta.data(), dboth.data() + n.heads, dboth.data(),
                                    dlog_rate.data(), dbias.data(), scratch.data()},
                                   this->gpu());
     const Found plain = definition(1.0f), truth = definition(1.0);
     const auto floats = [](const Numbers<double>& x) { return Numbers<float>(x.begin(), x.end()); };
     this->expect_close("beta", beta, floats(plain.beta), truth.beta);
-    if (n.has_beta) this->expect_close("dz_beta", dz_beta, floats(plain.dz_beta), truth.dz_beta);
+    const auto in_rows = [&](const Found& found) {
+      Numbers<double> rows;
+      for (int64_t i = 0; i < n.rows * step; ++i) {
+        const int64_t row = i / step, column = i % step;
+        const bool of_beta = column < n.heads;
+        rows.push_back(!(of_beta ? n.has_beta : n.size > 0) ? 0.25
+                       : of_beta ? found.dz_beta[size_t(row * n.heads + column)]
+                                 : found.dz[size_t(row * decays + column - n.heads)]);
+      }
+      return rows;
+    };
+    this->expect_close("dz_beta and dz", dboth, floats(in_rows(plain)), in_rows(truth));
     if (!n.size) continue;
     this->expect_close("g", g, floats(plain.g), truth.g);
-    this->expect_close("dz", dz, floats(plain.dz), truth.dz);
     this->expect_close("dlog_rate", dlog_rate, floats(plain.dlog_rate), truth.dlog_rate);
     this->expect_close("dbias", dbias, floats(plain.dbias), truth.dbias);
   }

@@ -85,6 +85,24 @@ struct MixerWidths {
   }
 };
 
+// Columns of what beta's matrix and, below it, that of a decay make at once: those of beta first. A decay of
+// low rank has a matrix of its own.
+struct GateColumns {
+  int64_t beta, decay, all, decay_step;
+  explicit GateColumns(const Config& c)
+      : beta(c.beta_scale != 0 ? c.value_heads : 0),
+        decay(c.decay_rank == 0 ? c.decays() : 0),
+        all(beta + decay),
+        decay_step(decay ? all : c.decays()) {}
+  template <class T, class Columns>
+  void place_decay(T* z, T*& z_decay, const Columns& columns) const {
+    if (decay)
+      z_decay = z + beta;
+    else
+      columns(z_decay, decay_step);
+  }
+};
+
 template <class Real>
 struct LayerBuffers {
   float* x_ffn = nullptr;                       // the residual stream between the halves
@@ -96,7 +114,7 @@ struct LayerBuffers {
   Real* qkv = nullptr;                             // before the convolution
   Real *q_raw = nullptr, *k_raw = nullptr;         // before they have length 1
   Real *r = nullptr, *k = nullptr, *v = nullptr;   // as the recurrence reads them
-  float *z_beta = nullptr, *z_decay = nullptr;     // before their functions
+  float *z = nullptr, *z_decay = nullptr;          // before their functions (GateColumns)
   float *beta = nullptr, *g = nullptr;             // after them
   Real *decay_low = nullptr, *gate_low = nullptr;  // of low rank
   Real* read = nullptr;
@@ -120,8 +138,9 @@ struct LayerBuffers {
       columns(qkv, c.mixed_channels());
       for (Real** one : {&q_raw, &k_raw, &r, &k}) columns(*one, c.key_channels());
       columns(v, c.value_channels()), columns(read, c.value_channels());
-      columns(z_beta, c.value_heads), columns(beta, c.value_heads);
-      columns(z_decay, c.decays()), columns(g, c.decays());
+      const GateColumns gates(c);
+      columns(z, gates.all), columns(beta, c.value_heads), columns(g, c.decays());
+      gates.place_decay(z, z_decay, [&](auto*& at, int64_t count) { columns(at, count); });
       columns(decay_low, c.decay_rank), columns(gate_low, c.gate_rank);
       plan.place(states, has_tiles<Real>(c, chunk)
                              ? kernel::cuda::gated_rule_states(by_tiles(c, size))
@@ -147,7 +166,7 @@ struct SharedBuffers {
   Real* dresult;               // the residual stream's gradient, rounded; not used by float
   float* dh;                   // of a half's normalised input
   Real *dffn_gate, *dffn_up;   // side by side
-  Real *dmixed, *dread, *dgate, *dr, *dk, *dv, *dqkv, *dz_decay, *dz_beta, *dlow;
+  Real *dmixed, *dread, *dgate, *dr, *dk, *dv, *dqkv, *dz_decay, *dz, *dlow;
   Real *dquery, *dkey, *dvalue, *dattended;
   float *dg, *dbeta;
   float *dtau, *dx_tau;  // (sequences, chunks, H), (sequences, chunks, C)
@@ -177,8 +196,10 @@ struct SharedBuffers {
     plan.place(attention,
                kinds.attention ? int64_t(whole_attention_scratch(attention_of<Real>(c, size))) : 0);
     for (Real** one : {&dr, &dk}) columns(*one, c.key_channels());
-    columns(dqkv, c.mixed_channels()), columns(dz_decay, c.decays());
-    columns(dz_beta, c.value_heads), columns(dlow, std::max(c.decay_rank, c.gate_rank));
+    const GateColumns gates(c);
+    columns(dqkv, c.mixed_channels()), columns(dz, gates.all);
+    gates.place_decay(dz, dz_decay, [&](auto*& at, int64_t count) { columns(at, count); });
+    columns(dlow, std::max(c.decay_rank, c.gate_rank));
     columns(dg, c.decays()), columns(dbeta, c.value_heads);
     plan.place(dtau, size.ends() * c.value_heads), plan.place(dx_tau, size.ends() * c.channels);
     plan.place(dz_tau, size.ends() * c.value_heads);

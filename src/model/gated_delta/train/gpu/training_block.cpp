@@ -93,8 +93,14 @@ const Real* GpuTrainingBlock<Real>::dhalf(Slot norm, const float* out) {
 template <class Real>
 void GpuTrainingBlock<Real>::project_recurrent() {
   linear<Real>(p_, l_.qkv, a.h, a.qkv);
-  if (l_.beta) linear<Real>(p_, l_.beta, a.h, a.z_beta);
-  if (l_.decay) linear<Real>(p_, l_.decay, a.h, a.z_decay);
+  if (const int64_t columns = gates().all)
+    p_.template multiply<float>({.form = Form::nt,
+                                 .m = p_.size.rows(),
+                                 .n = columns,
+                                 .k = c.channels,
+                                 .a = a.h,
+                                 .b = p_.matrix(gate_rows()),
+                                 .c = a.z});
   if (l_.decay_down) {
     linear<Real>(p_, l_.decay_down, a.h, a.decay_low);
     linear<Real>(p_, l_.decay_up, a.decay_low, a.z_decay);
@@ -155,10 +161,11 @@ kernel::cuda::DecayAndBeta GpuTrainingBlock<Real>::decay() const {
   kernel::cuda::DecayAndBeta op;
   op.rows = p_.size.rows(), op.heads = c.value_heads;
   if (c.decays()) {
-    op.size = c.decays() / c.value_heads, op.z = a.z_decay, op.z_step = c.decays(), op.g = a.g;
+    op.size = c.decays() / c.value_heads, op.z = a.z_decay, op.z_step = gates().decay_step;
+    op.g = a.g;
     op.rate = s.rates, op.bias = p_.w(l_.decay_bias), op.bound = float(c.decay_bound);
   }
-  if (l_.beta) op.z_beta = a.z_beta, op.beta_step = c.value_heads;
+  if (l_.beta) op.z_beta = a.z, op.beta_step = gates().all;
   op.beta_scale = float(c.beta_scale), op.beta = a.beta;
   return op;
 }
@@ -307,7 +314,7 @@ void GpuTrainingBlock<Real>::decay_and_beta_backward() {
   p_.row_operation();
   kernel::cuda::DecayAndBetaGradient<Real> op;
   op.op = decay(), op.dg = s.dg, op.dbeta = s.dbeta, op.scratch = s.sums;
-  op.dz = s.dz_decay, op.dz_beta = s.dz_beta;
+  op.dz = s.dz_decay, op.dz_beta = s.dz;
   if (c.decays()) {
     kernel::cuda::decay_rates(p_.w(l_.decay_log_rate), c.value_heads, s.rates, p_.gpu);
     op.dlog_rate = p_.dw(l_.decay_log_rate), op.dbias = p_.dw(l_.decay_bias);
@@ -334,8 +341,24 @@ void GpuTrainingBlock<Real>::convolve_backward() {
 template <class Real>
 void GpuTrainingBlock<Real>::project_recurrent_backward() {
   linear_backward<Real>(p_, l_.qkv, a.h, s.dqkv, s.dh);
-  if (l_.beta) linear_backward<Real>(p_, l_.beta, a.h, s.dz_beta, s.dh, Store::add);
-  if (l_.decay) linear_backward<Real>(p_, l_.decay, a.h, s.dz_decay, s.dh, Store::add);
+  if (const int64_t columns = gates().all, rows = p_.size.rows(); columns > 0) {
+    p_.template multiply<float>({.form = Form::tn,
+                                 .m = columns,
+                                 .n = c.channels,
+                                 .k = rows,
+                                 .a = s.dz,
+                                 .b = a.h,
+                                 .c = p_.dw(gate_rows()),
+                                 .add = true});
+    p_.template multiply<float>({.form = Form::nn,
+                                 .m = rows,
+                                 .n = c.channels,
+                                 .k = columns,
+                                 .a = s.dz,
+                                 .b = p_.matrix(gate_rows()),
+                                 .c = s.dh,
+                                 .add = true});
+  }
   const auto low_rank = [&](Slot down, Slot up, const Real* low, const Real* dy) {
     linear_backward<Real>(p_, up, low, dy, s.dlow);
     linear_backward<Real>(p_, down, a.h, s.dlow, s.dh, Store::add);

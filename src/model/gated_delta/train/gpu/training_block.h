@@ -94,6 +94,13 @@ class GpuTrainingBlock {
   kernel::Store onto_dh() const {
     return l_.norms_after ? kernel::Store::add : kernel::Store::overwrite;
   }
+  GateColumns gates() const { return GateColumns(c); }
+  // The first of the matrices that make them, which lie one below the other.
+  Slot gate_rows() const {
+    require(!l_.beta || !l_.decay || l_.decay->offset == l_.beta->offset + l_.beta->elements(),
+            "the decay's matrix follows beta's");
+    return l_.beta ? l_.beta : l_.decay;
+  }
   const float* taps_first();
   int64_t taps() const { return std::max<int64_t>(1, c.taps); }
   bool has_tiles() const { return gpu::has_tiles<Real>(c, p_.sane ? p_.sane->chunk : 16); }
