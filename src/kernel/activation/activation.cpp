@@ -6,20 +6,23 @@
 
 namespace deltasane::kernel {
 
+void activate_row(Activation activation, float* x, int64_t count, Isa set) {
+  with_float_isa(set, [&]<Isa isa>() {
+    switch (activation) {
+      case Activation::tanh:
+        return cpu::tanh_row<isa>(x, count);
+      case Activation::sigmoid:
+        return cpu::sigmoid_row<isa>(x, count);
+      case Activation::squared_relu:
+        return cpu::squared_relu_row<isa>(x, count);
+    }
+  });
+}
+
 void activate(Activation activation, View<float> x, const Cpu& cpu) {
   expect_rows("x", x, x.shape);
-  with_float_isa(cpu.isa, [&]<Isa isa>() {
-    each_row(x.shape[0], cpu, [&](int64_t row) {
-      switch (activation) {
-        case Activation::tanh:
-          return cpu::tanh_row<isa>(x.at(row), x.shape[1]);
-        case Activation::sigmoid:
-          return cpu::sigmoid_row<isa>(x.at(row), x.shape[1]);
-        case Activation::squared_relu:
-          return cpu::squared_relu_row<isa>(x.at(row), x.shape[1]);
-      }
-    });
-  });
+  each_row(x.shape[0], cpu,
+           [&](int64_t row) { activate_row(activation, x.at(row), x.shape[1], cpu.isa); });
 }
 
 void activate_backward(Activation activation, View<const float> y, View<float> dy, const Cpu& cpu) {

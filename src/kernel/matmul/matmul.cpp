@@ -20,13 +20,22 @@ void multiply_few(std::span<const Matmul> products, const Cpu& cpu) {
   MatmulPieces pieces(cpu.isa, cpu.threads.size());
   pieces.begin(products);
   cpu.threads.parallel(pieces.count(), [&](int64_t piece) { pieces.run(piece); });
+  for (const Matmul& one : products)
+    if (one.activation) activate(*one.activation, one.y, cpu);
 }
 
 constexpr cpu::Layout row_major = cpu::Layout::row_major;
 
-TiledProduct tiled_product(const Matmul& p) {
-  return {{p.x.data, p.x.stride[0]},  p.w.rows(), p.w.in(), p.x.shape[0], p.w.out(), p.w.in(),
-          {p.y.data, p.y.stride[0]}, sum_of(p)};
+Finish finish_of(const Matmul& p, Isa isa) {
+  if (!p.activation) return {};
+  return [activation = *p.activation, isa](cpu::Strided<float> y, int64_t tokens, int64_t rows) {
+    for (int64_t t = 0; t < tokens; ++t) activate_row(activation, y.at(t), rows, isa);
+  };
+}
+
+TiledProduct tiled_product(const Matmul& p, Isa isa) {
+  return {{p.x.data, p.x.stride[0]},  p.w.rows(), p.w.in(),        p.x.shape[0], p.w.out(), p.w.in(),
+          {p.y.data, p.y.stride[0]}, sum_of(p),  finish_of(p, isa)};
 }
 
 template <Isa isa, WeightType type>
@@ -44,6 +53,7 @@ TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t r
   const int64_t token_groups = pieces_of(tokens, cpu::q8_tokens);
   const int64_t panels = pieces_of(p.w.out(), cpu::q8_panel_rows(isa));
   const int64_t parts = token_parts(threads, panels + row_pieces_beside, tokens / 64);
+  const Finish finish = finish_of(p, isa);
   return {{{token_groups,
             [=](int64_t group) { cpu::quantize_tokens<isa>(x, in, group, product.x); }},
            {panels * parts, [=](int64_t piece) {
@@ -55,6 +65,10 @@ TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t r
                 cpu::q8_many_tokens<isa>(product, panel, some, scratch.data());
               else
                 cpu::low_bit_many_tokens<isa, type>(product, panel, some, scratch.data());
+              constexpr int64_t rows = cpu::q8_panel_rows(isa);
+              finish_piece(finish, product.y, {tokens, product.rows},
+                           {some.begin * cpu::q8_tokens, some.end * cpu::q8_tokens},
+                           {panel * rows, (panel + 1) * rows});
               static_cast<void>(memory);  // kept until the last piece
             }}}};
 }
@@ -65,7 +79,7 @@ TwoPhases phases_of(const Matmul& p, const ThreadPool& threads, int64_t row_piec
   if constexpr (is_quantized(type) && !cpu::rounds_to_bf16(isa, type))
     return quantized_phases<isa, type>(p, threads, row_pieces_beside);
   else
-    return tiled_phases<isa, type, row_major, row_major>(tiled_product(p), threads,
+    return tiled_phases<isa, type, row_major, row_major>(tiled_product(p, isa), threads,
                                                          row_pieces_beside);
 }
 
@@ -99,7 +113,7 @@ void multiply_many(const Matmul& p, ThreadPool& threads) {
       const TwoPhases phases[] = {quantized_phases<isa, type>(p, threads, 0)};
       run_together(phases, threads);
     } else {
-      multiply_tiled<isa, type, row_major, row_major>(tiled_product(p), threads);
+      multiply_tiled<isa, type, row_major, row_major>(tiled_product(p, isa), threads);
     }
   });
 }

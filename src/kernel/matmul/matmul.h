@@ -20,8 +20,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "kernel/activation/activation.h"
 #include "kernel/cpu_device.h"
 #include "kernel/matmul/cpu/kernels.h"
 #include "kernel/matmul/weights.h"
@@ -38,6 +40,7 @@ struct Matmul {
   View<const float> x;
   View<float> y;
   Store store = Store::overwrite;
+  std::optional<Activation> activation = {};  // of y, at last; not for MatmulPieces
 };
 
 // Several products, none of which needs another's y. Each gives the bits it gives alone; for few

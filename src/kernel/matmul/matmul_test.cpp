@@ -345,6 +345,31 @@ void expect_bits_of_products_alone(std::initializer_list<int64_t> all_tokens) {
     }
 }
 
+// The activation of whole pieces is that of y.
+TEST(MatmulAll, ActivationsFollow) {
+  for (const int count : {1, 2, 5}) {
+    ThreadPool threads(count);
+    for (const Isa isa : usable_isas())
+      for (const WeightType type : {WeightType::f32, WeightType::q8, WeightType::q4_k, WeightType::f16})
+        for (const int64_t tokens : {3, 40, 130}) {
+          const MatmulProblem problem({type, tokens, 75, 70}, 4);
+          for (const Activation activation :
+               {Activation::tanh, Activation::sigmoid, Activation::squared_relu}) {
+            Tensor<float> apart({tokens, 75}), other = apart.clone(), together = apart.clone();
+            matmul(problem.weights, problem.x.view(), apart.view(), {threads, isa});
+            activate(activation, apart.view(), {threads, isa});
+            const kernel::Matmul products[] = {
+                {problem.weights, problem.x.view(), together.view(), Store::overwrite, activation},
+                {problem.weights, problem.x.view(), other.view()}};
+            matmul_all(products, {threads, isa});
+            EXPECT_EQ(std::memcmp(apart.data(), together.data(), size_t(apart.elements()) * 4), 0)
+                << name_of(type) << " " << name_of(isa) << " " << tokens;
+            EXPECT_NE(std::memcmp(apart.data(), other.data(), size_t(apart.elements()) * 4), 0);
+          }
+        }
+  }
+}
+
 TEST(MatmulAll, EachProductGivesTheBitsItGivesAlone) {
   expect_bits_of_products_alone({1, 3, 12, 13, 40});
   expect_bits_of_products_alone({13, 70});  // on some threads, these are run together

@@ -54,6 +54,9 @@ class Rwkv7::Block {
 
  private:
   friend class Rwkv7::BlockPart;
+  std::optional<Activation> activation_of_products(std::optional<Activation> wanted) const {
+    return pass_.products_activate() ? wanted : std::nullopt;
+  }
   static int which(Half half) { return half == Half::time_mix ? 0 : 1; }
   static const View<float>& mix(const Scratch& of, Mix one) {
     const View<float>* const all[] = {&of.mix_r, &of.mix_w, &of.mix_k,
@@ -153,14 +156,15 @@ void Rwkv7::Block::project(std::span<const Projection> all) {
 void Rwkv7::Block::low_rank(std::span<const LowRank> pairs) {
   const Scratch &s = pass_.s, &own = pass_.own;
   for (const LowRank& pair : pairs)
-    first_.push_back({weights(pair).down, mix(own, pair.mix), low(s, pair)});
+    first_.push_back({weights(pair).down, mix(own, pair.mix), low(s, pair), Store::overwrite,
+                      activation_of_products(pair.between)});
   pass_.products(first_);
   std::vector<Matmul> second;
   second.reserve(pairs.size());
   const View<float> out[] = {s.w, s.a, s.g, s.gate};
   for (const LowRank& pair : pairs) {
     const View<float>& x = low(pair.between ? own : s, pair);
-    if (pair.between) {
+    if (pair.between && !pass_.products_activate()) {
       copy_rows(low(s, pair), x);
       kernel::activate(*pair.between, x, pass_.cpu);
     }
@@ -184,8 +188,10 @@ void Rwkv7::Block::add_output() {
 }
 
 void Rwkv7::Block::hidden(Activation activation) {
-  const Matmul key[] = {{layer_.ffn_key, pass_.own.mix_k, pass_.s.hidden}};
+  const Matmul key[] = {{layer_.ffn_key, pass_.own.mix_k, pass_.s.hidden, Store::overwrite,
+                         activation_of_products(activation)}};
   pass_.products(key);
+  if (pass_.products_activate()) return;
   copy_rows(pass_.s.hidden, pass_.own.hidden);
   kernel::activate(activation, pass_.own.hidden, pass_.cpu);
 }

@@ -112,6 +112,9 @@ class Rwkv7::Pass {
   // True for one thread of all.
   bool leads() const { return leads_; }
 
+  // Whether products apply their activations. The threads of a team do so themselves, each for all.
+  bool products_activate() const { return !team_; }
+
   // Several products, none of which needs another's y. All threads have the results.
   void products(std::span<const kernel::Matmul> all) {
     if (!team_) return kernel::matmul_all(all, cpu);

@@ -23,6 +23,9 @@ inline int64_t token_parts(const ThreadPool& threads, int64_t row_pieces, int64_
                              std::max<int64_t>(1, most));
 }
 
+// What is done with a piece of y (tokens, rows) that is complete; may be empty.
+using Finish = std::function<void(cpu::Strided<float> y, int64_t tokens, int64_t rows)>;
+
 struct TiledProduct {
   cpu::Strided<const float> x;  // (tokens, in)
   const void* w;                // (rows, in)
@@ -30,6 +33,7 @@ struct TiledProduct {
   int64_t tokens, rows, in;
   cpu::Strided<float> y;  // (tokens, rows)
   cpu::Sum sum;
+  Finish finish = {};
 };
 
 // A product in two phases, each of them steps in any order on any thread: x is prepared, then pieces of
@@ -55,10 +59,22 @@ inline void run_together(std::span<const TwoPhases> products, ThreadPool& thread
   }
 }
 
+struct WholeProduct {
+  int64_t tokens, rows;
+};
+inline void finish_piece(const Finish& finish, cpu::Strided<float> y, WholeProduct whole,
+                         cpu::Range tokens, cpu::Range rows) {
+  if (!finish) return;
+  finish({y.at(tokens.begin) + rows.begin, y.stride},
+         std::min(tokens.end, whole.tokens) - tokens.begin,
+         std::min(rows.end, whole.rows) - rows.begin);
+}
+
 // row_pieces_beside: of the products it is run together with.
 template <Isa isa, WeightType type, cpu::Layout x_layout, cpu::Layout w_layout>
 TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t row_pieces_beside) {
-  const int64_t panels = pieces_of(p.tokens, cpu::panel_tokens(isa, type));
+  constexpr int64_t width = cpu::panel_tokens(isa, type);
+  const int64_t panels = pieces_of(p.tokens, width);
   const auto packed = std::make_shared<Buffer>(
       uint64_t(cpu::packed_floats(isa, type, p.tokens, p.in)) * sizeof(float));
   auto* const x = reinterpret_cast<float*>(packed->data());
@@ -74,10 +90,13 @@ TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t
             }},
            {blocks * parts, [=](int64_t piece) {
               const int64_t block = piece / parts, part = piece % parts;
+              const cpu::Range some{part * panels / parts, (part + 1) * panels / parts};
               const Buffer scratch(uint64_t(cpu::block_floats(isa, type)) * sizeof(float));
-              cpu::multiply_block<isa, type, w_layout>(
-                  tiles, block * rows, {part * panels / parts, (part + 1) * panels / parts},
-                  reinterpret_cast<float*>(scratch.data()));
+              cpu::multiply_block<isa, type, w_layout>(tiles, block * rows, some,
+                                                       reinterpret_cast<float*>(scratch.data()));
+              finish_piece(p.finish, p.y, {p.tokens, p.rows},
+                           {some.begin * width, some.end * width},
+                           {block * rows, (block + 1) * rows});
               static_cast<void>(packed);  // kept until the last piece
             }}}};
 }
