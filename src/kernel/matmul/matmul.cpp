@@ -35,7 +35,7 @@ Finish finish_of(const Matmul& p, Isa isa) {
 
 TiledProduct tiled_product(const Matmul& p, Isa isa) {
   return {{p.x.data, p.x.stride[0]},  p.w.rows(), p.w.in(),        p.x.shape[0], p.w.out(), p.w.in(),
-          {p.y.data, p.y.stride[0]}, sum_of(p),  finish_of(p, isa)};
+          {p.y.data, p.y.stride[0]}, sum_of(p),  finish_of(p, isa), p.rows_of_x};
 }
 
 template <Isa isa, WeightType type>
@@ -54,8 +54,16 @@ TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t r
   const int64_t panels = pieces_of(p.w.out(), cpu::q8_panel_rows(isa));
   const int64_t parts = token_parts(threads, panels + row_pieces_beside, tokens / 64);
   const Finish finish = finish_of(p, isa);
+  const RowsOfX rows_of_x = p.rows_of_x;
   return {{{token_groups,
-            [=](int64_t group) { cpu::quantize_tokens<isa>(x, in, group, product.x); }},
+            [=](int64_t group) {
+              const int64_t first = group * cpu::q8_tokens;
+              with_rows(rows_of_x, {x.at(first), x.stride}, first,
+                        std::min(cpu::q8_tokens, tokens - first), in,
+                        [&](cpu::Strided<const float> some) {
+                          cpu::quantize_tokens<isa>(some, in, group, product.x);
+                        });
+            }},
            {panels * parts, [=](int64_t piece) {
               const int64_t panel = piece / parts, part = piece % parts;
               constexpr int factors = type == WeightType::q8 ? 1 : low_bit_factors(type);
@@ -148,6 +156,7 @@ bool are_run_together(std::span<const Matmul> all, const ThreadPool& threads) {
 void matmul_all(std::span<const Matmul> all, const Cpu& cpu) {
   for (const Matmul& one : all) {
     expect_product(one);
+    require(!one.rows_of_x || !(few(one) || cpu.inputs), "rows of x are computed for many tokens");
     if (cpu.inputs) cpu.inputs->add(one.w, one.x);
   }
   if (std::all_of(all.begin(), all.end(), few)) return multiply_few(all, cpu);

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -35,12 +36,18 @@ namespace deltasane::kernel {
 void matmul(const Weights& w, View<const float> x, View<float> y, const Cpu& cpu,
             Store store = Store::overwrite);
 
+// Computes a row of x.
+using RowsOfX = std::function<void(int64_t row, float* to)>;
+
 struct Matmul {
   const Weights& w;
   View<const float> x;
   View<float> y;
   Store store = Store::overwrite;
   std::optional<Activation> activation = {};  // of y, at last; not for MatmulPieces
+  // If given, x has a shape only, and its rows are computed where they are needed, in cache. For more
+  // than matmul_few_tokens, and not where the inputs' squares are wanted.
+  RowsOfX rows_of_x = {};
 };
 
 // Several products, none of which needs another's y. Each gives the bits it gives alone; for few

@@ -317,6 +317,29 @@ TEST(MatmulInPlace, RowsOfAnyAlignment) {
       }
 }
 
+TEST(MatmulAll, RowsMayBeComputed) {
+  for (const int count : {1, 5}) {
+    ThreadPool threads(count);
+    for (const Isa isa : usable_isas())
+      for (const WeightType type : {WeightType::f32, WeightType::q8, WeightType::q4_k, WeightType::bf16})
+        for (const int64_t tokens : {13, 75, 1030}) {
+          const MatmulProblem problem({type, tokens, 20, 70}, 4);
+          const int64_t in = problem.shape.in;
+          Tensor<float> there({tokens, 20}), computed({tokens, 20}), other({tokens, 20});
+          matmul(problem.weights, problem.x.view(), there.view(), {threads, isa});
+          const auto row = [&](int64_t t, float* to) { std::copy_n(problem.x.view().at(t), in, to); };
+          const Tensor<float> shape_only({tokens, in});
+          const kernel::Matmul products[] = {
+              {problem.weights, shape_only.view(), computed.view(), Store::overwrite, {}, row},
+              {problem.weights, problem.x.view(), other.view()}};
+          matmul_all(products, {threads, isa});
+          for (const Tensor<float>* y : {&computed, &other})
+            EXPECT_EQ(std::memcmp(there.data(), y->data(), size_t(there.elements()) * 4), 0)
+                << name_of(type) << " " << name_of(isa) << " " << tokens;
+        }
+  }
+}
+
 void expect_bits_of_products_alone(std::initializer_list<int64_t> all_tokens) {
   std::vector<MatmulProblem> problems;
   for (const int64_t tokens : all_tokens)

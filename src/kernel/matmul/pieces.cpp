@@ -76,7 +76,7 @@ void MatmulPieces::prepare(const Matmul& one, std::byte* memory) {
       part.q8.w = one.w.rows();
       part.q8.x = q8_tokens_in(memory, tokens, in, cpu::Q8Layout::rows);
       for (int64_t group = 0; group < pieces_of(tokens, cpu::q8_tokens); ++group)
-        cpu::quantize_tokens<isa>(x, in, group, part.q8.x);
+        cpu::quantize_tokens<isa>({x.at(group * cpu::q8_tokens), x.stride}, in, group, part.q8.x);
     } else if (is_split(one, isa)) {
       auto* const pairs = reinterpret_cast<uint16_t*>(memory);
       part.pair_scale = cpu::split_token<isa>(one.x.data, in, pairs);

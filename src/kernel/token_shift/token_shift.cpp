@@ -22,6 +22,11 @@ void token_shift(const TokenShift& op, const Cpu& cpu) {
   });
 }
 
+void token_shift_row(const float* u, const float* before, const float* mu, float* out, int64_t count,
+                     Isa set) {
+  with_float_isa(set, [&]<Isa isa>() { cpu::shift_row<isa>(u, before, mu, out, count); });
+}
+
 void token_shift_backward(const TokenShiftGradient& op, const Cpu& cpu) {
   expect_rows("u", op.u, op.u.shape);
   expect_rows("du", op.du, op.u.shape);

@@ -23,6 +23,9 @@ struct TokenShift {
   std::span<const View<float>> out;
 };
 void token_shift(const TokenShift& op, const Cpu& cpu);
+// One row of one output.
+void token_shift_row(const float* u, const float* before, const float* mu, float* out, int64_t count,
+                     Isa isa);
 
 // A row's gradient goes to itself and to the row before it:
 //

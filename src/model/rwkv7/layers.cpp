@@ -58,6 +58,18 @@ class Rwkv7::Block {
     return pass_.products_activate() ? wanted : std::nullopt;
   }
   static int which(Half half) { return half == Half::time_mix ? 0 : 1; }
+  // A mix, row by row, if products compute it.
+  kernel::RowsOfX mixed(const float* mu, Half half) const {
+    if (!pass_.products_mix()) return {};
+    return [this, mu, half](int64_t row, float* to) {
+      const Rows& rows = pass_.rows;
+      const View<float>& u = pass_.own.u;
+      const int64_t sequence = row / rows.time, in_sequence = row % rows.time;
+      const float* const before = in_sequence > 0 ? u.at(row - 1)
+                                                  : rows.shift(size_t(sequence), index_, which(half));
+      kernel::token_shift_row(u.at(row), before, mu, to, u.shape[1], pass_.cpu.isa);
+    };
+  }
   static const View<float>& mix(const Scratch& of, Mix one) {
     const View<float>* const all[] = {&of.mix_r, &of.mix_w, &of.mix_k,
                                       &of.mix_v, &of.mix_a, &of.mix_g};
@@ -128,6 +140,7 @@ void Rwkv7::Block::norm_shift(Half half) {
   const Norm& norm = of_time ? layer_.ln1 : layer_.ln2;
   kernel::layer_norm(s.x, norm.weight.data(), norm.bias.data(), model_.shape_.norms.layer_eps,
                      own.u, pass_.cpu);
+  if (pass_.products_mix()) return;
   constexpr size_t most = 6;
   const size_t mixes = of_time ? most : 1;
   const float* mu[most] = {layer_.ffn_mu.data()};
@@ -150,14 +163,16 @@ void Rwkv7::Block::project(std::span<const Projection> all) {
   const View<float> out[] = {pass_.s.r, pass_.s.k, pass_.s.v};
   for (const Projection& one : all)
     first_.push_back(
-        {*matrix[size_t(one.matrix)], mix(pass_.own, one.mix), out[size_t(one.matrix)]});
+        {*matrix[size_t(one.matrix)], mix(pass_.own, one.mix), out[size_t(one.matrix)],
+         Store::overwrite, std::nullopt, mixed(layer_.mu[size_t(one.mix)].data(), Half::time_mix)});
 }
 
 void Rwkv7::Block::low_rank(std::span<const LowRank> pairs) {
   const Scratch &s = pass_.s, &own = pass_.own;
   for (const LowRank& pair : pairs)
     first_.push_back({weights(pair).down, mix(own, pair.mix), low(s, pair), Store::overwrite,
-                      activation_of_products(pair.between)});
+                      activation_of_products(pair.between),
+                      mixed(layer_.mu[size_t(pair.mix)].data(), Half::time_mix)});
   pass_.products(first_);
   std::vector<Matmul> second;
   second.reserve(pairs.size());
@@ -189,7 +204,8 @@ void Rwkv7::Block::add_output() {
 
 void Rwkv7::Block::hidden(Activation activation) {
   const Matmul key[] = {{layer_.ffn_key, pass_.own.mix_k, pass_.s.hidden, Store::overwrite,
-                         activation_of_products(activation)}};
+                         activation_of_products(activation),
+                         mixed(layer_.ffn_mu.data(), Half::channel_mix)}};
   pass_.products(key);
   if (pass_.products_activate()) return;
   copy_rows(pass_.s.hidden, pass_.own.hidden);

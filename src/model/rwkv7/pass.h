@@ -115,6 +115,12 @@ class Rwkv7::Pass {
   // Whether products apply their activations. The threads of a team do so themselves, each for all.
   bool products_activate() const { return !team_; }
 
+  // Whether products compute the rows of their inputs: in cache, where whole mixes would pass through
+  // memory.
+  bool products_mix() const {
+    return !team_ && rows.count() > kernel::matmul_few_tokens && !cpu.inputs;
+  }
+
   // Several products, none of which needs another's y. All threads have the results.
   void products(std::span<const kernel::Matmul> all) {
     if (!team_) return kernel::matmul_all(all, cpu);

@@ -108,7 +108,8 @@ constexpr int64_t packed_floats(Isa isa, WeightType type, int64_t tokens, int64_
 // column-major one is copied.
 enum class Layout { row_major, column_major };
 
-// One panel of x, (tokens, in), to its place in `packed`, for weights of a type.
+// One panel of a packed x, (tokens, in), to its place in `packed`, for weights of a type. x: from the
+// panel's first token on.
 template <Isa isa, WeightType type, Layout layout>
 void pack_tokens(Strided<const float> x, int64_t tokens, int64_t in, int64_t panel, float* packed);
 
@@ -164,7 +165,7 @@ constexpr int64_t q8_token_bytes(int64_t tokens, int64_t in) {
          int64_t(q8_columns * sizeof(int8_t) + sizeof(float) + sizeof(HalfSums));
 }
 
-// One group of tokens.
+// One group of tokens. x: from its first token on.
 template <Isa isa>
 void quantize_tokens(Strided<const float> x, int64_t in, int64_t group, Q8Tokens to);
 

@@ -139,9 +139,9 @@ void quantize_tokens(Strided<const float> x, int64_t in, int64_t group, Q8Tokens
       float copy[q8_columns] = {};
       const float* from = copy;
       if (left >= q8_columns)
-        from = x.at(first + t) + b * q8_columns;
+        from = x.at(t) + b * q8_columns;
       else if (left > 0)
-        std::memcpy(copy, x.at(first + t) + b * q8_columns, size_t(left) * sizeof(float));
+        std::memcpy(copy, x.at(t) + b * q8_columns, size_t(left) * sizeof(float));
       int8_t rounded[q8_columns];
       to.scale[at] = quantize_32<lanes_of(isa)>(from, rounded, to.total[at]);
       if (to.layout == Q8Layout::strips)

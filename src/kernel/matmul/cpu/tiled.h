@@ -8,6 +8,7 @@
 
 #include "base/threads.h"
 #include "kernel/matmul/cpu/kernels.h"
+#include "kernel/matmul/matmul.h"
 #include "tensor/buffer.h"
 
 namespace deltasane::kernel {
@@ -26,6 +27,17 @@ inline int64_t token_parts(const ThreadPool& threads, int64_t row_pieces, int64_
 // What is done with a piece of y (tokens, rows) that is complete; may be empty.
 using Finish = std::function<void(cpu::Strided<float> y, int64_t tokens, int64_t rows)>;
 
+// Calls body(x) with a panel's rows of x, which are there, or are computed now.
+template <class Body>
+void with_rows(const RowsOfX& rows, cpu::Strided<const float> there, int64_t first, int64_t count,
+               int64_t in, const Body& body) {
+  if (!rows) return body(there);
+  const Buffer computed(uint64_t(count * in) * sizeof(float));
+  auto* const to = reinterpret_cast<float*>(computed.data());
+  for (int64_t row = 0; row < count; ++row) rows(first + row, to + row * in);
+  body(cpu::Strided<const float>{to, in});
+}
+
 struct TiledProduct {
   cpu::Strided<const float> x;  // (tokens, in)
   const void* w;                // (rows, in)
@@ -34,6 +46,7 @@ struct TiledProduct {
   cpu::Strided<float> y;  // (tokens, rows)
   cpu::Sum sum;
   Finish finish = {};
+  RowsOfX rows_of_x = {};
 };
 
 // A product in two phases, each of them steps in any order on any thread: x is prepared, then pieces of
@@ -86,7 +99,12 @@ TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t
   const cpu::Tiles tiles{p.w, p.w_stride, p.rows, p.in, x, p.tokens, p.y, p.sum};
   return {{{panels,
             [=](int64_t panel) {
-              cpu::pack_tokens<isa, type, x_layout>(p.x, p.tokens, p.in, panel, x);
+              const int64_t first = panel * width, count = std::min(width, p.tokens - first);
+              const bool by_rows = x_layout == cpu::Layout::row_major;
+              with_rows(p.rows_of_x, {by_rows ? p.x.at(first) : p.x.first + first, p.x.stride}, first,
+                        count, p.in, [&](cpu::Strided<const float> some) {
+                          cpu::pack_tokens<isa, type, x_layout>(some, p.tokens, p.in, panel, x);
+                        });
             }},
            {blocks * parts, [=](int64_t piece) {
               const int64_t block = piece / parts, part = piece % parts;
@@ -110,6 +128,8 @@ void multiply_tiled(const TiledProduct& whole, ThreadPool& threads) {
     pass.x.first = x_layout == cpu::Layout::row_major ? whole.x.at(t) : whole.x.first + t;
     pass.y.first = whole.y.at(t);
     pass.tokens = std::min(pass_tokens, whole.tokens - t);
+    if (whole.rows_of_x)
+      pass.rows_of_x = [&whole, t](int64_t row, float* to) { whole.rows_of_x(t + row, to); };
     const TwoPhases phases[] = {tiled_phases<isa, type, x_layout, w_layout>(pass, threads, 0)};
     run_together(phases, threads);
   }

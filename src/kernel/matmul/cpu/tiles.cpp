@@ -178,7 +178,7 @@ void pack_tokens(Strided<const float> x, int64_t tokens, int64_t in, int64_t pan
   const int64_t all = rounded_up(tokens, P::tokens), first = panel * P::tokens;
   for (int64_t k = 0; k < in; k += P::depth) {
     const int64_t depth = in - k < P::depth ? in - k : P::depth;
-    P::pack_x(x.first, x.stride, first, k, tokens - first, depth,
+    P::pack_x(x.first, x.stride, 0, k, tokens - first, depth,
               to + (k * all + first * P::padded(depth)) * P::numbers);
   }
 }
