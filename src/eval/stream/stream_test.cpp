@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "eval/stream/fixture_stress.h"
-#include "eval/stream/stream_folder.h"
+#include "eval/stream/stream_reader.h"
 #include "eval/stream/stream_run.h"
 #include "model/fixture_forward.h"
 #include "model/log_probability.h"
@@ -202,6 +202,26 @@ TEST(Stream, CountsEveryTokenOnce) {
     loss -= (long double)(log_probability({logits.data() + t * 256, 256}, ids[size_t(t) + 1]));
   EXPECT_NEAR(outcome.cumulative_loss[0], double(loss / 5000),
               5000 * 0x1p-52 * outcome.cumulative_loss[0]);  // a rounding per addition
+}
+
+// Where a sum in 32 bits would stand still and a count of 32 bits begin again.
+TEST(Stream, CountsAndSumsPastThirtyTwoBits) {
+  const test::Scratch scratch;
+  Bench bench(random_model(scratch.path()));
+  const StreamParts parts = bench.parts(bench.letters);
+  using enum StreamReader::Strength;
+  constexpr int64_t before = (int64_t{1} << 32) - 5, count = 300;
+  constexpr double sum = 5.5 * before;
+  StreamReader first(parts, 0, fixed);
+  StreamPlace late = first.place();
+  late.tokens = before, late.loss = sum;
+  StreamReader last(parts, 0, fixed, late, bench.model.fresh_state());
+  StreamReader::read_to(count, {&first, 1});
+  StreamReader::read_to(count, {&last, 1});
+  EXPECT_EQ(first.place().tokens, count);
+  EXPECT_EQ(last.place().tokens, before + count);
+  // Each addition is off by half a unit of the sum at most.
+  EXPECT_NEAR(last.place().loss - sum, first.place().loss, count * sum * 0x1p-53);
 }
 
 TEST(Stream, GoesOnWhereItWasStoppedAndCanBeExtended) {
