@@ -39,7 +39,7 @@ TiledProduct tiled_product(const Matmul& p, Isa isa) {
 }
 
 template <Isa isa, WeightType type>
-TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t row_pieces_beside) {
+TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t rows_beside) {
   const int64_t tokens = p.x.shape[0], in = p.w.in();
   constexpr cpu::Q8Layout layout = cpu::q8_layout(isa);
   const auto memory = std::make_shared<Buffer>(uint64_t(cpu::q8_token_bytes(tokens, in)));
@@ -52,7 +52,7 @@ TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t r
   const cpu::Strided<const float> x{p.x.data, p.x.stride[0]};
   const int64_t token_groups = pieces_of(tokens, cpu::q8_tokens);
   const int64_t panels = pieces_of(p.w.out(), cpu::q8_panel_rows(isa));
-  const int64_t parts = token_parts(threads, panels + row_pieces_beside, tokens / 64);
+  const int64_t parts = token_parts(threads, panels + pieces_of(rows_beside, cpu::q8_panel_rows(isa)), tokens / 64);
   const Finish finish = finish_of(p, isa);
   const RowsOfX rows_of_x = p.rows_of_x;
   return {{{token_groups,
@@ -83,12 +83,12 @@ TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t r
 
 // Up to pass_tokens, unless quantized.
 template <Isa isa, WeightType type>
-TwoPhases phases_of(const Matmul& p, const ThreadPool& threads, int64_t row_pieces_beside) {
+TwoPhases phases_of(const Matmul& p, const ThreadPool& threads, int64_t rows_beside) {
   if constexpr (is_quantized(type) && !cpu::rounds_to_bf16(isa, type))
-    return quantized_phases<isa, type>(p, threads, row_pieces_beside);
+    return quantized_phases<isa, type>(p, threads, rows_beside);
   else
     return tiled_phases<isa, type, row_major, row_major>(tiled_product(p, isa), threads,
-                                                         row_pieces_beside);
+                                                         rows_beside);
 }
 
 template <class Body>
@@ -129,14 +129,14 @@ void multiply_many(const Matmul& p, ThreadPool& threads) {
 // Pieces of 16-bit weights take longest, and come first.
 template <Isa isa>
 void multiply_many_together(std::span<const Matmul> all, ThreadPool& threads) {
-  int64_t row_pieces = 0;
-  for (const Matmul& one : all) row_pieces += pieces_of(one.w.out(), 64);
+  int64_t rows = 0;
+  for (const Matmul& one : all) rows += one.w.out();
   std::vector<TwoPhases> products;
   for (const bool quantized : {false, true})
     for (const Matmul& one : all)
       if (is_quantized(one.w.type()) == quantized)
         products.push_back(with_type(one.w.type(), [&]<WeightType type>() {
-          return phases_of<isa, type>(one, threads, row_pieces - pieces_of(one.w.out(), 64));
+          return phases_of<isa, type>(one, threads, rows - one.w.out());
         }));
   run_together(products, threads);
 }

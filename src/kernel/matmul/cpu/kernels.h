@@ -85,17 +85,23 @@ constexpr int64_t panel_tokens(Isa isa, WeightType type) {
   return in_tiles(isa, type) ? 32 : panel_tokens(isa);
 }
 constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
-constexpr int64_t tile_depth(Isa isa, WeightType type) {
-  return lanes_of(isa) == 4 || rounds_to_bf16(isa, type) ? 512 : 256;
+constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
+// Rows of W that are packed together, for L2, at most: a multiple of every panel_rows, or of a tile's.
+constexpr int64_t block_rows(Isa isa, WeightType type) {
+  if (rounds_to_bf16(isa, type)) return 256;
+  return in_tiles(isa, type) ? 64 : 48;
 }
-// Rows of W that are packed together, for L2: a multiple of every panel_rows, or of a tile's.
-constexpr int64_t block_rows(Isa isa, WeightType type) { return in_tiles(isa, type) ? 64 : 48; }
 // Memory of packed numbers, in floats.
 constexpr int64_t floats_of(Isa isa, WeightType type, int64_t numbers) {
   return rounds_to_bf16(isa, type) ? numbers / 2 : numbers;
 }
-constexpr int64_t block_floats(Isa isa, WeightType type) {
-  return floats_of(isa, type, block_rows(isa, type) * tile_depth(isa, type));
+// For a block of W. Tiles that add to sums themselves keep these from depth to depth, side by side: in
+// y, rows a power of two apart would conflict in one cache set.
+constexpr int64_t block_floats(Isa isa, WeightType type, int64_t tokens, int64_t in) {
+  const int64_t rows = block_rows(isa, type), depth = tile_depth(isa);
+  const bool keeps_sums = rounds_to_bf16(isa, type) && in > depth;
+  return floats_of(isa, type, rows * depth) +
+         (keeps_sums ? rows * rounded_up(tokens, panel_tokens(isa, type)) : 0);
 }
 
 // A packed x: all panels of the first depth, then all of the next. A strip has four inputs.
@@ -123,9 +129,9 @@ struct Tiles {
   Sum sum;
 };
 
-// y's part (tokens of `panels`, block_rows from first_row). scratch: block_floats.
+// y's part (tokens of `panels`, up to block_rows `rows`, from a multiple of 32 on). scratch: block_floats.
 template <Isa isa, WeightType type, Layout layout>
-void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch);
+void multiply_block(const Tiles& tiles, Range rows, Range panels, float* scratch);
 
 // Quantized weights, rounded to bf16, as tiles of W (tile_halves.h): 32 rows, of which `count` exist, of
 // `depth` columns from a multiple of 32 (q8.cpp, low_bits/product.cpp).

@@ -50,6 +50,14 @@ struct SplitFloats {
   }
 };
 
+// The sums of a tile between one depth and the next, (token, row): whether it is the first and the last
+// of them, which begin and end in y.
+struct KeptSums {
+  float* at;
+  bool first, last;
+  cpu::Sum how;
+};
+
 // 32 tokens by 32 rows. For every 32 inputs, x is (part, token, input), W (part, row / 16, input / 2,
 // row % 16, input % 2).
 template <Isa isa, WeightType type>
@@ -96,18 +104,29 @@ class HalfTiles {
     mend(x, w, depth);
   }
 
-  // The same, added to y by the tiles themselves: of one part each, nothing is to mend.
+  // The same for one depth of some, with sums that the tiles load and store themselves: of one part
+  // each, nothing is to mend.
   template <class Tiles>
-  [[gnu::always_inline]] static inline void multiply_to(Tiles& tiles, const uint16_t* x,
-                                                        const uint16_t* w, int64_t depth,
-                                                        cpu::Strided<float> y, cpu::Sum how) {
+  [[gnu::always_inline]] static inline void multiply_part(Tiles& tiles, const uint16_t* x,
+                                                          const uint16_t* w, int64_t depth,
+                                                          cpu::Strided<float> y, Part exists,
+                                                          const KeptSums& sums) {
     static_assert(x_parts == 1 && w_parts == 1);
-    if (how == cpu::Sum::add)
-      load_sums(tiles, y);
+    const cpu::Strided<float> kept{sums.at, rows};
+    const auto multiply = [&](cpu::Strided<float> whole) {
+      if (!sums.first)
+        load_sums(tiles, kept);
+      else if (sums.how == cpu::Sum::add)
+        load_sums(tiles, whole);
+      else
+        zero_sums(tiles);
+      add_products(tiles, x, w, depth);
+      store_sums(tiles, sums.last ? whole : kept);
+    };
+    if (sums.last || (sums.first && sums.how == cpu::Sum::add))
+      with_whole_tile<tokens, rows>(y, exists, multiply);
     else
-      zero_sums(tiles);
-    add_products(tiles, x, w, depth);
-    store_sums(tiles, y);
+      multiply(kept);
   }
 
   [[gnu::always_inline]] inline void store(cpu::Strided<float> y, cpu::Sum how) const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "base/half.h"
@@ -180,24 +181,27 @@ TEST(TilesOfQuantized, FloatsAreRoundedAsBf16) {
   }
 }
 
-// A part of 32 tokens by 32 rows, added to y by the tiles.
+// A part of 32 tokens by 32 rows, added to y by the tiles, in depths of 256.
 template <WeightType type>
 Tensor<float> multiplied(const MatmulProblem& problem) {
   using Tile = HalfTiles<Isa::portable, type>;
   const auto& [weight_type, tokens, out, in, store] = problem.shape;
-  std::vector<uint16_t> packed_x(size_t(Tile::tokens * cpu::rounded_up(in, Tile::inputs)), 0xffff);
-  Tile::pack_x(problem.x.data(), in, tokens, in, packed_x.data());
-  const std::vector<uint16_t> packed_w = packed_rows<type>(problem.weights, 0, 0, in, Isa::portable);
   Tensor<float> whole({tokens + 2, out + 2});
   whole.fill(7.0f);
   const View<float> y = whole.view().slice(0, 1, tokens).slice(1, 1, out);
   for (int64_t t = 0; t < tokens; ++t) std::copy_n(problem.y.view().at(t), out, y.at(t));
   EmulatedTiles tiles;
   const auto sum = store == Store::add ? cpu::Sum::add : cpu::Sum::start;
-  with_whole_tile<Tile::tokens, Tile::rows>(
-      {y.data, y.stride[0]}, {tokens, out}, [&](cpu::Strided<float> to) {
-        Tile::multiply_to(tiles, packed_x.data(), packed_w.data(), cpu::rounded_up(in, 32), to, sum);
-      });
+  std::vector<float> sums(size_t(Tile::tokens * Tile::rows), NAN);
+  for (int64_t k = 0; k < in; k += 256) {
+    const int64_t depth = std::min<int64_t>(256, in - k), padded = cpu::rounded_up(depth, 32);
+    std::vector<uint16_t> packed_x(size_t(Tile::tokens * padded), 0xffff);
+    Tile::pack_x(problem.x.data() + k, in, tokens, depth, packed_x.data());
+    const std::vector<uint16_t> packed_w =
+        packed_rows<type>(problem.weights, 0, k, depth, Isa::portable);
+    Tile::multiply_part(tiles, packed_x.data(), packed_w.data(), padded, {y.data, y.stride[0]},
+                        {tokens, out}, {sums.data(), k == 0, k + depth == in, sum});
+  }
   for (int64_t t = 0; t < tokens + 2; ++t)
     for (int64_t o = 0; o < out + 2; ++o) {
       const bool outside = t == 0 || t > tokens || o == 0 || o > out;
@@ -236,6 +240,7 @@ TEST(TilesOfQuantized, AreAsCloseToTheTruthAsPlainArithmetic) {
     expect_close<WeightType::q8>(1, 1, 1, store);
     expect_close<WeightType::q8>(13, 17, 33, store);
     expect_close<WeightType::q8>(32, 32, 512, store);
+    expect_close<WeightType::q8>(9, 30, 777, store);
     expect_close<WeightType::q6_k>(20, 31, 256, store);
     expect_close<WeightType::q5_k>(32, 9, 256, store);
     expect_close<WeightType::q4_k>(7, 32, 512, store);

@@ -15,12 +15,11 @@ namespace deltasane::kernel {
 
 constexpr int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// How many parts the tokens are cut into, so that there are some pieces for each thread and all are
-// busy until the end. No bit of the result depends on it.
-inline int64_t token_parts(const ThreadPool& threads, int64_t row_pieces, int64_t most,
-                           int pieces_per_thread = 6) {
+// How many parts the tokens are cut into, so that all threads are busy until the end. No bit of the
+// result depends on it.
+inline int64_t token_parts(const ThreadPool& threads, int64_t row_pieces, int64_t most) {
   if (threads.size() == 1) return 1;
-  return std::clamp<int64_t>(pieces_of(pieces_per_thread * threads.size(), row_pieces), 1,
+  return std::clamp<int64_t>(pieces_of(6 * threads.size(), row_pieces), 1,
                              std::max<int64_t>(1, most));
 }
 
@@ -36,6 +35,22 @@ void with_rows(const RowsOfX& rows, cpu::Strided<const float> there, int64_t fir
   auto* const to = reinterpret_cast<float*>(computed.data());
   for (int64_t row = 0; row < count; ++row) rows(first + row, to + row * in);
   body(cpu::Strided<const float>{to, in});
+}
+
+// How many rows and which part of the tokens a piece of tiles has. Each part packs W again, which takes
+// as long as tiles take for a hundred tokens; with few rows, x passes through the caches often.
+struct PieceShape {
+  int64_t rows, parts;
+};
+inline PieceShape piece_of_tiles(const ThreadPool& threads, int64_t rows, int64_t tokens,
+                                 int64_t most_rows) {
+  constexpr int64_t tile = 32, enough_rows = 64;
+  const int64_t pieces = threads.size() == 1 ? 1 : 2 * threads.size();
+  for (int64_t parts = 1;; parts *= 2) {
+    const int64_t wanted = cpu::rounded_up(pieces_of(rows * parts, pieces), tile);
+    if (wanted >= enough_rows || parts * 128 > tokens)
+      return {std::clamp(wanted, tile, most_rows), parts};
+  }
 }
 
 struct TiledProduct {
@@ -83,19 +98,21 @@ inline void finish_piece(const Finish& finish, cpu::Strided<float> y, WholeProdu
          std::min(rows.end, whole.rows) - rows.begin);
 }
 
-// row_pieces_beside: of the products it is run together with.
+// rows_beside: of the products it is run together with.
 template <Isa isa, WeightType type, cpu::Layout x_layout, cpu::Layout w_layout>
-TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t row_pieces_beside) {
+TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t rows_beside) {
   constexpr int64_t width = cpu::panel_tokens(isa, type);
   const int64_t panels = pieces_of(p.tokens, width);
   const auto packed = std::make_shared<Buffer>(
       uint64_t(cpu::packed_floats(isa, type, p.tokens, p.in)) * sizeof(float));
   auto* const x = reinterpret_cast<float*>(packed->data());
-  constexpr int64_t rows = cpu::block_rows(isa, type);
-  const int64_t blocks = pieces_of(p.rows, rows);
-  // Each part packs W again, which takes as long as tiles take for a hundred tokens.
-  const int64_t parts = token_parts(threads, blocks + row_pieces_beside, p.tokens / 64,
-                                    cpu::rounds_to_bf16(isa, type) ? 2 : 6);
+  constexpr int64_t most_rows = cpu::block_rows(isa, type);
+  const auto shape = [&]() -> PieceShape {
+    const int64_t rows = p.rows + rows_beside;
+    if (cpu::rounds_to_bf16(isa, type)) return piece_of_tiles(threads, rows, p.tokens, most_rows);
+    return {most_rows, token_parts(threads, pieces_of(rows, most_rows), p.tokens / 64)};
+  }();
+  const int64_t rows = shape.rows, parts = shape.parts, blocks = pieces_of(p.rows, rows);
   const cpu::Tiles tiles{p.w, p.w_stride, p.rows, p.in, x, p.tokens, p.y, p.sum};
   return {{{panels,
             [=](int64_t panel) {
@@ -109,12 +126,14 @@ TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t
            {blocks * parts, [=](int64_t piece) {
               const int64_t block = piece / parts, part = piece % parts;
               const cpu::Range some{part * panels / parts, (part + 1) * panels / parts};
-              const Buffer scratch(uint64_t(cpu::block_floats(isa, type)) * sizeof(float));
-              cpu::multiply_block<isa, type, w_layout>(tiles, block * rows, some,
+              const cpu::Range some_rows{block * rows, std::min((block + 1) * rows, p.rows)};
+              const int64_t floats =
+                  cpu::block_floats(isa, type, (some.end - some.begin) * width, p.in);
+              const Buffer scratch(uint64_t(floats) * sizeof(float));
+              cpu::multiply_block<isa, type, w_layout>(tiles, some_rows, some,
                                                        reinterpret_cast<float*>(scratch.data()));
               finish_piece(p.finish, p.y, {p.tokens, p.rows},
-                           {some.begin * width, some.end * width},
-                           {block * rows, (block + 1) * rows});
+                           {some.begin * width, some.end * width}, some_rows);
               static_cast<void>(packed);  // kept until the last piece
             }}}};
 }

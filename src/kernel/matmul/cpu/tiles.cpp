@@ -62,7 +62,7 @@ struct FloatPanels {
   using Number = float;
   struct Tools {};  // what a whole block is multiplied with
   static constexpr int64_t tokens = panel_tokens(isa), rows = panel_rows(isa);
-  static constexpr int64_t depth = tile_depth(isa, type);
+  static constexpr int64_t depth = tile_depth(isa);
   static constexpr int64_t numbers = 1, w_numbers = 1;  // for each number of x, of W
   static constexpr int64_t padded(int64_t inputs) { return inputs; }
 
@@ -93,7 +93,7 @@ struct MatrixPanels {
   static constexpr int64_t tokens = HalfTile<isa>::tokens, rows = HalfTile<isa>::rows;
   static constexpr int64_t depth = 256, numbers = 2, w_numbers = 1;
   static constexpr int64_t padded(int64_t inputs) { return rounded_up(inputs, 4); }
-  static_assert(tokens == panel_tokens(isa) && depth <= tile_depth(isa, type));
+  static_assert(tokens == panel_tokens(isa) && depth <= tile_depth(isa));
 
   static void pack_x(const float* x, int64_t stride, int64_t token, int64_t k, int64_t count,
                      int64_t inputs, uint16_t* panel) {
@@ -119,7 +119,7 @@ struct TilePanels {
     HardwareTiles<isa> tiles;
   };
   static constexpr int64_t tokens = Tile::tokens, rows = Tile::rows;
-  static constexpr int64_t depth = tile_depth(isa, type);
+  static constexpr int64_t depth = tile_depth(isa);
   static constexpr int64_t numbers = Tile::x_parts, w_numbers = Tile::w_parts;
   static constexpr int64_t padded(int64_t inputs) { return rounded_up(inputs, Tile::inputs); }
   static_assert(tokens == panel_tokens(isa, type) && block_rows(isa, type) % rows == 0);
@@ -139,15 +139,13 @@ struct TilePanels {
   }
   static void multiply(Tools& tools, const uint16_t* x, const uint16_t* w, int64_t inputs,
                        Strided<float> y, Part part, Sum how) {
-    if constexpr (is_quantized(type)) {
-      with_whole_tile<tokens, rows>(y, part, [&](Strided<float> whole) {
-        Tile::multiply_to(tools.tiles, x, w, inputs, whole, how);
-      });
-    } else {
-      Tile tile;
-      tile.multiply(tools.tiles, x, w, inputs);
-      store_part(tile, y, part, how);
-    }
+    Tile tile;
+    tile.multiply(tools.tiles, x, w, inputs);
+    store_part(tile, y, part, how);
+  }
+  static void multiply(Tools& tools, const uint16_t* x, const uint16_t* w, int64_t inputs,
+                       Strided<float> y, Part part, const KeptSums& sums) {
+    Tile::multiply_part(tools.tiles, x, w, inputs, y, part, sums);
   }
 };
 
@@ -184,30 +182,36 @@ void pack_tokens(Strided<const float> x, int64_t tokens, int64_t in, int64_t pan
 }
 
 template <Isa isa, WeightType type, Layout layout>
-void multiply_block(const Tiles& tiles, int64_t first_row, Range panels, float* scratch) {
+void multiply_block(const Tiles& tiles, Range rows, Range panels, float* scratch) {
   using P = typename PanelsOf<isa, type, layout>::Type;
   using Number = typename P::Number;
   const auto* w = static_cast<const Element<type>*>(tiles.w);
   const auto* const packed = reinterpret_cast<const Number*>(tiles.packed);
   auto* const block = reinterpret_cast<Number*>(scratch);
   const int64_t all = rounded_up(tiles.tokens, P::tokens);
-  const int64_t block_end = first_row + block_rows(isa, type);
-  const int64_t end_row = block_end < tiles.rows ? block_end : tiles.rows;
+  float* const sums = scratch + floats_of(isa, type, block_rows(isa, type) * P::depth);
   typename P::Tools tools;
   for (int64_t k = 0; k < tiles.in; k += P::depth) {
     const int64_t depth = tiles.in - k < P::depth ? tiles.in - k : P::depth;
     const int64_t padded = P::padded(depth);
-    for (int64_t row = first_row; row < end_row; row += P::rows)
+    for (int64_t row = rows.begin; row < rows.end; row += P::rows)
       P::pack_w(w, tiles.w_stride, row, k, tiles.rows - row, depth,
-                block + (row - first_row) * padded * P::w_numbers);
-    const Sum how = k == 0 ? tiles.sum : Sum::add;
+                block + (row - rows.begin) * padded * P::w_numbers);
     for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
       const int64_t token = panel * P::tokens;
       const Number* x = packed + (k * all + token * padded) * P::numbers;
-      for (int64_t row = first_row; row < end_row; row += P::rows)
-        P::multiply(tools, x, block + (row - first_row) * padded * P::w_numbers, padded,
-                    {tiles.y.at(token) + row, tiles.y.stride},
-                    {tiles.tokens - token, tiles.rows - row}, how);
+      for (int64_t row = rows.begin; row < rows.end; row += P::rows) {
+        const Number* const some_w = block + (row - rows.begin) * padded * P::w_numbers;
+        const Strided<float> y{tiles.y.at(token) + row, tiles.y.stride};
+        const Part part{tiles.tokens - token, tiles.rows - row};
+        if constexpr (rounds_to_bf16(isa, type)) {
+          const int64_t before = (panel - panels.begin) * block_rows(isa, type) + (row - rows.begin);
+          P::multiply(tools, x, some_w, padded, y, part,
+                      KeptSums{sums + before * P::tokens, k == 0, k + depth == tiles.in, tiles.sum});
+        } else {
+          P::multiply(tools, x, some_w, padded, y, part, k == 0 ? tiles.sum : Sum::add);
+        }
+      }
     }
   }
 }
@@ -220,18 +224,14 @@ template void pack_tokens<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_majo
     Strided<const float>, int64_t, int64_t, int64_t, float*);
 template void pack_tokens<Isa::DELTASANE_ISA, WeightType::f32, Layout::column_major>(
     Strided<const float>, int64_t, int64_t, int64_t, float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::row_major>(const Tiles&,
-                                                                                     int64_t, Range,
-                                                                                     float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::f16, Layout::row_major>(const Tiles&,
-                                                                                     int64_t, Range,
-                                                                                     float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_major>(const Tiles&,
-                                                                                      int64_t,
-                                                                                      Range,
-                                                                                      float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::row_major>(
+    const Tiles&, Range, Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f16, Layout::row_major>(
+    const Tiles&, Range, Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_major>(
+    const Tiles&, Range, Range, float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::column_major>(
-    const Tiles&, int64_t, Range, float*);
+    const Tiles&, Range, Range, float*);
 
 #if defined(__AMX_BF16__)  // only tiles have panels of quantized weights
 template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q8, Layout::row_major>(
@@ -245,15 +245,15 @@ template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q4_k, Layout::row_majo
 template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q4, Layout::row_major>(
     Strided<const float>, int64_t, int64_t, int64_t, float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::q8, Layout::row_major>(
-    const Tiles&, int64_t, Range, float*);
+    const Tiles&, Range, Range, float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::q6_k, Layout::row_major>(
-    const Tiles&, int64_t, Range, float*);
+    const Tiles&, Range, Range, float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::q5_k, Layout::row_major>(
-    const Tiles&, int64_t, Range, float*);
+    const Tiles&, Range, Range, float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::q4_k, Layout::row_major>(
-    const Tiles&, int64_t, Range, float*);
+    const Tiles&, Range, Range, float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::q4, Layout::row_major>(
-    const Tiles&, int64_t, Range, float*);
+    const Tiles&, Range, Range, float*);
 #endif
 
 }  // namespace deltasane::kernel::cpu
