@@ -343,6 +343,7 @@ template <class Weight, class Use>
 bool with_variant(const LayerSizes& s, int sequences, Use use) {
   const int64_t pairs = (s.channels + 2 * token_threads - 1) / (2 * token_threads);
   if (pairs == 1) {
+    if (sequences == 1) return use.template operator()<1, 1>(), true;
     if (sequences == 2) return use.template operator()<1, 2>(), true;
     if (sequences <= 4) return use.template operator()<1, 4>(), true;
     if constexpr (sizeof(Weight) == 2)
@@ -350,11 +351,12 @@ bool with_variant(const LayerSizes& s, int sequences, Use use) {
     return false;
   }
   if (pairs <= 3) {
+    if (sequences == 1) return use.template operator()<3, 1>(), true;
     if constexpr (sizeof(Weight) == 2)
       if (sequences == 2) return use.template operator()<3, 2>(), true;
     return false;
   }
-  return false;
+  return pairs <= most_pairs && sequences == 1 && (use.template operator()<most_pairs, 1>(), true);
 }
 
 template <class Weight>

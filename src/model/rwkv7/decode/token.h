@@ -1,4 +1,4 @@
-// One token of each of two to eight sequences through an RWKV-7 on a GPU, from their embeddings to the
+// One token of each of up to eight sequences through an RWKV-7 on a GPU, from their embeddings to the
 // logits, in one kernel: a block on every multiprocessor, all of them resident at the same time. The
 // steps of a layer are those of small_batch.h. Weight is float or bf16; activations, states and sums
 // are float, and inputs of products with bf16 weights are rounded as weight_tile.cuh says.

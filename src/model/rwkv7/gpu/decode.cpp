@@ -28,10 +28,9 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
   if (sane.kind == SaneKind::run_time) sane_.kind = DecodeSane::Kind::constant;
   sane_.alpha = float(sane.alpha), sane_.constant = sane.constant, sane_.chunk = sane.chunk;
   static_assert(max_small_batch == most_tokens);
-  for (int count = 2; count <= most_tokens; ++count)
+  for (int count = 1; count <= most_tokens; ++count)
     one_kernel(size_t(count)).room = token_shared_memory<Real>(s, count, *gpu_);
-  room_of_one_ = one::token_shared_memory<Real>(s, *gpu_);
-  if (!room_of_one_) return;
+  if (!one_kernel(1).room) return;
   layers_ = GpuTensor<LayerWeights<Real>>(*gpu_, {s.layers}, "single tokens");
   layers_.upload(weights.layers, *gpu_);
 }
@@ -39,28 +38,16 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
 template <class Real>
 bool GpuDecoder<Real>::takes(size_t sequences) const {
   if (!weights_.has_fused_norms() || sequences > size_t(max_small_batch)) return false;
-  return is_one_kernel(sequences) || !room_of_one_;
+  return one_kernel_[sequences - 1].room || !one_kernel_[0].room;
 }
 
 template <class Real>
 void GpuDecoder<Real>::ask_one_kernel(std::span<const SingleToken> sequences, float* logits) {
   OneKernel& kernel = one_kernel(sequences.size());
   if (!kernel.steps) {
-    const int64_t numbers = sequences.size() == 1
-                                ? one::exchanged_numbers(weights_.sizes)
-                                : exchanged_numbers(weights_.sizes, int(sequences.size()));
+    const int64_t numbers = exchanged_numbers(weights_.sizes, int(sequences.size()));
     kernel.exchanged = GpuTensor<float>(*gpu_, {numbers}, "single tokens");
     kernel.exchanged.zero(*gpu_);
-  }
-  if (sequences.size() == 1) {
-    const SingleToken& first = sequences[0];
-    one::decode_token<Real>(
-        {layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
-         weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_, eps_},
-        weights_.sizes, *room_of_one_, sane_,
-        {first.token, kernel.steps++, first.position, first.state}, kernel.exchanged.data(), logits,
-        *gpu_);
-    return;
   }
   NextTokens next{};
   next.count = int(sequences.size()), next.before = kernel.steps++;
@@ -94,7 +81,7 @@ template <class Real>
 float* GpuDecoder<Real>::ask(std::span<const SingleToken> sequences) {
   const auto count = int64_t(sequences.size());
   require(count >= 1 && count <= max_small_batch, "a few sequences are 1 to 8");
-  if (is_one_kernel(sequences.size())) {
+  if (one_kernel(sequences.size()).room) {
     ask_one_kernel(sequences, logits_.data());
     return logits_.data();
   }
@@ -118,7 +105,7 @@ template <class Real>
 void GpuDecoder<Real>::step(std::span<const SingleToken> sequences, float* logits) {
   const uint64_t bytes = uint64_t(sequences.size()) * uint64_t(vocabulary_) * sizeof(float);
   float* const here = logits && !is_pinned(logits) ? logits_here_.as<float>() : logits;
-  if (is_one_kernel(sequences.size()) && logits) {  // the kernel itself writes there
+  if (one_kernel(sequences.size()).room && logits) {  // the kernel itself writes there
     ask_one_kernel(sequences, here);
   } else {
     ask(sequences);

@@ -6,7 +6,6 @@
 
 #include <array>
 
-#include "model/rwkv7/decode/one/token.h"
 #include "model/rwkv7/decode/small_batch.h"
 #include "model/rwkv7/decode/token.h"
 #include "model/rwkv7/gpu/executor.h"
@@ -36,9 +35,6 @@ class GpuDecoder {
     GpuTensor<float> exchanged;                    // empty before the first step
     uint32_t steps = 0;                            // that have had these
   };
-  bool is_one_kernel(size_t sequences) const {
-    return sequences == 1 ? room_of_one_.has_value() : one_kernel_[sequences - 1].room.has_value();
-  }
   OneKernel& one_kernel(size_t sequences) { return one_kernel_[sequences - 1]; }
   // One kernel writes its logits where they are wanted: there, or in pinned memory.
   void ask_one_kernel(std::span<const SingleToken> sequences, float* logits);
@@ -51,7 +47,6 @@ class GpuDecoder {
   int64_t vocabulary_;
   GpuTensor<float> x_, u_, tau_, in_, v_first_, y_, hidden_, logits_;
   GpuTensor<rwkv7::LayerWeights<Real>> layers_;
-  std::optional<rwkv7::one::TokenSharedMemory> room_of_one_;
   std::array<OneKernel, rwkv7::max_small_batch> one_kernel_;  // by sequences - 1
   GpuBuffer inputs_;
   PinnedBuffer inputs_here_, logits_here_;

@@ -54,7 +54,7 @@ class GpuExecutor<Real>::Layer {
 
  private:
   static constexpr int64_t most_fused_ups = 32, most_fused_heads = 128;  // rows
-  static constexpr int64_t most_grouped = 32;
+  static constexpr int64_t most_grouped = 16;
   // Up to so many rows in bf16 all products are ours (kernel/matmul/grouped/), not the library's: they
   // begin while the kernel before ends, and have what follows them.
   static constexpr bool can_group = std::is_same_v<Real, bf16>;
