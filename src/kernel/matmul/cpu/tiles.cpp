@@ -233,27 +233,18 @@ template void multiply_block<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_m
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::column_major>(
     const Tiles&, Range, Range, float*);
 
-#if defined(__AMX_BF16__)  // only tiles have panels of quantized weights
-template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q8, Layout::row_major>(
-    Strided<const float>, int64_t, int64_t, int64_t, float*);
-template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q6_k, Layout::row_major>(
-    Strided<const float>, int64_t, int64_t, int64_t, float*);
-template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q5_k, Layout::row_major>(
-    Strided<const float>, int64_t, int64_t, int64_t, float*);
-template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q4_k, Layout::row_major>(
-    Strided<const float>, int64_t, int64_t, int64_t, float*);
-template void pack_tokens<Isa::DELTASANE_ISA, WeightType::q4, Layout::row_major>(
-    Strided<const float>, int64_t, int64_t, int64_t, float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::q8, Layout::row_major>(
-    const Tiles&, Range, Range, float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::q6_k, Layout::row_major>(
-    const Tiles&, Range, Range, float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::q5_k, Layout::row_major>(
-    const Tiles&, Range, Range, float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::q4_k, Layout::row_major>(
-    const Tiles&, Range, Range, float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::q4, Layout::row_major>(
-    const Tiles&, Range, Range, float*);
-#endif
+// Of quantized weights, whose panels only tiles have.
+template <Isa isa, WeightType... types>
+void instantiate_quantized() {
+  if constexpr (has_tiles(isa)) {
+    using Pack = void (*)(Strided<const float>, int64_t, int64_t, int64_t, float*);
+    using Multiply = void (*)(const Tiles&, Range, Range, float*);
+    [[gnu::used]] static constexpr Pack pack[] = {&pack_tokens<isa, types, Layout::row_major>...};
+    [[gnu::used]] static constexpr Multiply multiply[] = {
+        &multiply_block<isa, types, Layout::row_major>...};
+  }
+}
+template void instantiate_quantized<Isa::DELTASANE_ISA, WeightType::q8, WeightType::q6_k,
+                                    WeightType::q5_k, WeightType::q4_k, WeightType::q4>();
 
 }  // namespace deltasane::kernel::cpu
