@@ -22,6 +22,8 @@ for limit in 2 4; do
   sleep $limit
   kill -KILL -- -$job 2>/dev/null || { echo "expected a run longer than $limit s, found one that ended"; exit 1; }
   wait $job 2>/dev/null || true
+  # Those it had started may still be ending, with the locks of their folders.
+  for _ in $(seq 100); do kill -0 -- -$job 2>/dev/null || break; sleep 0.05; done
 done
 # As if the second kill had hit a checkpoint that was being saved.
 mkdir -p "$folder/killed/family/train/hybrid-slow-seed2-tuned/step_00000001.tmp-0"

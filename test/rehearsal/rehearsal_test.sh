@@ -20,6 +20,8 @@ for limit in 400 1200 2000 3000 4000 1000000; do
   while kill -0 $job 2>/dev/null && [ $(($(date +%s%3N) - begun)) -lt $limit ]; do sleep 0.05; done
   if kill -KILL -- -$job 2>/dev/null; then
     wait $job 2>/dev/null || true
+    # Those it had started may still be ending, with the locks of their folders.
+    for _ in $(seq 100); do kill -0 -- -$job 2>/dev/null || break; sleep 0.05; done
     kills=$((kills + 1))
     continue
   fi

@@ -14,12 +14,12 @@ template <class Weight>
 class GpuFewRowsProduct : public GpuTest {
  protected:
   using Input = FewRowsInput<Weight>;
-  using Kind = typename Input::Kind;
+  using InputKind = typename Input::Kind;
   static constexpr double eps = 1e-3;
 
-  void check(Kind kind, const ProductSizes& n, bool gated = true) {
-    const int64_t width = kind == Kind::swiglu ? 2 * n.columns : n.columns, step = width + 8;
-    const bool narrow = kind == Kind::gated;
+  void check(InputKind kind, const ProductSizes& n, bool gated = true) {
+    const int64_t width = kind == InputKind::swiglu ? 2 * n.columns : n.columns, step = width + 8;
+    const bool narrow = kind == InputKind::gated;
     const Numbers<float> matrix = random_numbers<Weight>(n.outputs * n.columns, 0.5, 1);
     const Numbers<float> x = narrow ? random_numbers<Weight>(n.rows * step, 1.5, 2)
                                     : random_numbers<float>(n.rows * step, 1.5, 2);
@@ -47,9 +47,9 @@ class GpuFewRowsProduct : public GpuTest {
       op.input.narrow_x = narrow_x.data();
     else
       op.input.x = x_there.data();
-    if (kind == Kind::norm || kind == Kind::head_norm) op.input.weight = weight_there.data();
+    if (kind == InputKind::norm || kind == InputKind::head_norm) op.input.weight = weight_there.data();
     if (gated && narrow) op.input.narrow_gate = narrow_gate.data(), op.input.gate_step = step;
-    if (gated && kind == Kind::head_norm)
+    if (gated && kind == InputKind::head_norm)
       op.input.gate = gate_there.data(), op.input.gate_bias = bias_there.data(),
       op.input.gate_step = step;
     few_rows_product(op, this->gpu());
@@ -59,7 +59,7 @@ class GpuFewRowsProduct : public GpuTest {
       for (int64_t r = 0; r < n.rows; ++r) {
         const float *const own = x.data() + r * step, *const g = gate.data() + r * step;
         Numbers<T> in(own, own + n.columns);
-        const int64_t head = kind == Kind::head_norm ? n.size : n.columns;
+        const int64_t head = kind == InputKind::head_norm ? n.size : n.columns;
         for (int64_t c = 0; c < n.columns && op.input.weight; c += head) {
           const Numbers<T> w(weight.begin(), weight.begin() + head);
           const std::span<T> of(in.data() + c, size_t(head));
@@ -68,9 +68,9 @@ class GpuFewRowsProduct : public GpuTest {
         for (int64_t c = 0; c < n.columns; ++c) {
           const auto sigmoid = [](T z) { return T(1) / (T(1) + std::exp(-z)); };
           T& value = in[size_t(c)];
-          if (kind == Kind::swiglu) value *= sigmoid(value) * T(own[n.columns + c]);
+          if (kind == InputKind::swiglu) value *= sigmoid(value) * T(own[n.columns + c]);
           if (gated && narrow) value *= sigmoid(T(g[c]));
-          if (gated && kind == Kind::head_norm)
+          if (gated && kind == InputKind::head_norm)
             value *= (T(g[c]) + T(bias[size_t(c)])) * sigmoid(T(g[c]) + T(bias[size_t(c)]));
         }
         for (int64_t o = 0; o < n.outputs; ++o) {
@@ -90,7 +90,7 @@ using Weights = testing::Types<float, bf16>;
 TYPED_TEST_SUITE(GpuFewRowsProduct, Weights);
 
 TYPED_TEST(GpuFewRowsProduct, OfEveryInputIsTheDefinition) {
-  using Kind = typename TestFixture::Kind;
+  using Kind = typename TestFixture::InputKind;
   for (const int64_t rows : {1, 2, 3, 5}) {
     this->check(Kind::plain, {rows, 37, 40});
     this->check(Kind::norm, {rows, 20, 264});
@@ -109,7 +109,7 @@ TYPED_TEST(GpuFewRowsProduct, OfEveryInputIsTheDefinition) {
 
 // Matrices with more rows than blocks take at once, and inputs that are staged in parts.
 TYPED_TEST(GpuFewRowsProduct, OfManyRowsOrColumnsIsTheDefinition) {
-  using Kind = typename TestFixture::Kind;
+  using Kind = typename TestFixture::InputKind;
   this->check(Kind::norm, {1, 5000, 64});
   this->check(Kind::plain, {1, 20000, 64});
   this->check(Kind::swiglu, {2, 3000, 1544});
