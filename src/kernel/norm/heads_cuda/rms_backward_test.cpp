@@ -101,7 +101,8 @@ TYPED_TEST(GpuRmsNormGradient, OfTheL2NormIsTheDefinition) {
   for (const int64_t size : {1, 20, 64, 256, 512, 1040}) {
     constexpr int64_t rows = 5, heads = 3;
     const int64_t all = rows * heads * size;
-    const Numbers<float> x[2] = {random_numbers<Real>(all, 0.1, 1),
+    // Of one channel far above eps, dy is cancelled but for its rounding: such a head has small x only.
+    const Numbers<float> x[2] = {random_numbers<Real>(all, size == 1 ? 0.002 : 0.1, 1),
                                  random_numbers<Real>(all, 0.002, 2)};
     const Numbers<float> dy[2] = {random_numbers<Real>(all, 1, 3), random_numbers<Real>(all, 1, 4)};
     const float scale[2] = {0.25f, 1};
