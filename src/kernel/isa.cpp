@@ -16,10 +16,11 @@ namespace {
 
 // What the compilers' own tests of processors do not all know.
 struct Processor {
-  bool avx_vnni = false, amx = false;
+  bool f16c = false, avx_vnni = false, amx = false;
   Processor() {
     unsigned a, b, c, d;
     bool avx512_bf16 = false;
+    if (__get_cpuid(1, &a, &b, &c, &d)) f16c = c & 1u << 29;
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) avx_vnni = a & 1u << 4, avx512_bf16 = a & 1u << 5;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
       constexpr unsigned bf16 = 1u << 22, tile = 1u << 24;
@@ -74,7 +75,7 @@ bool usable(Isa isa) {
       return true;
     case Isa::avx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("f16c");
+             processor().f16c;
     case Isa::avx2_dot:
       return usable(Isa::avx2) && processor().avx_vnni;
     case Isa::avx512:
