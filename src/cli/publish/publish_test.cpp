@@ -190,7 +190,7 @@ TEST_F(Published, TorchLoadsThePth) {
 
 // It runs the baseline, as the card says. The bound is that of docs/numerics.md for whole models.
 TEST_F(Published, FlaRunsTheFolder) {
-  if (!has({"torch", "triton", "safetensors", "fla"})) GTEST_SKIP() << "this Python has no fla";
+  if (!has({"torch", "triton", "safetensors", "fla.models"})) GTEST_SKIP() << "this Python has no fla";
   write(StoredType::f32);
   expect(0, {"publish", at("model.safetensors"), at("hf")}, "written");
   const std::vector<int32_t> tokens{7, 200, 13, 13, 99, 256, 0, 1, 31, 77, 180};

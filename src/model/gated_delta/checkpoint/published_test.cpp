@@ -54,7 +54,7 @@ TEST(PublishedFamily, TransformersRunsTheFolder) {
 }
 
 TEST(PublishedFamily, FlaRunsTheFolder) {
-  if (python({"imports", "torch", "triton", "safetensors", "fla"}).exit_code != 0)
+  if (python({"imports", "torch", "triton", "safetensors", "fla.models"}).exit_code != 0)
     GTEST_SKIP() << "this Python has no fla";
   for (const Config& config : published_configs())
     if (is_fla(config) && !config.has(Mixer::attention))  // that needs a library for GPUs
