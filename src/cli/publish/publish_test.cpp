@@ -208,8 +208,8 @@ TEST_F(Published, FlaRunsTheFolder) {
   EXPECT_TRUE(close.close) << close.explanation();
   // SANE, which acts after 8 of the tokens, would be seen.
   const auto sane =
-      reference::rwkv7<double>(RandomRwkv7(shape_, 1), shape_, {.alpha = 0.3, .chunk = 8}, tokens);
-  EXPECT_FALSE(closeness(found, plain.logits, sane.logits, Criterion::rms_error).close);
+      reference::rwkv7<float>(RandomRwkv7(shape_, 1), shape_, {.alpha = 0.3, .chunk = 8}, tokens);
+  EXPECT_FALSE(closeness(sane.logits, plain.logits, truth.logits, Criterion::rms_error).close);
 }
 
 TEST_F(Published, TransformersReadsTheTokenizer) {
