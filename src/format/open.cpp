@@ -51,8 +51,8 @@ TensorFile open_folder(const fs::path& path) {
   if (!fs::exists(index) && !fs::exists(single))
     fail(Fault::file, path, ": expected model.safetensors or model.safetensors.index.json in the ",
          "folder, found neither");
-  const TensorFile weights =
-      fs::exists(index) ? open_safetensors_index(index) : open_safetensors(single);
+  const TensorFile weights =  // of both the single file, as transformers does
+      fs::exists(single) ? open_safetensors(single) : open_safetensors_index(index);
   TensorFile file("hugging face folder", path.string());
   file.merge(weights);
   if (fs::exists(path / "config.json")) read_config(path / "config.json", file);

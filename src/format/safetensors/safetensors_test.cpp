@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "format/fixture_tensor_file.h"
+#include "format/open.h"
 #include "support/fixture_bytes.h"
 #include "support/errors.h"
 #include "support/scratch.h"
@@ -213,6 +214,15 @@ TEST_F(Shards, AreReadAsOne) {
   const TensorFile file = open(R"({"a":"one.safetensors","b":"two.safetensors"})");
   EXPECT_EQ(file.read(*file.find("a"))[0], float('a'));
   EXPECT_EQ(file.read(*file.find("b"))[0], float('b'));
+}
+
+// As transformers: an index may be left of an earlier save.
+TEST_F(Shards, AreNotReadWhereThereIsASingleFile) {
+  shard("one.safetensors", "a");
+  open(R"({"a":"one.safetensors"})");
+  EXPECT_TRUE(open_tensor_file(scratch_.path()).find("a"));
+  shard("model.safetensors", "b");
+  EXPECT_TRUE(open_tensor_file(scratch_.path()).find("b"));
 }
 
 TEST_F(Shards, AreRejectedWhereTheIndexIsWrong) {
