@@ -179,9 +179,9 @@ StateLayout state_layout(const Config& c) {
 }
 
 Config with_window(Config config, std::optional<int64_t> tokens) {
-  if (!tokens) return config;
+  if (!tokens || (config.window && config.window <= *tokens)) return config;
   config.kept = kept_tokens;
-  config.window = config.window ? std::min(config.window, *tokens) : *tokens;
+  config.window = *tokens;
   return config;
 }
 

@@ -164,9 +164,10 @@ TEST_P(Family, WindowOfAttentionIsTheDefinition) {
                  "expected a model with attention");
     return;
   }
-  small.model = open_model(small.path, {.weights = kernel::WeightType::f32, .attention_window = 9});
-  small.config.window = small.config.window ? std::min<int64_t>(9, small.config.window) : 9;
-  small.config.kept = 4;
+  const int64_t window = config.window ? config.window - 2 : 9;
+  small.model =
+      open_model(small.path, {.weights = kernel::WeightType::f32, .attention_window = window});
+  small.config.window = window, small.config.kept = 4;
   const std::vector<int32_t> tokens = random_tokens(150, config.vocabulary);
   const auto truth = reference::forward<double>(small.config, small.source, {}, tokens);
   const auto plain = reference::forward<float>(small.config, small.source, {}, tokens);
@@ -186,6 +187,17 @@ TEST_P(Family, WindowOfAttentionIsTheDefinition) {
   }
   EXPECT_FAULT(open_model(small.path, {.attention_window = 0}), Fault::usage,
                "attention window: expected at least 1 token, found 0");
+}
+
+TEST(FamilyWindow, OfTheModelIsKeptWhereAWiderOneIsAskedFor) {
+  Config config = small_config(kernel::Rule::gated_deltanet);
+  config.window = 7;
+  for (const int64_t wider : {7, 8, 500}) {
+    EXPECT_EQ(with_window(config, wider).window, 7);
+    EXPECT_EQ(with_window(config, wider).kept, 0);
+  }
+  EXPECT_EQ(with_window(config, 6).window, 6);
+  EXPECT_EQ(with_window(config, 6).kept, 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Configs, Family, testing::Range<size_t>(0, small_configs().size()));

@@ -241,11 +241,10 @@ TEST_P(GpuFamily, StatesMoveBetweenDevices) {
 TEST_P(GpuFamily, WindowOfAttentionIsTheDefinition) {
   if (!config.has(Mixer::attention)) return;
   SmallGpuModel small(config);
-  small.model = on_gpu(small.path, {.weights = kernel::WeightType::f32, .attention_window = 9});
-  small.cpu_model =
-      open_model(small.path, {.weights = kernel::WeightType::f32, .attention_window = 9});
-  small.config.window = small.config.window ? std::min<int64_t>(9, small.config.window) : 9;
-  small.config.kept = 4;
+  const int64_t window = config.window ? config.window - 2 : 9;
+  const OpenOptions options{.weights = kernel::WeightType::f32, .attention_window = window};
+  small.model = on_gpu(small.path, options), small.cpu_model = open_model(small.path, options);
+  small.config.window = window, small.config.kept = 4;
   const std::vector<int32_t> tokens = random_tokens(70, config.vocabulary);
   expect_definition(small, tokens, {{50, 1}});
   // On the host it has the rows that the CPU's has, and the CPU goes on with them.
