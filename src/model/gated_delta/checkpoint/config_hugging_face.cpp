@@ -11,6 +11,7 @@ namespace {
 using kernel::Rule;
 
 constexpr std::string_view linear = "linear_attention", full = "full_attention";
+constexpr double default_theta = 10000;  // of rotary positions
 
 // What all configs may have and no result depends on.
 void ignore_without_effect(Settings& s) {
@@ -33,7 +34,7 @@ void set_layers(Config& c, Settings& s, int64_t layers, int64_t interval) {
   if (layers < 1 || layers > 10'000)
     fail(Fault::file, s.where("num_hidden_layers"), ": expected 1 to 10000, found ", layers);
   const std::vector<std::string> types = s.list("layer_types");
-  if (!types.empty() && int64_t(types.size()) != layers)
+  if (s.has_list("layer_types") && int64_t(types.size()) != layers)
     fail(Fault::file, s.where("layer_types"), ": expected ", layers, " entries, found ",
          types.size());
   for (int64_t i = 0; i < layers; ++i) {
@@ -66,7 +67,7 @@ void set_fla_attention(Config& c, Settings& s) {
     fail(Fault::file, s.where("attn.num_heads"), ": expected a divisor of ", c.channels,
          ", found ", c.heads);
   c.head_size = c.rotary = c.channels / c.heads;
-  c.theta = s.real("attn.rope_theta", 10000.0);
+  c.theta = s.real("attn.rope_theta", default_theta);
   c.window = s.integer("attn.window_size", 0);
   if (s.has("attn.window_size") && c.window < 1)
     fail(Fault::file, s.where("attn.window_size"), ": expected at least 1, found ", c.window);
@@ -114,7 +115,10 @@ Config fla_config(Settings& s, const std::string& type) {
     const double per_head = double(c.channels) / double(std::max<int64_t>(1, c.key_heads));
     c.key_size = share_of(per_head, s.real("expand_k", 1.0), s, "expand_k");
     c.value_size = share_of(per_head, s.real("expand_v", 1.0), s, "expand_v");
-    if (!s.truth("use_beta", true)) c.beta_scale = 0;
+    if (!s.truth("use_beta", true)) {
+      s.expect("allow_neg_eigval", {"false"});  // beta would be 2
+      c.beta_scale = 0;
+    }
     c.gate = s.truth("use_gate", false) ? OutputGate::silu : OutputGate::none;
     s.expect("qk_activation", {"silu"});
     s.expect("qk_norm", {"l2"});
@@ -155,15 +159,22 @@ void set_linear_heads(Config& c, Settings& s, int64_t key_heads, int64_t value_h
   c.key_size = s.integer("linear_key_head_dim", key_size);
   c.value_size = s.integer("linear_value_head_dim", value_size);
   c.taps = s.integer("linear_conv_kernel_dim", 4);
+  if (c.taps < 1)
+    fail(Fault::file, s.where("linear_conv_kernel_dim"), ": expected at least 1, found ", c.taps);
   c.gate = OutputGate::silu;
 }
 
-void set_qwen_experts(Config& c, Settings& s) {
-  c.expert_count = s.integer("num_experts", 512);
-  c.experts_used = s.integer("num_experts_per_tok", 10);
+void set_qwen_experts(Config& c, Settings& s, bool next) {
+  c.expert_count = s.integer("num_experts", next ? 512 : 256);
+  c.experts_used = s.integer("num_experts_per_tok", next ? 10 : 8);
   c.expert_size = s.integer("moe_intermediate_size", 512);
   c.shared_expert_size = s.integer("shared_expert_intermediate_size", 512);
   c.shared_expert_gate = true;
+  if (!next) {  // Qwen3.5's layers all have experts, whose weights are always divided by their sum
+    s.ignore({"norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"});
+    c.experts.assign(size_t(c.layers()), true);
+    return;
+  }
   c.renormalize = s.truth("norm_topk_prob", true);
   const int64_t step = s.integer("decoder_sparse_step", 1);
   if (step < 1)
@@ -192,13 +203,13 @@ Config qwen_config(Settings& s, const std::string& type) {
   const double share = s.real("rope_parameters.partial_rotary_factor",
                               s.real("partial_rotary_factor", 0.25));
   c.rotary = int64_t(double(c.head_size) * share);
-  c.theta = s.real("rope_parameters.rope_theta", s.real("rope_theta", 1e7));
+  c.theta = s.real("rope_parameters.rope_theta", s.real("rope_theta", default_theta));
   expect_plain_rope(s, "rope_parameters.");
   expect_plain_rope(s, "rope_scaling.");
   c.attention_gate = true;
   c.qk_norm = QkNorm::head;
   c.feed_forward = s.integer("intermediate_size", moe ? 5632 : 12288);
-  if (moe) set_qwen_experts(c, s);
+  if (moe) set_qwen_experts(c, s, next);
   s.expect("attention_bias", {"false"});
   s.expect("attn_output_gate", {"true"});
   s.expect("hidden_act", {"silu"});
@@ -223,7 +234,9 @@ Config olmo_config(Settings& s) {
   const auto key_size = int64_t(0.75 * double(c.channels) / double(c.heads));
   set_linear_heads(c, s, c.heads, c.heads, key_size, 2 * key_size);
   c.beta_scale = s.truth("linear_allow_neg_eigval", true) ? 2 : 1;
-  c.theta = s.real("rope_parameters.rope_theta", s.real("rope_theta", 0.0));
+  // Without rotary positions where theta is null, and not where there is none.
+  const bool has_rope = !s.is_null("rope_parameters.rope_theta") && !s.is_null("rope_theta");
+  c.theta = s.real("rope_parameters.rope_theta", s.real("rope_theta", has_rope ? default_theta : 0));
   if (c.theta != 0) c.rotary = c.head_size;
   expect_plain_rope(s, "rope_parameters.");
   expect_plain_rope(s, "rope_scaling.");
@@ -238,19 +251,43 @@ Config olmo_config(Settings& s) {
 }
 
 void set_kimi_layers(Config& c, Settings& s, int64_t layers) {
-  if (!s.list("layer_types").empty()) {
+  constexpr std::string_view recurrent_list = "linear_attn_config.kda_layers",
+                             full_list = "linear_attn_config.full_attn_layers";
+  if (s.has_list("layer_types")) {
     set_layers(c, s, layers, 4);
+    s.ignore({recurrent_list, full_list});
   } else {
     set_layers(c, s, layers, layers + 1);
-    s.integers("linear_attn_config.kda_layers");
-    for (const int64_t layer : s.integers("linear_attn_config.full_attn_layers")) {
-      if (layer < 1 || layer > layers)  // counted from 1
-        fail(Fault::file, s.where("linear_attn_config.full_attn_layers"), ": expected 1 to ",
-             layers, ", found ", layer);
-      c.mixers[size_t(layer - 1)] = Mixer::attention;
-    }
+    std::vector<int> named(size_t(layers), 0);  // how often
+    for (const std::string_view list : {recurrent_list, full_list})
+      for (const int64_t layer : s.integers(list)) {
+        if (layer < 1 || layer > layers)  // counted from 1
+          fail(Fault::file, s.where(list), ": expected 1 to ", layers, ", found ", layer);
+        ++named[size_t(layer - 1)];
+        if (list == full_list) c.mixers[size_t(layer - 1)] = Mixer::attention;
+      }
+    const auto wrong = std::ranges::find_if(named, [](int times) { return times != 1; });
+    if (wrong != named.end())
+      fail(Fault::file, s.where(recurrent_list), " and full_attn_layers: expected layer ",
+           wrong - named.begin() + 1, " in one of both, found it ", *wrong, " times");
   }
   std::ranges::replace(c.mixers, Mixer::attention, Mixer::latent);
+}
+
+// transformers lists the kind of each layer, Kimi's own files say how many are dense.
+void set_kimi_experts(Config& c, Settings& s) {
+  const int64_t dense = s.integer("first_k_dense_replace", 1);
+  const std::vector<std::string> types = s.list("mlp_layer_types");
+  if (s.has_list("mlp_layer_types") && int64_t(types.size()) != c.layers())
+    fail(Fault::file, s.where("mlp_layer_types"), ": expected ", c.layers(), " entries, found ",
+         types.size());
+  for (int64_t i = 0; i < c.layers(); ++i) {
+    const std::string type = types.empty() ? (i < dense ? "dense" : "sparse") : types[size_t(i)];
+    if (type != "dense" && type != "sparse")
+      fail(Fault::file, s.where("mlp_layer_types"), ": expected dense or sparse, found ",
+           printable(type));
+    c.experts[size_t(i)] = type == "sparse";
+  }
 }
 
 Config kimi_config(Settings& s) {
@@ -286,15 +323,16 @@ Config kimi_config(Settings& s) {
   c.sigmoid_router = true;
   c.renormalize = s.truth("moe_renormalize", true);
   c.expert_scale = s.real("routed_scaling_factor", 2.446);
-  const int64_t dense = s.integer("first_k_dense_replace", 1);
-  for (int64_t i = 0; i < c.layers(); ++i) c.experts[size_t(i)] = i >= dense;
+  set_kimi_experts(c, s);
+  s.expect("attention_bias", {"false"});
   s.expect("moe_router_activation_func", {"sigmoid"});
   s.expect("moe_layer_freq", {"1"});
   s.expect("num_expert_group", {"1"});
   s.expect("n_group", {"1"});
   s.expect("topk_group", {"1"});
   s.expect("hidden_act", {"silu"});
-  s.ignore({"head_dim", "rope_theta", "rope_scaling*", "rope_parameters.*", "use_grouped_topk"});
+  s.ignore({"head_dim", "pretraining_tp", "qk_head_dim", "rope_theta", "rope_scaling*",
+            "rope_parameters.*", "use_grouped_topk"});
   return c;
 }
 
@@ -322,11 +360,13 @@ Config hugging_face_config(const TensorFile& file) {
   s.refuse_others();
   if (nested) {  // around the text model: vision, and how they meet
     Settings around(file, "config.");
+    c.tied = around.truth("tie_word_embeddings", c.tied);
     around.ignore({"text_config.*", "vision_config.*", "image_token_id", "video_token_id",
-                   "vision_end_token_id", "vision_start_token_id", "tie_word_embeddings"});
+                   "vision_end_token_id", "vision_start_token_id"});
     ignore_without_effect(around);
     around.refuse_others();
   }
+  if (file.find(head_name)) c.tied = false;  // a head that is there is used, whatever the config says
   return c;
 }
 

@@ -6,6 +6,9 @@
 
 namespace deltasane::gated_delta {
 
+// Of a Hugging Face file, where the head is not the embedding.
+inline constexpr std::string_view head_name = "lm_head.weight";
+
 bool is_hugging_face_type(std::string_view model_type);
 Config hugging_face_config(const TensorFile& file);
 

@@ -1,4 +1,5 @@
 // Names of flash-linear-attention's models and of transformers': docs/architectures.md.
+#include "model/gated_delta/checkpoint/config_sources.h"
 #include "model/gated_delta/checkpoint/tensor_map.h"
 #include "model/gated_delta/checkpoint/tensor_table.h"
 
@@ -38,14 +39,13 @@ class Names {
           break;
       }
       if (!c.experts[size_t(layer_)])
-        network("ffn.", here_ + "mlp.", c.feed_forward);
+        network("ffn.", here_ + dense_network(), c.feed_forward);
       else
         experts(here_ + (kimi_ ? "block_sparse_moe." : "mlp."));
     }
     map_.vector("norm.weight", c.channels, model + "norm.weight", norm_);
-    if (!c.tied) map_.whole("head.weight", table, "lm_head.weight");
-    // A tied head may be there; it is the embedding again.
-    map_.refuse_others({"model.visual.", "mtp.", c.tied ? "lm_head.weight" : "mtp."});
+    if (!c.tied) map_.whole("head.weight", table, std::string(head_name));
+    map_.refuse_others({"model.visual.", "mtp."});
   }
 
  private:
@@ -201,6 +201,11 @@ class Names {
     matrix("mixer.output.weight", c.channels, c.heads * v, at + "o_proj.weight");
   }
 
+  // transformers calls it like the experts of other layers.
+  std::string dense_network() const {
+    const std::string as_experts = "block_sparse_moe.";
+    return kimi_ && map_.has(cat(here_, as_experts, "gate_proj.weight")) ? as_experts : "mlp.";
+  }
   void network(const std::string& name, const std::string& at, int64_t width) {
     matrix(name + "gate.weight", width, c.channels, at + "gate_proj.weight");
     matrix(name + "up.weight", width, c.channels, at + "up_proj.weight");

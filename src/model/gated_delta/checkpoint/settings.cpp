@@ -25,6 +25,15 @@ bool Settings::has(std::string_view name) const {
   return found != file_.metadata().end() && found->second != "null";
 }
 
+bool Settings::is_null(std::string_view name) const {
+  const auto found = file_.metadata().find(cat(prefix_, name));
+  return found != file_.metadata().end() && found->second == "null";
+}
+
+bool Settings::has_list(std::string_view name) const {
+  return file_.lists().contains(cat(prefix_, name));
+}
+
 int64_t Settings::parse_integer(std::string_view name, const std::string& text) const {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -65,9 +74,11 @@ std::string Settings::text(std::string_view name, std::string_view otherwise) {
 }
 
 std::vector<std::string> Settings::list(std::string_view name) {
-  known_.emplace(name);
+  const std::string* const first = find(name);  // or what is no list
   const auto found = file_.lists().find(cat(prefix_, name));
-  return found == file_.lists().end() ? std::vector<std::string>() : found->second;
+  if (found != file_.lists().end()) return found->second;
+  if (first) fail(Fault::file, where(name), ": expected a list, found ", printable(*first));
+  return {};
 }
 
 std::vector<int64_t> Settings::integers(std::string_view name) {

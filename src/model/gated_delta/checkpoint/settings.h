@@ -18,7 +18,9 @@ class Settings {
   // Those whose name begins with `prefix`, called by what follows it.
   Settings(const TensorFile& file, std::string prefix);
 
-  bool has(std::string_view name) const;  // and is not null
+  bool has(std::string_view name) const;      // and is not null
+  bool is_null(std::string_view name) const;  // and is there
+  bool has_list(std::string_view name) const;
   int64_t integer(std::string_view name, std::optional<int64_t> otherwise = {});
   double real(std::string_view name, std::optional<double> otherwise = {});
   bool truth(std::string_view name, bool otherwise);

@@ -95,8 +95,8 @@ void add_olmo(const Config& c, Json& config) {
   config["architectures"] = {"OlmoHybridForCausalLM"};
   add_hybrid(c, config);
   config["linear_allow_neg_eigval"] = c.beta_scale == 2;
-  config["rope_parameters"] = nullptr;
-  if (c.rotary) config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", c.theta}};
+  config["rope_parameters"] = {{"rope_type", "default"},
+                               {"rope_theta", c.rotary ? Json(c.theta) : Json(nullptr)}};
 }
 
 void add_kimi(const Config& c, Json& config) {
