@@ -62,6 +62,13 @@ inline unsigned __brev(unsigned x) {
   for (int i = 0; i < 32; ++i) y = y << 1 | (x >> i & 1);
   return y;
 }
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const uint64_t bytes = uint64_t(y) << 32 | x;
+  unsigned z = 0;
+  for (unsigned i = 0; i < 4; ++i)
+    z |= unsigned(bytes >> (selector >> (4 * i) & 7) * 8 & 255) << (8 * i);
+  return z;
+}
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 [[noreturn]] inline void __trap() { throw std::runtime_error("a kernel: trap"); }
 inline float __fdividef(float x, float y) { return x / y; }
