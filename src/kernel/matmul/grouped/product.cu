@@ -6,19 +6,24 @@
 // fragment does not matter as long as both have the same order. Where all blocks are resident at
 // once, all loads of a warp are in flight together; where there are more, those of half as many
 // inputs, so that registers are left for a second block.
+//
+// A lane's eight weights of a quantized b are two times four neighbours, as they lie in its blocks; so
+// are its inputs of a then.
 #include "kernel/matmul/grouped/product.h"
 
 #include "base/error.h"
 #include "kernel/activation/cuda_sigmoid.cuh"
 #include "kernel/cuda/mma.cuh"
 #include "kernel/cuda/vectorized_row.cuh"
+#include "kernel/matmul/quantized_cuda/octet.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
 constexpr int warps = 8, threads = 32 * warps;
-constexpr int tile_rows = 16, columns_of_mma = 8, wide = 32, narrow = columns_of_mma;  // wide: columns
+constexpr int tile_rows = 16, columns_of_mma = 8, wide = 32,
+              narrow = columns_of_mma;  // wide: columns
 constexpr int step_inputs = 32;
 constexpr int64_t many_inputs = 256;  // from there on warps divide them
 
@@ -30,12 +35,14 @@ __device__ float apply(Function function, float x) {
 }
 
 struct Member {
-  const bf16 *a, *b;
+  const bf16* a;
+  const void* b;
   bf16* out;
   float* float_out;
   int columns, inner, first_block;
   Function function;
   bool add;
+  WeightType type;  // of b
 };
 struct Launch {
   int64_t rows;
@@ -54,31 +61,71 @@ __device__ void store_pair(const Member& m, int64_t at, float x, float y) {
   }
 }
 
+// A lane's eight inputs of a step: where they begin, and those of a; weights of 8 columns, as loaded and
+// as pairs.
+struct OfRows {
+  static constexpr int apart = 8;
+  using Loaded = uint4;
+  const Member& m;
+  const bf16* b;
+
+  __device__ OfRows(const Member& member, int column, int lane)
+      : m(member),
+        b(static_cast<const bf16*>(m.b) + int64_t(column + lane / 4) * m.inner + lane % 4 * apart) {
+  }
+  __device__ void load(int part, int at, Loaded& to) const {
+    to = __ldg(reinterpret_cast<const uint4*>(b + int64_t(part * columns_of_mma) * m.inner + at));
+  }
+  __device__ static uint4 pairs(const Loaded& loaded, int) { return loaded; }
+  __device__ static uint4 inputs(const bf16* from) { return *reinterpret_cast<const uint4*>(from); }
+};
+template <WeightType type>
+struct OfBlocks {
+  static constexpr int apart = 4;
+  using Loaded = QuantizedOctet<type>;
+  const typename Loaded::Block* blocks;
+  int in_row, lane;
+
+  __device__ OfBlocks(const Member& m, int column, int lane_)
+      : in_row(m.inner / (step_inputs * Loaded::parts)), lane(lane_) {
+    blocks = static_cast<const typename Loaded::Block*>(m.b) + int64_t(column / q8_rows) * in_row;
+  }
+  __device__ void load(int part, int at, Loaded& to) const {
+    const int step = at / step_inputs;
+    to.load(blocks[int64_t(part) * in_row + step / Loaded::parts], step % Loaded::parts, lane);
+  }
+  __device__ static uint4 pairs(const Loaded& loaded, int lane) { return loaded.weights(lane); }
+  __device__ static uint4 inputs(const bf16* from) {
+    const uint2 low = *reinterpret_cast<const uint2*>(from);
+    const uint2 high = *reinterpret_cast<const uint2*>(from + step_inputs / 2);
+    return make_uint4(low.x, low.y, high.x, high.y);
+  }
+};
+
 // The sums of a tile, of every `stride`-th step from `first` on.
 template <int tile_columns>
 struct Tile {
   static constexpr int parts = tile_columns / columns_of_mma;
+  static_assert(columns_of_mma == q8_rows);
   float c[parts][4] = {};
 
-  template <int steps_at_once>
+  template <int steps_at_once, class Weights>
   __device__ void multiply(const Member& m, int64_t rows, int64_t row, int column, int first,
                            int stride) {
-    const int lane = int(threadIdx.x) % 32, line = lane / 4, own = lane % 4 * 8;
+    const int lane = int(threadIdx.x) % 32, line = lane / 4, own = lane % 4 * Weights::apart;
     const bf16* const upper = m.a + min(row + line, rows - 1) * m.inner + own;
     const bf16* const lower = m.a + min(row + line + 8, rows - 1) * m.inner + own;
-    const bf16* const b = m.b + int64_t(column + line) * m.inner + own;
+    const Weights weights(m, column, lane);
     const int steps = m.inner / step_inputs;
-    const auto load = [](const bf16* from) { return __ldg(reinterpret_cast<const uint4*>(from)); };
-    const auto load_made = [](const bf16* from) { return *reinterpret_cast<const uint4*>(from); };
-    uint4 x[steps_at_once][2], y[steps_at_once][parts];
+    uint4 x[steps_at_once][2];
+    typename Weights::Loaded y[steps_at_once][parts];
     const auto load_b = [&] {
 #pragma unroll
       for (int i = 0; i < steps_at_once; ++i) {
         const int at = (first + i * stride) * step_inputs;
         if (at >= m.inner) continue;
 #pragma unroll
-        for (int p = 0; p < parts; ++p)
-          y[i][p] = load(b + int64_t(p * columns_of_mma) * m.inner + at);
+        for (int p = 0; p < parts; ++p) weights.load(p, at, y[i][p]);
       }
     };
     load_b();
@@ -88,7 +135,7 @@ struct Tile {
 #pragma unroll
       for (int i = 0; i < steps_at_once; ++i)
         if (const int at = (first + i * stride) * step_inputs; at < m.inner)
-          x[i][0] = load_made(upper + at), x[i][1] = load_made(lower + at);
+          x[i][0] = Weights::inputs(upper + at), x[i][1] = Weights::inputs(lower + at);
 #pragma unroll
       for (int i = 0; i < steps_at_once; ++i) {
         if ((first + i * stride) * step_inputs >= m.inner) continue;
@@ -96,8 +143,9 @@ struct Tile {
         const uint32_t odd[4] = {x[i][0].z, x[i][1].z, x[i][0].w, x[i][1].w};
 #pragma unroll
         for (int p = 0; p < parts; ++p) {
-          mma(c[p], even, y[i][p].x, y[i][p].y);
-          mma(c[p], odd, y[i][p].z, y[i][p].w);
+          const uint4 pairs = Weights::pairs(y[i][p], lane);
+          mma(c[p], even, pairs.x, pairs.y);
+          mma(c[p], odd, pairs.z, pairs.w);
         }
       }
       first += steps_at_once * stride;
@@ -116,7 +164,32 @@ struct Tile {
   }
 };
 
-template <int steps_at_once, int tile_columns>
+// The sums of a tile, whatever b is: a block's threads have one of these types.
+enum class Matrices { bf16, any };
+template <Matrices matrices, int steps_at_once, int tile_columns>
+__device__ void multiply(Tile<tile_columns>& tile, const Member& m, int64_t rows, int64_t row,
+                         int column, int first, int stride) {
+  const auto by = [&]<class Weights>() {
+    tile.template multiply<steps_at_once, Weights>(m, rows, row, column, first, stride);
+  };
+  if constexpr (matrices == Matrices::bf16) return by.template operator()<OfRows>();
+  switch (m.type) {
+    case WeightType::q8:
+      return by.template operator()<OfBlocks<WeightType::q8>>();
+    case WeightType::q6_k:
+      return by.template operator()<OfBlocks<WeightType::q6_k>>();
+    case WeightType::q5_k:
+      return by.template operator()<OfBlocks<WeightType::q5_k>>();
+    case WeightType::q4_k:
+      return by.template operator()<OfBlocks<WeightType::q4_k>>();
+    case WeightType::q4:
+      return by.template operator()<OfBlocks<WeightType::q4>>();
+    default:
+      return by.template operator()<OfRows>();
+  }
+}
+
+template <Matrices matrices, int steps_at_once, int tile_columns>
 __global__ void __launch_bounds__(threads, steps_at_once <= 2 ? 2 : 1)
     grouped_products(const __grid_constant__ Launch op) {
   trigger_dependent_launch();
@@ -130,14 +203,14 @@ __global__ void __launch_bounds__(threads, steps_at_once <= 2 ? 2 : 1)
   if (m.inner < many_inputs) {
     const int column = (block * warps + warp) * tile_columns;
     if (column >= m.columns) return;
-    tile.template multiply<steps_at_once>(m, op.rows, row, column, 0, 1);
+    multiply<matrices, steps_at_once>(tile, m, op.rows, row, column, 0, 1);
     tile.each([&](int r, int c, float x, float y) {
       if (row + r < op.rows) store_pair(m, (row + r) * m.columns + column + c, x, y);
     });
     return;
   }
   const int column = block * tile_columns;
-  tile.template multiply<steps_at_once>(m, op.rows, row, column, warp, warps);
+  multiply<matrices, steps_at_once>(tile, m, op.rows, row, column, warp, warps);
   tile.each([&](int r, int c, float x, float y) { part[warp][r][c / 2] = {x, y}; });
   __syncthreads();
   static_assert(threads >= tile_rows * tile_columns / 2);
@@ -162,6 +235,23 @@ Function function_of(const std::optional<Activation>& activation) {
   return Function::squared_relu;
 }
 
+// How many inputs a warp has in flight: by whether all blocks are resident at once.
+template <Matrices matrices>
+auto kernel_for(bool is_narrow, bool are_resident) {
+  return is_narrow      ? grouped_products<matrices, 8, narrow>
+         : are_resident ? grouped_products<matrices, 4, wide>
+                        : grouped_products<matrices, 2, wide>;
+}
+
+int64_t blocks_of(const GroupedProducts::One& one, int tile_columns) {
+  const int64_t tiles = one.columns / tile_columns;
+  return one.inner < many_inputs ? (tiles + warps - 1) / warps : tiles;
+}
+
+int64_t columns_of_blocks(const GpuMatrix<bf16>& b) {
+  return b.is_quantized() && is_low_bits(b.type) ? low_bit_columns(b.type) : step_inputs;
+}
+
 }  // namespace
 
 void multiply_grouped(const GroupedProducts& op, const Gpu& gpu) {
@@ -169,28 +259,35 @@ void multiply_grouped(const GroupedProducts& op, const Gpu& gpu) {
   if (op.rows == 0 || op.count == 0) return;
   Launch launched{.rows = op.rows, .count = op.count, .member = {}};
   const auto rows = unsigned((op.rows + tile_rows - 1) / tile_rows);
-  const auto blocks_of = [](const GroupedProducts::One& one, int tile_columns) {
-    const int64_t tiles = one.columns / tile_columns;
-    return one.inner < many_inputs ? (tiles + warps - 1) / warps : tiles;
-  };
   int64_t wide_blocks = 0, blocks = 0;
   for (int i = 0; i < op.count; ++i) wide_blocks += blocks_of(op.one[i], wide);
   const int64_t at_once = gpu.properties().multiprocessors;
   const bool is_narrow = 2 * wide_blocks * rows <= at_once;
+  bool all_are_bf16 = true;
   for (int i = 0; i < op.count; ++i) {
     const auto& one = op.one[i];
-    require(one.columns % wide == 0 && one.inner % step_inputs == 0 && one.inner > 0 &&
+    require(one.columns % wide == 0 && one.inner % columns_of_blocks(one.b) == 0 && one.inner > 0 &&
                 (one.out == nullptr) != (one.float_out == nullptr) && (one.float_out || !one.add),
             "grouped products have multiples of 32 columns and inputs, and one result");
-    require_aligned(one.a, one.b, one.out, one.float_out);
-    launched.member[i] = {one.a,         one.b,           one.out,
-                          one.float_out, int(one.columns), int(one.inner),
-                          int(blocks),   function_of(one.activation), one.add};
+    const bool is_quantized = one.b.is_quantized();
+    const void* const b = is_quantized ? static_cast<const void*>(one.b.blocks) : one.b.rows;
+    require_aligned(one.a, b, one.out, one.float_out);
+    launched.member[i] = {one.a,
+                          b,
+                          one.out,
+                          one.float_out,
+                          int(one.columns),
+                          int(one.inner),
+                          int(blocks),
+                          function_of(one.activation),
+                          one.add,
+                          is_quantized ? one.b.type : WeightType::bf16};
+    all_are_bf16 = all_are_bf16 && !is_quantized;
     blocks += blocks_of(one, is_narrow ? narrow : wide);
   }
-  const auto kernel = is_narrow                       ? grouped_products<8, narrow>
-                      : wide_blocks * rows <= at_once ? grouped_products<4, wide>
-                                                      : grouped_products<2, wide>;
+  const bool are_resident = wide_blocks * rows <= at_once;
+  const auto kernel = all_are_bf16 ? kernel_for<Matrices::bf16>(is_narrow, are_resident)
+                                   : kernel_for<Matrices::any>(is_narrow, are_resident);
   const Grid grid{dim3(unsigned(blocks), rows), threads};
   if (op.overlaps)
     launch_dependent(kernel, grid, gpu, launched);

@@ -1,9 +1,9 @@
-// A few products of bf16 matrices in one launch on a GPU, where a library would need most of the time
-// to begin: those of low rank, and any of few rows.
+// A few products of bf16 or quantized matrices in one launch on a GPU, where a library would need most
+// of the time to begin: those of low rank, and any of few rows.
 //
 //     out_i = f_i(a_i b_i')        a_i (rows, inner_i)   b_i (columns_i, inner_i)   out_i (rows, columns_i)
 //
-// Sums are float, and the order of their terms depends on inner_i alone.
+// Sums are float, and the order of their terms depends on inner_i and on whether b_i is quantized alone.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "base/half.h"
 #include "kernel/activation/activation.h"
+#include "kernel/matmul/quantized_cuda/matrix.h"
 #include "tensor/cuda/gpu.h"
 
 namespace deltasane::kernel::cuda {
@@ -18,8 +19,9 @@ namespace deltasane::kernel::cuda {
 struct GroupedProducts {
   static constexpr int most = 4;
   struct One {
-    const bf16 *a, *b;
-    int64_t columns, inner;  // multiples of 32
+    const bf16* a;
+    GpuMatrix<bf16> b;
+    int64_t columns, inner;  // multiples of 32; inner: whole blocks of a quantized b
     bf16* out = nullptr;     // one of both
     float* float_out = nullptr;
     std::optional<Activation> activation = {};
