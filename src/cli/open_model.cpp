@@ -57,7 +57,8 @@ void ModelFlags::describe(CLI::App& app) {
   app.add_option("-t,--threads", threads, "threads; 0: all processors")->capture_default_str();
   app.add_option("--weights", weights,
                  cat("compute with ", kernel::weight_types_text,
-                     "; as in the file if not given. On a GPU: f32, or else bf16"));
+                     "; as in the file if not given. On a GPU: bf16 if not given, never f16, and q8 to q4 of "
+                     "some architectures"));
   app.add_option("--device", device, "cpu, cuda (the first GPU) or cuda:N")->capture_default_str();
   app.add_option("--sane-alpha", sane_alpha,
                  "apply SANE to a model that was not trained with it: tau = alpha ln 2 + 1, above 0");

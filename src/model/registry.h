@@ -17,7 +17,7 @@ namespace deltasane {
 
 struct OpenOptions {
   Device device = {};
-  std::optional<kernel::WeightType> weights{};  // none: as the file has them. On a GPU: f32 or bf16
+  std::optional<kernel::WeightType> weights{};  // none: as in the file, on a GPU bf16
   SaneChoice sane{};
   NonFiniteWeights non_finite = NonFiniteWeights::refuse;
   Checksums checksums = Checksums::verify;

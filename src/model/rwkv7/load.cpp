@@ -33,11 +33,8 @@ Rwkv7::Rwkv7(Rwkv7Checkpoint checkpoint, const OpenOptions& options)
 
 void Rwkv7::load_on_gpu() {
   if constexpr (built_with_cuda) {
-    const bool f32 = wanted_ == WeightType::f32;
-    gpu_ = Rwkv7OnGpu::open(
-        checkpoint_, shape_, sane(),
-        {*device().gpu, f32 ? Rwkv7OnGpu::Numbers::f32 : Rwkv7OnGpu::Numbers::bf16});
-    weight_type_ = name_of(f32 ? WeightType::f32 : WeightType::bf16);
+    gpu_ = Rwkv7OnGpu::open(checkpoint_, shape_, sane(), {*device().gpu, wanted_});
+    weight_type_ = name_of(gpu_->weight_type());
   } else {
     require(false, "a device of another build is refused where it is named");
   }

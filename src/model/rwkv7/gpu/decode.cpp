@@ -37,7 +37,9 @@ GpuDecoder<Real>::GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeigh
 
 template <class Real>
 bool GpuDecoder<Real>::takes(size_t sequences) const {
-  if (!weights_.has_fused_norms() || sequences > size_t(max_small_batch)) return false;
+  if (!weights_.has_fused_norms() || weights_.are_quantized() ||
+      sequences > size_t(max_small_batch))
+    return false;
   return one_kernel_[sequences - 1].room || !one_kernel_[0].room;
 }
 
@@ -57,7 +59,7 @@ void GpuDecoder<Real>::ask_one_kernel(std::span<const SingleToken> sequences, fl
   }
   decode_tokens<Real>(
       {layers_.data(), weights_.embedding, weights_.ln0_weight, weights_.ln0_bias,
-       weights_.ln_out_weight, weights_.ln_out_bias, weights_.head, vocabulary_, eps_},
+       weights_.ln_out_weight, weights_.ln_out_bias, weights_.head.rows, vocabulary_, eps_},
       weights_.sizes, *kernel.room, sane_, next, kernel.exchanged.data(), logits, *gpu_);
 }
 
@@ -73,7 +75,7 @@ void GpuDecoder<Real>::ask_few(int64_t sequences) {
   for (int64_t layer = 0; layer < s.layers; ++layer)
     decode_layer(weights_.layers[size_t(layer)], s, eps_, layer, sequences, sane_, inputs,
                  activations, *gpu_);
-  decode_logits(weights_.head, weights_.ln_out_weight, weights_.ln_out_bias, eps_.layer,
+  decode_logits(weights_.head.rows, weights_.ln_out_weight, weights_.ln_out_bias, eps_.layer,
                 vocabulary_, s.channels, sequences, x_.data(), logits_.data(), *gpu_);
 }
 

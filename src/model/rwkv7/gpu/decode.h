@@ -19,7 +19,7 @@ class GpuDecoder {
   GpuDecoder(std::shared_ptr<const Gpu> gpu, const Rwkv7GpuWeights<Real>& weights,
              const GpuSane& sane, int64_t vocabulary);
 
-  // Whether so many are for this, and not for a block with a row each.
+  // Whether so many are for this, and not for a block with a row each, as all of a quantized model are.
   bool takes(size_t sequences) const;
 
   // logits: (sequences, vocabulary), or null: not wanted. Waits for the result.

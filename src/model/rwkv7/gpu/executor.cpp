@@ -1,7 +1,9 @@
 #include "model/rwkv7/gpu/executor.h"
 
 #include <algorithm>
+#include <type_traits>
 
+#include "kernel/matmul/quantized_cuda/expand.h"
 #include "model/rwkv7/gpu/executor_layer.h"
 
 namespace deltasane {
@@ -53,6 +55,8 @@ GpuExecutor<Real>::GpuExecutor(std::shared_ptr<const Gpu> stream,
       main_(gpu, Products::full_workspace) {
   for (size_t i = 0; branches == Branches::own_streams && i < std::size(low_ranks); ++i)
     branches_.emplace_back(std::make_shared<const Gpu>(gpu->index()), uint64_t{8} << 20);
+  if (weights.are_quantized() && capacity > most_rows_of_blocks)
+    expanded_ = GpuTensor<Real>(*gpu, {weights.most_numbers()}, "a quantized matrix as bf16");
 }
 
 template <class Real, class Out>
@@ -61,6 +65,16 @@ void ProductStream::multiply(const Real* a, const Real* b, Out* c, int64_t rows,
   Products::Product<Real, Out> product{Products::Form::nt, rows, columns, inner, a, b, c};
   product.add = add;
   products.multiply(product);
+}
+
+template <class Real>
+template <class Out>
+void GpuExecutor<Real>::multiply(const Real* a, const GpuMatrix<Real>& b, Out* c, int64_t rows,
+                                 int64_t columns, int64_t inner, bool add, GpuTensor<Real>& room) {
+  const Real* numbers = b.rows;
+  if constexpr (std::is_same_v<Real, bf16>)
+    if (b.is_quantized()) expand(b, columns, inner, room.data(), *gpu), numbers = room.data();
+  main_.multiply(a, numbers, c, rows, columns, inner, add);
 }
 
 void ProductStream::wait_for(ProductStream& other) {
@@ -93,7 +107,16 @@ void GpuExecutor<Real>::logits(int64_t from, int64_t count) {
   const int64_t channels = weights_.sizes.channels;
   layer_norm(RowBlock{1, count, channels}, ws.x.data() + from * channels, weights_.ln_out_weight,
              weights_.ln_out_bias, weights_.norms.layer_eps, ws.normed.data(), *gpu);
-  main_.multiply(ws.normed.data(), weights_.head, ws.logits.data(), count, vocabulary_, channels);
+  if constexpr (std::is_same_v<Real, bf16>)
+    if (weights_.head.is_quantized() && count <= most_rows_of_blocks) {
+      GroupedProducts op{.rows = count, .overlaps = true};
+      op.add({ws.normed.data(), weights_.head, vocabulary_, channels, nullptr, ws.logits.data()});
+      return multiply_grouped(op, *gpu);
+    }
+  if (weights_.head.is_quantized() && !expanded_head_)
+    expanded_head_ = GpuTensor<Real>(*gpu, {vocabulary_ * channels}, "a quantized matrix as bf16");
+  multiply(ws.normed.data(), weights_.head, ws.logits.data(), count, vocabulary_, channels, false,
+           expanded_head_);
 }
 
 template struct GpuWorkspace<float>;

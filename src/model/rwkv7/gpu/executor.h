@@ -110,7 +110,7 @@ class GpuExecutor {
   void layer(int64_t index, const TokenBlock& block);
   // Of SANE at run time, where alphas of a block have been there since.
   void set_constant_taus();
-  // Logits of the rows [from, from + count), count <= ws.slice, into ws.logits.
+  // Logits of the rows [from, from + count), count <= ws.slice, into ws.logits. Not while recording.
   void logits(int64_t from, int64_t count);
 
   std::shared_ptr<const Gpu> gpu;
@@ -118,6 +118,13 @@ class GpuExecutor {
 
  private:
   class Layer;  // the steps of block.h
+  // Up to so many rows, products with quantized matrices are ours: a tile of 16 reads 4.5 to 8.5 bits of a
+  // weight, where expanding it first moves 32 more.
+  static constexpr int64_t most_rows_of_blocks = 64;
+  // c = a b', or added to it, in the executor's stream; a quantized b becomes bf16 in `room` first.
+  template <class Out>
+  void multiply(const Real* a, const kernel::cuda::GpuMatrix<Real>& b, Out* c, int64_t rows,
+                int64_t columns, int64_t inner, bool add, GpuTensor<Real>& room);
   ProductStream& branch(int which) { return branches_.empty() ? main_ : branches_[size_t(which)]; }
 
   const Rwkv7GpuWeights<Real>& weights_;
@@ -125,6 +132,7 @@ class GpuExecutor {
   bool has_constant_taus_ = false;
   int64_t vocabulary_;
   ProductStream main_;
+  GpuTensor<Real> expanded_, expanded_head_;  // a quantized matrix, for many rows
   std::deque<ProductStream> branches_;  // by LowRank; tau's is that of v
   kernel::cuda::DeltaRuleScratch scratch_;
 };

@@ -22,6 +22,7 @@ class GpuExecutor<Real>::Layer {
         ws_(executor.ws),
         sizes_(executor.weights_.sizes),
         w_(executor.weights_.layers[size_t(index)]),
+        m_(executor.weights_.matrices[size_t(index)]),
         index_(index),
         block_(block),
         rows_(block.rows.rows()),
@@ -58,7 +59,15 @@ class GpuExecutor<Real>::Layer {
   // Up to so many rows in bf16 all products are ours (kernel/matmul/grouped/), not the library's: they
   // begin while the kernel before ends, and have what follows them.
   static constexpr bool can_group = std::is_same_v<Real, bf16>;
-  bool are_grouped() const { return can_group && block_.many() && rows_ <= most_grouped; }
+  bool are_grouped() const {
+    if (e_.weights_.are_quantized()) return rows_ <= most_rows_of_blocks;
+    return can_group && block_.many() && rows_ <= most_grouped;
+  }
+  template <class Out>
+  void multiply(const Real* a, const kernel::cuda::GpuMatrix<Real>& b, Out* c, int64_t columns,
+                int64_t inner, bool add = false) {
+    e_.multiply(a, b, c, rows_, columns, inner, add, e_.expanded_);
+  }
   void multiply_grouped(std::initializer_list<kernel::cuda::GroupedProducts::One> all) {
     kernel::cuda::GroupedProducts op{.rows = rows_, .overlaps = true};
     for (const auto& one : all) op.add(one);
@@ -76,6 +85,7 @@ class GpuExecutor<Real>::Layer {
   GpuWorkspace<Real>& ws_;
   const rwkv7::LayerSizes& sizes_;
   const rwkv7::LayerWeights<Real>& w_;
+  const GpuLayerMatrices<Real>& m_;
   int64_t index_;
   const TokenBlock& block_;
   int64_t rows_, numbers_;  // numbers: of (rows, C)
@@ -138,7 +148,7 @@ void GpuExecutor<Real>::Layer::norm_shift(rwkv7::Half half) {
                         *e_.gpu);
 }
 
-// All three at once.
+// All three at once, but for those that become bf16 first.
 template <class Real>
 void GpuExecutor<Real>::Layer::project(std::span<const rwkv7::Projection> all) {
   using kernel::cuda::Products;
@@ -146,11 +156,15 @@ void GpuExecutor<Real>::Layer::project(std::span<const rwkv7::Projection> all) {
   if constexpr (can_group)
     if (are_grouped()) {
       const auto one = [&](size_t i) -> kernel::cuda::GroupedProducts::One {
-        return {mix(all[i].mix), w_.in + int64_t(i) * channels * channels, channels, channels,
-                r() + int64_t(i) * numbers_};
+        return {mix(all[i].mix), m_.rkv[i], channels, channels, r() + int64_t(i) * numbers_};
       };
       return multiply_grouped({one(0), one(1), one(2)});
     }
+  if (e_.weights_.are_quantized()) {
+    for (size_t i = 0; i < all.size(); ++i)
+      multiply(mix(all[i].mix), m_.rkv[i], r() + int64_t(i) * numbers_, channels, channels);
+    return;
+  }
   Products::Product<Real, Real> rkv{Products::Form::nt,   rows_, channels, channels,
                                     mix(all.front().mix), w_.in, r()};
   rkv.count = int64_t(all.size()), rkv.stride_a = rkv.stride_c = numbers_;
@@ -180,8 +194,8 @@ void GpuExecutor<Real>::Layer::low_rank(std::span<const rwkv7::LowRank> pairs) {
     for (const LowRank& pair : pairs) {
       const auto& at = places[pair.name];
       bf16* const low = ws_.low.data() + rows_ * at.first;
-      down.add({mix(pair.mix), w_.in + (3 * channels + at.first) * channels, at.rank, channels, low,
-                nullptr, heads_have_up_ ? std::nullopt : pair.between});
+      down.add({mix(pair.mix), m_.down + at.first * channels, at.rank, channels, low, nullptr,
+                heads_have_up_ ? std::nullopt : pair.between});
       up.add({low, at.up, channels, at.rank, at.out, at.out ? nullptr : ws_.raw_w.data()});
     }
     const Gpu& stream = *branch(rwkv7::low_ranks[LowRank::g]).gpu;
@@ -191,7 +205,7 @@ void GpuExecutor<Real>::Layer::low_rank(std::span<const rwkv7::LowRank> pairs) {
   }
   for (const LowRank& pair : pairs) {
     const auto& at = places[pair.name];
-    const Real* const down = w_.in + (3 * channels + at.first) * channels;
+    const Real* const down = m_.down + at.first * channels;
     Real* const low = ws_.low.data() + rows_ * at.first;
     ProductStream& stream = branch(pair);
     if (pair.name == LowRank::w) {
@@ -313,20 +327,18 @@ template <class Real>
 void GpuExecutor<Real>::Layer::add_output() {
   if constexpr (can_group)
     if (are_grouped())
-      return multiply_grouped({{ws_.y.data(), w_.output, sizes_.channels, sizes_.channels, nullptr,
+      return multiply_grouped({{ws_.y.data(), m_.output, sizes_.channels, sizes_.channels, nullptr,
                                 ws_.x.data(), std::nullopt, true}});
-  e_.main_.multiply(ws_.y.data(), w_.output, ws_.x.data(), rows_, sizes_.channels, sizes_.channels,
-                    true);
+  multiply(ws_.y.data(), m_.output, ws_.x.data(), sizes_.channels, sizes_.channels, true);
 }
 
 template <class Real>
 void GpuExecutor<Real>::Layer::hidden(kernel::Activation activation) {
   if constexpr (can_group)
     if (are_grouped())
-      return multiply_grouped({{ws_.mixes.data(), w_.ffn_key, sizes_.feed_forward, sizes_.channels,
+      return multiply_grouped({{ws_.mixes.data(), m_.ffn_key, sizes_.feed_forward, sizes_.channels,
                                 ws_.hidden.data(), nullptr, activation}});
-  e_.main_.multiply(ws_.mixes.data(), w_.ffn_key, ws_.hidden.data(), rows_, sizes_.feed_forward,
-                    sizes_.channels);
+  multiply(ws_.mixes.data(), m_.ffn_key, ws_.hidden.data(), sizes_.feed_forward, sizes_.channels);
   kernel::cuda::activate(activation, ws_.hidden.data(), rows_ * sizes_.feed_forward, *e_.gpu);
 }
 
@@ -334,10 +346,9 @@ template <class Real>
 void GpuExecutor<Real>::Layer::add_hidden() {
   if constexpr (can_group)
     if (are_grouped())
-      return multiply_grouped({{ws_.hidden.data(), w_.ffn_value, sizes_.channels,
+      return multiply_grouped({{ws_.hidden.data(), m_.ffn_value, sizes_.channels,
                                 sizes_.feed_forward, nullptr, ws_.x.data(), std::nullopt, true}});
-  e_.main_.multiply(ws_.hidden.data(), w_.ffn_value, ws_.x.data(), rows_, sizes_.channels,
-                    sizes_.feed_forward, true);
+  multiply(ws_.hidden.data(), m_.ffn_value, ws_.x.data(), sizes_.channels, sizes_.feed_forward, true);
 }
 
 }  // namespace deltasane

@@ -134,7 +134,10 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
   // size costs. A layer rounds about as much again at each of the ten places where activations are
   // kept in 16 bits, so ten times that is allowed.
   void expect_near_the_definition(const Outcome& found, std::span<const int32_t> tokens) {
-    const HeldRwkv7 source = model_of(1);
+    expect_near_the_definition(found, tokens, model_of(1));
+  }
+  void expect_near_the_definition(const Outcome& found, std::span<const int32_t> tokens,
+                                  const HeldRwkv7& source) {
     const auto truth = reference::rwkv7<double>(source, shape_, strength(), tokens);
     const auto off = reference::rwkv7<double>(rounded(source), shape_, strength(), tokens);
     const auto error = [](const auto& a, const auto& b) {

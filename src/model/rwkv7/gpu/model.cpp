@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "kernel/sane/tau.h"
+#include "model/gpu/quantized_matrix.h"
 #include "model/gpu/sampling.h"
 #include "model/rwkv7/gpu/decode.h"
 #include "model/rwkv7/gpu/many.h"
@@ -31,11 +32,12 @@ void expect_for_gpu(const Rwkv7Shape& shape, const SaneUse& sane) {
 template <class Real>
 class Model : public Rwkv7OnGpu {
  public:
-  Model(const Rwkv7Checkpoint& checkpoint, const Rwkv7Shape& shape, const SaneUse& sane, int index)
+  Model(const Rwkv7Checkpoint& checkpoint, const Rwkv7Shape& shape, const SaneUse& sane,
+        kernel::WeightType type, int index)
       : shape_(shape),
         sane_(sane_on_gpu(sane)),
         gpu_(std::make_shared<const Gpu>(index)),
-        weights_(checkpoint, shape, sane.kind, *gpu_),
+        weights_(checkpoint, shape, sane.kind, type, *gpu_),
         states_(std::make_shared<GpuStates>(gpu_, checkpoint.state_layout())),
         alphas_(gpu_, shape.layers, shape.heads, sane.alpha),
         prefill_(gpu_, weights_, sane_, shape.vocabulary, states_, alphas_) {}
@@ -73,6 +75,7 @@ class Model : public Rwkv7OnGpu {
     step(singles.with_logits, cpu);
   }
 
+  kernel::WeightType weight_type() const override { return weights_.type; }
   uint64_t weight_bytes() const override { return weights_.bytes; }
   uint64_t read_bytes() const override { return weights_.bytes - weights_.embedding_bytes; }
   uint64_t resident_bytes() const override {
@@ -208,9 +211,10 @@ std::unique_ptr<Rwkv7OnGpu> Rwkv7OnGpu::open(const Rwkv7Checkpoint& checkpoint,
                                              const Rwkv7Shape& shape, const SaneUse& sane,
                                              const Options& options) {
   expect_for_gpu(shape, sane);
-  if (options.numbers == Numbers::f32)
-    return std::make_unique<Model<float>>(checkpoint, shape, sane, options.gpu);
-  return std::make_unique<Model<bf16>>(checkpoint, shape, sane, options.gpu);
+  const kernel::WeightType type = weight_type_on_gpu(options.weights);
+  if (type == kernel::WeightType::f32)
+    return std::make_unique<Model<float>>(checkpoint, shape, sane, type, options.gpu);
+  return std::make_unique<Model<bf16>>(checkpoint, shape, sane, type, options.gpu);
 }
 
 }  // namespace deltasane

@@ -1,7 +1,7 @@
 // RWKV-7 for inference on a GPU: what rwkv7.h says, with weights, activations and states there.
 //
-// Matrices are bf16, or float where that is asked for; products of bf16 have float sums. The
-// residual stream, decay, tau, states and logits are float.
+// Matrices are bf16, or float where that is asked for; products of bf16 have float sums. The large ones
+// may be quantized (kernel/matmul/quantized_cuda/), and are bf16 where they are multiplied. The residual stream, decay, tau, states and logits are float.
 //
 // Tokens of one sequence, or of a few at one position, are read in blocks that go through the layers
 // in two queues: while the recurrence of a block waits for its own past, the products of the next
@@ -27,10 +27,9 @@ namespace deltasane {
 
 class Rwkv7OnGpu {
  public:
-  enum class Numbers { f32, bf16 };
   struct Options {
     int gpu = 0;
-    Numbers numbers = Numbers::bf16;
+    std::optional<kernel::WeightType> weights = {};  // not f16; none: bf16
   };
   static std::unique_ptr<Rwkv7OnGpu> open(const Rwkv7Checkpoint& checkpoint,
                                           const Rwkv7Shape& shape, const SaneUse& sane,
@@ -42,6 +41,7 @@ class Rwkv7OnGpu {
   virtual void run(std::span<const SequenceInput> batch, const kernel::Cpu& cpu,
                    const LanguageModel::Beside& beside) = 0;
 
+  virtual kernel::WeightType weight_type() const = 0;
   virtual uint64_t weight_bytes() const = 0;
   virtual uint64_t read_bytes() const = 0;      // of the weights, for a token
   virtual uint64_t resident_bytes() const = 0;  // of the GPU's memory in use, by everybody

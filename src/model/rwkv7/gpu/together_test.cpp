@@ -1,52 +1,18 @@
 // A token of each of a few sequences at a time on a GPU, against the definition.
 #include <gtest/gtest.h>
 
-#include "model/rwkv7/gpu/fixture_model.h"
-#include "model/rwkv7/gpu/model.h"
+#include "model/rwkv7/gpu/fixture_on_gpu.h"
+#include "support/errors.h"
 
 namespace deltasane {
 namespace {
 
+using kernel::WeightType;
 using test::HeldRwkv7;
+using test::ModelOnGpu;
 using test::of_width;
 using test::Sane;
 using test::some_tokens;
-
-// The part of a model that is on the GPU, so that the emulation of a GPU can have it too.
-class ModelOnGpu {
- public:
-  using Numbers = Rwkv7OnGpu::Numbers;
-  ModelOnGpu(const fs::path& path, const SaneChoice& sane, Numbers numbers)
-      : checkpoint_(path),
-        gpu_(Rwkv7OnGpu::open(checkpoint_, checkpoint_.validate(),
-                              chosen_sane(checkpoint_.sane(), sane, checkpoint_.where()),
-                              {0, numbers})) {}
-
-  SequenceState fresh_state() const { return SequenceState(layout_); }
-  void read(std::span<const int32_t> tokens, SequenceState& state) {
-    if (tokens.empty()) return;
-    const SequenceInput input{tokens, &state};
-    gpu_->run({&input, 1}, {threads_}, [] {});
-  }
-  // A token of each.
-  Tensor<float> step(std::span<const int32_t> tokens, std::span<SequenceState> states,
-                     int64_t vocabulary) {
-    Tensor<float> logits({int64_t(tokens.size()), vocabulary});
-    std::vector<SequenceInput> batch;
-    for (size_t i = 0; i < tokens.size(); ++i)
-      batch.push_back({tokens.subspan(i, 1), &states[i], Want::last_logits,
-                       logits.view().slice(0, int64_t(i), 1)});
-    gpu_->run(batch, {threads_}, [] {});
-    return logits;
-  }
-
- private:
-  Rwkv7Checkpoint checkpoint_;
-  std::shared_ptr<const StateLayout> layout_ =
-      std::make_shared<const StateLayout>(checkpoint_.state_layout());
-  std::unique_ptr<Rwkv7OnGpu> gpu_;
-  ThreadPool threads_{2};
-};
 
 class StepsOfRwkv7OnGpu : public test::Rwkv7OnGpuTest {
  protected:
@@ -77,7 +43,7 @@ class StepsOfRwkv7OnGpu : public test::Rwkv7OnGpuTest {
   };
 
   Stepped step_together(int64_t count) {
-    ModelOnGpu model(file_of(1), sane_choice(), ModelOnGpu::Numbers::f32);
+    ModelOnGpu model(file_of(1), sane_choice(), WeightType::f32);
     Stepped out;
     for (int64_t i = 0; i < count; ++i) {
       out.states.push_back(model.fresh_state());
@@ -91,7 +57,11 @@ class StepsOfRwkv7OnGpu : public test::Rwkv7OnGpuTest {
   }
   size_t stepped_logits() const { return size_t(steps * shape_.vocabulary); }
   void expect_the_definition_of_steps(int64_t count);
-  void expect_near_the_definition_of_steps(int64_t count);
+  HeldRwkv7 source_of(WeightType type) const {
+    HeldRwkv7 source = model_of(1);
+    return is_quantized(type) ? test::quantized(source, type) : std::move(source);
+  }
+  void expect_near_the_definition_of_steps(int64_t count, WeightType type);
 };
 
 void StepsOfRwkv7OnGpu::expect_the_definition_of_steps(int64_t count) {
@@ -115,9 +85,9 @@ void StepsOfRwkv7OnGpu::expect_the_definition_of_steps(int64_t count) {
 // A step alone in bf16: the definition with rounded matrices, of which prompts are no part here. What
 // rounding the matrices does to it is what a rounding of that size costs. Inputs of the four products
 // of a layer and of the head are rounded likewise where there are more than four sequences, and up to
-// there to 2^-8 of that; from nine on, what is kept at ten places of a layer.
-void StepsOfRwkv7OnGpu::expect_near_the_definition_of_steps(int64_t count) {
-  ModelOnGpu model(file_of(1), sane_choice(), ModelOnGpu::Numbers::bf16);
+// there to 2^-8 of that; from nine on, and of a quantized model, what is kept at ten places of a layer.
+void StepsOfRwkv7OnGpu::expect_near_the_definition_of_steps(int64_t count, WeightType type) {
+  ModelOnGpu model(file_of(1), sane_choice(), type);
   const auto tokens = some_tokens(count * 11 + 10);
   std::vector<SequenceState> states;
   for (int64_t i = 0; i < count; ++i) states.push_back(model.fresh_state());
@@ -129,7 +99,7 @@ void StepsOfRwkv7OnGpu::expect_near_the_definition_of_steps(int64_t count) {
     for (int64_t i = 0; i < count; ++i) now.push_back(token_of(i, step));
     logits = model.step(now, states, shape_.vocabulary);
   }
-  const HeldRwkv7 source = model_of(1), in_16_bits = test::rounded(source);
+  const HeldRwkv7 source = source_of(type), in_16_bits = test::rounded(source);
   const auto error = [](const auto& a, const auto& b) {
     double sum = 0;
     for (size_t i = 0; i < b.size(); ++i) sum += std::pow(double(a[i]) - double(b[i]), 2);
@@ -142,7 +112,7 @@ void StepsOfRwkv7OnGpu::expect_near_the_definition_of_steps(int64_t count) {
     const auto exact = reference::rwkv7<double>(source, shape_, strength(), all);
     const auto truth = reference::rwkv7<double>(in_16_bits, shape_, strength(), all);
     const auto plain = reference::rwkv7<float>(in_16_bits, shape_, strength(), all);
-    const double share = count > 8 ? 10 : count > 4 ? 4 : 4 / 256.0;
+    const double share = count > 8 || is_quantized(type) ? 10 : count > 4 ? 4 : 4 / 256.0;
     const auto last = [&](const auto& of) {
       return std::span(of).last(size_t(shape_.vocabulary));
     };
@@ -166,7 +136,47 @@ TEST_P(StepsOfRwkv7OnGpu, AreTheDefinitionOfEachSequence) {
 
 TEST_P(StepsOfRwkv7OnGpu, AreNearTheDefinitionIn16Bits) {
   for (const int64_t count : {1, 2, 3, 4, 5, 8, 9, 40, 130})
-    expect_near_the_definition_of_steps(count);
+    expect_near_the_definition_of_steps(count, WeightType::bf16);
+}
+
+// The numbers of the blocks are the definition's. Rows of 192 and of 200 numbers are no whole blocks of
+// 256, and 61 rows of a head stay bf16.
+TEST_P(StepsOfRwkv7OnGpu, OfQuantizedModelsAreNearTheDefinition) {
+  expect_near_the_definition_of_steps(1, WeightType::q8);
+  expect_near_the_definition_of_steps(70, WeightType::q4_k);
+  take(of_width(256, 512, 96, 40));
+  expect_near_the_definition_of_steps(1, WeightType::q6_k);
+  expect_near_the_definition_of_steps(17, WeightType::q4_k);
+}
+
+TEST_P(StepsOfRwkv7OnGpu, PromptsOfQuantizedModelsAreNearTheDefinition) {
+  take(of_width(256, 512, 96, 40));
+  const auto tokens = some_tokens(83);
+  for (const WeightType type : {WeightType::q5_k, WeightType::q4})
+    for (const size_t length : {size_t{17}, size_t{83}}) {
+      SCOPED_TRACE(cat(name_of(type), ", ", length, " tokens"));
+      ModelOnGpu model(file_of(1), sane_choice(), type);
+      SequenceState state = model.fresh_state();
+      const std::span<const int32_t> read(tokens.data(), length);
+      Tensor<float> logits = model.logits_of_all(read, state, shape_.vocabulary);
+      expect_near_the_definition({std::move(logits), std::move(state)}, read, source_of(type));
+    }
+}
+
+TEST_P(StepsOfRwkv7OnGpu, HaveTheBytesOfTheirBlocks) {
+  take(of_width(256, 512, 96, 40));
+  const auto bytes = [&](WeightType type) {
+    return ModelOnGpu(file_of(1), sane_choice(), type).weight_bytes();
+  };
+  const uint64_t weights = 2 * (4 * 256 * 256 + 2 * 256 * 512) + 96 * 256;
+  EXPECT_EQ(bytes(WeightType::bf16) - bytes(WeightType::q8), weights * 2 - weights / 32 * 34);
+  EXPECT_EQ(bytes(WeightType::bf16) - bytes(WeightType::q4_k), weights * 2 - weights / 256 * 148);
+  EXPECT_EQ(bytes(WeightType::bf16) - bytes(WeightType::q6_k), weights * 2 - weights / 256 * 210);
+}
+
+TEST_P(StepsOfRwkv7OnGpu, RefusesWeightsThatAGpuDoesNotTake) {
+  EXPECT_FAULT(ModelOnGpu(file_of(1), sane_choice(), WeightType::f16), Fault::usage,
+               "weights on a GPU: expected f32, bf16, q8, q6_k, q5_k, q4_k or q4, found f16");
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, StepsOfRwkv7OnGpu,

@@ -1,5 +1,11 @@
 #include "model/rwkv7/gpu/weights.h"
 
+#include <algorithm>
+#include <type_traits>
+
+#include "model/cpu/load_weights.h"
+#include "model/gpu/quantized_matrix.h"
+
 namespace deltasane {
 namespace {
 
@@ -46,9 +52,10 @@ Tensor<float> turned(const Tensor<float>& from) {
 
 template <class Real>
 Rwkv7GpuWeights<Real>::Rwkv7GpuWeights(const Rwkv7Checkpoint& checkpoint, const Rwkv7Shape& shape,
-                                       SaneKind sane, const Gpu& gpu)
+                                       SaneKind sane, kernel::WeightType type_, const Gpu& gpu)
     : sizes(sizes_of(shape)),
       norms(shape.norms),
+      type(type_),
       checkpoint_(checkpoint),
       gpu_(gpu),
       sane_(sane) {
@@ -58,7 +65,12 @@ Rwkv7GpuWeights<Real>::Rwkv7GpuWeights(const Rwkv7Checkpoint& checkpoint, const 
     ln0_weight = vector("blocks.0.ln0.weight"), ln0_bias = vector("blocks.0.ln0.bias");
   for (int64_t i = 0; i < shape.layers; ++i) layers.push_back(load_layer(i));
   ln_out_weight = vector("ln_out.weight"), ln_out_bias = vector("ln_out.bias");
-  head = matrix("head.weight", shape.vocabulary, shape.channels);
+  head = large_matrix("head.weight", shape.vocabulary, shape.channels);
+}
+
+template <class Real>
+int64_t Rwkv7GpuWeights<Real>::most_numbers() const {
+  return sizes.channels * std::max(sizes.channels, sizes.feed_forward);
 }
 
 template <class Real>
@@ -86,6 +98,21 @@ const Real* Rwkv7GpuWeights<Real>::matrix(const std::string& name, int64_t rows,
   std::vector<Real> numbers(size_t(rows * columns), Real(0.0f));
   put(checkpoint_.read(name), 0, columns, numbers);
   return keep(numbers, name);
+}
+
+template <class Real>
+kernel::cuda::GpuMatrix<Real> Rwkv7GpuWeights<Real>::large_matrix(const std::string& name,
+                                                                  int64_t rows, int64_t columns) {
+  if (!are_quantized() || rows % 32 != 0) return matrix(name, rows, columns);
+  const kernel::Weights weights =
+      load_weights({checkpoint_.in_place(name), checkpoint_.type(name), checkpoint_.shape(name),
+                    [&] { return checkpoint_.read(name); }},
+                   type, nullptr);
+  require(kernel::cuda::columns_in_blocks(weights.in()) == columns,
+          "a quantized matrix is filled up to whole blocks");
+  memory_.push_back(upload_blocks(weights, rows, gpu_, purpose<Real>(name)));
+  bytes += memory_.back().size();
+  return {weights.type(), memory_.back().data()};
 }
 
 // (rows, columns) of what is stored the other way round.
@@ -116,12 +143,16 @@ LayerWeights<Real> Rwkv7GpuWeights<Real>::load_layer(int64_t index) {
     w.w_tau = factor(att + "w_tau", sizes.heads, channels);
   }
 
-  std::vector<Real> in(size_t(sizes.rows_of_in(first) * channels), Real(0.0f));
-  int64_t row = 0;
-  for (const char* name : {"receptance.weight", "key.weight", "value.weight"}) {
-    put(checkpoint_.read(att + name), row, channels, in);
-    row += channels;
-  }
+  GpuLayerMatrices<Real> m;
+  const char* const rkv[] = {"receptance.weight", "key.weight", "value.weight"};
+  const int64_t rows_above = are_quantized() ? 0 : 3 * channels;  // the factors
+  std::vector<Real> in(size_t((rows_above + sizes.low(first)) * channels), Real(0.0f));
+  for (int64_t i = 0; i < 3; ++i)
+    if (are_quantized())
+      m.rkv[i] = large_matrix(att + rkv[i], channels, channels);
+    else
+      put(checkpoint_.read(att + rkv[i]), i * channels, channels, in);
+  int64_t row = rows_above;
   const auto down = [&](const char* name, int64_t rank) {
     put(turned(checkpoint_.read(att + name)), row, channels, in);
     row += rank;
@@ -129,15 +160,21 @@ LayerWeights<Real> Rwkv7GpuWeights<Real>::load_layer(int64_t index) {
   down("w1", sizes.rank_wa), down("a1", sizes.rank_wa);
   if (!first) down("v1", sizes.rank_v);
   down("g1", sizes.rank_g);
-  w.in = keep(in, att + "receptance.weight");
+  const Real* const kept = keep(in, att + "receptance.weight");
+  m.down = kept + rows_above * channels;
+  if (!are_quantized())
+    for (int64_t i = 0; i < 3; ++i) m.rkv[i] = kept + i * channels * channels;
 
   w.up_w = factor(att + "w2", channels, sizes.rank_wa);
   w.up_a = factor(att + "a2", channels, sizes.rank_wa);
   w.up_g = factor(att + "g2", channels, sizes.rank_g);
   if (!first) w.up_v = factor(att + "v2", channels, sizes.rank_v);
-  w.output = matrix(att + "output.weight", channels, channels);
-  w.ffn_key = matrix(ffn + "key.weight", sizes.feed_forward, channels);
-  w.ffn_value = matrix(ffn + "value.weight", channels, sizes.feed_forward);
+  m.output = large_matrix(att + "output.weight", channels, channels);
+  m.ffn_key = large_matrix(ffn + "key.weight", sizes.feed_forward, channels);
+  m.ffn_value = large_matrix(ffn + "value.weight", channels, sizes.feed_forward);
+  w.in = m.rkv[0].rows, w.output = m.output.rows;
+  w.ffn_key = m.ffn_key.rows, w.ffn_value = m.ffn_value.rows;
+  matrices.push_back(m);
   return w;
 }
 
