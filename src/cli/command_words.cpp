@@ -4,15 +4,20 @@
 
 #include <algorithm>
 
-#include "base/edit_distance.h"
 #include "base/error.h"
+#include "base/nearest_word.h"
 
 namespace deltasane::cli {
 namespace {
 
-std::string nearest_word(const std::string& word, const std::vector<std::string>& known) {
-  return *std::ranges::min_element(
-      known, {}, [&](const std::string& one) { return edit_distance(word, one); });
+// "unknown command 'chatt'; did you mean chat? See deltasane --help".
+std::string unknown_word(std::string_view kind, const std::string& word,
+                         const std::vector<std::string>& known, const std::string& title) {
+  const size_t letters = std::min(word.find_first_not_of('-'), word.size());
+  const std::string dashes = word.substr(0, letters) == "-" ? "--" : word.substr(0, letters);
+  const auto meant = nearest_word(std::string_view(word).substr(letters), known);
+  return cat("unknown ", kind, " '", word, "'; ",
+             meant ? cat("did you mean ", dashes, *meant, "? See ") : "see ", title, " --help");
 }
 
 std::vector<std::string> names_below(const CLI::App& app) {
@@ -30,8 +35,7 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
     const std::vector<std::string> known = names_below(*at);
     if (at->get_require_subcommand_min() == 0 || word.starts_with('-')) break;
     if (std::ranges::find(known, word) == known.end())
-      fail(Fault::usage, "expected a command, such as ", nearest_word(word, known), ", found '",
-           word, "'; see ", title, " --help");
+      fail(Fault::usage, unknown_word("command", word, known, title));
     at = at->get_subcommand(word);
     title += " " + word;
   }
@@ -84,15 +88,18 @@ std::string message_of(const CLI::ParseError& error, const CLI::App& app) {
   }
   const std::string more = cat("; see ", title, " --help");
   for (const std::string& word : at->remaining()) {
-    if (!word.starts_with('-')) continue;
+    if (!word.starts_with('-') || word == "-") continue;
     std::vector<std::string> known;
     for (const CLI::Option* option : at->get_options())
-      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-    return cat("expected a flag, such as ", nearest_word(word, known), ", found '", word, "'",
-               more);
+      known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
+    return unknown_word("flag", word.substr(0, word.find('=')), known, title);
   }
-  if (at->remaining_size() > 0)
-    return cat("expected nothing more, found '", at->remaining().front(), "'", more);
+  if (at->remaining_size() > 0) {
+    const std::string word = at->remaining().front();
+    const bool is_prompt = at->get_option_no_throw("--prompt") != nullptr && word != "-";
+    return cat("unexpected argument '", word, "'",
+               is_prompt ? cat("; use --prompt '", word, "'. See ", title, " --help") : more);
+  }
   return cat(reworded(error, *at), more);
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/edit_distance.h"
+#include "base/nearest_word.h"
 #include "base/error.h"
 #include "base/printable.h"
 
@@ -62,10 +62,9 @@ void fail_unknown(std::string_view what, std::string_view found,
   std::string list;
   for (const std::string_view name : known) list += cat(list.empty() ? "" : ", ", name);
   if (known.empty()) fail(Fault::usage, what, ": expected nothing, found ", printable(found));
-  const std::string_view closest = *std::ranges::min_element(
-      known, {}, [&](std::string_view name) { return edit_distance(name, found); });
+  const auto closest = nearest_word(found, known);
   fail(Fault::usage, what, ": expected one of ", list, "; found ", printable(found),
-       ". The closest is '", closest, "'");
+       closest ? cat(". The closest is '", *closest, "'") : "");
 }
 
 std::string quoted_if_needed(std::string_view text) {

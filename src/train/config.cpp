@@ -4,16 +4,27 @@
 #include <set>
 #include <vector>
 
-#include "base/edit_distance.h"
+#include "base/nearest_word.h"
 #include "format/toml_text.h"
 #include "train/config_keys.h"
 
 namespace deltasane::train {
 namespace {
 
-std::string nearest(std::string_view word, const std::set<std::string>& known) {
-  return *std::ranges::min_element(
-      known, {}, [&](const std::string& one) { return edit_distance(word, one); });
+constexpr std::string_view sections[]{"model", "corpus", "optimizer", "evaluation", "run"};
+
+// What an unknown key of a section was meant to be: one of the same name elsewhere, one of the section,
+// or one of another. Empty: nothing is near.
+std::string hint_for(const std::string& section, const std::string& key) {
+  std::vector<std::string> own, all;
+  for (const ConfigKey& one : config_keys()) {
+    if (one.key == key) return cat("; did you mean ", one.section, ".", key, "?");
+    if (one.section == section) own.push_back(one.key);
+    all.push_back(one.key);
+  }
+  if (const auto near = nearest_word(key, own)) return cat("; the nearest is '", *near, "'");
+  if (const auto near = nearest_word(key, all)) return hint_for(section, *near);
+  return "; docs/training-keys.md lists them";
 }
 
 // The keys of one section; every one that is read is known.
@@ -70,7 +81,7 @@ class Section {
     for (const auto& [key, node] : *table_)
       if (!known_.contains(std::string(key.str())))
         fail(Fault::usage, where_, ": ", name_, ".", key.str(), ": expected a known key, found '",
-             key.str(), "'; the nearest is '", nearest(key.str(), known_), "'");
+             key.str(), "'", hint_for(name_, std::string(key.str())));
     return true;
   }
 
@@ -294,11 +305,13 @@ TrainConfig read_config(std::string_view text, const std::string& name,
                         std::span<const std::string> overrides) {
   toml::table file = parse_toml(text, name);
   for (const std::string& one : overrides) override_key(file, one);
-  const std::set<std::string> sections{"model", "corpus", "optimizer", "evaluation", "run"};
   for (const auto& [key, node] : file)
-    if (!sections.contains(std::string(key.str())))
+    if (std::ranges::find(sections, key.str()) == std::end(sections)) {
+      const auto near = nearest_word(key.str(), std::span(sections));
       fail(Fault::usage, name, ": ", key.str(), ": expected a known section, found '", key.str(),
-           "'; the nearest is [", nearest(key.str(), sections), "]");
+           near ? cat("'; the nearest is [", *near, "]")
+                : "'; there are [model], [corpus], [optimizer], [evaluation] and [run]");
+    }
 
   TrainConfig config;
   read_model(Section(file, "model", name), config);

@@ -420,6 +420,14 @@ TEST(Config, UnknownKeysAreNamedWithTheNearest) {
                "a.toml: run.kep: expected a known key, found 'kep'; the nearest is 'keep'");
   EXPECT_FAULT(read_config(with("[optimiser]\n"), "a.toml"), Fault::usage,
                "the nearest is [optimizer]");
+  EXPECT_FAULT(read_config(with("[foo]\n"), "a.toml"), Fault::usage,
+               "found 'foo'; there are [model], [corpus], [optimizer], [evaluation] and [run]");
+  EXPECT_FAULT(read_config(with("steps = 3\n"), "a.toml"), Fault::usage,
+               "found 'steps'; did you mean optimizer.steps?");
+  EXPECT_FAULT(read_config(with("stepps = 3\n"), "a.toml"), Fault::usage,
+               "found 'stepps'; did you mean optimizer.steps?");
+  EXPECT_FAULT(read_config(with("colour = 3\n"), "a.toml"), Fault::usage,
+               "found 'colour'; docs/training-keys.md lists them");
   EXPECT_FAULT(read_config(with("keep = \"3\"\n"), "a.toml"), Fault::usage,
                "run.keep: expected a whole number, found another type");
   EXPECT_FAULT(read_config(with("keep = 0\n"), "a.toml"), Fault::usage,

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/edit_distance.h"
+#include "base/nearest_word.h"
 #include "cli/counted.h"
 #include "text/chat/world_chat.h"
 
@@ -115,13 +115,12 @@ constexpr ChatCommand chat_commands[] = {
 };
 
 const ChatCommand& command_named(std::string_view name) {
-  const ChatCommand* nearest = &chat_commands[0];
-  for (const ChatCommand& one : chat_commands) {
+  for (const ChatCommand& one : chat_commands)
     if (one.name == name) return one;
-    if (edit_distance(name, one.name) < edit_distance(name, nearest->name)) nearest = &one;
-  }
-  fail(Fault::usage, name, ": expected a command, such as ", nearest->name,
-       "; /help lists them, and a space in front makes it a message");
+  const auto nearest = nearest_word(name, chat_command_names());
+  fail(Fault::usage, "unknown command '", name, "'; ",
+       nearest ? cat("did you mean ", *nearest, "? ") : "",
+       "/help lists them, and a space in front makes it a message");
 }
 
 }  // namespace

@@ -154,7 +154,8 @@ TEST_P(ChatOnTerminal, CommandsDoWhatTheySay) {
   say(chat, "/load " + state, "tokens remembered)");
   EXPECT_EQ(read(), after);
 
-  say(chat, "/sav x", "such as /save");
+  say(chat, "/sav x", "unknown command '/sav'; did you mean /save? /help lists them");
+  say(chat, "/zzzzzz", "unknown command '/zzzzzz'; /help lists them");
   say(chat, "/save", "/save: expected FILE, found nothing");
   say(chat, "/seed x", "/seed: expected a number");
   say(chat, "/load " + scratch_.path().string() + "/none", "none");

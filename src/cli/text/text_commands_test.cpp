@@ -102,14 +102,19 @@ TEST_F(TextCommands, CtrlCKeepsTheState) {
 }
 
 TEST_F(TextCommands, MisspeltWordsNameTheNearest) {
-  expect_misuse("deltasane genrate x", "expected a command, such as generate, found 'genrate'");
+  expect_misuse("deltasane genrate x", "unknown command 'genrate'; did you mean generate? See");
+  expect_misuse("deltasane gen x", "unknown command 'gen'; did you mean generate?");
+  expect_misuse("deltasane foo", "unknown command 'foo'; see deltasane --help");
   expect_misuse("deltasane bench kernal",
-                "such as kernel, found 'kernal'; see deltasane bench --help");
-  expect_misuse("deltasane help genrate", "such as generate");
-  expect_misuse(
-      "deltasane generate $m --promt x",
-      "expected a flag, such as --prompt, found '--promt'; see deltasane generate --help");
-  expect_misuse("deltasane generate $m more", "found 'more'");
+                "'kernal'; did you mean kernel? See deltasane bench --help");
+  expect_misuse("deltasane help genrate", "did you mean generate?");
+  expect_misuse("deltasane generate $m --promt x",
+                "unknown flag '--promt'; did you mean --prompt? See deltasane generate --help");
+  expect_misuse("deltasane generate $m --qqq", "unknown flag '--qqq'; see deltasane generate");
+  expect_misuse("deltasane generate $m hello",
+                "unexpected argument 'hello'; use --prompt 'hello'. See deltasane generate --help");
+  expect_misuse("deltasane info $m more",
+                "unexpected argument 'more'; see deltasane info --help");
   EXPECT_EQ(shown("deltasane help"), shown("deltasane --help"));
   expect_misuse("deltasane", "expected a command, such as chat, found none");
   EXPECT_EQ(shown("deltasane help bench kernel"), shown("deltasane bench kernel --help"));
@@ -124,7 +129,7 @@ TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
   expect_misuse("deltasane generate $m -p x -n x",
                 "--tokens: expected 0 or more, below 2^63, found x");
   expect_misuse("deltasane chat $m -n 0", "--tokens: expected 1 or more, found 0");
-  expect_misuse("deltasane serve $m --threads 1 --wait -1", "such as");
+  expect_misuse("deltasane serve $m --threads 1 --wait -1", "unknown flag '--wait'");
   expect_misuse("deltasane generate $m -p x -n 99999999999999999999", "below 2^63, found 9999");
   expect_misuse("deltasane generate $m -p x --top-k x", "--top-k: expected a number, found 'x'");
   expect_misuse("deltasane generate $m -p", "--prompt: expected a value, found none");

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/edit_distance.h"
+#include "base/nearest_word.h"
 #include "base/error.h"
 #include "eval/suite/made_problems.h"
 #include "eval/suite/own_suite.h"
@@ -17,10 +17,9 @@ namespace {
   known.push_back("math-chat");
   std::string list;
   for (const std::string_view one : known) list += cat(list.empty() ? "" : ", ", one);
-  const auto nearest = std::ranges::min_element(
-      known, {}, [&](std::string_view one) { return edit_distance(name, one); });
-  fail(Fault::usage, "suite: expected one of ", list, " or a .toml file, found '", name,
-       "'; did you mean ", *nearest, "?");
+  const auto nearest = nearest_word(name, known);
+  fail(Fault::usage, "suite: expected one of ", list, " or a .toml file, found '", name, "'",
+       nearest ? cat("; did you mean ", *nearest, "?") : "");
 }
 
 std::vector<std::string_view> split_at_commas(std::string_view names) {
