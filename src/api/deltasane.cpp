@@ -5,6 +5,7 @@
 #include "base/version.h"
 #include "format/tokenizer/find_tokenizer.h"
 #include "infer/engine/engine.h"
+#include "kernel/matmul/weight_type_named.h"
 #include "model/registry.h"
 #include "text/chat/chat_template.h"
 
@@ -62,9 +63,7 @@ auto translated(Body&& body) {
 
 std::optional<kernel::WeightType> weight_type_named(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  for (const kernel::WeightType type : kernel::weight_types)
-    if (name == kernel::name_of(type)) return type;
-  fail(below::Fault::usage, "weights: expected ", kernel::weight_types_text, ", found '", name, "'");
+  return kernel::weight_type_named(name, "weights");
 }
 
 OpenOptions options_of(const ModelOptions& options) {

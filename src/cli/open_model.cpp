@@ -5,15 +5,14 @@
 
 #include "base/io/host_memory.h"
 #include "format/tokenizer/find_tokenizer.h"
+#include "kernel/matmul/weight_type_named.h"
 
 namespace deltasane::cli {
 namespace {
 
 std::optional<kernel::WeightType> weight_type_named(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  for (const kernel::WeightType type : kernel::weight_types)
-    if (name == kernel::name_of(type)) return type;
-  fail(Fault::usage, "--weights: expected ", kernel::weight_types_text, ", found '", name, "'");
+  return kernel::weight_type_named(name, "--weights");
 }
 
 NonFiniteWeights weights_wanted(bool allow) {

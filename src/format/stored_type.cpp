@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/checked.h"
+#include "base/type_name.h"
 
 namespace deltasane {
 namespace {
@@ -24,8 +25,9 @@ StoredLayout layout_of(StoredType type) { return layouts[size_t(type)]; }
 std::string_view name_of(StoredType type) { return layout_of(type).name; }
 
 StoredType stored_type_named(std::string_view name) {
+  const std::string wanted = type_name(name);
   for (size_t i = 0; i < size_t(StoredType::foreign); ++i)
-    if (layouts[i].name == name) return StoredType(i);
+    if (layouts[i].name == wanted) return StoredType(i);
   fail(Fault::usage, "stored type: expected f32, f16, bf16, q8_0 or another known type, found '",
        name, "'");
 }

@@ -59,7 +59,7 @@ struct StoredLayout {
 
 StoredLayout layout_of(StoredType type);
 std::string_view name_of(StoredType type);
-StoredType stored_type_named(std::string_view name);  // an unknown name fails
+StoredType stored_type_named(std::string_view name);  // any of its names; another fails
 StoredType stored_type_of(DType type);
 std::optional<DType> dtype_of(StoredType type);  // none for anything but f32, f16 and bf16
 

@@ -31,6 +31,8 @@ std::string bytes_of(StoredType type, const std::vector<float>& values) {
 TEST(StoredType, HasOneNamePerType) {
   for (int i = 0; i < int(StoredType::foreign); ++i)
     EXPECT_EQ(stored_type_named(name_of(StoredType(i))), StoredType(i));
+  EXPECT_EQ(stored_type_named("Q8"), StoredType::q8_0);
+  EXPECT_EQ(stored_type_named("Float16"), StoredType::f16);
   EXPECT_FAULT(stored_type_named("q4_x"), Fault::usage, "found 'q4_x'");
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     EXPECT_EQ(dtype_of(stored_type_of(type)), type);

@@ -143,6 +143,26 @@ TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
             std::string::npos);
 }
 
+// One list of names, in any case, for what is computed with and what is written.
+TEST_F(TextCommands, TypesHaveTheSameNamesInAllCommands) {
+  const auto written = [&](const std::string& type) {
+    return shown("deltasane generate $m -p 1+2 -n 9 -t 1 -s 5 --weights " + type + " 2>/dev/null");
+  };
+  EXPECT_EQ(written("q8_0"), written("q8"));
+  EXPECT_EQ(written("Q8"), written("q8"));
+  EXPECT_EQ(written("q4_0"), written("q4"));
+  EXPECT_EQ(written("FP32"), written("f32"));
+  expect_misuse("deltasane generate $m -p x --weights Q4_K_M",
+                "found the mixture 'Q4_K_M'; a file has mixtures: convert --type q4_k_m. All matrices "
+                "alike: q4_k");
+  expect_misuse("deltasane generate $m -p x --weights q9", "--weights: expected f32, f16, bf16, q8,");
+  const std::string to = scratch_.path() / "to.gguf";
+  for (const auto& [given, type] : {std::pair{"Q8_0", "q8_0"}, {"Q4_K_M", "q4_k_m"}, {"fp16", "f16"}})
+    EXPECT_NE(shown(std::string("deltasane convert $m --tokenizer byte --type ") + given + " " + to)
+                  .find(std::string(": written, ") + type),
+              std::string::npos) << given;
+}
+
 TEST_F(TextCommands, AFullDeviceIsAnError) {
   for (const char* command : {"info $m", "--help", "version", "generate $m -p x -n 1 -t 1",
                               "tokenize $m -p x", "score $m --text $m -t 1", "machine", "manual"}) {

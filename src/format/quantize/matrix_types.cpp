@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/type_name.h"
 
 namespace deltasane {
 namespace {
@@ -32,9 +33,10 @@ const std::array<NamedTypes, 10>& all_named() {
 }  // namespace
 
 MatrixTypes matrix_types_named(std::string_view name) {
+  const std::string wanted = type_name(name);
   std::string names;
   for (const NamedTypes& known : all_named()) {
-    if (known.name == name) return known.types;
+    if (known.name == wanted) return known.types;
     names += cat(names.empty() ? "" : ", ", known.name);
   }
   fail(Fault::usage, "type: expected one of ", names, ", found '", name, "'");

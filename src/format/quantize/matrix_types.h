@@ -14,13 +14,13 @@ struct MatrixTypes {
   MatrixTypes(StoredType usual, StoredType costly) : most(usual), sensitive(costly) {}
 
   StoredType most;
-  // Of the output matrix and, in some layers, of those that make values and that the feed-forward
-  // ends with: their rounding costs most.
+  // Of the output matrix and, in some layers, of the value and feed-forward down projections: their
+  // rounding costs most.
   StoredType sensitive;
   friend bool operator==(const MatrixTypes&, const MatrixTypes&) = default;
 };
 
-// A type by its name, or a mixture: q4_k_m (q4_k, with q6_k) and q5_k_m (q5_k, with q6_k). Fails for
+// A type by any of its names, or a mixture: q4_k_m (q4_k, with q6_k) and q5_k_m (q5_k, with q6_k). Fails for
 // a name that is unknown, or of a type that is only read.
 MatrixTypes matrix_types_named(std::string_view name);
 std::string name_of(const MatrixTypes& types);
