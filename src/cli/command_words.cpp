@@ -57,6 +57,10 @@ std::string reworded(const CLI::ParseError& error, const CLI::App& at) {
   if (kind == "ConversionError" && text.starts_with(unread) && equals != text.npos)
     return cat(text.substr(unread.size(), equals - unread.size()), ": expected a number, found '",
                text.substr(equals + 3), "'");
+  constexpr std::string_view too_many = ": At Most 1 required but received ";
+  if (const size_t at_most = text.find(too_many); at_most != text.npos)
+    return cat(text.substr(0, at_most), ": expected it once, found it ",
+               text.substr(at_most + too_many.size()), " times");
   if (kind == "ArgumentMismatch" && text.ends_with("missing"))
     return cat(text.substr(0, text.find(':')), ": expected a value, found none");
   return text;

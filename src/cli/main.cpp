@@ -83,6 +83,24 @@ void put_error(const char* text) {
 // shells give for SIGPIPE.
 constexpr int output_closed = 128 + SIGPIPE;
 
+// The library's "filesystem error: ACTION: REASON [PATH]" in the order of other messages.
+std::string text_of(const std::filesystem::filesystem_error& error) {
+  constexpr std::string_view start = "filesystem error: ";
+  const std::string reason = error.code().message();
+  std::string action = error.what();
+  action = action.substr(action.starts_with(start) ? start.size() : 0);
+  action = action.substr(0, action.find(": " + reason));
+  if (action.find("create director") != action.npos) action = "cannot create the folder";
+  return cat(error.path1(), ": ", action, ": ", reason);
+}
+
+// The only output without a name of its own is that of fmt::print.
+std::string text_of(const std::system_error& error) {
+  if (std::string_view(error.what()).starts_with("cannot write to file"))
+    return cat("standard output: cannot write: ", error.code().message());
+  return error.what();
+}
+
 int after_output_error(const char* message) {
   if (output_reader_has_gone()) return output_closed;
   std::cerr << "deltasane: " << message << '\n';
@@ -112,11 +130,11 @@ int main(int argc, char** argv) {
   } catch (const std::length_error&) {  // of a size that no memory has
     std::cerr << "deltasane: out of memory\n";
   } catch (const std::filesystem::filesystem_error& error) {
-    std::cerr << "deltasane: " << error.path1().string() << ": " << error.code().message() << '\n';
+    std::cerr << "deltasane: " << deltasane::cli::text_of(error) << '\n';
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::broken_pipe)
       return deltasane::cli::after_output_error(error.what());
-    std::cerr << "deltasane: " << error.what() << '\n';
+    std::cerr << "deltasane: " << deltasane::cli::text_of(error) << '\n';
   } catch (const std::exception& error) {
     std::cerr << "deltasane: " << error.what() << '\n';
   } catch (...) {

@@ -143,7 +143,7 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
   number.insert(0, number.size() < 8 ? 8 - number.size() : 0, '0');
   const fs::path place = folder / cat(prefix, number);
   try {
-    fs::create_directories(folder);
+    create_folder(folder);
     remove_unfinished(folder);
     AtomicFolder part(place);
     run.model().save(part.path() / payload[0]);

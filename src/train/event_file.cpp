@@ -4,6 +4,7 @@
 
 #include "base/crc32/crc32.h"
 #include "base/error.h"
+#include "base/io/folder.h"
 
 namespace deltasane::train {
 namespace {
@@ -38,7 +39,7 @@ std::string field(int number, Wire wire, std::string_view content) {
 
 EventFile::EventFile(const fs::path& folder, double now)
     : path_(folder / cat("events.out.tfevents.", int64_t(now), ".deltasane")) {
-  fs::create_directories(folder);
+  create_folder(folder);
   for (int again = 1; fs::exists(path_); ++again)
     path_ = folder / cat("events.out.tfevents.", int64_t(now), ".deltasane.", again);
   file_.open(path_, std::ios::binary);

@@ -15,7 +15,7 @@ namespace deltasane {
 namespace {
 
 [[noreturn]] void refuse(const fs::path& place, const fs::filesystem_error& error) {
-  fail(Fault::file, place, ": expected to write this folder, found: ", error.code().message());
+  fail(Fault::file, place, ": cannot create the folder: ", error.code().message());
 }
 
 // "out/" and "out" are one place.
@@ -48,6 +48,13 @@ bool exchange(const fs::path& one, const fs::path& other) {
 }
 
 }  // namespace
+
+void create_folder(const fs::path& folder) {
+  std::error_code problem, ignored;
+  fs::create_directories(folder, problem);
+  if (!fs::is_directory(folder, ignored))
+    fail(Fault::file, folder, ": cannot create the folder: ", problem.message());
+}
 
 AtomicFolder::AtomicFolder(const fs::path& place) : place_(without_slash(place)) {
   try {

@@ -1,4 +1,6 @@
-// A folder that a reader or a crash sees whole or not at all: written beside its place under another
+// Folders that are made, alone or with what is in them.
+//
+// AtomicFolder is one that a reader or a crash sees whole or not at all: written beside its place under another
 // name, NAME.part- and 16 random digits, and renamed by commit(). Without commit() it is removed.
 //
 // Where there is a folder at the place, both change names in one step (RENAME_EXCHANGE of Linux), so
@@ -12,6 +14,8 @@
 #include "base/io/file.h"
 
 namespace deltasane {
+
+void create_folder(const fs::path& folder);  // with those above it; one that is there stays
 
 class AtomicFolder {
  public:

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/io/folder.h"
 #include "base/timing.h"
 
 namespace deltasane {
@@ -22,10 +23,7 @@ int open_folder(const fs::path& folder) {
 }  // namespace
 
 FolderLock::FolderLock(const fs::path& folder, double patience) {
-  std::error_code problem, ignored;
-  fs::create_directories(folder, problem);
-  if (!fs::is_directory(folder, ignored))
-    fail(Fault::file, folder, ": cannot create the folder: ", problem.message());
+  create_folder(folder);
   descriptor_ = open_folder(folder);
   if (descriptor_ < 0) fail(Fault::file, folder, ": cannot open: ", std::strerror(errno));
   const double until = seconds_now() + patience;

@@ -78,7 +78,17 @@ TEST(AtomicFolder, SaysWhereItCannotBe) {
   const test::Scratch scratch;
   replace_file(scratch.path() / "file", "");
   EXPECT_FAULT(AtomicFolder(scratch.path() / "file" / "out"), Fault::file,
-               "expected to write this folder");
+               "cannot create the folder: Not a directory");
+}
+
+TEST(CreateFolder, MakesThoseAboveOrSaysWhyNot) {
+  const test::Scratch scratch;
+  for (int again = 0; again < 2; ++again) create_folder(scratch.path() / "a/b");
+  EXPECT_TRUE(fs::is_directory(scratch.path() / "a/b"));
+  replace_file(scratch.path() / "file", "");
+  EXPECT_FAULT(create_folder(scratch.path() / "file"), Fault::file, "file: cannot create the folder");
+  EXPECT_FAULT(create_folder(scratch.path() / "file/b"), Fault::file,
+               "file/b: cannot create the folder: Not a directory");
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/io/folder.h"
+
 namespace deltasane::cli {
 namespace {
 
@@ -36,7 +38,7 @@ void append(const fs::path& path, const std::string& line) {
   const int problem = errno;
   if (file >= 0) ::close(file);
   if (!written)
-    fail(Fault::file, path, ": expected to add a line, found: ", std::strerror(problem));
+    fail(Fault::file, path, ": cannot add a line: ", std::strerror(problem));
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ fs::path chat_history_path() {
 ChatHistory::ChatHistory(fs::path path) : path_(std::move(path)) {
   if (path_.empty()) return;
   try {
-    if (path_.has_parent_path()) fs::create_directories(path_.parent_path());
+    if (path_.has_parent_path()) create_folder(path_.parent_path());
     append(path_, "");  // can it be written? One that is made here is its owner's alone
     entries_ = read_entries(path_);
     if (entries_.size() <= 2 * most_entries) return;

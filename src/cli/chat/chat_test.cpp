@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <iostream>
+#include <utility>
 
 #include "base/io/file.h"
 #include "cli/chat/answer_display.h"
@@ -202,6 +203,13 @@ TEST_P(ChatOnTerminal, LinesAreKeptForTheNextConversation) {
   struct stat found {};
   ASSERT_EQ(::stat(history_.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777u, 0600u);
+  {
+    const std::string kept = std::exchange(history_, history_ + "/none/history");
+    TerminalProcess chat(words({}), columns());
+    history_ = kept;
+    chat.wait_for("cannot create the folder: Not a directory;");
+    leave(chat);
+  }
   TerminalProcess chat(words({"--tokens", "1"}), columns());
   chat.wait_for("User: ");
   chat.type("\x1b[A");

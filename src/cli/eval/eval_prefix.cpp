@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/io/file_lock.h"
+#include "base/io/folder.h"
 #include "base/timing.h"
 #include "cli/version.h"
 #include "corpus/source.h"
@@ -71,7 +72,7 @@ eval::Prefix PrefixFlags::open(OpenModel& open, const Tokenizer& tokenizer, cons
         cat(tokens, " tokens of ", source->description(), ", overflow ", name_of(on_overflow));
     const uint64_t name = XXH64(prefix.description.data(), prefix.description.size(), 0);
     const fs::path file = out / fmt::format("prefix-{:016x}.state", name);
-    fs::create_directories(out);
+    create_folder(out);
     const auto save = [&] {
       StateStamp stamp;
       stamp.creator = version_text().substr(0, 256);

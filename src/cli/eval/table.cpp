@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/io/folder.h"
 #include "cli/command.h"
 #include "eval/stream/stream_folder.h"
 #include "model/sane.h"
@@ -71,7 +72,7 @@ eval::SweepTable read_sweep_table(const std::vector<std::string>& runs,
 
 void write_sweep_table(const eval::SweepTable& table, const eval::SweepVerdict& verdict,
                        const fs::path& folder) {
-  fs::create_directories(folder);
+  create_folder(folder);
   replace_file(folder / "table.md", eval::to_markdown(table, verdict));
   replace_file(folder / "table.csv", eval::to_csv(table));
   replace_file(folder / "table.tex", eval::to_latex(table));

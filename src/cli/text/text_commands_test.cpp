@@ -133,6 +133,7 @@ TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
   expect_misuse("deltasane generate $m -p x -n 99999999999999999999", "below 2^63, found 9999");
   expect_misuse("deltasane generate $m -p x --top-k x", "--top-k: expected a number, found 'x'");
   expect_misuse("deltasane generate $m -p", "--prompt: expected a value, found none");
+  expect_misuse("deltasane generate -m $m -m $m", "--model: expected it once, found it 2 times");
   expect_misuse("deltasane generate", "expected MODEL, found none; see deltasane generate --help");
   expect_misuse("deltasane answers", "expected a command, such as check, found none");
   expect_misuse("deltasane generate $m -p x --sane-alpha 0",
@@ -165,11 +166,13 @@ TEST_F(TextCommands, TypesHaveTheSameNamesInAllCommands) {
 
 TEST_F(TextCommands, AFullDeviceIsAnError) {
   for (const char* command : {"info $m", "--help", "version", "generate $m -p x -n 1 -t 1",
-                              "tokenize $m -p x", "score $m --text $m -t 1", "machine", "manual"}) {
+                              "tokenize $m -p x", "score $m --text $m -t 1", "machine", "manual",
+                              "corpus math-chat: --bytes 3000000"}) {
     const test::Outcome outcome =
         shell("m='" + model_ + "'; deltasane " + command + " > /dev/full");
     EXPECT_EQ(outcome.exit_code, 1) << command << "\n" << outcome.output;
-    EXPECT_NE(outcome.output.find("No space left on device"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find("standard output: cannot write: No space left on device\n"),
+              std::string::npos) << command << outcome.output;
   }
 }
 
@@ -194,6 +197,20 @@ TEST_F(TextCommands, ImpossiblePathsAreErrorsInOneLine) {
     EXPECT_TRUE(outcome.exit_code == 1 || outcome.exit_code == 2) << command << outcome.output;
     EXPECT_NE(outcome.output.find("deltasane: "), std::string::npos) << command << outcome.output;
     EXPECT_EQ(outcome.output.find("terminate called"), std::string::npos) << outcome.output;
+    EXPECT_EQ(outcome.output.find("filesystem error"), std::string::npos) << outcome.output;
+  }
+}
+
+TEST_F(TextCommands, AFolderThatCannotBeSaysSo) {
+  const std::string file = scratch_.path() / "file";
+  replace_file(file, "");
+  for (const std::string command :
+       {"demo --out ", "table " DELTASANE_SOURCE "/test/data/paper/main_table.csv --out "}) {
+    const test::Outcome outcome = shell("deltasane " + command + file + "/out");
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
+    EXPECT_NE(outcome.output.find("deltasane: " + file +
+                                  "/out: cannot create the folder: Not a directory\n"),
+              std::string::npos) << outcome.output;
   }
 }
 

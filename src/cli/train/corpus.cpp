@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -61,7 +63,7 @@ class CorpusSink {
     if (file_)
       file_->write(buffer_);
     else if (!std::cout.write(buffer_.data(), std::streamsize(buffer_.size())).flush())
-      throw OutputError("corpus: cannot write to the output");
+      throw OutputError(cat("standard output: cannot write: ", std::strerror(errno)));
     buffer_.clear();
   }
 
