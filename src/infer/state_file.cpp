@@ -1,5 +1,6 @@
 #include "infer/state_file.h"
 
+#include "base/hexadecimal.h"
 #include "base/printable.h"
 #include "format/open.h"
 #include "model/registry.h"
@@ -13,7 +14,7 @@ namespace {
 }
 
 std::string model_text(uint64_t identity, std::string_view name) {
-  return cat(printable(name), " (identity ", identity, ")");
+  return cat(printable(name), " (identity ", hexadecimal(identity), ")");
 }
 
 }  // namespace

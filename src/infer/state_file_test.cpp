@@ -86,8 +86,8 @@ TEST(StateFile, RefusesTheStateOfAnotherModel) {
   expected.model_identity = 8;
   expected.model_name = "other";
   EXPECT_FAULT(load_state(path, expected), Fault::file,
-               "model: expected 'other' (identity 8), found 'small \\xf0\\x9f\\x90\\xa6' (identity "
-               "1234567890123); a state belongs to the model that made it");
+               "model: expected 'other' (identity 0000000000000008), found 'small \\xf0\\x9f\\x90\\xa6' (identity "
+               "0000011f71fb04cb); a state belongs to the model that made it");
   expected = example_expectation();
   expected.layout = test::uniform_layout(4, 6, 2, 3);
   EXPECT_FAULT(load_state(path, expected), Fault::file,

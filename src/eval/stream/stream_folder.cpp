@@ -32,8 +32,8 @@ void expect_same(const fs::path& path, const probe::Settings& found,
   if (found == expected) return;
   for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i)
     if (found[i] != expected[i])
-      fail(Fault::file, path, ": ", found[i].first, ": expected ", printable(expected[i].second),
-           ", found ", printable(found[i].second),
+      fail(Fault::file, path, ": ", found[i].first, ": expected ",
+           printable(setting_text(expected[i])), ", found ", printable(setting_text(found[i])),
            "; the folder belongs to another run: give the same settings, or another output folder");
   fail(Fault::file, path, ": expected ", expected.size(), " settings, found ", found.size(),
        "; the folder belongs to another run: give another output folder");
@@ -107,6 +107,15 @@ StreamPlace place_of(const Json& json) {
 }
 
 }  // namespace
+
+std::string setting_text(const probe::Settings::value_type& setting) {
+  const auto& [name, value] = setting;
+  uint64_t identity = 0;
+  const char* const end = value.data() + value.size();
+  const auto [at, error] = std::from_chars(value.data(), end, identity);
+  const bool is_identity = name == "model_identity" && error == std::errc() && at == end;
+  return is_identity ? hexadecimal(identity) : value;
+}
 
 StreamFolder::StreamFolder(const fs::path& folder, const probe::Settings& settings,
                            HeadRate head_rate, const StreamParts& parts, int64_t streams,

@@ -23,6 +23,10 @@ inline constexpr const char* losses_file = "losses.rec";
 inline constexpr const char* speed_file = "speed.csv";
 inline constexpr const char* snapshots_folder = "snapshots";
 
+// A setting of record files as people read it: the identity of a model, which is stored in decimal, in
+// hexadecimal, as `info` has it.
+std::string setting_text(const probe::Settings::value_type& setting);
+
 // Where one stream stands beside its state.
 struct StreamPlace {
   corpus::Cursor cursor;

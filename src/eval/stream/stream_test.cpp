@@ -301,6 +301,8 @@ TEST(Stream, RefusesAFolderOfAnotherRun) {
   refuses(sane, sane.letters, "sane: expected 'run-time SANE with alpha 2");
   settings.segment = 1024;
   refuses(bench, bench.letters, "segment: expected '1024', found '512'");
+  EXPECT_EQ(setting_text({"model_identity", "8"}), "0000000000000008");
+  EXPECT_EQ(setting_text({"segment", "512"}), "512");
   fs::create_directories(scratch.path() / "else");
   replace_file(scratch.path() / "else" / "letter.txt", "Dear all");
   EXPECT_FAULT(bench.run(bench.letters, settings, scratch.path() / "else"), Fault::file,
