@@ -56,8 +56,7 @@ void write_importance(const fs::path& path, const LanguageModel& model,
     means.emplace(name, std::move(mean));
   }
   if (plan.empty())
-    fail(Fault::argument, path, ": expected a model on the CPU that lists its matrices, found ",
-         model.description().architecture, " on ", to_string(model.device()));
+    fail(Fault::argument, path, ": expected a text that a model on the CPU has read, found none");
   write_safetensors(path, std::move(plan), {{"content", "mean squares of the inputs of matrices"}},
                     [&](const PlannedTensor& tensor, const Sink& sink) {
                       sink(std::as_bytes(means.at(tensor.name).span()));

@@ -64,6 +64,11 @@ int score_text(ScoreOptions& options) {
     ids = read_ids(options.ids);
   }
   if (ids.empty()) fail(Fault::file, "score: expected at least one token, found none");
+  if (const auto all = int64_t(ids.size()); !options.importance.empty()) {
+    if (all < 2) fail(Fault::file, "--importance: expected a text of 2 tokens or more, found ", all);
+    if (options.context == 1)
+      fail(Fault::usage, "--importance: expected a --context of 2 tokens or more, found 1");
+  }
 
   std::optional<NpyWriter> writer;
   const int64_t vocabulary = open.model.vocabulary();

@@ -176,6 +176,15 @@ TEST_F(TextCommands, AFullDeviceIsAnError) {
   }
 }
 
+TEST_F(TextCommands, ImportanceNeedsTwoTokens) {
+  const test::Outcome outcome = shell("printf 1 | deltasane score '" + model_ +
+                                      "' -t 1 --importance " + scratch_.path().string() + "/i");
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
+  EXPECT_NE(outcome.output.find("expected a text of 2 tokens or more, found 1\n"),
+            std::string::npos) << outcome.output;
+  expect_misuse("printf 123 | deltasane score $m -t 1 -c 1 --importance i", "--context of 2 tokens");
+}
+
 // Commands that are given a path where nothing can be written.
 TEST_F(TextCommands, ImpossiblePathsAreErrorsInOneLine) {
   const std::string config = scratch_.path() / "train.toml";
