@@ -125,4 +125,12 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
   }
 }
 
+std::string toml_value_text(const toml::node& value) {
+  if (const auto text = value.value_exact<std::string>()) return cat("the text ", printable(*text));
+  if (const auto whole = value.value_exact<int64_t>()) return cat("the whole number ", *whole);
+  if (const auto number = value.value_exact<double>()) return cat("the number ", *number);
+  if (const auto truth = value.value_exact<bool>()) return *truth ? "true" : "false";
+  return value.is_array() ? "a list" : value.is_table() ? "a table" : "a date or a time";
+}
+
 }  // namespace deltasane

@@ -12,4 +12,7 @@ namespace deltasane {
 // `name` is for messages. Fails with the line where the text is not TOML.
 toml::table parse_toml(std::string_view text, const std::string& name);
 
+// What a value is, for messages: "the text 'abc'", "the number 0.5", "a list".
+std::string toml_value_text(const toml::node& value);
+
 }  // namespace deltasane

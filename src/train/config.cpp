@@ -27,15 +27,30 @@ std::string hint_for(const std::string& section, const std::string& key) {
   return "; docs/training-keys.md lists them";
 }
 
+// A file, with what --set has put in place of its lines.
+struct Settings {
+  std::string name;  // of the file
+  toml::table table;
+  std::set<std::string> set{};  // the keys of --set, "run.keep"
+
+  // What an error of a key, or of a section, is about.
+  std::string where(const std::string& key) const {
+    const bool is_set = std::ranges::any_of(
+        set, [&](const std::string& one) { return one == key || one.starts_with(cat(key, ".")); });
+    return is_set ? std::string("--set") : name;
+  }
+};
+
 // The keys of one section; every one that is read is known.
 class Section {
  public:
-  Section(const toml::table& file, std::string name, std::string where)
-      : name_(std::move(name)), where_(std::move(where)) {
-    const toml::node* node = file.get(name_);
+  Section(const Settings& settings, std::string name) : settings_(&settings), name_(std::move(name)) {
+    const toml::node* node = settings.table.get(name_);
     if (!node) return;
     table_ = node->as_table();
-    if (!table_) fail(Fault::usage, where_, ": [", name_, "]: expected a section, found a value");
+    if (!table_)
+      fail(Fault::usage, settings.name, ": [", name_, "]: expected a section, found ",
+           toml_value_text(*node));
   }
 
   Section(std::string name, std::vector<ConfigKey>& list) : name_(std::move(name)), list_(&list) {}
@@ -71,8 +86,9 @@ class Section {
   void at_least(const char* key, double value, double least) const {
     if (!(value >= least)) wrong(key, cat("expected at least ", least, ", found ", value));
   }
-  [[noreturn]] void wrong(const char* key, const std::string& what) const {
-    fail(Fault::usage, where_, ": ", name_, ".", key, ": ", what);
+  [[noreturn]] void wrong(std::string_view key, const std::string& what) const {
+    const std::string full = cat(name_, ".", key);
+    fail(Fault::usage, settings_->where(full), ": ", full, ": ", what);
   }
   // All keys were read. False: they are listed, and there is nothing to check.
   bool done() const {
@@ -80,8 +96,8 @@ class Section {
     if (!table_) return true;
     for (const auto& [key, node] : *table_)
       if (!known_.contains(std::string(key.str())))
-        fail(Fault::usage, where_, ": ", name_, ".", key.str(), ": expected a known key, found '",
-             key.str(), "'", hint_for(name_, std::string(key.str())));
+        wrong(key.str(), cat("expected a known key, found '", key.str(), "'",
+                             hint_for(name_, std::string(key.str()))));
     return true;
   }
 
@@ -113,11 +129,12 @@ class Section {
     } else if (std::is_same_v<T, double> && node.is_integer()) {
       value = T(*node.value<Stored>());
     } else {
-      wrong(key, cat("expected ", expected, ", found another type"));
+      wrong(key, cat("expected ", expected, ", found ", toml_value_text(node)));
     }
   }
 
-  std::string name_, where_;
+  const Settings* settings_ = nullptr;
+  std::string name_;
   const toml::table* table_ = nullptr;
   std::set<std::string> known_;
   std::vector<ConfigKey>* list_ = nullptr;  // where keys are listed, and not read
@@ -127,7 +144,7 @@ void read_model(Section section, TrainConfig& config) {
   TrainConfig::Model& m = config.model;
   section.read("from", m.from, "a checkpoint to train further; else layers and channels");
   section.read("architecture", m.architecture, "of the model", "the file's, or the first there is");
-  section.read("kind", m.kind, "of model, where an architecture has several", "its first");
+  section.read("kind", m.kind, "the update rule, for architectures with several", "the first");
   section.read("layers", m.layers, "of a new model", "");
   section.read("channels", m.channels, "of a new model", "");
   section.read("head_size", m.head_size, "channels of a head");
@@ -166,11 +183,11 @@ void read_optimizer(Section section, TrainConfig& config) {
   config.precision = precision_named(precision);
   o.kind = optimizer_named(kind);
   s.steps = 0;
-  section.read("steps", s.steps, "of the whole run", "required");
+  section.read("steps", s.steps, "total number of steps", "required");
   section.read("rows", config.rows, "of a step", "sequences x accumulate");
   section.read("sequences", config.sequences, "rows at a time, without rows");
   section.read("context", config.context, "tokens of a row");
-  section.read("accumulate", config.accumulate, "times a step, without rows");
+  section.read("accumulate", config.accumulate, "micro-batches per step (when optimizer.rows is not set)");
   section.read("rate", s.peak, "the highest learning rate");
   s.first = s.peak / 100, s.last = s.peak / 10, s.warmup = s.steps / 33;
   section.read("first_rate", s.first, "at the first step", "rate / 100");
@@ -282,10 +299,10 @@ void read_run(Section section, TrainConfig& config) {
 }
 
 // "section.key=value": the value is TOML where it can be read as such, a text otherwise.
-void override_key(toml::table& file, const std::string& text) {
+void override_key(Settings& settings, const std::string& text) {
   const size_t dot = text.find('.'), equals = text.find('=');
   if (equals == std::string::npos || dot == 0 || dot > equals || dot + 1 == equals)
-    fail(Fault::usage, "override: expected SECTION.KEY=VALUE, found '", text, "'");
+    fail(Fault::usage, "--set: expected SECTION.KEY=VALUE, found '", text, "'");
   const std::string section = text.substr(0, dot), key = text.substr(dot + 1, equals - dot - 1);
   const std::string value = text.substr(equals + 1);
   toml::table one;
@@ -294,34 +311,37 @@ void override_key(toml::table& file, const std::string& text) {
   } catch (const Error&) {
     one.insert_or_assign("value", value);
   }
-  if (one.size() != 1) fail(Fault::usage, "override: expected one value, found '", text, "'");
+  if (one.size() != 1) fail(Fault::usage, "--set: expected one value, found '", text, "'");
+  toml::table& file = settings.table;
   if (!file[section].is_table()) file.insert_or_assign(section, toml::table{});
   file[section].as_table()->insert_or_assign(key, *one.get("value"));
+  settings.set.insert(cat(section, ".", key));
 }
 
 }  // namespace
 
 TrainConfig read_config(std::string_view text, const std::string& name,
                         std::span<const std::string> overrides) {
-  toml::table file = parse_toml(text, name);
-  for (const std::string& one : overrides) override_key(file, one);
-  for (const auto& [key, node] : file)
+  Settings settings{name, parse_toml(text, name)};
+  for (const std::string& one : overrides) override_key(settings, one);
+  for (const auto& [key, node] : settings.table)
     if (std::ranges::find(sections, key.str()) == std::end(sections)) {
       const auto near = nearest_word(key.str(), std::span(sections));
-      fail(Fault::usage, name, ": ", key.str(), ": expected a known section, found '", key.str(),
+      fail(Fault::usage, settings.where(std::string(key.str())), ": ", key.str(),
+           ": expected a known section, found '", key.str(),
            near ? cat("'; the nearest is [", *near, "]")
                 : "'; there are [model], [corpus], [optimizer], [evaluation] and [run]");
     }
 
   TrainConfig config;
-  read_model(Section(file, "model", name), config);
-  read_corpus(Section(file, "corpus", name), config.corpus);
-  read_optimizer(Section(file, "optimizer", name), config);
-  read_evaluation(Section(file, "evaluation", name), config);
+  read_model(Section(settings, "model"), config);
+  read_corpus(Section(settings, "corpus"), config.corpus);
+  read_optimizer(Section(settings, "optimizer"), config);
+  read_evaluation(Section(settings, "evaluation"), config);
   for (const auto& [section, key] :
        {std::pair{"optimizer", "beta2"}, {"optimizer", "epsilon"}, {"corpus", "padding_side"}})
-    if (!Section(file, section, name).has(key)) config.unstated.insert(cat(section, ".", key));
-  read_run(Section(file, "run", name), config);
+    if (!Section(settings, section).has(key)) config.unstated.insert(cat(section, ".", key));
+  read_run(Section(settings, "run"), config);
   return config;
 }
 

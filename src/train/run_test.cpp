@@ -429,9 +429,14 @@ TEST(Config, UnknownKeysAreNamedWithTheNearest) {
   EXPECT_FAULT(read_config(with("colour = 3\n"), "a.toml"), Fault::usage,
                "found 'colour'; docs/training-keys.md lists them");
   EXPECT_FAULT(read_config(with("keep = \"3\"\n"), "a.toml"), Fault::usage,
-               "run.keep: expected a whole number, found another type");
+               "run.keep: expected a whole number, found the text '3'");
   EXPECT_FAULT(read_config(with("keep = 0\n"), "a.toml"), Fault::usage,
                "run.keep: expected at least 1, found 0");
+  for (const auto& [value, found] : {std::pair{"0.5", "the number 0.5"}, {"[1]", "a list"},
+                                     {"true", "true"}, {"{a = 1}", "a table"},
+                                     {"2026-01-01", "a date or a time"}})
+    EXPECT_FAULT(read_config(with(cat("keep = ", value, "\n")), "a.toml"), Fault::usage,
+                 cat("run.keep: expected a whole number, found ", found));
   EXPECT_FAULT(read_config("[model\n", "a.toml"), Fault::file, "a.toml:1: expected TOML");
   EXPECT_FAULT(read_config("[model]\n", "a.toml"), Fault::usage,
                "model.from: expected a model file, or layers and channels");

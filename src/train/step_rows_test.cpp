@@ -159,7 +159,12 @@ TEST(ConfigOverrides, StandForLinesOfTheFile) {
   EXPECT_EQ(changed.corpus.padding_side, PaddingSide::right);
   EXPECT_FAULT(with({"optimizer.stepps=9"}), Fault::usage, "the nearest is 'steps'");
   EXPECT_FAULT(with({"steps=9"}), Fault::usage, "expected SECTION.KEY=VALUE, found 'steps=9'");
-  EXPECT_FAULT(with({"optimizer.steps=many"}), Fault::usage, "expected a whole number");
+  EXPECT_FAULT(with({"optimizer.steps=many"}), Fault::usage,
+               "--set: optimizer.steps: expected a whole number, found the text 'many'");
+  EXPECT_FAULT(with({"optimizer.steps=0"}), Fault::usage, "--set: optimizer.steps: expected 1 to ");
+  EXPECT_FAULT(with({"foo.x=1"}), Fault::usage, "--set: foo: expected a known section");
+  EXPECT_FAULT(with({"run.folder=x", "run.keep=1", "optimizer.steps=9", "model.layers=-1"}),
+               Fault::usage, "--set: model.layers: ");
 }
 
 // A run of a version that padded on the right and had other defaults continues as it was.

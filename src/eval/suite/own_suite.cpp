@@ -43,7 +43,7 @@ class OwnTable {
     std::vector<std::string> found;
     for (const toml::node& node : *list) {
       const auto value = node.value_exact<std::string>();
-      if (!value) fail(Fault::file, where_, ".", key, ": expected texts, found another type");
+      if (!value) fail(Fault::file, where_, ".", key, ": expected texts, found ", toml_value_text(node));
       found.push_back(*value);
     }
     if (found.empty()) fail(Fault::file, where_, ".", key, ": expected texts, found none");
@@ -57,7 +57,7 @@ class OwnTable {
     std::vector<OwnTable> found;
     for (const toml::node& node : *list) {
       const toml::table* const table = node.as_table();
-      if (!table) fail(Fault::file, where_, ".", key, ": expected tables, found another type");
+      if (!table) fail(Fault::file, where_, ".", key, ": expected tables, found ", toml_value_text(node));
       found.emplace_back(*table, cat(where_, " ", key, " ", found.size() + 1));
     }
     return found;
