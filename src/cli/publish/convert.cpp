@@ -118,7 +118,7 @@ const Command convert{
       describe_allow_nonfinite(app, options->allow_nonfinite);
       app.footer("Examples:\n  deltasane convert model.pth model.gguf --type q4_k_m\n"
                  "  deltasane convert model.gguf model.safetensors --type bf16\n"
-                 "  deltasane score model.pth --text book.txt --importance book.importance\n"
+                 "  deltasane score model.pth -f book.txt --importance book.importance\n"
                  "  deltasane convert model.pth model.gguf --type q4_k_m --importance book.importance");
       return [options] { return convert_model(*options); };
     }};

@@ -23,7 +23,7 @@ namespace {
 struct GenerateOptions {
   ModelFlags model;
   SamplingFlags sampling;
-  std::string prompt, prompt_file, state_in, state_out;
+  std::string prompt, prompt_file, input, state_in, state_out;
   std::vector<std::string> stops;
   int64_t tokens = 256;
   bool json = false, other_sane = false, special = false, as_chat = false;
@@ -31,13 +31,16 @@ struct GenerateOptions {
 };
 
 std::string prompt_of(const GenerateOptions& options) {
-  if (!options.prompt.empty() && !options.prompt_file.empty())
-    fail(Fault::usage, "generate: expected one of --prompt and --prompt-file, found both");
-  const bool is_piped = options.prompt.empty() && options.prompt_file.empty() &&
-                        options.state_in.empty() && has_piped_input();
-  const std::string text = is_piped || options.prompt == "-" ? input_text("-")
-                           : options.prompt_file.empty()     ? options.prompt
-                                                             : input_text(options.prompt_file);
+  const int given =
+      !options.prompt.empty() + !options.prompt_file.empty() + !options.input.empty();
+  if (given > 1)
+    fail(Fault::usage, "generate: expected one of --prompt, --prompt-file and -, found ",
+         given == 2 ? "two" : "three");
+  const bool is_piped = given == 0 && options.state_in.empty() && has_piped_input();
+  const bool is_input = is_piped || !options.input.empty() || options.prompt == "-";
+  const std::string text = is_input                      ? input_text("-")
+                           : options.prompt_file.empty() ? options.prompt
+                                                         : input_text(options.prompt_file);
   if (!valid_utf8(text)) fail(Fault::file, "prompt: expected UTF-8 text, found other bytes");
   if (text.empty() && options.state_in.empty())
     fail(Fault::usage, "generate: expected --prompt, --prompt-file, --state-in or text on standard input, found "
@@ -177,6 +180,7 @@ const Command generate{
     "generate", "complete a prompt", [](CLI::App& app) {
       auto options = std::make_shared<GenerateOptions>();
       options->model.describe(app);
+      describe_input_word(app, options->input);
       app.add_option("-p,--prompt", options->prompt, "the text to complete; -: standard input");
       app.add_option("-f,--prompt-file", options->prompt_file, "a file with the text; -: standard input");
       app.add_option("-n,--tokens", options->tokens, "how many tokens to write at most")
@@ -199,7 +203,7 @@ const Command generate{
           "Examples:\n"
           "  deltasane generate model.gguf --prompt 'The Eiffel tower is in the city of'\n"
           "  deltasane generate model.pth -f book.txt -n 0 --state-out book.state\n"
-          "  grep -v '^#' notes | deltasane generate -m model.gguf -n 100\n"
+          "  grep -v '^#' notes | deltasane generate model.gguf - -n 100\n"
           "  deltasane generate model.pth --state-in book.state --prompt 'In short,'\n"
           "  deltasane generate model.pth --state-in tuned.pth --prompt 'User: hi'");
       return [options] { return generate_text(*options); };

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +12,22 @@
 #include "base/io/file.h"
 
 namespace deltasane::cli {
+
+void describe_input_word(CLI::App& app, std::string& word) {
+  const auto when = [](bool is_input, const char* expected) {
+    return CLI::Validator(
+        [=](std::string& text) {
+          return (text == "-") == is_input ? std::string()
+                                           : cat("expected ", expected, ", found '", text, "'");
+        },
+        "");
+  };
+  app.add_option("INPUT", word, "-: the text is on standard input")
+      ->type_name("")
+      ->check(when(true, "-"));
+  app.get_option("--model")->check(when(false, "a model file"));
+  app.validate_positionals();  // whichever of the two a word fits
+}
 
 std::string input_text(const std::string& path) {
   if (path != "-") return read_file(path);

@@ -3,7 +3,14 @@
 
 #include <string>
 
+namespace CLI {
+class App;
+}
+
 namespace deltasane::cli {
+
+// Adds a lone "-" to a command that takes a model: standard input is its text. `word` is then "-".
+void describe_input_word(CLI::App& app, std::string& word);
 
 // The file's bytes; "-" is standard input.
 std::string input_text(const std::string& path);

@@ -17,7 +17,7 @@ namespace {
 
 struct ScoreOptions {
   ModelFlags model;
-  std::string text, ids, logits, importance;
+  std::string text, ids, input, logits, importance;
   int64_t context = 0;
   bool json = false, per_token = false;
 };
@@ -49,10 +49,11 @@ std::vector<int32_t> read_ids(const std::string& path) {
 }
 
 int score_text(ScoreOptions& options) {
-  if (options.text.empty() && options.ids.empty() && has_piped_input()) options.text = "-";
-  if (options.text.empty() == options.ids.empty())
-    fail(Fault::usage, "score: expected one of --text, --ids and text on standard input, found ",
-         options.text.empty() ? "none" : "--text and --ids");
+  const int given = !options.text.empty() + !options.ids.empty() + !options.input.empty();
+  if (given > 1 || (given == 0 && !has_piped_input()))
+    fail(Fault::usage, "score: expected one of --file, --ids and text on standard input, found ",
+         given == 0 ? "none" : "several");
+  if (given == 0 || !options.input.empty()) options.text = "-";
   OpenModel open(options.model);
   std::unique_ptr<Tokenizer> tokenizer;
   std::vector<int32_t> ids;
@@ -143,7 +144,8 @@ const Command score{
     "score", "the log probability and perplexity of a text", [](CLI::App& app) {
       auto options = std::make_shared<ScoreOptions>();
       options->model.describe(app);
-      app.add_option("--text", options->text, "a file with text; -: standard input");
+      describe_input_word(app, options->input);
+      app.add_option("-f,--file,--text", options->text, "a file with the text; -: standard input");
       app.add_option("--ids", options->ids, "a file with token ids: text, or .npy; -: standard input");
       app.add_option("-c,--context", options->context,
                      "tokens that are read with one state, then a fresh one; 0: the whole text")
@@ -157,8 +159,8 @@ const Command score{
       app.add_flag("--per-token", options->per_token, "the log probability of each token");
       app.add_flag("--json", options->json, "print JSON");
       app.footer(
-          "Examples:\n  deltasane score model.gguf --text book.txt\n"
-          "  head -c 100000 book.txt | deltasane score -m model.gguf\n"
+          "Examples:\n  deltasane score model.gguf -f book.txt\n"
+          "  head -c 100000 book.txt | deltasane score model.gguf -\n"
           "  deltasane score model.pth --ids ids.npy --logits logits.npy");
       return [options] { return score_text(*options); };
     }};

@@ -45,11 +45,18 @@ TEST_F(TextCommands, ReadStandardInput) {
   const std::string ids = "49 43 50\n";
   for (const char* line : {"printf 1+2 | deltasane tokenize $m", "deltasane tokenize $m -p 1+2",
                            "printf 1+2 | deltasane tokenize -m $m -f -",
+                           "printf 1+2 | deltasane tokenize $m -",
+                           "printf 1+2 | deltasane tokenize -m $m -",
+                           "printf 1+2 | deltasane tokenize - -m $m",
                            "printf 1+2 | deltasane tokenize $m --text -"})
     EXPECT_EQ(shown(line), ids) << line;
   const std::string scored = shown("printf '1+2=3' | deltasane score -m $m -t 1 --json");
   EXPECT_NE(scored.find("\"tokens\": 5"), scored.npos);
-  EXPECT_EQ(shown("printf '1+2=3' | deltasane score $m -t 1 --text - --json"), scored);
+  const std::string file = scratch_.path() / "text";
+  replace_file(file, "1+2=3");
+  for (const std::string flags : std::vector<std::string>{"--text -", "-f -", "--file -", "-",
+                                                           "-f " + file})
+    EXPECT_EQ(shown("printf '1+2=3' | deltasane score $m -t 1 --json " + flags), scored) << flags;
   EXPECT_EQ(shown("printf '49 43 50 61 51' | deltasane score $m -t 1 --ids - --json | head -4"),
             scored.substr(0, scored.find("  \"perplexity\"")));
   // Contexts of three tokens are texts of their own.
@@ -65,11 +72,17 @@ TEST_F(TextCommands, ReadStandardInput) {
   for (const char* line : {"printf 1+2 | deltasane generate -m $m -n 9 -t 1 -s 5 2>/dev/null",
                            "printf 1+2 | deltasane generate $m -p - -n 9 -t 1 -s 5 2>/dev/null",
                            "printf 1+2 | deltasane generate $m -f - -n 9 -t 1 -s 5 2>/dev/null",
+                           "printf 1+2 | deltasane generate $m - -n 9 -t 1 -s 5 2>/dev/null",
                            "deltasane generate $m --prompt 1+2 --tokens 9 --seed 5 2>/dev/null"})
     EXPECT_EQ(shown(line), made) << line;
   expect_misuse("deltasane generate $m < /dev/null", "or text on standard input, found none");
   expect_misuse("deltasane score $m < /dev/null", "found none");
   expect_misuse("deltasane tokenize $m < /dev/null", "found none");
+  expect_misuse("printf 1 | deltasane generate $m - -p x", "and -, found two");
+  expect_misuse("printf 1 | deltasane score $m - -f x", "found several");
+  expect_misuse("printf 1 | deltasane tokenize $m - -f x", "found several");
+  expect_misuse("deltasane score -m -", "--model: expected a model file, found '-'");
+  EXPECT_NE(shown("deltasane score --help").find("-f,--file,--text"), std::string::npos);
 }
 
 TEST_F(TextCommands, RefuseTheTokenizerOfAnotherModel) {

@@ -16,7 +16,7 @@ namespace deltasane::cli {
 namespace {
 
 struct TokenizeOptions {
-  std::string tokenizer, text, file;
+  std::string tokenizer, text, file, input;
   std::vector<int32_t> decode;
   bool plain = false, document = false, json = false, bench = false;
 };
@@ -42,14 +42,15 @@ int tokenize_text(const TokenizeOptions& options) {
     fmt::print("{}\n", options.json ? json_text(nlohmann::ordered_json{{"text", text}}) : text);
     return 0;
   }
-  const bool is_piped = options.text.empty() && options.file.empty() && has_piped_input();
-  if (!is_piped && options.text.empty() == options.file.empty())
+  const int given = !options.text.empty() + !options.file.empty() + !options.input.empty();
+  if (given > 1 || (given == 0 && !has_piped_input()))
     fail(Fault::usage,
          "tokenize: expected one of --text, --file, --decode and text on standard input, found ",
-         options.text.empty() ? "none" : "--text and --file");
-  const std::string text = is_piped || options.text == "-" ? input_text("-")
-                           : options.file.empty()          ? options.text
-                                                           : input_text(options.file);
+         given == 0 ? "none" : "several");
+  const bool is_input = given == 0 || !options.input.empty() || options.text == "-";
+  const std::string text = is_input               ? input_text("-")
+                           : options.file.empty() ? options.text
+                                                  : input_text(options.file);
   if (options.bench) {
     const auto rate = measure_encode_rate(*tokenizer, text, 1.0);
     fmt::print("{:.1f} MB/s on one core, {:.2f} bytes per token\n", rate.megabytes_per_second,
@@ -73,6 +74,7 @@ const Command tokenize{
       app.add_option("-m,--model,TOKENIZER", options->tokenizer,
                      std::string(tokenizer_help) + "; or a model file")
           ->required();
+      describe_input_word(app, options->input);
       app.add_option("-p,--text", options->text, "the text; -: standard input");
       app.add_option("-f,--file", options->file, "a file with the text; -: standard input");
       app.add_option("--decode", options->decode, "ids to turn into text");
