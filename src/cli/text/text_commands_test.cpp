@@ -85,6 +85,14 @@ TEST_F(TextCommands, ReadStandardInput) {
   EXPECT_NE(shown("deltasane score --help").find("-f,--file,--text"), std::string::npos);
 }
 
+TEST_F(TextCommands, RefuseIdsThatNoTokenHas) {
+  EXPECT_EQ(shown("deltasane tokenize byte --decode 49 255 | od -An -tx1"), " 31 ff 0a\n");
+  expect_misuse("deltasane tokenize byte --decode 49 300",
+                "--decode: expected ids from 0 to 255, found 300");
+  expect_misuse("deltasane tokenize byte --decode -1", "found -1");
+  expect_misuse("deltasane tokenize byte --json --decode 256", "found 256");
+}
+
 TEST_F(TextCommands, RefuseTheTokenizerOfAnotherModel) {
   const std::string large = scratch_.path() / "large.txt",
                     wide = scratch_.path() / "wide.safetensors";

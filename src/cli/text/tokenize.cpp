@@ -38,6 +38,10 @@ int tokenize_text(const TokenizeOptions& options) {
   const auto tokenizer = tokenizer_of(options.tokenizer);
   const auto special = options.plain ? SpecialTokens::as_text : SpecialTokens::recognized;
   if (!options.decode.empty()) {
+    const int32_t ids = tokenizer->vocabulary_size();
+    for (const int32_t id : options.decode)
+      if (id < 0 || id >= ids)
+        fail(Fault::usage, "--decode: expected ids from 0 to ", ids - 1, ", found ", id);
     const std::string text = tokenizer->decode(options.decode, special);
     fmt::print("{}\n", options.json ? json_text(nlohmann::ordered_json{{"text", text}}) : text);
     return 0;
@@ -79,8 +83,8 @@ const Command tokenize{
       app.add_option("-f,--file", options->file, "a file with the text; -: standard input");
       app.add_option("--decode", options->decode, "ids to turn into text");
       app.add_flag("--plain", options->plain,
-                   "special tokens such as <|im_end|> are text, as in what a user types; decoded, "
-                   "they are left out");
+                   "treat special tokens such as <|im_end|> as ordinary text; with --decode, leave them "
+                   "out");
       app.add_flag("--document", options->document,
                    "with the tokens that the model expects at the beginning of a document");
       app.add_flag("--bench", options->bench, "measure the encoding instead");
