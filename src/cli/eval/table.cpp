@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/io/folder.h"
 #include "cli/command.h"
+#include "cli/number_range.h"
 #include "eval/stream/stream_folder.h"
 #include "model/sane.h"
 
@@ -92,7 +93,7 @@ const Command sweep_scores{
       app.add_option("--out", options->out,
                      "write table.md, table.csv, table.tex, p_values.csv and the figure here");
       app.add_option("--format", options->format, "without --out: markdown, csv, latex or json")
-          ->check(CLI::IsMember({"markdown", "csv", "latex", "json"}))
+          ->check(one_of({"markdown", "csv", "latex", "json"}))
           ->capture_default_str();
       app.add_flag_callback("--json", [options] { options->format = "json"; }, "as --format json");
       app.add_option("--level", options->level, "p below which a difference is significant")

@@ -3,6 +3,7 @@
 
 #include "base/io/folder.h"
 #include "cli/command.h"
+#include "cli/number_range.h"
 #include "cli/open_model.h"
 #include "cli/publish/model_card.h"
 #include "cli/publish/tokenizer_files.h"
@@ -93,7 +94,7 @@ const Command publish{
       app.add_option("OUT", options->out, "the folder, which is not there yet")->required();
       app.add_option("--format", options->format,
                      "hf: for the Hugging Face libraries; pth: one file for PyTorch")
-          ->check(CLI::IsMember({"hf", "pth"}))
+          ->check(one_of({"hf", "pth"}))
           ->capture_default_str();
       app.add_option("--type", options->type, "f32, f16 or bf16; as in the file if not given");
       app.add_option("--tokenizer", options->tokenizer, tokenizer_help);

@@ -185,6 +185,17 @@ TEST_F(TextCommands, TypesHaveTheSameNamesInAllCommands) {
               std::string::npos) << given;
 }
 
+TEST_F(TextCommands, WordsOfFlagsAreCheckedAlways) {
+  for (const char* command : {"generate $m -p x", "generate $m -p x --chat", "chat $m"}) {
+    const std::string line = std::string("deltasane ") + command;
+    expect_misuse(line + " --mode foo", "--mode: expected plain, think or fast-think, found 'foo'");
+    expect_misuse(line + " --template foo",
+                  "--template: expected world, chatml or chatml-think, found 'foo'");
+  }
+  expect_misuse("deltasane table x --format foo",
+                "--format: expected markdown, csv, latex or json, found 'foo'");
+}
+
 TEST_F(TextCommands, AFullDeviceIsAnError) {
   for (const char* command : {"info $m", "--help", "version", "generate $m -p x -n 1 -t 1",
                               "tokenize $m -p x", "score $m --text $m -t 1", "machine", "manual",

@@ -224,7 +224,7 @@ const Command corpus_text{
       app.add_option("--format", options->format,
                      "text, jsonl (text and learned stretches; problems by default) or npy (with "
                      "--tokens)")
-          ->check(CLI::IsMember({"text", "jsonl", "npy"}));
+          ->check(one_of({"text", "jsonl", "npy"}));
       app.add_flag("--json", options->json, "print a summary, and nothing else, as JSON");
       app.footer(
           "Examples:\n"

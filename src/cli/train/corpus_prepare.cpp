@@ -224,9 +224,9 @@ void describe_corpus_prepare(CLI::App& corpus,
   app.add_option("--length", options->length, "the most tokens of a row (default 4097)")
       ->check(between(1, 1 << 30));
   app.add_option("--long", options->too_long, "drop longer rows (default), or cut them off")
-      ->check(CLI::IsMember({"drop", "cut"}));
+      ->check(one_of({"drop", "cut"}));
   app.add_option("--order", options->order, "shuffled (default), or as in the files")
-      ->check(CLI::IsMember({"shuffled", "file"}));
+      ->check(one_of({"shuffled", "file"}));
   app.add_option("--seed", options->seed, "of the order (default 1)");
   app.add_option("--weights", options->weights,
                  "a share of the rows for each IN, such as 3,1; without them all rows of all")
