@@ -177,7 +177,7 @@ const Command eval_suite{
       app.add_option("--samples", options->samples, "answers to each problem, which vote")
           ->capture_default_str();
       app.add_option("--limit", options->limit, "the first problems of each benchmark; 0: all")
-          ->check(at_least(0))
+          ->check(whole_number(0))
           ->capture_default_str();
       app.add_option("--tokens", options->tokens, "tokens of an answer at most")
           ->capture_default_str();

@@ -109,6 +109,7 @@ int generate_text(const GenerateOptions& options) {
     if (!saved.stamp.sampler.empty())
       sampler = Sampler(options.sampling.settings, SamplerState::load(saved.stamp.sampler));
   }
+  const uint64_t seed = sampler.state().seed;  // that of a state's sampler goes on
   request.samplers.push_back(sampler);
   std::vector<std::string> stops = options.stops;
   append_prompt(options, prompt, *tokenizer, request.prompt, stops);
@@ -162,6 +163,7 @@ int generate_text(const GenerateOptions& options) {
                                        {"tokens", found->tokens},
                                        {"ended", name_of(found->ended)},
                                        {"position", found->state.position},
+                                       {"seed", seed},
                                        {"prompt_tokens_per_s", prompt_rate},
                                        {"tokens_per_s", rate}};
     fmt::print("{}\n", json.dump(2));
@@ -184,7 +186,7 @@ const Command generate{
       app.add_option("-p,--prompt", options->prompt, "the text to complete; -: standard input");
       app.add_option("-f,--prompt-file", options->prompt_file, "a file with the text; -: standard input");
       app.add_option("-n,--tokens", options->tokens, "how many tokens to write at most")
-          ->check(at_least(0))
+          ->check(whole_number(0))
           ->capture_default_str();
       app.add_option("--stop", options->stops, "end before this text (may be given several times)");
       app.add_flag("--special", options->special,

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/number_range.h"
+
 namespace deltasane::cli {
 
 void SamplingFlags::describe(CLI::App& app) {
@@ -18,6 +20,7 @@ void SamplingFlags::describe(CLI::App& app) {
   app.add_option("--penalty-decay", settings.penalty_decay, "how fast penalties are forgotten")
       ->capture_default_str();
   seed_ = app.add_option("-s,--seed", settings.seed, "the same seed draws the same tokens")
+              ->check(whole_number(0, 64))
               ->capture_default_str();
   app.add_option("--on-overflow", overflow, "stop, or reset the state and continue")
       ->capture_default_str();

@@ -149,7 +149,7 @@ const Command score{
       app.add_option("--ids", options->ids, "a file with token ids: text, or .npy; -: standard input");
       app.add_option("-c,--context", options->context,
                      "tokens that are read with one state, then a fresh one; 0: the whole text")
-          ->check(at_least(0))
+          ->check(whole_number(0))
           ->capture_default_str();
       app.add_option(
           "--logits", options->logits,

@@ -85,6 +85,16 @@ TEST_F(TextCommands, ReadStandardInput) {
   EXPECT_NE(shown("deltasane score --help").find("-f,--file,--text"), std::string::npos);
 }
 
+TEST_F(TextCommands, TheSeedIsTold) {
+  const std::string state = scratch_.path() / "state";
+  const auto seed_of = [&](const std::string& flags) {
+    return nlohmann::json::parse(shown("deltasane generate $m -n 2 -t 1 --json " + flags))["seed"];
+  };
+  EXPECT_EQ(seed_of("-p x"), 0);
+  EXPECT_EQ(seed_of("-p x -s 18446744073709551615 --state-out " + state), ~uint64_t{0});
+  EXPECT_EQ(seed_of("--state-in " + state), ~uint64_t{0}) << "its sampler goes on";
+}
+
 TEST_F(TextCommands, RefuseIdsThatNoTokenHas) {
   EXPECT_EQ(shown("deltasane tokenize byte --decode 49 255 | od -An -tx1"), " 31 ff 0a\n");
   expect_misuse("deltasane tokenize byte --decode 49 300",
@@ -146,9 +156,16 @@ TEST_F(TextCommands, MisspeltWordsNameTheNearest) {
 
 TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
   expect_misuse("deltasane generate $m -p x -n -1",
-                "--tokens: expected 0 or more, below 2^63, found -1");
-  expect_misuse("deltasane generate $m -p x -n x",
-                "--tokens: expected 0 or more, below 2^63, found x");
+                "--tokens: expected a whole number, 0 or more and below 2^63, found -1");
+  expect_misuse("deltasane generate $m -p x -n 4k",
+                "--tokens: expected a whole number, 0 or more and below 2^63, found 4k");
+  for (const char* seed : {"-1", "1.5", "18446744073709551616"})
+    for (const char* command : {"generate $m -p x -s ", "chat $m -s "})
+      expect_misuse(std::string("deltasane ") + command + seed,
+                    std::string("--seed: expected a whole number, 0 or more and below 2^64, found ") +
+                        seed);
+  expect_misuse("deltasane corpus math-chat: --bytes -5", "a whole number, 1 or more and below");
+  expect_misuse("deltasane corpus math-chat: --skip -5", "a whole number, 0 or more and below");
   expect_misuse("deltasane chat $m -n 0", "--tokens: expected 1 or more, found 0");
   expect_misuse("deltasane serve $m --threads 1 --wait -1", "unknown flag '--wait'");
   expect_misuse("deltasane generate $m -p x -n 99999999999999999999", "below 2^63, found 9999");

@@ -213,12 +213,13 @@ const Command corpus_text{
                      "docs/corpus.md");
       app.add_option("--bytes", options->bytes,
                      "whole pieces until there are so many bytes of text (default 1000)")
-          ->check(above(0));
+          ->check(whole_number(1));
       app.add_option("--tokens", options->tokens, "exactly so many tokens, as an array")
-          ->check(above(0));
+          ->check(whole_number(1));
       app.add_option("--problems", options->problems, "so many problems of math-chat, as JSON rows")
-          ->check(above(0));
-      app.add_option("--skip", options->skip, "begin behind so many pieces");
+          ->check(whole_number(1));
+      app.add_option("--skip", options->skip, "begin behind so many pieces")
+          ->check(whole_number(0));
       app.add_option("--tokenizer", options->tokenizer, tokenizer_help);
       app.add_option("--out", options->out, "a file, replaced when it is whole");
       app.add_option("--format", options->format,

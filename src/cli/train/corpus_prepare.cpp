@@ -227,14 +227,15 @@ void describe_corpus_prepare(CLI::App& corpus,
       ->check(one_of({"drop", "cut"}));
   app.add_option("--order", options->order, "shuffled (default), or as in the files")
       ->check(one_of({"shuffled", "file"}));
-  app.add_option("--seed", options->seed, "of the order (default 1)");
+  app.add_option("--seed", options->seed, "of the order (default 1)")
+      ->check(whole_number(0, 64));
   app.add_option("--weights", options->weights,
                  "a share of the rows for each IN, such as 3,1; without them all rows of all")
       ->delimiter(',')
       ->check(above(0));
   app.add_option("--rows", options->rows,
                  "so many rows (default: until the first one would come again)")
-      ->check(above(0));
+      ->check(whole_number(1));
   app.add_flag("--json", options->json, "print the summary as JSON");
   app.footer(
       "Examples:\n"
