@@ -43,8 +43,8 @@ void AnswerDisplay::end(const Answer& answer) {
   if (terminal_) print(reader_.finish());
   std::cout << std::endl;
   if (!terminal_) return;
-  const double rate = answer.seconds > 0 ? double(answer.tokens) / answer.seconds : 0;
-  std::string note = fmt::format("({}, {:.1f} tokens/s", counted(answer.tokens, "token"), rate);
+  std::string note =
+      "(" + with_rate(counted(answer.tokens, "token"), answer.tokens, answer.seconds);
   if (answer.ended == Ended::cancelled) note += ", stopped";
   if (answer.ended == Ended::token_limit) note += ", cut: /tokens N";
   set_letters(stdout, Letters::dimmed);

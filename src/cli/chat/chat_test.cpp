@@ -20,7 +20,7 @@ using test::TerminalProcess;
 
 constexpr const char* ctrl_c = "\x03";
 constexpr const char* ctrl_d = "\x04";
-constexpr std::string_view rate = "tokens/s";
+constexpr std::string_view note = "\x1b[2m(";  // below an answer: how many tokens, how fast
 
 class ChatOnTerminal : public testing::TestWithParam<int> {
  protected:
@@ -55,10 +55,10 @@ INSTANTIATE_TEST_SUITE_P(Columns, ChatOnTerminal, testing::Values(80, 40));
 TEST_P(ChatOnTerminal, LinesAreEditedAndRecalled) {
   TerminalProcess chat(words({"--tokens", "2"}), columns());
   const std::string long_line(60, 'z');
-  say(chat, "12+3\x1b[D\x1b[D" + long_line, rate);
+  say(chat, "12+3\x1b[D\x1b[D" + long_line, note);
   chat.wait_for("User: ");
   chat.type("\x1b[A\x01<\r");  // the line before, and a letter in front of it
-  chat.wait_for(rate);
+  chat.wait_for(note);
   leave(chat);
   std::string shown;
   for (const std::string& row : test::rows_shown(chat.output(), columns())) shown += row;
@@ -77,11 +77,11 @@ TEST_P(ChatOnTerminal, NothingPastedIsLost) {
   };
   chat.wait_for("User: ");
   chat.type("\x1b[200~" + text + "\x1b[201~\r");
-  chat.wait_for(rate);
+  chat.wait_for(note);
   say(chat, "/tokens", prompt(text.size()));
   // Without the marks of a paste, as one line that is longer than the kernel's.
   say(chat, "/reset", "(forgotten)");
-  say(chat, std::string(9'000, 'x'), rate);
+  say(chat, std::string(9'000, 'x'), note);
   say(chat, "/tokens", prompt(9'000));
   leave(chat);
 }
@@ -118,14 +118,14 @@ TEST_P(ChatOnTerminal, CtrlCTwiceLeaves) {
   chat.wait_for("User: ");
   chat.type(ctrl_c);
   EXPECT_EQ(chat.wait_for_end(), 0) << chat.output();
-  EXPECT_EQ(chat.output().find(rate), std::string::npos);
+  EXPECT_EQ(chat.output().find(note), std::string::npos);
 }
 
 TEST_P(ChatOnTerminal, CommandsDoWhatTheySay) {
   const std::string state = scratch_.path() / "kept.state";
   TerminalProcess chat(words({"--tokens", "20"}), columns());
   const auto answer_to = [&](const std::string& line) {
-    const std::string all = say(chat, line, rate);
+    const std::string all = say(chat, line, note);
     return all.substr(0, all.rfind("\n\x1b[2m("));
   };
   const auto read = [&] {
@@ -165,7 +165,7 @@ TEST_P(ChatOnTerminal, CommandsDoWhatTheySay) {
 
 TEST_P(ChatOnTerminal, ControlCharactersOfAModelAreShownAsText) {
   TerminalProcess chat(words({"--tokens", "400", "--top-k", "0", "--top-p", "1"}), columns());
-  say(chat, "1", rate);
+  say(chat, "1", note);
   leave(chat);
   const std::string& all = chat.output();
   EXPECT_NE(all.find("\\x"), all.npos);
@@ -197,7 +197,7 @@ TEST_P(ChatOnTerminal, LinesAreKeptForTheNextConversation) {
     TerminalProcess chat(words({"--tokens", "1"}), columns());
     chat.wait_for("User: ");
     chat.type("\x1b[200~several\nlines\x1b[201~\r");
-    chat.wait_for(rate);
+    chat.wait_for(note);
     leave(chat);
   }
   struct stat found {};
@@ -216,7 +216,7 @@ TEST_P(ChatOnTerminal, LinesAreKeptForTheNextConversation) {
   chat.wait_for("several");
   chat.wait_for("lines");
   chat.type("\r");
-  chat.wait_for(rate);
+  chat.wait_for(note);
   leave(chat);
 }
 
@@ -235,7 +235,7 @@ TEST_P(ChatOnTerminal, ThoughtsAreDimmed) {
   EXPECT_EQ(shown.wait_for_end(), 0);
   EXPECT_EQ(shown.output(),
             "\x1b[2mHow many?\r\n\x1b[0m\r\n\r\nTwo.\\x1b[31m\r\n"
-            "\x1b[2m(5 tokens, 2.5 tokens/s, cut: /tokens N)\x1b[0m\r\n");
+            "\x1b[2m(5 tokens at 2.5/s, cut: /tokens N)\x1b[0m\r\n");
 }
 
 TEST_P(ChatOnTerminal, TheTerminalIsLeftAsItWas) {

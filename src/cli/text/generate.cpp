@@ -154,24 +154,24 @@ int generate_text(const GenerateOptions& options) {
     stamp.creator = version_text().substr(0, 256);
     save_state_of(open.model, options.state_out, found->state, open.name, stamp);
   }
-  const double prompt_rate = double(prompt_tokens) / (read - begin);
-  const double rate = double(found->tokens) / (done - read);
+  const auto read_tokens = int64_t(prompt_tokens);
   if (options.json) {
-    const nlohmann::ordered_json json{{"prompt", prompt},
-                                       {"text", found->text},
-                                       {"prompt_tokens", prompt_tokens},
-                                       {"tokens", found->tokens},
-                                       {"ended", name_of(found->ended)},
-                                       {"position", found->state.position},
-                                       {"seed", seed},
-                                       {"prompt_tokens_per_s", prompt_rate},
-                                       {"tokens_per_s", rate}};
+    nlohmann::ordered_json json{{"prompt", prompt},
+                                {"text", found->text},
+                                {"prompt_tokens", prompt_tokens},
+                                {"tokens", found->tokens},
+                                {"ended", name_of(found->ended)},
+                                {"position", found->state.position},
+                                {"seed", seed}};
+    if (read_tokens > 1) json["prompt_tokens_per_s"] = double(read_tokens) / (read - begin);
+    if (found->tokens > 1) json["tokens_per_s"] = double(found->tokens) / (done - read);
     fmt::print("{}\n", json.dump(2));
     return exit_code(*found);
   }
   std::cout << std::endl;
-  fmt::print(stderr, "\n{} read at {:.1f}/s, {} written at {:.1f}/s{}\n",
-             counted(int64_t(prompt_tokens), "token"), prompt_rate, found->tokens, rate,
+  fmt::print(stderr, "\n{}, {}{}\n",
+             with_rate(counted(read_tokens, "token") + " read", read_tokens, read - begin),
+             with_rate(cat(found->tokens, " written"), found->tokens, done - read),
              found->ended == Ended::cancelled ? "; interrupted" : "");
   return exit_code(*found);
 }

@@ -95,6 +95,19 @@ TEST_F(TextCommands, TheSeedIsTold) {
   EXPECT_EQ(seed_of("--state-in " + state), ~uint64_t{0}) << "its sampler goes on";
 }
 
+TEST_F(TextCommands, RatesAreOfTwoTokensOrMore) {
+  const auto note = [&](const std::string& flags) {
+    const std::string all = shown("deltasane generate $m -t 1 " + flags + " 2>&1");
+    return all.substr(all.rfind('\n', all.size() - 2) + 1);
+  };
+  EXPECT_EQ(note("-p x -n 1"), "1 token read, 1 written\n");
+  EXPECT_EQ(note("-p x -n 0"), "1 token read, 0 written\n");
+  const std::string both = note("-p xy -n 2 -s 5");
+  EXPECT_TRUE(both.starts_with("2 tokens read at ")) << both;
+  EXPECT_NE(both.find("/s, 2 written at "), both.npos) << both;
+  EXPECT_EQ(shown("deltasane generate $m -t 1 -p x -n 1 --json").find("per_s"), std::string::npos);
+}
+
 TEST_F(TextCommands, RefuseIdsThatNoTokenHas) {
   EXPECT_EQ(shown("deltasane tokenize byte --decode 49 255 | od -An -tx1"), " 31 ff 0a\n");
   expect_misuse("deltasane tokenize byte --decode 49 300",
@@ -178,8 +191,6 @@ TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
                 "--sane-alpha: expected another number than 0; --no-sane");
   expect_misuse("deltasane generate $m -p x --sane-alpha -1.45",
                 "expected a number above -1.44");
-  EXPECT_NE(shown("deltasane generate $m -p x -n 1 -t 1 2>&1").find("\n1 token read at "),
-            std::string::npos);
 }
 
 // One list of names, in any case, for what is computed with and what is written.
