@@ -107,7 +107,7 @@ TEST_F(Commands, ATunedStateIsABeginning) {
   generate({"--prompt-file", prompt_, "--state-in", tuned(9, 2), "--state-out", saved});
   generate({"--state-in", saved});
   expect_refused(deltasane({"generate", model_, "--state-in", tuned(0, 2)}), 1,
-                 "expected a state with a pending token, or a --prompt");
+                 "this state ends after its text; give a --prompt to continue");
   expect_refused(deltasane({"generate", model_, "--prompt", "x", "--state-in", tuned(0, 3)}), 1,
                  "expected a tensor for each of 2 layers");
   expect_refused(deltasane({"generate", model_, "--prompt", "x", "--state-in", model_}), 1,

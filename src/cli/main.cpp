@@ -29,12 +29,26 @@ const Command* const commands[] = {
 
 constexpr int failed = 1, misused = 2;
 
+// What is given as a word or with a flag is required once: only the word is marked.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    std::string text = CLI::Formatter::make_option(option, is_positional);
+    const std::string mark = " REQUIRED";
+    const size_t at = text.find(mark);
+    if (!is_positional && option->get_positional() && at != text.npos)
+      text.replace(at, mark.size(), text[at + mark.size()] == '\n' ? "" : std::string(mark.size(), ' '));
+    return text;
+  }
+};
+
 int run(int argc, char** argv) {
   CLI::App app(
       "deltasane runs and trains delta-rule language models at any length.\n"
       "`deltasane help COMMAND` explains one, with examples.",
       "deltasane");
   app.set_version_flag("--version", version_text());
+  app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, std::function<int()>>> actions;
   for (const Command* command : commands) {

@@ -23,6 +23,7 @@ namespace {
 struct GenerateOptions {
   ModelFlags model;
   SamplingFlags sampling;
+  const CLI::Option* prompt_flag = nullptr;
   std::string prompt, prompt_file, input, state_in, state_out;
   std::vector<std::string> stops;
   int64_t tokens = 256;
@@ -31,8 +32,8 @@ struct GenerateOptions {
 };
 
 std::string prompt_of(const GenerateOptions& options) {
-  const int given =
-      !options.prompt.empty() + !options.prompt_file.empty() + !options.input.empty();
+  const bool has_prompt = options.prompt_flag->count() > 0;
+  const int given = has_prompt + !options.prompt_file.empty() + !options.input.empty();
   if (given > 1)
     fail(Fault::usage, "generate: expected one of --prompt, --prompt-file and -, found ",
          given == 2 ? "two" : "three");
@@ -43,8 +44,8 @@ std::string prompt_of(const GenerateOptions& options) {
                                                          : input_text(options.prompt_file);
   if (!valid_utf8(text)) fail(Fault::file, "prompt: expected UTF-8 text, found other bytes");
   if (text.empty() && options.state_in.empty())
-    fail(Fault::usage, "generate: expected --prompt, --prompt-file, --state-in or text on standard input, found "
-         "none");
+    fail(Fault::usage, "generate: expected --prompt, --prompt-file, --state-in or text on standard input, found ",
+         given > 0 || is_piped ? "an empty prompt" : "none");
   return text;
 }
 
@@ -115,7 +116,7 @@ int generate_text(const GenerateOptions& options) {
   append_prompt(options, prompt, *tokenizer, request.prompt, stops);
   const size_t prompt_tokens = request.prompt.size();
   if (prompt_tokens == 0)
-    fail(Fault::file, options.state_in, ": expected a state with a pending token, or a --prompt");
+    fail(Fault::file, options.state_in, ": this state ends after its text; give a --prompt to continue");
 
   foresee_states(open.model,
                  request.state.position + int64_t(prompt_tokens) + options.tokens);
@@ -183,7 +184,8 @@ const Command generate{
       auto options = std::make_shared<GenerateOptions>();
       options->model.describe(app);
       describe_input_word(app, options->input);
-      app.add_option("-p,--prompt", options->prompt, "the text to complete; -: standard input");
+      options->prompt_flag =
+          app.add_option("-p,--prompt", options->prompt, "the text to complete; -: standard input");
       app.add_option("-f,--prompt-file", options->prompt_file, "a file with the text; -: standard input");
       app.add_option("-n,--tokens", options->tokens, "how many tokens to write at most")
           ->check(whole_number(0))

@@ -167,6 +167,25 @@ TEST_F(TextCommands, MisspeltWordsNameTheNearest) {
     EXPECT_NE(shown(std::string("deltasane help ") + command).find("Example"), std::string::npos);
 }
 
+TEST_F(TextCommands, ARequiredModelIsMarkedOnce) {
+  const auto marks = [&](const std::string& command) {
+    const std::string help = shown("deltasane " + command + " --help");
+    size_t count = 0;
+    for (size_t at = 0; (at = help.find("REQUIRED", at)) != help.npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(marks("generate"), 1u);
+  EXPECT_EQ(marks("tokenize"), 1u);
+  EXPECT_EQ(marks("convert"), 2u);  // IN and OUT
+  EXPECT_EQ(marks("graft"), 3u);    // MODEL, OUT and --alpha
+}
+
+TEST_F(TextCommands, AnEmptyPromptIsCalledSo) {
+  for (const char* line : {"deltasane generate $m -p ''", "deltasane generate $m -f /dev/null",
+                           "printf '' | deltasane generate $m", "printf '' | deltasane generate $m -"})
+    expect_misuse(line, "or text on standard input, found an empty prompt");
+}
+
 TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
   expect_misuse("deltasane generate $m -p x -n -1",
                 "--tokens: expected a whole number, 0 or more and below 2^63, found -1");

@@ -295,9 +295,11 @@ int train_model(const TrainOptions& options) {
     if (group->rank() == 0) fmt::print("resumed from {}\n", from.string());
   }
   if (group->rank() == 0) introduce(run, config, group->size(), threads.size());
-  const double step_seconds = run.expected_step_seconds();
-  if (group->rank() == 0) {
-    const int64_t left = config.schedule.steps - run.progress().step;
+  const int64_t left = config.schedule.steps - run.progress().step;
+  if (left == 0 && group->rank() == 0)
+    fmt::print("already finished: all {} are done\n", counted(config.schedule.steps, "step"));
+  const double step_seconds = left > 0 ? run.expected_step_seconds() : 0;
+  if (left > 0 && group->rank() == 0) {
     fmt::print("time: about {} for {} steps of {:.3g} s, by a trial pass; updates, evaluations and "
                "checkpoints come on top\n",
                duration_text(step_seconds * double(left)), left, step_seconds);

@@ -154,6 +154,9 @@ TEST_F(TrainCommands, AFullDiskDoesNotEndARun) {
   expect_refusal(full, 1, "no checkpoint at step 6: ");
   EXPECT_TRUE(fs::exists(at("a/step_00000002/manifest.json")));
   const test::Outcome again = program({"train", path, "--resume"});
+  const test::Outcome finished = program({"train", path, "--resume"});
+  EXPECT_NE(finished.output.find("\nalready finished: all "), std::string::npos) << finished.output;
+  EXPECT_EQ(finished.output.find("time: about"), std::string::npos) << finished.output;
   EXPECT_EQ(again.exit_code, 0) << again.output;
   EXPECT_NE(again.output.find("resumed from"), std::string::npos) << again.output;
   EXPECT_EQ(read_file(at("a/step_00000006/model.safetensors")), whole);
