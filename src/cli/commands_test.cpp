@@ -79,6 +79,21 @@ TEST_F(Commands, AStateGoesOnInAnotherProcess) {
   expect_refused(deltasane({"generate", other_, "--state-in", state, "--tokens", "3"}), 1, state);
 }
 
+TEST_F(Commands, AStateOfAnotherSaneIsTakenWhenAccepted) {
+  const std::string state = scratch_.path() / "state";
+  const auto run = [&](const std::string& program, const std::string& more) {
+    return test::run({"sh", "-c", cat("printf '12\\n' | '" DELTASANE_PROGRAM "' ", program, " '", model_,
+                                      "' -n 3 --state-in ", state, " ", more)});
+  };
+  ASSERT_EQ(deltasane({"generate", model_, "-p", "x", "-n", "3", "--sane-alpha", "3", "--state-out",
+                       state}).exit_code, 0);
+  for (const char* program : {"chat", "generate -p x"}) {
+    expect_refused(run(program, ""), 1, "or accept another SANE with --accept-other-sane");
+    const test::Outcome taken = run(program, "--accept-other-sane");
+    EXPECT_EQ(taken.exit_code, 0) << taken.output;
+  }
+}
+
 // A tuned state is a beginning: of zeros it is the empty one, and what follows can be saved.
 TEST_F(Commands, ATunedStateIsABeginning) {
   const std::string saved = scratch_.path() / "saved";

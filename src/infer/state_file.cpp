@@ -36,7 +36,7 @@ SavedState load_state(std::span<const std::byte> bytes, const fs::path& path,
          "; load the model that made the state, or begin a new state");
   if (stamp.sane != expected.sane && expected.other_sane == OtherSane::refuse)
     refuse(path, "SANE", to_string(expected.sane), to_string(stamp.sane),
-           "run the model as the state was made, or accept another SANE explicitly");
+           "run the model as the state was made, or accept another SANE with --accept-other-sane");
   return saved;
 }
 

@@ -122,7 +122,8 @@ TEST(StateFile, RefusesAnotherSaneUnlessToldOtherwise) {
     expected.sane = sane;
     EXPECT_FAULT(load_state(path, expected), Fault::file,
                  cat("SANE: expected ", to_string(sane),
-                     ", found run-time SANE with alpha 3, chunk 16; run the model as the state"));
+                     ", found run-time SANE with alpha 3, chunk 16; run the model as the state was made, "
+                     "or accept another SANE with --accept-other-sane"));
     expected.other_sane = OtherSane::accept;
     EXPECT_EQ(load_state(path, expected).stamp.sane, example_stamp().sane);
   }

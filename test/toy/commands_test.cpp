@@ -67,7 +67,7 @@ TEST_F(ToyCommands, GenerateGoesOnAsIfItHadNeverStopped) {
   EXPECT_EQ(whole.stamp.sampler, rest.stamp.sampler);
   EXPECT_EQ(whole.stamp.sane, (SaneUse{SaneKind::trained, 0.5, 10}));
 
-  expect(1, "deltasane generate toy.safetensors --no-sane --state-in part", "accept another SANE");
+  expect(1, "deltasane generate toy.safetensors --no-sane --state-in part", "accept another SANE with --accept-other-sane");
   write_toy(file("other.safetensors"), {.seed = 2});
   expect(1, "deltasane generate other.safetensors --state-in part", "the model that made it");
   expect(1, "deltasane generate '" DELTASANE_SOURCE

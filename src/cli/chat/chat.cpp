@@ -24,6 +24,7 @@ struct ChatOptions {
   ChatFlags chat;
   std::string system, state_in, history = chat_history_path();
   int64_t tokens = 1024;
+  bool other_sane = false;
 };
 
 ConversationSettings settings_of(const ChatOptions& options) {
@@ -31,6 +32,8 @@ ConversationSettings settings_of(const ChatOptions& options) {
     fail(Fault::usage, "--tokens: expected 1 or more, found ", options.tokens);
   ConversationSettings settings{.sampling = options.sampling.settings,
                                 .on_overflow = options.sampling.on_overflow(),
+                                .other_sane =
+                                    options.other_sane ? OtherSane::accept : OtherSane::refuse,
                                 .mode = options.chat.reply_mode(),
                                 .system = options.system,
                                 .tokens = options.tokens};
@@ -168,12 +171,14 @@ const Command chat{
     "chat", "talk with a model", [](CLI::App& app) {
       auto options = std::make_shared<ChatOptions>();
       options->model.describe(app);
-      app.add_option("--system", options->system, "what the model is told first");
+      app.add_option("--system", options->system, "system message");
       options->chat.describe(app);
       app.add_option("-n,--tokens", options->tokens, "tokens of one answer at most")
           ->capture_default_str();
       app.add_option("--state-in", options->state_in,
                      "begin with this state: one that was saved, or a tuned one (.pth)");
+      app.add_flag("--accept-other-sane", options->other_sane,
+                   "take states that were made with another SANE setting");
       options->sampling.describe(app);
       app.get_option("--seed")
           ->description("the same seed draws the same tokens; a fresh one if not given")

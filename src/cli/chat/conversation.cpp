@@ -143,7 +143,7 @@ void Conversation::save(const fs::path& path, const std::string& model_name) {
 }
 
 void Conversation::load(const fs::path& path, const std::string& model_name) {
-  SavedState saved = load_state_of(model_, path, model_name, OtherSane::refuse);
+  SavedState saved = load_state_of(model_, path, model_name, settings_.other_sane);
   turns_.clear();
   now_.state = std::move(saved.state);
   now_.unread.clear();

@@ -18,8 +18,9 @@ namespace deltasane::cli {
 struct ConversationSettings {
   SamplerSettings sampling{};
   OnOverflow on_overflow = OnOverflow::stop;
+  OtherSane other_sane = OtherSane::refuse;  // of states that are loaded
   ReplyMode mode = ReplyMode::plain;
-  std::string system{};   // what the model is told first
+  std::string system{};   // the message of the system, which a conversation begins with
   int64_t tokens = 1024;  // of one answer, at most
   uint64_t state_memory = uint64_t{1}
                           << 30;  // bytes of states from before turns; one is always kept
@@ -52,7 +53,7 @@ class Conversation {
   std::optional<std::string> undo();
   // Takes the last turn back and asks again, with other random numbers.
   std::optional<Answer> retry(const AnswerEvents& events);
-  void reset();  // forgets all but the settings
+  void reset();  // forgets all but the settings, of which the system message is one
 
   // A state file; the state of a conversation, or a tuned one.
   void save(const fs::path& path, const std::string& model_name);
@@ -60,7 +61,7 @@ class Conversation {
 
   void set_seed(uint64_t seed);
   uint64_t seed() const { return now_.sampler.state().seed; }
-  void set_system(std::string text);  // forgets all: it is what the model is told first
+  void set_system(std::string text);  // forgets the conversation, which begins with it
   const ConversationSettings& settings() const { return settings_; }
   void set_tokens(int64_t tokens) { settings_.tokens = tokens; }
   const SequenceState& state() const { return now_.state; }
