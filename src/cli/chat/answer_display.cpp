@@ -46,7 +46,9 @@ void AnswerDisplay::end(const Answer& answer) {
   std::string note =
       "(" + with_rate(counted(answer.tokens, "token"), answer.tokens, answer.seconds);
   if (answer.ended == Ended::cancelled) note += ", stopped";
-  if (answer.ended == Ended::token_limit) note += ", cut: /tokens N";
+  if (answer.ended == Ended::token_limit) 
+    note += fmt::format(", stopped at the limit of {}; raise it with /tokens N",
+                        counted(answer.tokens, "token"));
   set_letters(stdout, Letters::dimmed);
   std::cout << note << ")" << std::flush;
   set_letters(stdout, Letters::normal);

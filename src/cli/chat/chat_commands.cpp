@@ -36,7 +36,7 @@ Afterwards chat_retry(ChatSession& session, const std::string&) {
   if (session.conversation.turns_kept() > 0)
     session.retry();
   else
-    fmt::print("(there is no answer to take back)\n");
+    fmt::print("(there is no answer to retry)\n");
   return Afterwards::next_line;
 }
 
@@ -79,9 +79,9 @@ Afterwards chat_load(ChatSession& session, const std::string& path) {
 
 Afterwards chat_tokens(ChatSession& session, const std::string& text) {
   if (!text.empty()) session.conversation.set_tokens(number_of<int64_t>("/tokens", text, 1));
-  fmt::print("(read {}; last prompt {}, answer {};\nat most {} in an answer)\n",
-             session.conversation.state().position, session.last.prompt_tokens, session.last.tokens,
-             session.conversation.settings().tokens);
+  fmt::print("({} in the state; last turn: {} read, {} written;\nat most {} in an answer)\n",
+             counted(session.conversation.state().position, "token"), session.last.prompt_tokens,
+             session.last.tokens, session.conversation.settings().tokens);
   return Afterwards::next_line;
 }
 
@@ -94,7 +94,8 @@ Afterwards chat_state(ChatSession& session, const std::string&) {
 
 Afterwards chat_reset(ChatSession& session, const std::string&) {
   session.conversation.reset();
-  fmt::print("(forgotten)\n");
+  const bool told = !session.conversation.settings().system.empty();
+  fmt::print("(forgotten{})\n", told ? "; the system message stays" : "");
   return Afterwards::next_line;
 }
 
@@ -105,14 +106,21 @@ constexpr ChatCommand chat_commands[] = {
     {"/retry", "", "another answer", chat_retry},
     {"/undo", "", "take the last turn back", chat_undo},
     {"/reset", "", "forget the conversation", chat_reset},
-    {"/system", "[TEXT]", "what is told first", chat_system},
-    {"/seed", "[N]", "of random numbers", chat_seed},
-    {"/tokens", "[N]", "counts; the limit", chat_tokens},
+    {"/system", "[TEXT]", "show or set the\nsystem message", chat_system},
+    {"/seed", "[N]", "show or set the\nrandom seed", chat_seed},
+    {"/tokens", "[N]", "show token counts, or set\nthe limit of an answer", chat_tokens},
     {"/state", "", "size of the state", chat_state},
     {"/save", "FILE", "keep the state", chat_save},
     {"/load", "FILE", "resume from one", chat_load},
     {"/quit", "", "leave; also Ctrl-D", chat_quit},
 };
+
+// Lines after the first begin below it: a row is at most 40 letters.
+std::string indented(std::string_view text, size_t columns) {
+  std::string out;
+  for (const char c : text) out += c == '\n' ? "\n" + std::string(columns, ' ') : std::string(1, c);
+  return out;
+}
 
 const ChatCommand& command_named(std::string_view name) {
   for (const ChatCommand& one : chat_commands)
@@ -151,7 +159,8 @@ std::vector<std::string> chat_command_names() {
 std::string chat_command_help() {
   std::string all;
   for (const ChatCommand& one : chat_commands)
-    all += fmt::format("{:<15} {}\n", fmt::format("{} {}", one.name, one.argument), one.help);
+    all += fmt::format("{:<14} {}\n", fmt::format("{} {}", one.name, one.argument),
+                       indented(one.help, 15));
   return all +
          "Alt-Enter, or \\ at a line's end, begins\nanother line. Ctrl-C stops an answer;\n"
          "twice, or Ctrl-D, it leaves.\n";

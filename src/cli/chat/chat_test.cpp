@@ -72,8 +72,10 @@ TEST_P(ChatOnTerminal, NothingPastedIsLost) {
   for (int i = 0; text.size() < 20'000; ++i) text += "line " + std::to_string(i) + " of a text\n";
   text += "end";
   const auto prompt = [](size_t bytes) {
-    return "last prompt " + std::to_string(std::string("User: ").size() + bytes +
-                                           std::string("\n\nAssistant:").size());
+    return "last turn: " +
+           std::to_string(std::string("User: ").size() + bytes +
+                          std::string("\n\nAssistant:").size()) +
+           " read";
   };
   chat.wait_for("User: ");
   chat.type("\x1b[200~" + text + "\x1b[201~\r");
@@ -90,7 +92,7 @@ TEST_P(ChatOnTerminal, WhatIsTypedDuringAnAnswerComesAfterIt) {
   TerminalProcess chat(words({"--tokens", "3000"}), columns());
   chat.wait_for("User: ");
   chat.type("1\r/tokens 1\r/reset\r" + std::string(6'000, 'x') + "\r/tokens\r");
-  chat.wait_for("last prompt 6018");
+  chat.wait_for("last turn: 6018 read");
   leave(chat);
 }
 
@@ -129,14 +131,18 @@ TEST_P(ChatOnTerminal, CommandsDoWhatTheySay) {
     return all.substr(0, all.rfind("\n\x1b[2m("));
   };
   const auto read = [&] {
-    const std::string all = say(chat, "/tokens", "; last");
-    return all.substr(all.rfind("(read"));
+    const std::string all = say(chat, "/tokens", " in the state; last");
+    return all.substr(all.rfind('('));
   };
   for (const std::string& row : test::rows_shown(say(chat, "/help", "it leaves."), columns()))
     EXPECT_LE(row.size(), 40u) << row;
+  for (const char* line : {"/seed [N]      show or set the\r\n               random seed\r\n",
+                           "/system [TEXT] show or set the\r\n               system message\r\n",
+                           "/tokens [N]    show token counts, or set\r\n"})
+    EXPECT_NE(chat.output().find(line), std::string::npos) << line;
   for (const char* one : {"/retry", "/undo", "/system", "/seed", "/save", "/load", "/tokens"})
     EXPECT_NE(chat.output().find(one), std::string::npos) << one;
-  say(chat, "/retry", "no answer to take back");
+  say(chat, "/retry", "(there is no answer to retry)");
   say(chat, "/undo", "no turn to take back");
 
   const std::string begin = read(), first = answer_to("1");
@@ -150,6 +156,8 @@ TEST_P(ChatOnTerminal, CommandsDoWhatTheySay) {
 
   say(chat, "/save " + state, "(kept in ");
   say(chat, "/system Be brief.", "(a new conversation begins)");
+  say(chat, "/system", "(Be brief.)");
+  say(chat, "/reset", "(forgotten; the system message stays)");
   say(chat, "/system", "(Be brief.)");
   EXPECT_EQ(read(), begin);
   say(chat, "/load " + state, "tokens remembered)");
@@ -235,7 +243,7 @@ TEST_P(ChatOnTerminal, ThoughtsAreDimmed) {
   EXPECT_EQ(shown.wait_for_end(), 0);
   EXPECT_EQ(shown.output(),
             "\x1b[2mHow many?\r\n\x1b[0m\r\n\r\nTwo.\\x1b[31m\r\n"
-            "\x1b[2m(5 tokens at 2.5/s, cut: /tokens N)\x1b[0m\r\n");
+            "\x1b[2m(5 tokens at 2.5/s, stopped at the limit of 5 tokens; raise it with /tokens N)\x1b[0m\r\n");
 }
 
 TEST_P(ChatOnTerminal, TheTerminalIsLeftAsItWas) {
