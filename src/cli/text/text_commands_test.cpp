@@ -180,6 +180,16 @@ TEST_F(TextCommands, ARequiredModelIsMarkedOnce) {
   EXPECT_EQ(marks("graft"), 3u);    // MODEL, OUT and --alpha
 }
 
+TEST_F(TextCommands, OneAlphaIsAdvisedForTraining) {
+  EXPECT_NE(shown("deltasane graft --help").find("--alpha 5"), std::string::npos);
+  for (const char* page : {"concepts", "choosing-alpha", "training"}) {
+    const std::string text = read_file(std::string(DELTASANE_SOURCE "/docs/") + page + ".md");
+    EXPECT_NE(text.find(" --alpha 5"), text.npos) << page;
+    EXPECT_EQ(text.find("graft --alpha 3"), text.npos) << page;
+    EXPECT_EQ(text.find("sane_alpha = 3"), text.npos) << page;
+  }
+}
+
 TEST_F(TextCommands, AnEmptyPromptIsCalledSo) {
   for (const char* line : {"deltasane generate $m -p ''", "deltasane generate $m -f /dev/null",
                            "printf '' | deltasane generate $m", "printf '' | deltasane generate $m -"})

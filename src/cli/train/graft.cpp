@@ -36,7 +36,7 @@ const Command graft{
       auto options = std::make_shared<GraftOptions>();
       app.add_option("MODEL", options->from, "any model file this program reads")->required();
       app.add_option("OUT", options->to, "a name that ends in .safetensors")->required();
-      app.add_option("--alpha", options->alpha, "how large states may get; 1 to 10, best near 3")
+      app.add_option("--alpha", options->alpha, "SANE's strength, above 0: 5, or 3 to 10 (docs/choosing-alpha.md)")
           ->required();
       app.add_option("--chunk", options->chunk, "tokens between two neutralizations")
           ->capture_default_str();
@@ -44,7 +44,7 @@ const Command graft{
       describe_allow_nonfinite(app, options->allow_nonfinite);
       app.footer(
           "w_tau begins as 0, so the model computes what --sane-alpha A does at run time.\n"
-          "Example:\n  deltasane graft model.pth sane.safetensors --alpha 3");
+          "Example:\n  deltasane graft model.pth sane.safetensors --alpha 5");
       return [options] { return graft_model(*options); };
     }};
 
