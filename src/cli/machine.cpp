@@ -48,7 +48,7 @@ int show_machine(const MachineOptions& options) {
 }  // namespace
 
 const Command machine{"machine",
-                      "what this machine can do: the limits that benchmarks are held against",
+                      "measured memory bandwidth and arithmetic peak of this machine",
                       [](CLI::App& app) {
                         auto options = std::make_shared<MachineOptions>();
                         app.add_option("--threads", options->threads, "threads; 0: all processors")

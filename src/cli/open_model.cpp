@@ -26,7 +26,7 @@ OpenOptions options_of(const ModelFlags& flags) {
   if (flags.sane_alpha && flags.no_sane)
     fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
   if (flags.sane_alpha == 0.0)
-    fail(Fault::usage, "--sane-alpha: expected another number than 0; --no-sane runs without it");
+    fail(Fault::usage, "--sane-alpha: 0 is not a strength; use --no-sane to switch SANE off");
   options.sane.alpha = flags.sane_alpha;
   options.sane.none = flags.no_sane;
   options.non_finite = weights_wanted(flags.allow_nonfinite);
@@ -60,7 +60,8 @@ void ModelFlags::describe(CLI::App& app) {
                      "some architectures"));
   app.add_option("--device", device, "cpu, cuda (the first GPU) or cuda:N")->capture_default_str();
   app.add_option("--sane-alpha", sane_alpha,
-                 "apply SANE to a model that was not trained with it: tau = alpha ln 2 + 1, above 0");
+                 "apply SANE to a model that was not trained with it: tau = alpha ln 2 + 1; "
+                 "tau must be above 0, so alpha above -1.44");
   app.add_flag("--no-sane", no_sane, "run without SANE");
   app.add_option("--attention-window", attention_window,
                  "attention sees the last N tokens and the first few, in constant memory; all tokens "

@@ -97,8 +97,8 @@ SaneUse chosen_sane(const std::optional<SaneSettings>& trained, const SaneChoice
   if (choice.alpha && choice.none)
     fail(Fault::usage, "SANE: expected an alpha or none at all, found both");
   if (choice.alpha && !is_run_time_alpha(*choice.alpha))
-    fail(Fault::usage, "SANE's alpha: expected a number above ", kernel::alpha_at_zero(0),
-         ", where tau is 0, and not 0, found ", *choice.alpha);
+    fail(Fault::usage, "SANE's alpha: expected a number above -1.44 other than 0 (tau = alpha ln 2 + 1 "
+         "must be positive), found ", *choice.alpha);
   if (choice.none || (!trained && !choice.alpha)) return {};
   if (!trained) return {SaneKind::run_time, *choice.alpha, default_sane_chunk};
   if (choice.alpha)

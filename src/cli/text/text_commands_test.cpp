@@ -217,9 +217,13 @@ TEST_F(TextCommands, RangesAreToldInTheirOwnTerms) {
   expect_misuse("deltasane generate", "expected MODEL, found none; see deltasane generate --help");
   expect_misuse("deltasane answers", "expected a command, such as check, found none");
   expect_misuse("deltasane generate $m -p x --sane-alpha 0",
-                "--sane-alpha: expected another number than 0; --no-sane");
+                "--sane-alpha: 0 is not a strength; use --no-sane to switch SANE off");
   expect_misuse("deltasane generate $m -p x --sane-alpha -1.45",
-                "expected a number above -1.44");
+                "expected a number above -1.44 other than 0 (tau = alpha ln 2 + 1 must be "
+                "positive), found -1.45");
+  EXPECT_NE(shown("deltasane generate --help").find("so alpha above -1.44"), std::string::npos);
+  EXPECT_NE(shown("deltasane --help").find("measured memory bandwidth and arithmetic peak of this"),
+            std::string::npos);
 }
 
 // One list of names, in any case, for what is computed with and what is written.
