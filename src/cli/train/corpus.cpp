@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/io/file.h"
 #include "cli/command.h"
+#include "cli/counted.h"
 #include "cli/terminal/terminal.h"
 #include "cli/number_range.h"
 #include "cli/open_model.h"
@@ -79,7 +80,7 @@ void report(const CorpusOptions& options, OrderedJson summary) {
   if (options.json)
     fmt::print("{}\n", summary.dump(2));
   else if (!options.out.empty())
-    fmt::print("{}: {} bytes of {}\n", options.out, summary["bytes"].get<uint64_t>(),
+    fmt::print("{}: {} of {}\n", options.out, counted(summary["bytes"].get<int64_t>(), "byte"),
                summary["source"].get<std::string>());
 }
 
@@ -209,7 +210,8 @@ const Command corpus_text{
       describe_corpus_prepare(app, prepare);
       app.add_option("SOURCE", options->source,
                      "math-chat:, prose:PATH, text:PATH, rows:PATH, jsonl:PATH, npy:PATH, "
-                     "binidx:PATH or mixed:0.7*(SOURCE)+0.3*(SOURCE), with options; see "
+                     "binidx:PATH or mixed:0.7*(SOURCE)+0.3*(SOURCE), with options; a PATH is relative "
+                     "to this folder; see "
                      "docs/corpus.md");
       app.add_option("--bytes", options->bytes,
                      "whole pieces until there are so many bytes of text (default 1000)")
@@ -228,7 +230,7 @@ const Command corpus_text{
           ->check(one_of({"text", "jsonl", "npy"}));
       app.add_flag("--json", options->json, "print a summary, and nothing else, as JSON");
       app.footer(
-          "Examples:\n"
+          "Examples, the third in the repository's folder, where README.md is:\n"
           "  deltasane corpus math-chat:seed=1,level=1-2,language=both\n"
           "  deltasane corpus math-chat:split=held-out --problems 100 --out test.jsonl\n"
           "  deltasane corpus 'mixed:0.7*(math-chat:)+0.3*(prose:README.md)' --bytes 1000000 \\\n"
