@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/counted.h"
 #include "cli/number_range.h"
 #include "cli/open_model.h"
 #include "cli/text/input_text.h"
@@ -134,7 +135,8 @@ int score_text(ScoreOptions& options) {
   fmt::print("tokens               {} ({} predicted)\n", ids.size(), predicted);
   fmt::print("log probability      {:.6f}\n", total);
   fmt::print("perplexity           {:.6f}\n", perplexity);
-  if (bytes) fmt::print("perplexity per byte  {:.6f} ({} bytes)\n", per_byte, bytes);
+  if (bytes)
+    fmt::print("perplexity per byte  {:.6f} ({})\n", per_byte, counted(bytes, "byte"));
   return 0;
 }
 

@@ -190,6 +190,10 @@ TEST_F(TextCommands, OneAlphaIsAdvisedForTraining) {
   }
 }
 
+TEST_F(TextCommands, OneByteIsNotSeveral) {
+  EXPECT_NE(shown("printf 12 | deltasane score $m -t 1").find(" (1 byte)\n"), std::string::npos);
+}
+
 TEST_F(TextCommands, AnEmptyPromptIsCalledSo) {
   for (const char* line : {"deltasane generate $m -p ''", "deltasane generate $m -f /dev/null",
                            "printf '' | deltasane generate $m", "printf '' | deltasane generate $m -"})

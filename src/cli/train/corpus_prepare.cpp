@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "cli/counted.h"
 #include "cli/number_range.h"
 #include "cli/open_model.h"
 #include "cli/terminal/interrupt.h"
@@ -134,20 +135,22 @@ void write_rows(const PrepareOptions& options, const corpus::Source& source,
 }
 
 void print_summary(const PrepareOptions& options, const SummaryJson& summary, bool array) {
-  const auto number = [&](const char* name) { return summary[name].get<uint64_t>(); };
+  const auto number = [&](const char* name) { return summary[name].get<int64_t>(); };
   fmt::print(
-      "{}: {} rows, {} tokens{}\n", options.out, number("rows"), number("tokens"),
+      "{}: {}, {}{}\n", options.out, counted(number("rows"), "row"),
+      counted(number("tokens"), "token"),
       array ? fmt::format(", {:.1f} % padding", 100 * summary["padding"].get<double>()) : "");
   for (const SummaryJson& source : summary["sources"]) {
-    fmt::print("{}: {} rows, {} kept\n", source["source"].get<std::string>(),
-               source["rows"].get<uint64_t>(), source["kept"].get<uint64_t>());
+    fmt::print("{}: {}, {} kept\n", source["source"].get<std::string>(),
+               counted(source["rows"].get<int64_t>(), "row"), source["kept"].get<uint64_t>());
     for (const auto& [reason, count] : source["dropped"].items())
       fmt::print("  dropped, {:<16}{:>10}\n", reason, count.get<uint64_t>());
     if (const auto files = source["parquet_without_checksums"].get<uint64_t>())
-      fmt::print("  {} Parquet {} without checksums of pages: damage in {} may not be noticed\n",
-                 files, files == 1 ? "file" : "files", files == 1 ? "it" : "them");
+      fmt::print("  {} without checksums of pages: damage in {} may not be noticed\n",
+                 counted(int64_t(files), "Parquet file"), files == 1 ? "it" : "them");
   }
-  if (number("cut")) fmt::print("  cut to {} tokens {:>10}\n", options.length, number("cut"));
+  if (number("cut"))
+    fmt::print("  cut to {} {:>10}\n", counted(int64_t(options.length), "token"), number("cut"));
   fmt::print(
       "Train on it with      rows = \"pieces\", source = {}\nor without it, with   source = {}\n",
       summary["train"].dump(), summary["source"].dump());

@@ -193,6 +193,13 @@ TEST_F(CorpusPrepare, RefusesAndLeavesNothingBehind) {
   EXPECT_EQ(names(), before);
 }
 
+TEST_F(CorpusPrepare, OneRowIsNotSeveral) {
+  replace_file(at("a.jsonl"), "{\"text\": \"x\"}\n");
+  const std::string said = prepare("a.jsonl --tokenizer byte --out x.npy").output;
+  EXPECT_NE(said.find("x.npy: 1 row, "), said.npos) << said;
+  EXPECT_NE(said.find(": 1 row, 1 kept\n"), said.npos) << said;
+}
+
 // Batches of the rows themselves are those of the prepared array.
 TEST_F(CorpusPrepare, TrainsAlikeWithAndWithoutIt) {
   make_shards();

@@ -93,7 +93,7 @@ TEST_F(Recipe, RunsUnchangedOnAnyNumberOfProcesses) {
   const test::Outcome one = test::run(words("one"));
   ASSERT_EQ(one.exit_code, 0) << one.output;
   for (const char* part : {"3 steps of 48 rows of 32 tokens", "muon, bf16", "memory on cpu: ",
-                           "time: about ", "1 times 48 rows each"})
+                           "time: about ", "1 time 48 rows each"})
     EXPECT_NE(one.output.find(part), std::string::npos) << part << "\n" << one.output;
   const auto alone = losses("one");
   ASSERT_EQ(alone.size(), 3u);

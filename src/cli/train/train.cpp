@@ -230,15 +230,17 @@ void introduce(const train::TrainingRun& run, const train::TrainConfig& config, 
   const TrainableDescription model = run.model().description();
   const train::TrainingPlan& plan = run.plan();
   fmt::print(
-      "{} layers of {} channels, {:.2f} M parameters, {}; {}, {}, {} steps of {} rows of {} "
-      "tokens\n",
-      model.layers, model.channels, double(run.layout().parameters()) / 1e6,
+      "{} of {}, {:.2f} M parameters, {}; {}, {}, {} of {} of {}\n",
+      counted(model.layers, "layer"), counted(model.channels, "channel"),
+      double(run.layout().parameters()) / 1e6,
       run.model().sane() ? fmt::format("SANE with alpha {}", run.model().sane()->alpha) : "no SANE",
-      name_of(config.optimizer.kind), train::name_of(config.precision), config.schedule.steps,
-      config.rows_of_step(), config.context);
-  fmt::print("{} with {} on {}, {} times {} rows each, activations {}{}\n",
+      name_of(config.optimizer.kind), train::name_of(config.precision),
+      counted(config.schedule.steps, "step"), counted(config.rows_of_step(), "row"),
+      counted(config.context, "token"));
+  fmt::print("{} with {} on {}, {} {} each, activations {}{}\n",
              counted(processes, "process", "processes"), counted(threads, "thread"),
-             config.run.device, plan.split.accumulate, plan.split.micro_batch,
+             config.run.device, counted(plan.split.accumulate, "time"),
+             counted(plan.split.micro_batch, "row"),
              plan.split.activations == Activations::keep ? "kept" : "recomputed",
              run.sums_by().empty() ? "" : fmt::format(", sums by {}", run.sums_by()));
   fmt::print("memory on {}: {}, of {} free\n", plan.device, plan.need.text(),
@@ -300,9 +302,9 @@ int train_model(const TrainOptions& options) {
     fmt::print("already finished: all {} are done\n", counted(config.schedule.steps, "step"));
   const double step_seconds = left > 0 ? run.expected_step_seconds() : 0;
   if (left > 0 && group->rank() == 0) {
-    fmt::print("time: about {} for {} steps of {:.3g} s, by a trial pass; updates, evaluations and "
+    fmt::print("time: about {} for {} of {:.3g} s, by a trial pass; updates, evaluations and "
                "checkpoints come on top\n",
-               duration_text(step_seconds * double(left)), left, step_seconds);
+               duration_text(step_seconds * double(left)), counted(left, "step"), step_seconds);
     std::fflush(stdout);
   }
   if (options.check) return 0;
