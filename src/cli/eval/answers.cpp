@@ -18,12 +18,19 @@ namespace {
 using Json = nlohmann::json;
 
 struct AnswersOptions {
+  const CLI::Option *gold_flag = nullptr, *prediction_flag = nullptr;
   std::string gold, prediction, batch, out;
   int threads = 0;
   bool json = false;
 };
 
 int check_one(const AnswersOptions& options) {
+  const bool has_gold = options.gold_flag->count() > 0;
+  if (!has_gold || options.prediction_flag->count() == 0)
+    fail(Fault::usage, "answers check: expected --gold and --pred, or --batch, found ",
+         has_gold                                 ? "--gold alone"
+         : options.prediction_flag->count() == 0 ? "none"
+                                                  : "--pred alone");
   const answers::Answer gold = answers::extract(options.gold);
   const answers::Answer prediction = answers::extract(options.prediction);
   const answers::Verdict verdict = answers::equivalent(gold, prediction);
@@ -114,8 +121,9 @@ const Command answer_checks{
       app.require_subcommand(1);
       app.footer("Example:\n  deltasane answers check --gold '$0.5$' --pred 'It is \\boxed{1/2}.'");
       CLI::App* check = app.add_subcommand("check", "a prediction against a gold answer");
-      check->add_option("--gold", options->gold, "the right answer, such as '$\\frac{1}{2}$'");
-      check->add_option("--pred", options->prediction, "what a model wrote");
+      options->gold_flag = check->add_option("--gold", options->gold, "the right answer, such as '$\\frac{1}{2}$'");
+      options->prediction_flag =
+          check->add_option("--pred", options->prediction, "what a model wrote");
       check->add_option("--batch", options->batch, "JSONL rows with gold, pred and options");
       check->add_option("--out", options->out, "the same rows with verdict: true or false");
       check->add_option("--threads", options->threads, "threads; 0: all processors")

@@ -190,6 +190,13 @@ TEST_F(TextCommands, OneAlphaIsAdvisedForTraining) {
   }
 }
 
+TEST_F(TextCommands, AnswersAreCheckedInPairs) {
+  expect_misuse("deltasane answers check", "expected --gold and --pred, or --batch, found none");
+  expect_misuse("deltasane answers check --gold 1", "found --gold alone");
+  expect_misuse("deltasane answers check --pred 1", "found --pred alone");
+  EXPECT_TRUE(shown("deltasane answers check --gold 1 --pred ''").starts_with("different\n"));
+}
+
 TEST_F(TextCommands, OneByteIsNotSeveral) {
   EXPECT_NE(shown("printf 12 | deltasane score $m -t 1").find(" (1 byte)\n"), std::string::npos);
 }
