@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/nearest_word.h"
+#include "base/words/nearest_word.h"
 
 namespace deltasane::cli {
 namespace {

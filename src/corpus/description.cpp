@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/nearest_word.h"
+#include "base/words/nearest_word.h"
 #include "base/error.h"
 #include "base/printable.h"
 

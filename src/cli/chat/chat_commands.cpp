@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/nearest_word.h"
+#include "base/words/nearest_word.h"
 #include "cli/counted.h"
 #include "text/chat/world_chat.h"
 

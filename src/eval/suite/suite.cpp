@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/nearest_word.h"
+#include "base/words/nearest_word.h"
 #include "base/error.h"
 #include "eval/suite/made_problems.h"
 #include "eval/suite/own_suite.h"

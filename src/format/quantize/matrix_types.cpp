@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "base/type_name.h"
+#include "base/words/type_name.h"
 
 namespace deltasane {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/type_name.h"
+#include "base/words/type_name.h"
 
 #include <algorithm>
 
