@@ -5,7 +5,7 @@
 #include "base/version.h"
 #include "format/tokenizer/find_tokenizer.h"
 #include "infer/engine/engine.h"
-#include "kernel/matmul/weight_type_named.h"
+#include "kernel/matmul/weights.h"
 #include "model/registry.h"
 #include "text/chat/chat_template.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/io/host_memory.h"
 #include "format/tokenizer/find_tokenizer.h"
-#include "kernel/matmul/weight_type_named.h"
+#include "kernel/matmul/weights.h"
 
 namespace deltasane::cli {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/half.h"
+#include "base/words/type_name.h"
 #include "kernel/matmul/low_bits/pack.h"
 
 namespace deltasane::kernel {
@@ -82,6 +83,17 @@ float element(WeightType type, const std::byte* from) {
 }
 
 }  // namespace
+
+WeightType weight_type_named(std::string_view name, std::string_view what) {
+  const std::string wanted = type_name(name);
+  for (const WeightType type : weight_types)
+    if (wanted == type_name(name_of(type))) return type;
+  if (!wanted.ends_with("_k_m"))
+    fail(Fault::usage, what, ": expected ", weight_types_text, ", found '", name, "'");
+  fail(Fault::usage, what, ": expected ", weight_types_text, ", found the mixture '", name,
+       "'; files have mixtures, as convert writes them. All matrices alike: ",
+       wanted.substr(0, wanted.size() - 2));
+}
 
 const char* name_of(WeightType type) {
   switch (type) {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "kernel/matmul/q8_block.h"
@@ -19,6 +20,10 @@
 #include "tensor/buffer.h"
 
 namespace deltasane::kernel {
+
+// The type with this name, in any case and by any alias (base/words/type_name.h). Another name fails,
+// and the message begins with `what`.
+WeightType weight_type_named(std::string_view name, std::string_view what);
 
 // An arena for many matrices, in large blocks, which are on huge pages: without these a product of
 // a few MB reads a tenth slower. It must outlive the matrices it holds.
