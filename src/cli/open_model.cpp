@@ -88,6 +88,15 @@ std::unique_ptr<ModelCheckpoint> open_checkpoint(const std::string& path, bool a
   return opened;
 }
 
+SavedState open_state(const LanguageModel& model, const std::string& path,
+                      const std::string& model_name, OtherSane other_sane) {
+  try {
+    return load_state_of(model, path, model_name, other_sane);
+  } catch (const OtherSaneError& error) {
+    fail(Fault::file, error.what(), " with --accept-other-sane");
+  }
+}
+
 OpenModel::OpenModel(const ModelFlags& flags)
     : threads(flags.threads),
       owned(open(flags)),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "infer/state_file.h"
 #include "model/registry.h"
 #include "text/tokenizer.h"
 
@@ -30,6 +31,10 @@ void describe_allow_nonfinite(CLI::App& app, bool& flag);
 std::unique_ptr<ModelCheckpoint> open_checkpoint(const std::string& path, bool allow_nonfinite);
 // Calls `open`; a refusal of weights that are not finite says what flag accepts them.
 void explain_nonfinite(const std::function<void()>& open);
+
+// A state for a model; the refusal of another SANE says what flag accepts it.
+SavedState open_state(const LanguageModel& model, const std::string& path,
+                      const std::string& model_name, OtherSane other_sane);
 
 struct OpenModel {
   explicit OpenModel(const ModelFlags& flags);

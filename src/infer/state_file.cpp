@@ -35,8 +35,9 @@ SavedState load_state(std::span<const std::byte> bytes, const fs::path& path,
     fail(Fault::file, path, ": state: ", expected.layout->difference(saved.state.layout()),
          "; load the model that made the state, or begin a new state");
   if (stamp.sane != expected.sane && expected.other_sane == OtherSane::refuse)
-    refuse(path, "SANE", to_string(expected.sane), to_string(stamp.sane),
-           "run the model as the state was made, or accept another SANE with --accept-other-sane");
+    throw OtherSaneError(cat(path, ": SANE: expected ", to_string(expected.sane), ", found ",
+                             to_string(stamp.sane),
+                             "; run the model as the state was made, or accept another SANE"));
   return saved;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/io/file.h"
 #include "model/language_model.h"
 
@@ -40,6 +41,12 @@ void save_state(const fs::path& path, const SequenceState& state, const StateSta
 SavedState read_state(std::span<const std::byte> bytes, const std::string& name);
 
 enum class OtherSane { refuse, accept };
+
+// The refusal of a state that was made with another SANE.
+class OtherSaneError : public Error {
+ public:
+  explicit OtherSaneError(const std::string& message) : Error(Fault::file, message) {}
+};
 
 // The model that is to resume from the state, and how it runs.
 struct StateExpectation {

@@ -123,7 +123,7 @@ TEST(StateFile, RefusesAnotherSaneUnlessToldOtherwise) {
     EXPECT_FAULT(load_state(path, expected), Fault::file,
                  cat("SANE: expected ", to_string(sane),
                      ", found run-time SANE with alpha 3, chunk 16; run the model as the state was made, "
-                     "or accept another SANE with --accept-other-sane"));
+                     "or accept another SANE"));
     expected.other_sane = OtherSane::accept;
     EXPECT_EQ(load_state(path, expected).stamp.sane, example_stamp().sane);
   }

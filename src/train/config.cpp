@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "base/nearest_word.h"
+#include "base/words/nearest_word.h"
 #include "format/toml_text.h"
 #include "train/config_keys.h"
 
@@ -27,17 +27,17 @@ std::string hint_for(const std::string& section, const std::string& key) {
   return "; docs/training-keys.md lists them";
 }
 
-// A file, with what --set has put in place of its lines.
+// A file, with what overrides have put in place of its lines.
 struct Settings {
-  std::string name;  // of the file
+  std::string name, set_name;  // of the file, and of what stands for its lines
   toml::table table;
-  std::set<std::string> set{};  // the keys of --set, "run.keep"
+  std::set<std::string> set{};  // the keys of overrides, "run.keep"
 
   // What an error of a key, or of a section, is about.
   std::string where(const std::string& key) const {
     const bool is_set = std::ranges::any_of(
         set, [&](const std::string& one) { return one == key || one.starts_with(cat(key, ".")); });
-    return is_set ? std::string("--set") : name;
+    return is_set ? set_name : name;
   }
 };
 
@@ -302,7 +302,7 @@ void read_run(Section section, TrainConfig& config) {
 void override_key(Settings& settings, const std::string& text) {
   const size_t dot = text.find('.'), equals = text.find('=');
   if (equals == std::string::npos || dot == 0 || dot > equals || dot + 1 == equals)
-    fail(Fault::usage, "--set: expected SECTION.KEY=VALUE, found '", text, "'");
+    fail(Fault::usage, settings.set_name, ": expected SECTION.KEY=VALUE, found '", text, "'");
   const std::string section = text.substr(0, dot), key = text.substr(dot + 1, equals - dot - 1);
   const std::string value = text.substr(equals + 1);
   toml::table one;
@@ -311,7 +311,8 @@ void override_key(Settings& settings, const std::string& text) {
   } catch (const Error&) {
     one.insert_or_assign("value", value);
   }
-  if (one.size() != 1) fail(Fault::usage, "--set: expected one value, found '", text, "'");
+  if (one.size() != 1)
+    fail(Fault::usage, settings.set_name, ": expected one value, found '", text, "'");
   toml::table& file = settings.table;
   if (!file[section].is_table()) file.insert_or_assign(section, toml::table{});
   file[section].as_table()->insert_or_assign(key, *one.get("value"));
@@ -321,8 +322,9 @@ void override_key(Settings& settings, const std::string& text) {
 }  // namespace
 
 TrainConfig read_config(std::string_view text, const std::string& name,
-                        std::span<const std::string> overrides) {
-  Settings settings{name, parse_toml(text, name)};
+                        std::span<const std::string> overrides,
+                        const std::string& overrides_name) {
+  Settings settings{name, overrides_name, parse_toml(text, name)};
   for (const std::string& one : overrides) override_key(settings, one);
   for (const auto& [key, node] : settings.table)
     if (std::ranges::find(sections, key.str()) == std::end(sections)) {

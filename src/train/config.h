@@ -63,7 +63,9 @@ struct TrainConfig {
 };
 
 // overrides: "section.key=value" each, as if the file had it; the value is TOML, or else a text.
+// Both names are for messages: of the file, and of where the overrides are from.
 TrainConfig read_config(std::string_view toml, const std::string& name,
-                        std::span<const std::string> overrides = {});
+                        std::span<const std::string> overrides = {},
+                        const std::string& overrides_name = "override");
 
 }  // namespace deltasane::train

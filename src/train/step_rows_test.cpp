@@ -147,7 +147,7 @@ TEST(ConfigOverrides, StandForLinesOfTheFile) {
       "[model]\nlayers = 1\nchannels = 32\n[corpus]\nsource = \"math-chat:\"\n"
       "[optimizer]\nsteps = 7\n[run]\nfolder = \"nowhere\"\n";
   const auto with = [&](const std::vector<std::string>& overrides) {
-    return read_config(text, "a.toml", overrides);
+    return read_config(text, "a.toml", overrides, "--set");
   };
   const TrainConfig changed = with({"optimizer.steps=9", "model.sane_alpha=2.5",
                                     "run.folder=runs/a b", "evaluation.every=3",

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/timing.h"
+#include "cli/open_model.h"
 #include "cli/version.h"
 #include "text/utf8.h"
 
@@ -143,7 +144,7 @@ void Conversation::save(const fs::path& path, const std::string& model_name) {
 }
 
 void Conversation::load(const fs::path& path, const std::string& model_name) {
-  SavedState saved = load_state_of(model_, path, model_name, settings_.other_sane);
+  SavedState saved = open_state(model_, path, model_name, settings_.other_sane);
   turns_.clear();
   now_.state = std::move(saved.state);
   now_.unread.clear();

@@ -103,8 +103,8 @@ int generate_text(const GenerateOptions& options) {
   TextRequest request{0, open.model.fresh_state(), {}, {}};
   if (!options.state_in.empty()) {
     SavedState saved =
-        load_state_of(open.model, options.state_in, open.name,
-                      options.other_sane ? OtherSane::accept : OtherSane::refuse);
+        open_state(open.model, options.state_in, open.name,
+                   options.other_sane ? OtherSane::accept : OtherSane::refuse);
     request.state = std::move(saved.state);
     if (saved.stamp.last_token) request.prompt.push_back(*saved.stamp.last_token);
     if (!saved.stamp.sampler.empty())

@@ -54,7 +54,7 @@ TEST_F(TextCommands, ReadStandardInput) {
   EXPECT_NE(scored.find("\"tokens\": 5"), scored.npos);
   const std::string file = scratch_.path() / "text";
   replace_file(file, "1+2=3");
-  for (const std::string flags : std::vector<std::string>{"--text -", "-f -", "--file -", "-",
+  for (const std::string& flags : std::vector<std::string>{"--text -", "-f -", "--file -", "-",
                                                            "-f " + file})
     EXPECT_EQ(shown("printf '1+2=3' | deltasane score $m -t 1 --json " + flags), scored) << flags;
   EXPECT_EQ(shown("printf '49 43 50 61 51' | deltasane score $m -t 1 --ids - --json | head -4"),
@@ -202,7 +202,7 @@ TEST_F(TextCommands, OneByteIsNotSeveral) {
 }
 
 TEST_F(TextCommands, AnEmptyPromptIsCalledSo) {
-  for (const char* line : {"deltasane generate $m -p ''", "deltasane generate $m -f /dev/null",
+  for (const char* line : {"deltasane generate $m -p ''", "deltasane generate $m -f - < /dev/null",
                            "printf '' | deltasane generate $m", "printf '' | deltasane generate $m -"})
     expect_misuse(line, "or text on standard input, found an empty prompt");
 }
@@ -247,8 +247,8 @@ TEST_F(TextCommands, TypesHaveTheSameNamesInAllCommands) {
   EXPECT_EQ(written("q4_0"), written("q4"));
   EXPECT_EQ(written("FP32"), written("f32"));
   expect_misuse("deltasane generate $m -p x --weights Q4_K_M",
-                "found the mixture 'Q4_K_M'; a file has mixtures: convert --type q4_k_m. All matrices "
-                "alike: q4_k");
+                "found the mixture 'Q4_K_M'; files have mixtures, as convert writes them. All "
+                "matrices alike: q4_k");
   expect_misuse("deltasane generate $m -p x --weights q9", "--weights: expected f32, f16, bf16, q8,");
   const std::string to = scratch_.path() / "to.gguf";
   for (const auto& [given, type] : {std::pair{"Q8_0", "q8_0"}, {"Q4_K_M", "q4_k_m"}, {"fp16", "f16"}})

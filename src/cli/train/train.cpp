@@ -262,7 +262,7 @@ int train_model(const TrainOptions& options) {
   if (options.config.empty())
     fail(Fault::usage, "train: expected a TOML file, found none; see examples/ and --keys");
   const std::string text = read_file(options.config);
-  train::TrainConfig config = train::read_config(text, options.config, options.set);
+  train::TrainConfig config = train::read_config(text, options.config, options.set, "--set");
   if (!options.device.empty()) config.run.device = options.device;
   const fs::path folder = config.run.folder;
   if (options.resume) train::take_settings_of_newest(folder, config);
