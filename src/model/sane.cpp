@@ -21,6 +21,17 @@ std::optional<Number> parsed(const Metadata& metadata, const char* key, std::str
   return number;
 }
 
+template <class Number>
+std::optional<Number> number_after(std::string_view before, const std::string& text) {
+  const size_t at = text.find(before);
+  if (at == text.npos) return std::nullopt;
+  Number number{};
+  const char* const from = text.data() + at + before.size();
+  if (std::from_chars(from, text.data() + text.size(), number).ec != std::errc())
+    fail(Fault::file, "SANE: expected a number after '", before, "', found '", printable(text), "'");
+  return number;
+}
+
 }  // namespace
 
 std::string_view name_of(SaneKind kind) {
@@ -33,15 +44,12 @@ std::string to_string(const SaneUse& sane) {
 }
 
 std::optional<double> alpha_in(const std::string& text) {
-  constexpr std::string_view before = "SANE with alpha ";
-  const size_t at = text.find(before);
-  if (at == text.npos) return std::nullopt;
-  double alpha = 0;
-  const char* const from = text.data() + at + before.size();
-  const auto read = std::from_chars(from, text.data() + text.size(), alpha);
-  if (read.ec != std::errc())
-    fail(Fault::file, "SANE: expected its alpha as a number, found '", text, "'");
-  return alpha;
+  return number_after<double>("SANE with alpha ", text);
+}
+
+std::optional<int64_t> chunk_in(const std::string& text) {
+  if (!alpha_in(text)) return std::nullopt;
+  return number_after<int64_t>(", chunk ", text);
 }
 
 std::optional<SaneSettings> sane_settings(bool has_tensors, const Metadata& metadata,

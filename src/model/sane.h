@@ -22,8 +22,9 @@ struct SaneUse {
   friend bool operator==(const SaneUse&, const SaneUse&) = default;
 };
 std::string to_string(const SaneUse& sane);  // "trained SANE with alpha 3, chunk 16"
-// The alpha in such a text; none without SANE.
+// The alpha and the chunk in such a text; none without SANE.
 std::optional<double> alpha_in(const std::string& text);
+std::optional<int64_t> chunk_in(const std::string& text);
 
 // The two settings of a model trained with SANE, which travel as metadata: sane.alpha, sane.chunk.
 struct SaneSettings {

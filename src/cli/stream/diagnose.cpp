@@ -70,11 +70,28 @@ nlohmann::ordered_json json_of(const probe::HeadDiagnosis& head) {
   return json;
 }
 
+// Tokens since SANE acted on the state; none without SANE.
+std::optional<int64_t> tokens_into_chunk(const Patient& patient) {
+  const std::optional<int64_t> chunk = chunk_in(patient.sane);
+  if (!chunk || *chunk <= 0) return std::nullopt;
+  return patient.diagnosis.position % *chunk;
+}
+
+// One record shows no growth, and inside a chunk max |S| may be above tau in a healthy model. So with
+// SANE it tells an illness only where a number is not finite.
+bool needs_alpha(const Patient& patient) {
+  const probe::Diagnosis& found = patient.diagnosis;
+  if (found.alpha == 0) return false;
+  return found.records > 1 || !alpha_in(patient.sane) || !found.breaks.empty() ||
+         !std::isfinite(found.background.largest);
+}
+
 // What the next command takes: --sane-alpha is for models that were trained without SANE. Half of
 // what is in use, where that is small already.
 std::optional<double> suggested_alpha(const Patient& patient) {
   const double alpha = patient.diagnosis.alpha;
-  if (alpha == 0 || patient.sane.starts_with(name_of(SaneKind::trained))) return std::nullopt;
+  if (!needs_alpha(patient) || patient.sane.starts_with(name_of(SaneKind::trained)))
+    return std::nullopt;
   const std::optional<double> now = alpha_in(patient.sane);
   return now && *now <= alpha ? *now / 2 : alpha;
 }
@@ -95,6 +112,7 @@ nlohmann::ordered_json json_of(const Patient& patient) {
                                 {"heads_with_99_percent_of_squares", background.heads_with_99}}},
                               {"overflows", nlohmann::ordered_json::array()},
                               {"heads", nlohmann::ordered_json::array()}};
+  if (const auto tokens = tokens_into_chunk(patient)) json["tokens_into_chunk"] = *tokens;
   if (const auto alpha = suggested_alpha(patient))
     json["suggested"] = {{"alpha", *alpha}, {"tau", kernel::tau_at_zero(*alpha)}};
   for (const probe::StreamBreak& b : found.breaks)
@@ -123,8 +141,9 @@ void print_heads(const Patient& patient, int64_t most) {
   const auto& heads = patient.diagnosis.heads;
   const auto anomalous =
       std::ranges::count_if(heads, [](const probe::HeadDiagnosis& h) { return h.anomalous(); });
-  fmt::print("anomalous heads      {} of {} (growing, or max |S| above {})\n", anomalous,
-             heads.size(), probe::hot_limit);
+  fmt::print("anomalous heads      {} of {} ({} |S| above {})\n", anomalous, heads.size(),
+             patient.diagnosis.records > 1 ? "growing, or max" : "one record shows no growth; max",
+             probe::hot_limit);
   if (anomalous == 0) return;
   fmt::print("\n{:>9} {:>10} {:>10} {:>10} {:>9} {:>10}  {}\n", "head", "norm", "max |S|", "median",
              "squares", "hot since", "growth of the norm");
@@ -143,7 +162,11 @@ void print_heads(const Patient& patient, int64_t most) {
 
 void print_suggestion(const Patient& patient) {
   const probe::Diagnosis& found = patient.diagnosis;
-  if (found.alpha == 0) return;
+  if (!needs_alpha(patient)) {
+    if (found.alpha != 0)
+      fmt::print("advice               none from one record; `deltasane stream` shows whether heads grow\n");
+    return;
+  }
   if (!suggested_alpha(patient)) {
     fmt::print("suggested            train further with a smaller model.sane_alpha\n");
     return;
@@ -169,6 +192,9 @@ int diagnose_path(const DiagnoseOptions& options) {
              terminal_text(patient.sane));
   fmt::print("position             {} ({} of each head)\n", found.position,
              counted(found.records, "record"));
+  if (const int64_t tokens = tokens_into_chunk(patient).value_or(0); tokens > 0)
+    fmt::print("inside a chunk       {} since SANE acted: |S| may be above tau until the chunk's end\n",
+               counted(tokens, "token"));
   for (const probe::StreamBreak& b : found.breaks)
     fmt::print("overflow             stream {} after {} tokens, from layer {}, head {}\n", b.stream,
                b.position, b.layer, b.head);

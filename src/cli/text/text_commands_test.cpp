@@ -413,6 +413,33 @@ TEST_F(TextCommands, DiagnoseSuggestsWhereSomethingIsWrong) {
   shown("deltasane generate " + baseline + " -p 1 -n 1 " + flag);
 }
 
+// Read inside a chunk, before SANE acts: hot, and healthy.
+TEST_F(TextCommands, DiagnoseAdvisesNothingFromOneStateWithSane) {
+  const auto state_of = [&](const std::string& name, const std::string& prompt) {
+    const std::string path = scratch_.path() / "sum.state";
+    shown("printf '" + prompt + "' | deltasane generate " DELTASANE_SOURCE "/models/" + name +
+          " -t 1 -n 0 --state-out " + path);
+    return path;
+  };
+  const std::string sane = "arithmetic-sane-3.safetensors";
+  const std::string inside = state_of(sane, "User: 37+45=?\n\n");
+  const std::string found = shown("deltasane diagnose " + inside);
+  EXPECT_EQ(found.find("anomalous heads      0 of"), found.npos) << found;  // as measured
+  EXPECT_NE(found.find("inside a chunk       15 tokens since SANE acted"), found.npos) << found;
+  EXPECT_NE(found.find("advice               none from one record"), found.npos) << found;
+  EXPECT_EQ(found.find("suggested"), found.npos) << found;
+  const std::string json = shown("deltasane diagnose --json " + inside);
+  EXPECT_NE(json.find("\"tokens_into_chunk\": 15"), json.npos) << json;
+  EXPECT_EQ(json.find("\"suggested\""), json.npos) << json;
+  const std::string end = shown("deltasane diagnose " + state_of(sane, "User: 37+45=?\n\nA"));
+  EXPECT_NE(end.find("anomalous heads      0 of 24"), end.npos) << end;
+  EXPECT_EQ(end.find("inside a chunk"), end.npos) << end;
+  // Without SANE one state is enough.
+  const std::string base =
+      shown("deltasane diagnose " + state_of("arithmetic-baseline.safetensors", "User: 37+45=?\n\n"));
+  EXPECT_NE(base.find("suggested            --sane-alpha "), base.npos) << base;
+}
+
 TEST_F(TextCommands, TrainingLeavesAPage) {
   const std::string folder = scratch_.path() / "run";
   shown("deltasane train " DELTASANE_SOURCE
