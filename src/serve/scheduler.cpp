@@ -1,6 +1,7 @@
 #include "serve/scheduler.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace deltasane::serve {
 namespace {
@@ -23,11 +24,6 @@ std::string_view finish_label(Ended ended) {
       break;
   }
   return "finished_reason=\"error\"";
-}
-
-Refusal with_retry(Refusal refusal) {
-  refusal.headers.emplace_back("Retry-After", "1");
-  return refusal;
 }
 
 // A slice of prompts takes a GPU some 12 ms, as long as a token of many texts there; a pass over a few
@@ -114,8 +110,7 @@ uint64_t Scheduler::submit(std::shared_ptr<TextJob> job) {
   uint64_t id;
   {
     const std::lock_guard lock(mutex_);
-    if (refuses_)
-      throw with_retry(Refusal(503, "ending", "server: expected it to stay, found it ending"));
+    if (refuses_) throw ending_refusal();
     if (waiting_ >= settings_.queue)
       throw with_retry(Refusal(429, "queue_full",
                                cat("queue: expected at most ", settings_.queue,
@@ -141,6 +136,14 @@ void Scheduler::refuse_further() {
   refuses_ = true;
 }
 
+void Scheduler::end_running() {
+  {
+    const std::lock_guard lock(mutex_);
+    refuses_ = ends_running_ = true;
+  }
+  changed_.notify_all();
+}
+
 double Scheduler::seconds_in_step() const {
   const Clock::rep began = step_began_;
   return began == 0 ? 0
@@ -150,7 +153,7 @@ double Scheduler::seconds_in_step() const {
 void Scheduler::run() {
   try {
     take_turns();
-    end_all(with_retry(Refusal(503, "ending", "server: expected it to stay, found it ending")));
+    end_all(ending_refusal());
   } catch (const std::exception& error) {
     // A device that failed, or memory that ran out: what follows cannot be trusted.
     {
@@ -169,13 +172,17 @@ void Scheduler::take_turns() {
   for (;;) {
     std::vector<std::pair<uint64_t, std::shared_ptr<TextJob>>> submitted;
     std::vector<uint64_t> cancelled;
+    bool ends_all;
     {
       std::unique_lock lock(mutex_);
-      const auto has_news = [&] { return stops_ || !submitted_.empty() || !cancelled_.empty(); };
+      const auto has_news = [&] {
+        return stops_ || ends_running_ || !submitted_.empty() || !cancelled_.empty();
+      };
       if (!is_busy && queues_.empty()) changed_.wait(lock, has_news);
       if (stops_) return;
       submitted.swap(submitted_);
       cancelled.swap(cancelled_);
+      ends_all = std::exchange(ends_running_, false);
     }
     for (auto& [id, job] : submitted) {
       for (size_t i = 0; i < job->prompts.size(); ++i) job->prompts[i].id = id * prompts_of_job + i;
@@ -184,7 +191,11 @@ void Scheduler::take_turns() {
       queues_[job->owner].push_back(id);
       jobs_[id] = {std::move(job), 0, texts, Clock::now(), {}};
     }
-    take_cancelled(cancelled);
+    cancel_jobs(cancelled, Refusal(503, "cancelled", "request: cancelled"));
+    if (ends_all) {
+      const auto ids = std::views::keys(jobs_);
+      cancel_jobs({ids.begin(), ids.end()}, ending_refusal());
+    }
     expire();
     while (engine_.has_room() && submit_next()) {
     }
@@ -288,7 +299,7 @@ void Scheduler::use_prefix(TextJob& job, size_t prompt) {
   job.on_prefix_found(prompt, plan.cached);
 }
 
-void Scheduler::take_cancelled(const std::vector<uint64_t>& jobs) {
+void Scheduler::cancel_jobs(const std::vector<uint64_t>& jobs, const Refusal& why) {
   for (const uint64_t id : jobs) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) continue;
@@ -296,7 +307,6 @@ void Scheduler::take_cancelled(const std::vector<uint64_t>& jobs) {
       engine_.cancel(id * prompts_of_job + i);
       readings_.erase(id * prompts_of_job + i);
     }
-    const Refusal why(503, "cancelled", "request: cancelled");
     end(id, &why);
   }
 }

@@ -63,6 +63,7 @@ class Scheduler {
   uint64_t submit(std::shared_ptr<TextJob> job);
   void cancel(uint64_t job);
   void refuse_further();  // the server ends: what is submitted from now on is refused
+  void end_running();     // and what runs or waits fails
 
   // The engine failed (the text says how): nothing that it computes can be trusted any more.
   std::function<void(const std::string&)> on_fatal = [](const std::string&) {};
@@ -86,7 +87,7 @@ class Scheduler {
   void take_turns();
   bool submit_next();
   void use_prefix(TextJob& job, size_t prompt);
-  void take_cancelled(const std::vector<uint64_t>& jobs);
+  void cancel_jobs(const std::vector<uint64_t>& jobs, const Refusal& why);
   void expire();
   void end(uint64_t id, const Refusal* why);
   void end_all(const Refusal& why);
@@ -108,7 +109,7 @@ class Scheduler {
   std::vector<uint64_t> cancelled_;
   uint64_t last_id_ = 0;
   size_t waiting_ = 0;  // jobs that have not begun
-  bool refuses_ = false, stops_ = false;
+  bool refuses_ = false, ends_running_ = false, stops_ = false;
 
   // Of the engine's thread.
   std::map<uint64_t, Job> jobs_;

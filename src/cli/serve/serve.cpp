@@ -135,17 +135,19 @@ int serve_model(ServeOptions& options) {
   std::atomic<bool> has_failed{false};
   service.scheduler.on_fatal = [&](const std::string& message) {
     fmt::print(stderr, "deltasane: engine: {}\n", message);
-    has_failed = true;
+    has_failed = service.is_draining = true;
     server.drain(std::chrono::seconds(1));  // the replies that say so
   };
   server.on_end_signals([&](int count) {
     if (count > 1) return server.stop();
-    fmt::print(stderr, "ending: replies have {} s to end; again: at once\n", options.drain_seconds);
+    fmt::print(stderr, "shutting down: up to {} s for running replies; press Ctrl-C again to stop now\n",
+               options.drain_seconds);
     service.is_draining = true;
     serve::notify_systemd("STOPPING=1");
     service.scheduler.refuse_further();
     service.board.close();
-    server.drain(std::chrono::milliseconds(int64_t(options.drain_seconds * 1000)));
+    server.drain(std::chrono::milliseconds(int64_t(options.drain_seconds * 1000)),
+                 [&] { service.scheduler.end_running(); });
   });
   service.scheduler.start();
   const bool has_colons = options.host.find(':') != std::string::npos;

@@ -77,8 +77,49 @@ TEST_F(ServeCommand, EndsWhenItsRepliesHave) {
                     R"({"prompt":"User: hi","max_tokens":60,"ignore_eos":true,"stream":true})"));
   EXPECT_FALSE(busy.until("data: ").empty());
   server.tell(SIGTERM);
-  EXPECT_TRUE(idle.is_closed());
   EXPECT_NE(busy.until("[DONE]").find("\"finish_reason\":\"length\""), std::string::npos);
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_TRUE(idle.is_closed());
+}
+
+// What balancers ask, and what clients of streams read.
+TEST_F(ServeCommand, TellsThatItEnds) {
+  Served server({"--drain", "4"});
+  const auto ask = [&](RawClient& client, std::string_view path) {
+    client.send(request("GET", path));
+    return client.reply();
+  };
+  const std::string body = R"("max_tokens":100000000,"ignore_eos":true,"stream":true})";
+  RawClient text(server.port()), chat(server.port()), kept(server.port());
+  text.send(request("POST", "/v1/completions", R"({"prompt":"a",)" + body));
+  chat.send(request("POST", "/v1/chat/completions",
+                    R"({"messages":[{"role":"user","content":"a"}],)" + body));
+  EXPECT_FALSE(text.until("data: ").empty());
+  EXPECT_FALSE(chat.until("data: ").empty());
+  EXPECT_EQ(status_in(ask(kept, "/ready")), 200);
+  server.tell(SIGTERM);
+  std::string ready;
+  for (int i = 0; i < 200 && status_in(ready) != 503; ++i) {
+    RawClient fresh(server.port());
+    ready = ask(fresh, "/ready");
+  }
+  EXPECT_EQ(status_in(ready), 503) << ready;
+  const std::string health = ask(kept, "/health");
+  EXPECT_EQ(status_in(health), 200) << health;
+  EXPECT_NE(health.find("Connection: close"), health.npos) << health;
+  RawClient late(server.port());
+  const std::string refused = ask(late, "/v1/models");
+  EXPECT_EQ(status_in(refused), 503) << refused;
+  EXPECT_NE(refused.find("Retry-After: "), refused.npos) << refused;
+  for (RawClient* const one : {&text, &chat}) {
+    const std::string remaining = one->until("[DONE]");
+    const size_t at = remaining.rfind("data: {");
+    ASSERT_NE(at, remaining.npos) << remaining;
+    const std::string last = remaining.substr(at);
+    EXPECT_NE(last.find("\"finish_reason\":\"error\""), last.npos) << last;
+    EXPECT_NE(last.find("shutting down"), last.npos) << last;
+    EXPECT_NE(last.find("[DONE]"), last.npos) << last;
+  }
   EXPECT_EQ(server.wait(), 0);
 }
 

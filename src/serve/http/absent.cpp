@@ -19,7 +19,7 @@ void HttpServer::listen(const std::string&, uint16_t) { no_server(); }
 void HttpServer::listen_on_path(const std::string&) { no_server(); }
 uint16_t HttpServer::port() const { no_server(); }
 void HttpServer::run(int) { no_server(); }
-void HttpServer::drain(std::chrono::milliseconds) { no_server(); }
+void HttpServer::drain(std::chrono::milliseconds, std::function<void()>) { no_server(); }
 void HttpServer::stop() { no_server(); }
 void HttpServer::on_end_signals(std::function<void(int)>) { no_server(); }
 size_t HttpServer::connections() const { no_server(); }

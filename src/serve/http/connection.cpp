@@ -119,11 +119,7 @@ void Connection::begin() {
 }
 
 void Connection::drain() {
-  post([](Connection& to) {
-    to.is_draining_ = true;
-    const bool idle = to.state_ == State::reading && !to.reader_->has_begun();
-    if (idle) to.close();
-  });
+  post([](Connection& to) { to.is_draining_ = true; });
 }
 
 void Connection::cut() {
@@ -134,8 +130,9 @@ void Connection::cut() {
 
 void Connection::next_request() {
   if (state_ == State::closed) return;
-  if (is_draining_ || requests_ >= limits_.requests_of_connection) return close();
+  if (requests_ >= limits_.requests_of_connection) return close();
   state_ = State::reading;
+  is_busy_ = false;
   reader_.emplace(limits_);
   is_limited_ = false;
   set_deadline(limits_.idle_time);
@@ -175,7 +172,7 @@ void Connection::take_input() {
       const bool had_begun = reader_->has_begun();
       const size_t used = reader_->feed(input_);
       input_.erase(0, used);
-      if (!had_begun && reader_->has_begun()) set_deadline(limits_.head_time);
+      if (!had_begun && reader_->has_begun()) is_busy_ = true, set_deadline(limits_.head_time);
       if (reader_->has_head() && !is_limited_) {
         is_limited_ = true;
         keeps_ = reader_->keeps_alive();

@@ -5,6 +5,7 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
@@ -43,8 +44,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ~Connection();
 
   void begin();  // any thread; so is what follows
-  void drain();  // closes it after the current reply, or now
+  void drain();  // closes it after the next reply
   void cut();    // closes it now
+  bool is_busy() const { return is_busy_; }  // with a request, or the end of a reply
 
  private:
   friend class ConnectionExchange;
@@ -97,6 +99,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::vector<std::function<void(Connection&)>> calls_;  // of other threads
 
   State state_ = State::reading;
+  std::atomic<bool> is_busy_{false};
   std::optional<RequestReader> reader_;
   std::string block_;  // where the next bytes are read to
   std::string input_;  // read, not yet taken

@@ -52,6 +52,15 @@ std::string_view HttpRequest::header(std::string_view name) const {
 
 std::string_view reason_of(int status) { return row_of(status).reason; }
 
+Refusal with_retry(Refusal refusal) {
+  refusal.headers.emplace_back("Retry-After", "1");
+  return refusal;
+}
+
+Refusal ending_refusal() {
+  return with_retry(Refusal(503, "ending", "the server is shutting down; try again later"));
+}
+
 std::string error_json(const Refusal& refusal) {
   nlohmann::ordered_json error{{"message", refusal.what()},
                                {"type", row_of(refusal.status).type},

@@ -101,6 +101,9 @@ class HttpHandler {
   virtual void handle(HttpRequest request, std::shared_ptr<Exchange> exchange) = 0;
 };
 
+Refusal with_retry(Refusal refusal);  // told to come back after a second
+Refusal ending_refusal();             // of what is asked of a server that ends
+
 // The reply of an error, as OpenAI's clients read it.
 HttpReply error_reply(const Refusal& refusal);
 std::string error_json(const Refusal& refusal);  // {"error": ...}, for streams, too

@@ -3,10 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/strand.hpp>
 #include <map>
 #include <mutex>
 #include <set>
@@ -21,6 +24,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Local = asio::local::stream_protocol;
 using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
 
 std::string peer_name(const tcp::socket& socket) {
   error_code error;
@@ -48,7 +52,8 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
   tcp::acceptor tcp_acceptor{io};
   Local::acceptor local_acceptor{io};
   std::string local_path;
-  asio::steady_timer drain_end{io}, pause{io};
+  asio::steady_timer drain_check{asio::make_strand(io)}, pause{io};
+  std::atomic<bool> is_draining{false};
   asio::signal_set signals{io};
   int signals_taken = 0;
   std::function<void(int)> on_signal;
@@ -56,11 +61,10 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
   std::mutex mutex;  // of what follows
   std::map<Connection*, std::pair<std::weak_ptr<Connection>, std::string>> open;
   std::map<std::string, size_t> by_address;
-  bool is_draining = false;
 
   bool admit(const std::string& peer) {
     const std::lock_guard lock(mutex);
-    if (is_draining || open.size() >= limits.connections) return false;
+    if (open.size() >= limits.connections) return false;
     return peer == "local" || by_address[peer] < limits.connections_of_address;
   }
 
@@ -71,7 +75,6 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
     const auto count = by_address.find(found->second.second);
     if (--count->second == 0) by_address.erase(count);
     open.erase(found);
-    if (is_draining && open.empty()) io.stop();
   }
 
   template <class Acceptor>
@@ -105,6 +108,7 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
       open[connection.get()] = {connection, peer};
       ++by_address[peer];
     }
+    if (is_draining) connection->drain();
     connection->begin();
   }
 
@@ -124,21 +128,37 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
     local_path.clear();
   }
 
-  void drain(std::chrono::milliseconds most) {
-    asio::post(io, [this, most] {
-      stop_accepting();
-      bool is_over;
-      {
-        const std::lock_guard lock(mutex);
-        is_draining = true;
-        is_over = open.empty();
-      }
-      if (is_over) return io.stop();
+  void drain(std::chrono::milliseconds most, std::function<void()> nearly_over) {
+    const auto end = Clock::now() + most;
+    const auto notice = end - std::min(drain_notice, most / 2);
+    asio::post(drain_check.get_executor(), [this, end, notice, nearly_over = std::move(nearly_over)] {
+      is_draining = true;
       for (const auto& one : all()) one->drain();
-      drain_end.expires_after(most);
-      drain_end.async_wait([this](const error_code& error) {
-        if (!error) io.stop();
-      });
+      check_drained(end, notice, nearly_over);
+    });
+  }
+
+  // Connections without a request do not hold the end up; they are asked a few times a second.
+  void check_drained(Clock::time_point end, Clock::time_point notice,
+                     std::function<void()> nearly_over) {
+    const bool is_over = std::ranges::none_of(all(), [](const auto& one) { return one->is_busy(); });
+    if (is_over || Clock::now() >= end) {
+      stop_accepting();
+      for (const auto& one : all()) one->cut();
+      return stop_when_closed(Clock::now() + drain_notice);
+    }
+    if (nearly_over && Clock::now() >= notice) std::exchange(nearly_over, nullptr)();
+    drain_check.expires_after(std::chrono::milliseconds(20));
+    drain_check.async_wait([=, this](const error_code& error) {
+      if (!error) check_drained(end, notice, nearly_over);
+    });
+  }
+
+  void stop_when_closed(Clock::time_point latest) {
+    if (all().empty() || Clock::now() >= latest) return io.stop();
+    drain_check.expires_after(std::chrono::milliseconds(2));
+    drain_check.async_wait([=, this](const error_code& error) {
+      if (!error) stop_when_closed(latest);
     });
   }
 
@@ -207,7 +227,9 @@ void HttpServer::run(int threads) {
   for (std::thread& one : others) one.join();
 }
 
-void HttpServer::drain(std::chrono::milliseconds most) { sockets_->drain(most); }
+void HttpServer::drain(std::chrono::milliseconds most, std::function<void()> nearly_over) {
+  sockets_->drain(most, std::move(nearly_over));
+}
 void HttpServer::stop() { sockets_->io.stop(); }
 
 void HttpServer::on_end_signals(std::function<void(int)> call) {

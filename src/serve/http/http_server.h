@@ -14,6 +14,8 @@ namespace deltasane::serve {
 
 inline constexpr bool has_http_server = DELTASANE_HTTP_SERVER;  // this build has Boost's headers
 
+inline constexpr std::chrono::milliseconds drain_notice{1000};
+
 class HttpServer {
  public:
   HttpServer(HttpHandler& handler, const HttpLimits& limits);
@@ -27,9 +29,10 @@ class HttpServer {
   // Serves with this many threads until it was drained or stopped.
   void run(int threads);
 
-  // From any thread: takes no further connections or requests, and ends run() when all replies are
-  // written, or this time is over.
-  void drain(std::chrono::milliseconds most);
+  // From any thread: ends run() when no request is under way, or this time is over. Until then
+  // requests are taken, and each is the last of its connection. `nearly_over` is called before the end
+  // of the time, at drain_notice or half of it: what is written then still reaches the clients.
+  void drain(std::chrono::milliseconds most, std::function<void()> nearly_over = {});
   void stop();  // ends run() at once
 
   // Calls with 1, 2, ... when the process is asked to end (SIGTERM, SIGINT), on a thread of run().

@@ -307,12 +307,33 @@ TEST_F(HttpServerTest, DrainsWhatIsUnderWayAndNothingElse) {
   const std::shared_ptr<Exchange> held = paths.take_held();
   ASSERT_TRUE(held);
   server->drain(10s);
-  EXPECT_TRUE(idle.is_closed());
+  const auto closes = [&](RawClient& client) {
+    client.send(request("POST", "/echo", "a"));
+    const std::string reply = client.reply();
+    return test::body_in(reply) == "a" && reply.find("Connection: close") != reply.npos;
+  };
+  EXPECT_TRUE(comes_true([&] {  // the drain has begun
+    RawClient fresh(server->port());
+    return closes(fresh) && fresh.is_closed();
+  }));
+  EXPECT_TRUE(closes(idle));
   held->reply({200, "text/plain", "done", {}});
   EXPECT_EQ(test::body_in(busy.reply()), "done");
   EXPECT_TRUE(busy.is_closed());
   thread.join();
   EXPECT_THROW(RawClient(server->port()), std::exception);
+}
+
+TEST_F(HttpServerTest, GivesNoticeBeforeADrainEnds) {
+  start();
+  RawClient busy(server->port()), idle(server->port());
+  busy.send(request("GET", "/hold"));
+  const std::shared_ptr<Exchange> held = paths.take_held();
+  ASSERT_TRUE(held);
+  server->drain(3s, [&] { held->reply({200, "text/plain", "cut", {}}); });
+  EXPECT_EQ(test::body_in(busy.reply()), "cut");
+  thread.join();
+  EXPECT_TRUE(idle.is_closed());
 }
 
 TEST_F(HttpServerTest, ListensOnAPathForThisUserOnly) {

@@ -165,6 +165,16 @@ class ChatCompletion final : public TextReply {
     if (wanted_.streams) send(chunk_of(text.sample, Json::object(), choice.finish));
   }
 
+  Json unfinished() const override {
+    Json event = head("chat.completion.chunk");
+    event["choices"] = Json::array();
+    for (size_t i = 0; i < choices_.size(); ++i)
+      if (choices_[i].finish.empty())
+        array_at(event, "choices")
+            .push_back({{"index", i}, {"delta", Json::object()}, {"finish_reason", "error"}});
+    return event;
+  }
+
   Json reply() override {
     Json all = head("chat.completion");
     all["choices"] = Json::array();

@@ -156,6 +156,15 @@ class Completion final : public TextReply {
     if (wanted_.streams) send(chunk_of(index, "", choices_[index].finish));
   }
 
+  Json unfinished() const override {
+    Json event = head();
+    event["choices"] = Json::array();
+    for (size_t i = 0; i < choices_.size(); ++i)
+      if (choices_[i].finish.empty())
+        array_at(event, "choices").push_back({{"index", i}, {"text", ""}, {"finish_reason", "error"}});
+    return event;
+  }
+
   Json reply() override {
     Json all = head();
     all["choices"] = Json::array();

@@ -110,6 +110,12 @@ std::string owner_of(const Service& service, const HttpRequest& request) {
   throw refusal;
 }
 
+// A server that ends still says so, and how it is.
+void expect_staying(const Service& service, const Route& route) {
+  if (service.is_draining && route.answer != answer_health && route.answer != answer_ready)
+    throw ending_refusal();
+}
+
 }  // namespace
 
 std::span<const Route> routes() { return all_routes; }
@@ -132,6 +138,7 @@ size_t Server::body_limit(const HttpRequest& head) {
   check_host(service_, head);
   if (is_preflight(head) && !allowed_origin(head, service_.settings.origins).empty()) return 0;
   const Found found = find_route(head);
+  expect_staying(service_, *found.route);
   if (!found.route->is_open) owner_of(service_, head);
   if (found.route->method == "GET") return 0;
   if (found.route->method == "PUT")  // a state file
@@ -153,6 +160,7 @@ void Server::answer(HttpRequest request, std::shared_ptr<Exchange>& exchange) {
   if (is_preflight(request) && !allowed_origin(request, service_.settings.origins).empty())
     return exchange->reply(preflight_reply());
   Found found = find_route(request);
+  if (!request.body_reader) expect_staying(service_, *found.route);
   std::string owner = found.route->is_open ? std::string() : owner_of(service_, request);
   std::shared_ptr<Exchange> recorded =
       repeated_.take(owner, request, exchange, RepeatedReplies::Clock::now());

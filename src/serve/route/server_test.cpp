@@ -26,6 +26,11 @@ TEST(Server, AnswersAboutItself) {
   EXPECT_NE(metrics.body.find("deltasane_generation_tokens_total 3\n"), metrics.body.npos);
   fixture.service->is_draining = true;
   EXPECT_EQ(fixture.call("GET", "/ready").status, 503);
+  EXPECT_EQ(fixture.call("GET", "/health").status, 200);
+  const HttpReply refused = fixture.call("POST", "/v1/completions", R"({"prompt":"a"})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers, (Headers{{"Retry-After", "1"}}));
+  EXPECT_EQ(fixture.call("GET", "/v1/models").status, 503);
 }
 
 TEST(Server, RefusesOtherPathsAndMethods) {

@@ -132,7 +132,9 @@ void TextReply::finish() {
 
 void TextReply::on_failure(const Refusal& why) {
   if (!has_begun_) return exchange_->reply(error_reply(why));
-  exchange_->write(cat("data: ", error_json(why), "\n\ndata: [DONE]\n\n"));
+  Json event = unfinished();
+  event.update(Json::parse(error_json(why)));
+  exchange_->write(cat("data: ", dump(event), "\n\ndata: [DONE]\n\n"));
   exchange_->end_stream();
 }
 

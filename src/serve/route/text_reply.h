@@ -49,6 +49,8 @@ class TextReply : public TextJob, public std::enable_shared_from_this<TextReply>
   virtual void take_text(size_t prompt, GeneratedText& text) = 0;
   virtual Json reply() = 0;           // all texts have ended
   virtual void end_events() = 0;  // the last events, before [DONE]
+  // The choices of an error in a stream, with a finish_reason, where the format has them.
+  virtual Json unfinished() const { return Json::object(); }
   virtual std::string_view last_line() const { return "data: [DONE]\n\n"; }
 
   void send(const Json& event);

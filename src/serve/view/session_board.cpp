@@ -85,7 +85,7 @@ void SessionBoard::add(Viewer viewer, std::shared_ptr<Exchange> exchange) {
   bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
-    if (is_closed_) throw Refusal(503, "ending", "server: expected it to stay, found it ending");
+    if (is_closed_) throw ending_refusal();
     if (streams_.size() >= most_viewers)
       throw Refusal(429, "viewers", cat("viewers: expected at most ", most_viewers));
     number = ++last_stream_;
