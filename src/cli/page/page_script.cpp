@@ -32,7 +32,12 @@ function linearTicks(low, high, count) {
 }
 function logTicks(low, high) {
   const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
-  if (last - first < 1) return linearTicks(low, high, 4).filter(tick => tick > 0);
+  for (const digits of last - first < 2 ? [[1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]] : []) {
+    const found = [first - 1, first, last].flatMap((power, i, all) => power === all[i - 1] ? [] :
+      digits.map(digit => Number(`${digit}e${power}`))).filter(tick => tick >= low && tick <= high);
+    if (found.length > 2) return found;
+  }
+  if (last - first < 2) return linearTicks(low, high, 4).filter(tick => tick > 0);
   const step = Math.ceil((last - first) / 5), ticks = [];
   for (let power = first; power <= last; power += step) ticks.push(10 ** power);
   return ticks;
@@ -134,16 +139,20 @@ function begin(chart, figure) {
       svgNode(svg, 'path', {class: 'mark', d: `M${toX(mark)} ${top}V${height - bottom}`});
       svgNode(svg, 'text', {x: toX(mark) - 4, y: top + 12, 'text-anchor': 'end'}, chart.mark);
     }
+    const clip = svgNode(svgNode(svg, 'defs', {}), 'clipPath', {id: `within-${figure.id}`});
+    svgNode(clip, 'rect', {x: left, y: top - 2, width: width - left - right, height: height - top - bottom + 4});
     for (const [curve, number] of shown) {
       let path = '', pen = false;
       curve.x.forEach((x, i) => {
         const fits = x >= low && x <= high && usable(curve, i);
-        if (fits) path += `${pen ? 'L' : 'M'}${toX(x).toFixed(1)} ${toY(curve.y[i]).toFixed(1)}`;
+        // A line goes on to the edge of the range: to one point beyond it.
+        const near = usable(curve, i) && !(curve.x[i + 1] < low || curve.x[i - 1] > high);
+        if (near) path += `${pen ? 'L' : 'M'}${toX(x).toFixed(1)} ${toY(curve.y[i]).toFixed(1)}`;
         if (fits && (chart.points || curve.x.length < 2))
           svgNode(svg, 'circle', {cx: toX(x), cy: toY(curve.y[i]), r: 3, style: `fill:${colour(number)}`});
-        pen = fits;
+        pen = near;
       });
-      svgNode(svg, 'path', {class: 'curve', d: path || 'M0 0', 'stroke-dasharray': dashes(number),
+      svgNode(svg, 'path', {class: 'curve', d: path || 'M0 0', 'clip-path': `url(#within-${figure.id})`, 'stroke-dasharray': dashes(number),
         style: `stroke:${colour(number)}`});
     }
     const cursor = svgNode(svg, 'path', {class: 'cursor', d: ''});
@@ -213,7 +222,7 @@ function begin(chart, figure) {
     };
   }
 
-  const values = htmlNode(figure, 'table', {className: 'unseen'});
+  const values = htmlNode(htmlNode(figure, 'div', {className: 'unseen'}), 'table', {});
   htmlNode(values, 'caption', {textContent: `${chart.title}: values`});
   for (const [curve, i] of chart.curves.map((curve, i) => [curve, i]).slice(0, 20)) {
     const row = htmlNode(values, 'tr', {});

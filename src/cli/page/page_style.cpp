@@ -43,11 +43,12 @@ figcaption { color: var(--soft); font-size: .9em; }
 .swatch { display: inline-block; width: 1em; height: .25em; vertical-align: middle;
   margin-right: .4em; }
 .drawing { background: #fff; overflow-x: auto; }
-.drawing svg { max-width: 100%; height: auto; }
+.drawing svg { min-width: 700px; max-width: 100%; height: auto; }
 .drawing image { image-rendering: pixelated; }
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-@media screen and (max-width: 480px) { body { font-size: 15px; padding: .6em; }
-  thead { position: absolute; clip-path: inset(50%); } table, tbody, tr { display: block; }
+@media screen and (max-width: 480px) { body { font-size: 15px; padding: .6em; } }
+@media screen and (max-width: 900px) { table, tbody, tr { display: block; }
+  thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
   tr { border-bottom: 2px solid var(--line); padding: .4em 0; }
   td { display: flex; justify-content: space-between; gap: 1em; border: 0; padding: .1em 0; }
   td.text { text-align: right; }
@@ -55,7 +56,7 @@ figcaption { color: var(--soft); font-size: .9em; }
 @media print { :root { --ink: #000; --soft: #333; --line: #bbb; --paper: #fff; --c0: #0072b2;
   --c1: #d55e00; --c2: #009e73; --c3: #b0578d; --c4: #9a6b00; --c5: #2f9fd0; --c6: #444; }
   .tip, .tools { display: none !important; } body { max-width: none; font-size: 11pt; }
-  .wide { overflow: visible; } table { font-size: 8pt; } td, th { padding: .2em .4em; } }
+  .wide { overflow: visible; } .drawing svg { min-width: 0; } table { font-size: 8pt; } td, th { padding: .2em .4em; } }
 )";
 
 }  // namespace deltasane::cli
