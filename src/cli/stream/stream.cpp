@@ -51,6 +51,24 @@ class StreamDisplay {
                                       fmt::format("{:.0f} tokens/s", rate * double(now.streams)),
                                       fmt::format("max {:.3g}", now.largest),
                                       fmt::format("all {:.4f}", now.cumulative_loss)};
+    share_ = parts.front();
+    print(parts, is_last);
+  }
+  void show_asking(int64_t answered, int64_t count) {
+    if (!terminal_ || seconds_now() - shown_at_ < 0.2) return;
+    shown_at_ = seconds_now();
+    print({share_, fmt::format("asking {} of {}", std::min(answered + 1, count), count)}, false);
+  }
+  void clear() {
+    if (open_line_) clear_line(stderr);
+    open_line_ = false;
+  }
+  void end() {
+    if (open_line_) fmt::print(stderr, "\n");
+  }
+
+ private:
+  void print(const std::vector<std::string>& parts, bool is_last) {
     const size_t room = terminal_ ? size_t(terminal_columns(STDERR_FILENO)) - 1 : 1000;
     std::string line = parts.front();
     for (size_t i = 1; i < parts.size() && line.size() + 2 + parts[i].size() <= room; ++i)
@@ -59,13 +77,10 @@ class StreamDisplay {
     fmt::print(stderr, "{}{}", line, terminal_ && !is_last ? "" : "\n");
     open_line_ = terminal_ && !is_last;
   }
-  void end() {
-    if (open_line_) fmt::print(stderr, "\n");
-  }
 
- private:
   bool terminal_ = ::isatty(STDERR_FILENO) != 0, open_line_ = false;
   double begun_ = seconds_now(), shown_at_ = 0;
+  std::string share_ = "  0.0 %";
 };
 
 corpus::MathOptions held_out(const std::string& description) {
@@ -149,13 +164,15 @@ int stream_tokens(StreamOptions& options) {
   const auto tokenizer =
       open_tokenizer(options.model.tokenizer, open.model.checkpoint(), options.model.path);
   const auto source = corpus::open_source(options.corpus);
+  StreamDisplay display;
+  ProblemProbe probe{open.model, *tokenizer, open.cpu(), problems, options.probe_tokens};
+  probe.told = [&](int64_t answered, int64_t count) { display.show_asking(answered, count); };
   const StreamParts parts{
       open.model, open.name,
       *source,    *tokenizer,
-      open.cpu(), ProblemProbe{open.model, *tokenizer, open.cpu(), problems, options.probe_tokens},
+      open.cpu(), std::move(probe),
       [] { return interrupts() > 0; }};
   foresee_states(open.model, options.settings.tokens, options.settings.streams);
-  StreamDisplay display;
   int64_t first = -1, last = 0;
   count_interrupts({SIGINT, SIGTERM});  // the segment that is read is finished and kept
   const OnExisting existing = !options.resume       ? OnExisting::refuse
@@ -165,6 +182,7 @@ int stream_tokens(StreamOptions& options) {
       run_stream(parts, options.settings, options.out, existing, [&](const StreamProgress& now) {
         if (first < 0) {
           first = now.began_at;
+          display.clear();
           if (options.resume)
             fmt::print(stderr, "{}\n",
                        first > 0 ? fmt::format("resumes at position {} of {}", first, now.tokens)

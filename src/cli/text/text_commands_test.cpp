@@ -413,6 +413,17 @@ TEST_F(TextCommands, DiagnoseSuggestsWhereSomethingIsWrong) {
   shown("deltasane generate " + baseline + " -p 1 -n 1 " + flag);
 }
 
+// Thousands of answers before the first token: the line says how far they are.
+TEST_F(TextCommands, StreamSaysThatItAsks) {
+  test::TerminalProcess run({DELTASANE_PROGRAM, "stream", model_, "-t", "1", "--corpus", "math-chat",
+                             "--tokens", "4096", "--out", scratch_.path() / "run", "--probe-at", "0",
+                             "--probe-problems", "4000", "--probe-tokens", "8"},
+                            80);
+  run.wait_for("  0.0 %  asking ");
+  EXPECT_NE(run.wait_for(" of 4000").find_first_of("123456789"), std::string::npos) << run.output();
+  run.wait_for("  0.0 %  asking ");  // it goes on
+}
+
 // Read inside a chunk, before SANE acts: hot, and healthy.
 TEST_F(TextCommands, DiagnoseAdvisesNothingFromOneStateWithSane) {
   const auto state_of = [&](const std::string& name, const std::string& prompt) {

@@ -13,6 +13,8 @@ ProbeOutcome ProblemProbe::operator()(const SequenceState& state, int64_t count)
 
 std::vector<AskedProblem> ProblemProbe::ask(const SequenceState& state, int64_t count) const {
   std::vector<AskedProblem> asked;
+  int64_t answered = 0;
+  if (told) told(answered, count);
   Engine engine(model, tokenizer, cpu,
                 {.stops = {"\n\n"},
                  .tokens = answer_tokens,
@@ -23,6 +25,7 @@ std::vector<AskedProblem> ProblemProbe::ask(const SequenceState& state, int64_t 
     AskedProblem& one = asked[answer.request];
     one.written = answer.text;
     one.right = corpus::answer_is_correct(one.written, one.known);
+    if (told) told(++answered, count);
   };
   engine.run([&]() -> std::optional<TextRequest> {
     if (int64_t(asked.size()) == count) return std::nullopt;

@@ -5,6 +5,7 @@
 // judged as corpus/math/answer.h says.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct ProblemProbe {
   corpus::MathOptions problems;  // split is held_out
   int64_t answer_tokens = 200;   // at most
   std::string lead_in = "\n\n";  // what ends the text that the state was in the middle of
+  std::function<void(int64_t answered, int64_t count)> told = {};  // as the answers come; may be empty
 
   ProbeOutcome operator()(const SequenceState& state, int64_t count) const;
   std::vector<AskedProblem> ask(const SequenceState& state, int64_t count) const;
