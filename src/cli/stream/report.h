@@ -41,6 +41,16 @@ std::optional<int64_t> lost_answers_at(const std::map<int64_t, double>& accuracy
 // How a run ended: "overflow after ...", "failed at ..." where its answers were lost, or "finite".
 std::string outcome_of(const ReportRun& run);
 
+// A run in numbers: accuracies where it was asked, norms of the first and the last record.
+struct RunSummary {
+  std::string outcome;
+  std::optional<double> first_accuracy, last_accuracy;
+  double loss = 0, perplexity = 0;  // of all that was read
+  double first_norm = 0, last_norm = 0, largest = 0;
+  int64_t tokens = 0;
+};
+RunSummary summary_of(const ReportRun& run);
+
 // The paper's figures; src/cli/stream/paper_figures.cpp says which.
 struct PaperFigureOptions {
   std::vector<int64_t> positions;  // of heat maps; none: up to four of those that a run has

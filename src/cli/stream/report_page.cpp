@@ -22,6 +22,7 @@ std::map<int64_t, double> accuracy_by_position(const ReportRun& run) {
   return means;
 }
 
+// Columns that are empty in every run are left out.
 PageTable runs_table(const std::vector<ReportRun>& runs) {
   PageTable table{{{"run", true},
                    {"outcome", true},
@@ -34,19 +35,22 @@ PageTable runs_table(const std::vector<ReportRun>& runs) {
                    {"tokens"}},
                   {}};
   for (const ReportRun& run : runs) {
-    const auto last = size_t(run.segments.rows) - 1;
-    const auto number = [&](const char* column, size_t row) {
-      return fmt::format("{:.3g}", run.segments.reals(column)[row]);
+    const RunSummary found = summary_of(run);
+    const auto share = [](std::optional<double> accuracy) {
+      return accuracy ? fmt::format("{:.2f}", *accuracy) : std::string("-");
     };
-    const std::map<int64_t, double> accuracy = accuracy_by_position(run);
-    const auto share = [&](const auto& at) {
-      return accuracy.empty() ? std::string("-") : fmt::format("{:.2f}", at->second);
-    };
-    table.rows.push_back({run.name, outcome_of(run), share(accuracy.begin()),
-                          share(accuracy.empty() ? accuracy.begin() : std::prev(accuracy.end())),
-                          number("norm", 0), number("norm", last), number("largest", last),
-                          fmt::format("{:.4g}", run.segments.reals("cumulative_perplexity")[last]),
-                          fmt::format("{}", run.segments.integers("position")[last])});
+    table.rows.push_back({run.name, found.outcome, share(found.first_accuracy),
+                          share(found.last_accuracy), fmt::format("{:.3g}", found.first_norm),
+                          fmt::format("{:.3g}", found.last_norm),
+                          fmt::format("{:.3g}", found.largest),
+                          fmt::format("{:.4g}", found.perplexity),
+                          fmt::format("{}", found.tokens)});
+  }
+  for (size_t i = table.columns.size(); i-- > 0;) {
+    const auto is_empty = [i](const auto& row) { return row[i] == "-"; };
+    if (!std::ranges::all_of(table.rows, is_empty)) continue;
+    table.columns.erase(table.columns.begin() + int64_t(i));
+    for (auto& row : table.rows) row.erase(row.begin() + int64_t(i));
   }
   return table;
 }
@@ -74,9 +78,25 @@ std::string outcome_of(const ReportRun& run) {
           run.segments.integers("overflow_layer")[i], run.segments.integers("overflow_head")[i]);
   const std::map<int64_t, double> accuracy = accuracy_by_position(run);
   if (const auto at = lost_answers_at(accuracy))
-    return fmt::format("failed at {} tokens: answers {:.2f}, {:.2f} at first", *at,
-                       accuracy.at(*at), accuracy.begin()->second);
+    return fmt::format("failed at {} tokens: accuracy fell from {:.2f} to {:.2f}", *at,
+                       accuracy.begin()->second, accuracy.at(*at));
   return accuracy.empty() ? "finite" : "finite, answers kept";
+}
+
+RunSummary summary_of(const ReportRun& run) {
+  const auto last = size_t(run.segments.rows) - 1;
+  const auto number = [&](const char* column, size_t row) { return run.segments.reals(column)[row]; };
+  RunSummary found;
+  found.outcome = outcome_of(run);
+  found.loss = number("cumulative_loss", last);
+  found.perplexity = number("cumulative_perplexity", last);
+  found.first_norm = number("norm", 0), found.last_norm = number("norm", last);
+  found.largest = number("largest", last);
+  found.tokens = run.segments.integers("position")[last];
+  const std::map<int64_t, double> accuracy = accuracy_by_position(run);
+  if (!accuracy.empty())
+    found.first_accuracy = accuracy.begin()->second, found.last_accuracy = accuracy.rbegin()->second;
+  return found;
 }
 
 std::string page_of(const std::string& title, const std::vector<ReportRun>& runs,

@@ -62,6 +62,20 @@ class StreamCommands : public testing::Test {
   }
 };
 
+// Nothing was asked of the first, so its page says nothing of answers.
+TEST_F(StreamCommands, ReportsLeaveOutWhatIsEmpty) {
+  EXPECT_EQ(say(stream("--tokens 1024")).code, 0);
+  const std::string page = file("report.html");
+  EXPECT_EQ(say("report " + run + " --out " + page).code, 0);
+  EXPECT_EQ(read_file(page).find(">accuracy, first<"), std::string::npos);
+  EXPECT_NE(read_file(page).find(">norm, first<"), std::string::npos);
+  const std::string asked = file("asked");
+  EXPECT_EQ(say("stream " + model + " --corpus math-chat:seed=1 --segment 256 --tokens 512 --probe-at 0 "
+                "--probe-problems 2 --probe-tokens 2 --out " + asked).code, 0);
+  EXPECT_EQ(say("report " + run + " " + asked + " --out " + page).code, 0);
+  EXPECT_NE(read_file(page).find(">accuracy, first<"), std::string::npos);
+}
+
 TEST_F(StreamCommands, ReadsIndexedTokens) {
   std::vector<uint16_t> item(700, 65);
   const test::IndexedFiles files = test::indexed_files({item, {66, 67}});
