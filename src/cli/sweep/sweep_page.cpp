@@ -10,6 +10,7 @@
 #include "base/json/json_text.h"
 #include "cli/eval/table.h"
 #include "cli/own_commands.h"
+#include "cli/stream/report.h"
 #include "cli/sweep/sweep_run.h"
 #include "cli/version.h"
 #include "plot/gnuplot.h"
@@ -74,15 +75,37 @@ std::string scores(const SweepOptions& options, const std::vector<SweepRun>& run
   return text;
 }
 
+// What became of each stream; empty where none is done.
+std::string stream_table(const std::vector<SweepRun>& runs) {
+  std::string text;
+  for (const SweepRun& run : runs) {
+    if (!run.done("stream")) continue;
+    const RunSummary found = summary_of(open_run(run.streaming()));
+    text += fmt::format("| {} | {:.4f} | {:.4g} | {:.3g} | {:.3g} | {:.3g} | {} |\n", run.name(),
+                        found.loss, found.perplexity, found.first_norm, found.last_norm,
+                        found.largest, found.outcome);
+  }
+  if (text.empty()) return text;
+  return "| run | loss | perplexity | norm, first | norm, last | max \\|S\\|, last | outcome |\n"
+         "|---|--:|--:|--:|--:|--:|---|\n" +
+         text;
+}
+
+nlohmann::ordered_json json_of(const RunSummary& found) {
+  return {{"tokens", found.tokens},         {"loss", found.loss},
+          {"perplexity", found.perplexity}, {"first_norm", found.first_norm},
+          {"last_norm", found.last_norm},   {"largest", found.largest},
+          {"outcome", found.outcome}};
+}
+
 // The figures of all streams. The one place that calls `report`.
 std::string streams(const SweepOptions& options, const std::vector<SweepRun>& runs) {
-  std::string names, text;
+  std::string names, text = stream_table(runs);
   std::vector<std::string> words{"report"};
   for (const SweepRun& run : runs) {
     if (!run.done("stream")) continue;
     words.push_back(run.streaming().string());
     names += (names.empty() ? "" : ",") + run.name();
-    if (run.overflowed()) text += fmt::format("- {} overflowed before the end.\n", run.name());
   }
   if (words.size() < 2) return "";
   if (!plot::has_gnuplot())
@@ -113,6 +136,8 @@ std::string sweep_json(const SweepOptions& options, const fs::path& page) {
         .push_back({{"name", run.name()},
                     {"folder", run.folder().string()},
                     {"overflowed", options.streams() && run.overflowed()}});
+    if (options.streams() && run.done("stream"))
+      json["runs"].back()["stream"] = json_of(summary_of(open_run(run.streaming())));
     for (const char* const stage : {"eval", "eval-after"})
       if (options.asks() && run.done(stage)) scored.push_back(run.answers(stage).string());
     if (options.asks() && options.streams() && run.overflowed())

@@ -2,6 +2,9 @@
 // off by several processes.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -130,6 +133,29 @@ TEST_F(Sweep, WritesOnePageAndGoesOnWhereItStopped) {
   const test::Outcome other = test::run(trained("sweep", {"--seed", "5"}));
   EXPECT_EQ(other.exit_code, 2) << other.output;
   EXPECT_NE(other.output.find("--seed: "), std::string::npos) << other.output;
+}
+
+TEST_F(Sweep, StreamsAloneHaveResults) {
+  std::vector<std::string> words{"sh", "-c", "exec \"$@\" 2>/dev/null", "sh", DELTASANE_PROGRAM, "sweep",
+                                 "--model", at("base.safetensors"), "--alphas", "0,2", "--corpus",
+                                 "math-chat:level=1", "--tokens", "4096", "--json", "--out",
+                                 at("sweep")};
+  const test::Outcome outcome = test::run(words);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const nlohmann::json json = nlohmann::json::parse(outcome.output);
+  for (const nlohmann::json& run : json["runs"]) {
+    const nlohmann::json& stream = run["stream"];
+    EXPECT_EQ(stream["tokens"], 4096) << json;
+    EXPECT_EQ(stream["outcome"], "finite") << json;
+    EXPECT_DOUBLE_EQ(stream["perplexity"].get<double>(), std::exp(stream["loss"].get<double>()));
+    for (const char* const number : {"first_norm", "last_norm", "largest"})
+      EXPECT_GT(stream[number], 0) << number;
+  }
+  const std::string page = read_file(at("sweep/sweep.md"));
+  const std::string row = cat("\n| alpha-2 | ", fmt::format("{:.4f}", json["runs"][1]["stream"]["loss"].get<double>()));
+  for (const std::string& part : {std::string("| run | loss | perplexity | norm, first |"), row,
+                                  std::string(" | finite |\n")})
+    EXPECT_NE(page.find(part, page.find("## Streams")), std::string::npos) << part << "\n" << page;
 }
 
 TEST_F(Sweep, StepsAndSettingsReachTraining) {
