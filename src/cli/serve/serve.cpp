@@ -224,7 +224,7 @@ const Command serve_texts{
           "  deltasane serve --demo\n"
           "  deltasane serve models/arithmetic-sane-3.safetensors\n"
           "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
-          "    -d '{\"prompt\": \"User: 3 + 4\\n\\nAssistant:\", \"max_tokens\": 32}'");
+          "    -d '{\"prompt\": \"User: 3+4=?\\n\\nAssistant:\", \"max_tokens\": 32}'");
       return [options] { return serve_model(*options); };
     }};
 

@@ -93,7 +93,7 @@ TEST_F(ServeCommand, TellsThatItEnds) {
   RawClient text(server.port()), chat(server.port()), kept(server.port());
   text.send(request("POST", "/v1/completions", R"({"prompt":"a",)" + body));
   chat.send(request("POST", "/v1/chat/completions",
-                    R"({"messages":[{"role":"user","content":"a"}],)" + body));
+                    R"({"messages":[{"role":"user","content":"a"}],"grammar":"root ::= [a-z]+",)" + body));
   EXPECT_FALSE(text.until("data: ").empty());
   EXPECT_FALSE(chat.until("data: ").empty());
   EXPECT_EQ(status_in(ask(kept, "/ready")), 200);
@@ -153,6 +153,19 @@ TEST_F(ServeCommand, ChecksHostsAndKeys) {
   RawClient other(server.port());
   other.send(request("GET", "/v1/models", {}, "Authorization: Bearer the-key-of-the-test\r\n"));
   EXPECT_EQ(status_in(other.reply()), 200);
+}
+
+// What people try first is answered rightly.
+TEST_F(ServeCommand, ItsExampleHasTheRightAnswer) {
+  const std::string help = test::run({DELTASANE_PROGRAM, "serve", "--help"}).output;
+  const size_t begin = help.find("-d '") + 4;
+  const std::string body = help.substr(begin, help.find('\'', begin) - begin);
+  EXPECT_NE(body.find("3+4=?"), body.npos) << help;
+  Served server({});
+  RawClient client(server.port());
+  client.send(request("POST", "/v1/completions", "{\"temperature\": 0, " + body.substr(1)));
+  const std::string reply = client.reply();
+  EXPECT_NE(reply.find("\"text\":\" 7"), reply.npos) << body << reply;
 }
 
 // DELTASANE_KILL_ROUNDS=100: so many kills, while states are written.
