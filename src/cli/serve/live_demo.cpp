@@ -123,7 +123,7 @@ void LiveDemo::run() {
     std::string text =
         "Two small models learned sums and differences in contexts of 512 bytes. Both now read one "
         "endless text, each with a state that is never reset. One has no bound on its state; the "
-        "other is the same model, trained on for a moment with SANE, which bounds every entry.";
+        "other is the same model, trained for 300 more steps with SANE, which bounds every entry.";
     if (position >= pair_.task.tokens)
       text += cat(" Both have read ", position, " bytes: without SANE ", percent(baseline.last_right()),
                   " of the answers are right, with SANE ", percent(sane.last_right()), ".");

@@ -183,7 +183,7 @@ const Command serve_texts{
                      "what clients call the model; the file's name if not given");
       app.add_option("--api-key-file", options->key_file,
                      "a file with an API key a line; or one key in DELTASANE_API_KEY");
-      app.add_flag("--no-auth", options->no_keys, "let everybody in who can reach the address");
+      app.add_flag("--no-auth", options->no_keys, "require no API key");
       app.add_option("--allow-host", options->hosts,
                      "a further name that clients call this server by (may be given several times)");
       app.add_option("--origin", options->origins,
@@ -209,11 +209,11 @@ const Command serve_texts{
           ->check(above(0))
           ->capture_default_str();
       app.add_option("--max-output", options->max_output,
-                     "tokens of an answer, where a request says nothing")
+                     "default limit of an answer's tokens")
           ->check(above(0))
           ->capture_default_str();
       app.add_option("--drain", options->drain_seconds,
-                     "seconds that replies have to end after SIGTERM or SIGINT")
+                     "seconds to let running replies finish after SIGTERM")
           ->check(at_least(0))
           ->capture_default_str();
       app.add_flag("--deterministic", options->deterministic,

@@ -224,7 +224,7 @@ int run_demo(const DemoOptions& options) {
   if (shipped)
     fmt::print(
         "{} learned sums and differences in contexts of 512 bytes, with channels that hardly\n"
-        "forget; {} is the same one, trained on for a moment with SANE.\n",
+        "forget; {} is the same one, trained for 300 more steps with SANE.\n",
         pair.baseline.string(), pair.sane.string());
   const int64_t tokens = options.tokens ? options.tokens : pair.task.tokens;
   fmt::print("Both read {} bytes of problems and answers, and are asked some along the way.\n\n",

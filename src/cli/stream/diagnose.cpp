@@ -156,7 +156,8 @@ void print_heads(const Patient& patient, int64_t most) {
                h.largest, h.median, 100 * h.share_of_squares,
                h.hot_since ? fmt::format("{}", *h.hot_since) : "-", growth_text(h.growth));
   }
-  if (anomalous > most) fmt::print("{:>9} {} more (--most)\n", "", anomalous - most);
+  if (anomalous > most)
+    fmt::print("{:>9} {} more; list them with --most {}\n", "", anomalous - most, anomalous);
   fmt::print("\n");
 }
 
@@ -177,7 +178,7 @@ void print_suggestion(const Patient& patient) {
       alpha, tau, tau * std::sqrt(double(found.most_entries)),
       alpha < found.alpha   ? "half of what is in use"
       : found.has_healthy ? "with tau as large as the entries of healthy heads"
-                          : "with tau as large as the median entry, as no head is healthy");
+                          : "tau is near the median entry because every head is anomalous");
 }
 
 int diagnose_path(const DiagnoseOptions& options) {

@@ -116,8 +116,8 @@ nlohmann::ordered_json json_of(const StreamOutcome& outcome, const StreamOptions
 void print_record_size(const StreamSettings& settings, const LanguageModel& model) {
   const int64_t bytes = record_bytes(settings.tokens, settings.segment, {settings.heads_every},
                                      int64_t(model.state_layout()->heads().size()));
-  fmt::print(stderr, "the records of {} tokens take {:.3g} MB, beside states\n",
-             settings.tokens * settings.streams, 1e-6 * double(settings.streams * bytes));
+  fmt::print(stderr, "records need {:.3g} MB, plus snapshots and checkpoints\n",
+             1e-6 * double(settings.streams * bytes));
 }
 
 // The problems of all streams that were asked at one position.
@@ -255,11 +255,11 @@ const Command stream{
           ->delimiter(',');
       app.add_option("--probe-problems", settings.probe_problems, "how many (32)");
       app.add_option("--probe-corpus", options->probe_corpus,
-                     "which, such as math-chat:level=1,style=sentence; never ones for training");
+                     "which, such as math-chat:level=1,style=sentence; always from the held-out split");
       app.add_option("--probe-tokens", options->probe_tokens, "tokens of an answer at most")
           ->capture_default_str();
       app.add_flag("--sane-adaptive", settings.adaptive,
-                   "lower a head's alpha while its state is larger than early in the stream");
+                   "lower a head's alpha while its norm is above twice its early value");
       app.add_option("--checkpoint-every", settings.checkpoint_every,
                      "tokens between two checkpoints")
           ->capture_default_str();

@@ -410,6 +410,11 @@ TEST_F(TextCommands, DiagnoseSuggestsWhereSomethingIsWrong) {
   ASSERT_NE(at, found.npos) << found;
   const std::string flag = found.substr(at + 21, found.find(':', at) - at - 21);
   EXPECT_NE(shown("deltasane diagnose --json " + broken).find("\"suggested\""), std::string::npos);
+  const std::string first = shown("deltasane diagnose --most 1 " + broken);
+  const size_t count = first.find("list them with --most ");  // as many as are anomalous
+  ASSERT_NE(count, first.npos) << first;
+  const std::string all = first.substr(count + 22, first.find('\n', count) - count - 22);
+  EXPECT_NE(first.find("anomalous heads      " + all + " of 24"), first.npos) << first;
   shown("deltasane generate " + baseline + " -p 1 -n 1 " + flag);
 }
 

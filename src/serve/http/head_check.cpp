@@ -125,7 +125,8 @@ void check_head(std::string_view head, const HttpLimits& limits) {
       check_field(line, counts);
   }
   if (counts.hosts > 1 || (later_version && counts.hosts == 0))
-    refuse(cat("header host: expected it once, found it ", counts.hosts, " times"));
+    refuse(counts.hosts == 0 ? "the Host header is missing"
+                             : cat("header host: expected it once, found it ", counts.hosts, " times"));
   if (counts.lengths > 1 || counts.encodings > 1 || counts.lengths + counts.encodings > 1)
     refuse("request head: expected one of content-length and transfer-encoding, once, found more");
   if (counts.encodings > 0 && !later_version)

@@ -151,6 +151,7 @@ TEST_F(HttpServerTest, AnswersEveryBadRequestAndCloses) {
   EXPECT_EQ(status_in(reply), 400);
   EXPECT_NE(reply.find("\"error\""), reply.npos);
   EXPECT_TRUE(client.is_closed());
+  EXPECT_NE(ask("GET /echo HTTP/1.1\r\n\r\n").find("the Host header is missing"), reply.npos);
   EXPECT_EQ(status_in(ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n")), 413);
   EXPECT_EQ(status_in(ask("POST /no HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")), 401);
   EXPECT_EQ(status_in(ask(cat("GET /", std::string(17000, 'a')))), 431);

@@ -49,7 +49,7 @@ async function send(message) {
       pieces += delta ? 1 : 0;
       if (event.deltasane) {
         state = event.deltasane.state_out ?? '';
-        note = `${event.usage.total_tokens} tokens in all, ${event.usage.prompt_tokens_details.cached_tokens} of them in the state before; ` +
+        note = `${event.usage.total_tokens} tokens so far, ${event.usage.prompt_tokens_details.cached_tokens} already in the state; ` +
           `${short(event.usage.completion_tokens / (performance.now() - began) * 1000)} tokens/s`;
       }
     }

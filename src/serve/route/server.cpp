@@ -73,6 +73,12 @@ struct Found {
   std::vector<std::string> ids;
 };
 
+// As it is, where nothing in it needs to be escaped.
+std::string in_a_line(const std::string& path) {
+  const std::string quoted = printable(path);
+  return quoted == cat("'", path, "'") ? path : quoted;
+}
+
 Found find_route(const HttpRequest& request) {
   Found found;
   std::string allowed;
@@ -86,7 +92,7 @@ Found find_route(const HttpRequest& request) {
   }
   if (allowed.empty())
     throw Refusal(404, "not_found",
-                  cat("path: expected one of this server, found ", printable(request.path)));
+                  cat("no such path: ", in_a_line(request.path)));
   Refusal refusal(405, "method_not_allowed",
                   cat("method: expected ", allowed, ", found ", printable(request.method)));
   refusal.headers.emplace_back("Allow", allowed);
@@ -99,7 +105,7 @@ void check_host(const Service& service, const HttpRequest& request) {
   if (std::ranges::find(service.settings.hosts, host_name(host)) == service.settings.hosts.end())
     throw Refusal(403, "host",
                   cat("header host: expected a name that this server was given, found ",
-                      printable(host), "; give it when the server is started"));
+                      printable(host), "; start the server with the option allow-host NAME"));
 }
 
 std::string owner_of(const Service& service, const HttpRequest& request) {

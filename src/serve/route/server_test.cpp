@@ -38,6 +38,8 @@ TEST(Server, RefusesOtherPathsAndMethods) {
   for (const char* const path : {"/v1", "/v1/", "/v1/models/", "/v1/models/a/b", "/healthy",
                                  "/v1/embeddings", "/api/generate"})
     EXPECT_EQ(fixture.call("GET", path).status, 404) << path;
+  EXPECT_NE(fixture.call("GET", "/healthy").body.find("no such path: /healthy\""), std::string::npos);
+  EXPECT_NE(fixture.call("GET", "/v1/states/x").body.find("no state with this id"), std::string::npos);
   const HttpReply reply = fixture.call("GET", "/v1/completions");
   EXPECT_EQ(reply.status, 405);
   EXPECT_EQ(reply.headers, (Headers{{"Allow", "POST"}}));

@@ -10,7 +10,7 @@ namespace {
 
 Refusal unknown(std::string_view what) {
   return Refusal(404, cat(what, "_not_found"),
-                 cat(what, ": expected the id of one that you keep, found another"));
+                 cat("no ", what, " with this id"));
 }
 
 std::vector<const Turn*> in_order(const Turn* last) {

@@ -10,7 +10,7 @@ namespace deltasane::serve {
 namespace {
 
 Refusal unknown_state() {
-  return Refusal(404, "state_not_found", "state: expected the id of one that you keep, found another",
+  return Refusal(404, "state_not_found", "no state with this id",
                  "state");
 }
 
