@@ -170,10 +170,17 @@ std::string in_script_quotes(const std::string& text) {
   return quoted;
 }
 
+// Of an axis: what is drawn, and what its thin bars say.
+std::string accuracy_label(const Comparison& c) {
+  return "accuracy, %" + (c.intervals.average.empty()
+                              ? std::string()
+                              : fmt::format(" (bars: {:g} % intervals)", 100 * c.settings.level));
+}
+
 std::string alpha_script(const Comparison& c, const std::vector<size_t>& with_alpha) {
   const ScoreTable& table = c.table;
   std::string text =
-      "set xlabel 'alpha'\nset ylabel 'average accuracy, %'\nset grid\n"
+      "set xlabel 'alpha'\nset ylabel 'average " + accuracy_label(c) + "'\nset grid\n"
       "set offsets 0.5, 0.5, 0.5, 0.5\nset key bottom right\n$runs << END\n";
   for (const size_t run : with_alpha)
     text += fmt::format("{} {} {} {}\n", *table.alphas[run], c.average[run],
@@ -190,10 +197,10 @@ std::string bar_script(const Comparison& c) {
   const bool has_average = table.benchmarks.size() > 1;
   std::string text = fmt::format(
       "set style data histogram\nset style histogram {}gap 1{}\n"
-      "set style fill solid 0.8 border -1\nset errorbars 0.5\nset ylabel 'accuracy, %'\n"
+      "set style fill solid 0.8 border -1\nset errorbars 0.5\nset ylabel '{}'\n"
       "set yrange [0:100]\nset grid ytics\nset key outside top center horizontal noenhanced\n"
       "set xtics noenhanced rotate by -30\nset datafile separator tab\n$runs << END\n",
-      has_intervals ? "errorbars " : "", has_intervals ? " lw 1" : "");
+      has_intervals ? "errorbars " : "", has_intervals ? " lw 1" : "", accuracy_label(c));
   const char* const colours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"};
   const auto add = [&](const std::string& name, const auto& score, const auto& interval) {
     text += name;
@@ -218,7 +225,7 @@ std::string bar_script(const Comparison& c) {
         "{}$runs using {}{} lc rgb '{}' title '{}'", run > 0 ? ", " : "",
         has_intervals ? fmt::format("{}:{}:{}", column, column + 1, column + 2) : cat(column),
         run == 0 ? ":xtic(1)" : "", colours[run % std::size(colours)],
-        in_script_quotes(table.runs[run]));
+        in_script_quotes(run_heading(table, run)));
   }
   return text + "\n";
 }

@@ -70,6 +70,7 @@ TEST_F(ScoreTableTest, DrawsRunsWithAlphaInOrder) {
   EXPECT_NE(script.find("set output 'it''s.svg'"), std::string::npos);
   EXPECT_LT(script.find("\n1 45 "), script.find("\n3 80 "));
   EXPECT_NE(script.find("65 with lines"), std::string::npos);
+  EXPECT_NE(script.find("set ylabel 'average accuracy, % (bars: 95 % intervals)'"), std::string::npos);
 }
 
 TEST_F(ScoreTableTest, DrawsTwoRunsByBenchmark) {
@@ -79,9 +80,10 @@ TEST_F(ScoreTableTest, DrawsTwoRunsByBenchmark) {
   EXPECT_NE(script.find("\nBenchmark 0\t50\t"), std::string::npos) << script;
   EXPECT_NE(script.find("\naverage\t65\t"), std::string::npos) << script;
   EXPECT_NE(script.find("$runs using 2:3:4:xtic(1) lc rgb '#0072b2' title 'baseline', "
-                        "$runs using 5:6:7 lc rgb '#e69f00' title 'three'"),
+                        "$runs using 5:6:7 lc rgb '#e69f00' title 'three (alpha 3)'"),
             std::string::npos)
       << script;
+  EXPECT_NE(script.find("set ylabel 'accuracy, % (bars: 95 % intervals)'"), std::string::npos) << script;
   // Scores alone have no intervals.
   const std::string scores =
       score_figure(compare(table_from_csv(to_csv(two), "table.csv"), {}, threads), "x.svg");
@@ -89,6 +91,7 @@ TEST_F(ScoreTableTest, DrawsTwoRunsByBenchmark) {
   EXPECT_NE(scores.find("$runs using 2:xtic(1) lc rgb '#0072b2' title 'baseline', $runs using 3 lc"),
             std::string::npos)
       << scores;
+  EXPECT_NE(scores.find("set ylabel 'accuracy, %'"), std::string::npos) << scores;
 }
 
 TEST_F(ScoreTableTest, RefusesWhatCannotBeCompared) {
