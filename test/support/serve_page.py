@@ -65,12 +65,16 @@ def look(server, url, folder, seconds):
                 page.screenshot(path=f"{folder}/states-{width}-{scheme}.png", full_page=True)
                 page.close()
         chat = open_page("/chat", 1600, "light")
+        assert chat.locator("#hint").is_visible() and "37+45=?" in chat.inner_text("#hint")
+        rows = {round(one.bounding_box()["y"] + one.bounding_box()["height"] / 2) for one in chat.locator("#ask .bar > *").all()}
+        assert max(rows) - min(rows) < 8, f"expected buttons and fields in a row, found them at {rows}"
         for number, question in enumerate(["37+45=?", "80-23=?"], 1):
             chat.fill("#message", question)
             chat.press("#message", "Enter")
             until("an answer", lambda: "tokens/s" in chat.locator("#chat-note").inner_text() and
                   chat.locator("#talk .answer").count() == number and not chat.locator("#undo").is_disabled())
         assert "82" in chat.locator("#talk .answer").first.inner_text(), chat.inner_text("#talk")
+        assert chat.locator("#hint").is_hidden()
         chat.screenshot(path=f"{folder}/chat-1600-light.png")
         chat.click("#undo")
         assert chat.locator("#talk > div").count() == 2
