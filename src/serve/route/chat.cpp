@@ -252,7 +252,9 @@ void complete_chat(Service& service, Call& call) {
   if (found.state.returns && wanted.samples != 1)
     refuse_field("return_state", "expected one text");
   if (found.state.id.empty()) {
-    chat.append_prompt(messages, found.mode, service.tokenizer, found.prompt);
+    of_field("messages", [&] {
+      chat.append_prompt(messages, found.mode, service.tokenizer, found.prompt);
+    });
   } else {
     if (messages.size() != 1 || messages[0].role != Role::user)
       refuse_field("messages", "expected one message of the user, or results of calls, after a state");
@@ -273,7 +275,8 @@ void show_chat_prompt(Service& service, Call& call) {
   std::string prompt;
   const ChatTemplate& chat = expect_chat(service);
   const auto tools = read_tools(fields, chat);
-  for (const PromptPiece& piece : chat.prompt(read_messages(fields, *tools), mode))
+  const std::vector<Message> messages = read_messages(fields, *tools);
+  for (const PromptPiece& piece : of_field("messages", [&] { return chat.prompt(messages, mode); }))
     prompt += piece.text;
   reply_json(call, {{"prompt", prompt}});
 }

@@ -73,6 +73,24 @@ TEST(IdempotencyKey, GivesTheFirstAnswerAgain) {
   EXPECT_EQ(Json::parse(fixture.call("GET", "/v1/states").body)["data"].size(), 1u);
 }
 
+TEST(RequestFields, AreNamedOnceInTheirErrors) {
+  ServiceFixture fixture;
+  const auto error_of = [&](const std::string& path, const Json& body) {
+    const HttpReply reply = fixture.call("POST", path, dump(body));
+    EXPECT_EQ(reply.status, 400) << reply.body;
+    return Json::parse(reply.body)["error"];
+  };
+  const std::string grammar =
+      error_of("/v1/completions", {{"prompt", "a"}, {"grammar", "root ::="}})["message"];
+  EXPECT_TRUE(grammar.starts_with("grammar: line 1")) << grammar;
+  const Json min_p = error_of("/v1/completions", {{"prompt", "a"}, {"min_p", 0.1}});
+  EXPECT_EQ(min_p["message"], "min_p: expected none; it is not supported");
+  const Json user{{"role", "user"}, {"content", " "}};
+  EXPECT_EQ(error_of("/v1/chat/completions", {{"messages", {user}}})["param"], "messages");
+  EXPECT_EQ(error_of("/apply-template", {{"messages", {user}}})["param"], "messages");
+  EXPECT_EQ(error_of("/v1/responses", {{"input", " "}})["param"], "input");
+}
+
 TEST(IdempotencyKey, IsFreeAgainWhenNothingWasDone) {
   ServeSettings settings;
   settings.scheduler.batch = 1;

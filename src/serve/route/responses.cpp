@@ -257,8 +257,10 @@ void create_response(Service& service, Call& call) {
     } else {
       Json items = items_of(found.before.get());
       for (const Json& item : found.items) items.push_back(item);
-      chat.append_prompt(messages_of_items(items, found.instructions, *found.tools), found.mode,
-                         service.tokenizer, request.prompt);
+      const auto messages = messages_of_items(items, found.instructions, *found.tools);
+      of_field("input", [&] {
+        chat.append_prompt(messages, found.mode, service.tokenizer, request.prompt);
+      });
     }
     job = std::make_shared<ResponseReply>(service, call, std::move(wanted), std::move(found),
                                           std::move(request), cached);

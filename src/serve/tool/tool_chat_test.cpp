@@ -111,6 +111,19 @@ TEST(ToolChat, ACallThatIsCutOffIsText) {
   EXPECT_FALSE(reply["choices"][0]["message"].contains("tool_calls"));
 }
 
+// An answer that must be a call is none where it is cut off, and no text.
+TEST(ToolChat, ACallThatMustBeAndIsCutOffIsDropped) {
+  const MarkedBytes tokenizer;
+  ServiceFixture fixture({}, {}, &tokenizer);
+  for (const int tokens : {3, 20}) {
+    const Json body = body_of({{"tool_choice", "required"}, {"max_tokens", tokens}});
+    const Json reply = fixture.post("/v1/chat/completions", body);
+    EXPECT_EQ(reply["choices"][0]["finish_reason"], "length");
+    EXPECT_EQ(reply["choices"][0]["message"]["content"], "") << reply;
+    EXPECT_FALSE(reply["choices"][0]["message"].contains("tool_calls"));
+  }
+}
+
 TEST(ToolChat, RefusesHostileRequests) {
   ServiceFixture fixture;
   const std::string name = R"({"type":"function","function":{"name":"f"}})";

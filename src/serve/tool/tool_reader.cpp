@@ -100,6 +100,7 @@ ToolReader::Piece ToolReader::feed(std::string_view text) {
 
 ToolReader::Piece ToolReader::finish() {
   Piece piece;
+  if (tools_->must_call) held_.clear(), is_inside_ = false;
   if (is_inside_) piece.text = cat(space_, begin_mark(tools_->format));
   piece.text += held_;
   if (!is_inside_ && follows_call_ && trimmed(held_).empty()) piece.text.clear();

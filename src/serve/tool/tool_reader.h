@@ -1,5 +1,6 @@
 // Splits an answer as it is written into text and calls of functions. Marks may be cut anywhere. A
-// block that is no call of a known function is text, letter for letter; so is one that never ends.
+// block that is no call of a known function is text, letter for letter; so is one that never ends, unless
+// there must be a call: then it is a part of one, which is dropped.
 // Space around calls is dropped.
 #pragma once
 

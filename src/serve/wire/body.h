@@ -28,6 +28,19 @@ std::string dump(const Json& value);  // on one line
 [[noreturn]] void refuse_field(const std::string& param, const std::string& message,
                                std::string code = "invalid_value");
 
+// What `call` finds wrong is refused of this field.
+template <class Call>
+decltype(auto) of_field(const char* param, Call&& call) {
+  try {
+    return call();
+  } catch (const Refusal&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.fault() != Fault::usage) throw;
+    throw Refusal(400, "invalid_value", error.what(), param);
+  }
+}
+
 // The fields of one object. Those that nobody asked for are unknown. Null is like absent.
 class Fields {
  public:

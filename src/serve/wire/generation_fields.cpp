@@ -94,7 +94,9 @@ std::shared_ptr<const Grammar> grammar_in(const std::string& text, const std::st
   try {
     return std::make_shared<const Grammar>(parse_grammar(text));
   } catch (const Error& error) {
-    refuse_field(param, error.what(), "invalid_grammar");
+    std::string_view why = error.what();
+    if (constexpr std::string_view own = "grammar: "; why.starts_with(own)) why.remove_prefix(own.size());
+    refuse_field(param, std::string(why), "invalid_grammar");
   }
 }
 
@@ -144,7 +146,7 @@ GenerationFields read_generation(Fields& fields, const SamplerSettings& defaults
   }
   fields.accept({"user", "metadata", "store", "service_tier", "safety_identifier",
                  "prompt_cache_key", "prompt_cache_retention", "verbosity", "parallel_tool_calls"});
-  for (const auto& [name, why] : {std::pair{"min_p", "min_p is not supported"},
+  for (const auto& [name, why] : {std::pair{"min_p", "expected none; it is not supported"},
                                   {"guided_json", "use response_format"}})
     fields.refuse_unless_empty(name, why);
   if (const auto best_of = fields.integer("best_of", 1, INT32_MAX);
