@@ -22,7 +22,8 @@ NonFiniteWeights weights_wanted(bool allow) {
 OpenOptions options_of(const ModelFlags& flags) {
   OpenOptions options;
   options.device = device_named(flags.device);
-  options.weights = weight_type_named(flags.weights);
+  options.stored_types = flags.weights == "file";
+  if (!options.stored_types) options.weights = weight_type_named(flags.weights);
   if (flags.sane_alpha && flags.no_sane)
     fail(Fault::usage, "--sane-alpha and --no-sane: expected one of them, found both");
   if (flags.sane_alpha == 0.0)
@@ -56,8 +57,8 @@ void ModelFlags::describe(CLI::App& app) {
   app.add_option("-t,--threads", threads, "threads; 0: all processors")->capture_default_str();
   app.add_option("--weights", weights,
                  cat("compute with ", kernel::weight_types_text,
-                     "; as in the file if not given. On a GPU: bf16 if not given, never f16, and q8 to q4 of "
-                     "some architectures"));
+                     "; 'file', or not given: as in the file. On a GPU: bf16 if not given, never f16, and "
+                     "q8 to q4 and 'file' of some architectures"));
   app.add_option("--device", device, "cpu, cuda (the first GPU) or cuda:N")->capture_default_str();
   app.add_option("--sane-alpha", sane_alpha,
                  "apply SANE to a model that was not trained with it: tau = alpha ln 2 + 1; "

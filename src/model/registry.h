@@ -24,6 +24,8 @@ struct OpenOptions {
   // Attention sees the last so many tokens and the first few, and caches hold no more: a stream of
   // any length in constant memory. None: all tokens.
   std::optional<int64_t> attention_window{};
+  // On a GPU, without `weights`: matrices that the file has quantized stay so, as on the CPU.
+  bool stored_types = false;
 };
 
 // A model of random weights, for benchmarks.

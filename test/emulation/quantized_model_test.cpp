@@ -14,9 +14,7 @@ TEST_P(QuantizedRwkv7OnGpu, PromptsHaveTheBitsOfTheBf16Model) {
   const auto tokens = test::some_tokens(83);
   for (const WeightType type : {WeightType::q8, WeightType::q6_k, WeightType::q4}) {
     const fs::path path = scratch_.path() / cat(name_of(type), ".safetensors");
-    Metadata metadata;
-    if (shape_.sane) metadata = {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
-    write_rwkv7_safetensors(path, test::quantized(model_of(1), type), StoredType::f32, metadata);
+    write_rwkv7_safetensors(path, test::quantized(model_of(1), type), StoredType::f32, metadata());
     const auto read = [&](const fs::path& file, WeightType weights) {
       test::ModelOnGpu model(file, sane_choice(), weights);
       SequenceState state = model.fresh_state();

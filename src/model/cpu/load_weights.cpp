@@ -9,8 +9,6 @@ namespace deltasane {
 using kernel::Weights;
 using kernel::WeightType;
 
-namespace {
-
 std::optional<WeightType> direct_type(StoredType type) {
   switch (type) {
     case StoredType::f32:
@@ -33,6 +31,8 @@ std::optional<WeightType> direct_type(StoredType type) {
       return std::nullopt;
   }
 }
+
+namespace {
 
 // By way of GGUF's blocks; q8 where rows are no whole blocks.
 Weights with_few_bits(const StoredMatrix& matrix, WeightType wanted, kernel::WeightMemory* memory) {

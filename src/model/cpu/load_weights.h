@@ -17,6 +17,9 @@ struct StoredMatrix {
   std::function<Tensor<float>()> read;  // where `packed` is no use
 };
 
+// The type that has the numbers of a stored one.
+std::optional<kernel::WeightType> direct_type(StoredType type);
+
 // In the file's type, unless another is wanted. The file's own pages are small ones, so that
 // numbers that could be used where they lie are copied too.
 kernel::Weights load_weights(const StoredMatrix& matrix, std::optional<kernel::WeightType> wanted,

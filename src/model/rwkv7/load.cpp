@@ -28,12 +28,12 @@ Rwkv7::Rwkv7(Rwkv7Checkpoint checkpoint, const OpenOptions& options)
       checkpoint_(std::move(checkpoint)),
       shape_(checkpoint_.validate()),
       wanted_(options.weights) {
-  on_gpu() ? load_on_gpu() : load_on_cpu();
+  on_gpu() ? load_on_gpu(options.stored_types) : load_on_cpu();
 }
 
-void Rwkv7::load_on_gpu() {
+void Rwkv7::load_on_gpu([[maybe_unused]] bool stored_types) {
   if constexpr (built_with_cuda) {
-    gpu_ = Rwkv7OnGpu::open(checkpoint_, shape_, sane(), {*device().gpu, wanted_});
+    gpu_ = Rwkv7OnGpu::open(checkpoint_, shape_, sane(), {*device().gpu, wanted_, stored_types});
     weight_type_ = name_of(gpu_->weight_type());
   } else {
     require(false, "a device of another build is refused where it is named");

@@ -66,7 +66,7 @@ class Rwkv7 : public LanguageModel {
   class BlockPart;
 
   void load_on_cpu();
-  void load_on_gpu();
+  void load_on_gpu(bool stored_types);
   Layer load_layer(int64_t index) const;
   kernel::Weights load_matrix(const std::string& name) const;
   LowRankWeights load_low_rank(const std::string& down, const std::string& up) const;

@@ -344,6 +344,8 @@ class GpuModel : public LanguageModel {
 std::unique_ptr<LanguageModel> open_on_gpu(Checkpoint checkpoint, const OpenOptions& options) {
   using kernel::WeightType;
   expect_for_gpu(checkpoint.config(), checkpoint.where());
+  if (options.stored_types)
+    fail(Fault::usage, "weights on a GPU: expected f32 or bf16, found those of the file");
   const WeightType type = options.weights.value_or(WeightType::bf16);
   if (type == WeightType::f32)
     return std::make_unique<GpuModel<float>>(std::move(checkpoint), options);

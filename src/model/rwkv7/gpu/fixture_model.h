@@ -77,12 +77,14 @@ class Rwkv7OnGpuTest : public testing::TestWithParam<Sane> {
   }
 
   HeldRwkv7 model_of(uint64_t seed) const { return HeldRwkv7(RandomRwkv7(shape_, seed)); }
+  Metadata metadata() const {
+    if (!shape_.sane) return {};
+    return {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
+  }
   fs::path file_of(uint64_t seed) const {
-    Metadata metadata;
-    if (shape_.sane) metadata = {{"sane.alpha", "3"}, {"sane.chunk", "16"}};
     const fs::path path = scratch_.path() / cat(shape_.channels, "-", seed, ".safetensors");
     if (!fs::exists(path))
-      write_rwkv7_safetensors(path, RandomRwkv7(shape_, seed), StoredType::f32, metadata);
+      write_rwkv7_safetensors(path, RandomRwkv7(shape_, seed), StoredType::f32, metadata());
     return path;
   }
   SaneChoice sane_choice() const {

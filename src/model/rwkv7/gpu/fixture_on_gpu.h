@@ -10,11 +10,12 @@ namespace deltasane::test {
 
 class ModelOnGpu {
  public:
-  ModelOnGpu(const fs::path& path, const SaneChoice& sane, kernel::WeightType weights)
+  // As in the file where no type is given.
+  ModelOnGpu(const fs::path& path, const SaneChoice& sane, std::optional<kernel::WeightType> weights)
       : checkpoint_(path),
         gpu_(Rwkv7OnGpu::open(checkpoint_, checkpoint_.validate(),
                               chosen_sane(checkpoint_.sane(), sane, checkpoint_.where()),
-                              {0, weights})) {}
+                              {0, weights, !weights})) {}
 
   SequenceState fresh_state() const { return SequenceState(layout_); }
   void read(std::span<const int32_t> tokens, SequenceState& state) {

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "kernel/sane/tau.h"
+#include "model/cpu/load_weights.h"
 #include "model/gpu/quantized_matrix.h"
 #include "model/gpu/sampling.h"
 #include "model/rwkv7/gpu/decode.h"
@@ -33,11 +34,11 @@ template <class Real>
 class Model : public Rwkv7OnGpu {
  public:
   Model(const Rwkv7Checkpoint& checkpoint, const Rwkv7Shape& shape, const SaneUse& sane,
-        kernel::WeightType type, int index)
+        kernel::WeightType type, const Options& options)
       : shape_(shape),
         sane_(sane_on_gpu(sane)),
-        gpu_(std::make_shared<const Gpu>(index)),
-        weights_(checkpoint, shape, sane.kind, type, *gpu_),
+        gpu_(std::make_shared<const Gpu>(options.gpu)),
+        weights_(checkpoint, shape, sane.kind, type, options.stored_types, *gpu_),
         states_(std::make_shared<GpuStates>(gpu_, checkpoint.state_layout())),
         alphas_(gpu_, shape.layers, shape.heads, sane.alpha),
         prefill_(gpu_, weights_, sane_, shape.vocabulary, states_, alphas_) {}
@@ -211,10 +212,13 @@ std::unique_ptr<Rwkv7OnGpu> Rwkv7OnGpu::open(const Rwkv7Checkpoint& checkpoint,
                                              const Rwkv7Shape& shape, const SaneUse& sane,
                                              const Options& options) {
   expect_for_gpu(shape, sane);
-  const kernel::WeightType type = weight_type_on_gpu(options.weights);
+  auto type = weight_type_on_gpu(options.weights);
+  if (options.stored_types)
+    if (const auto stored = direct_type(checkpoint.type("blocks.0.ffn.key.weight")))
+      if (is_quantized(*stored)) type = *stored;
   if (type == kernel::WeightType::f32)
-    return std::make_unique<Model<float>>(checkpoint, shape, sane, type, options.gpu);
-  return std::make_unique<Model<bf16>>(checkpoint, shape, sane, type, options.gpu);
+    return std::make_unique<Model<float>>(checkpoint, shape, sane, type, options);
+  return std::make_unique<Model<bf16>>(checkpoint, shape, sane, type, options);
 }
 
 }  // namespace deltasane

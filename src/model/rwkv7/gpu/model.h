@@ -30,6 +30,8 @@ class Rwkv7OnGpu {
   struct Options {
     int gpu = 0;
     std::optional<kernel::WeightType> weights = {};  // not f16; none: bf16
+    // Matrices that the file has quantized stay so; others become the type of its feed-forward's keys.
+    bool stored_types = false;
   };
   static std::unique_ptr<Rwkv7OnGpu> open(const Rwkv7Checkpoint& checkpoint,
                                           const Rwkv7Shape& shape, const SaneUse& sane,

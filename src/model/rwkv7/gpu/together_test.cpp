@@ -174,6 +174,31 @@ TEST_P(StepsOfRwkv7OnGpu, HaveTheBytesOfTheirBlocks) {
   EXPECT_EQ(bytes(WeightType::bf16) - bytes(WeightType::q6_k), weights * 2 - weights / 256 * 210);
 }
 
+// A mixture of q4_k and q6_k: the definition has the file's numbers.
+TEST_P(StepsOfRwkv7OnGpu, KeepTheBlocksOfTheirFile) {
+  take(of_width(256, 512, 96, 40));
+  const fs::path path = scratch_.path() / "mixture.gguf";
+  Rwkv7Checkpoint(file_of(1)).write_gguf(
+      path, {.types = {StoredType::q4_k, StoredType::q6_k}, .metadata = metadata()});
+  const Rwkv7Checkpoint written(path);
+  EXPECT_EQ(written.type("head.weight"), StoredType::q6_k);
+  const auto tokens = some_tokens(20);
+  ModelOnGpu model(path, sane_choice(), std::nullopt);
+  SequenceState state = model.fresh_state();
+  Tensor<float> logits = model.logits_of_all(tokens, state, shape_.vocabulary);
+  expect_near_the_definition({std::move(logits), std::move(state)}, tokens, HeldRwkv7(written));
+  const uint64_t bf16_bytes = ModelOnGpu(path, sane_choice(), WeightType::bf16).weight_bytes();
+  uint64_t saved = 0;
+  for (const std::string& name : written.names())
+    if (const StoredType type = written.type(name);
+        type == StoredType::q4_k || type == StoredType::q6_k) {
+      const auto numbers = uint64_t(written.shape(name)[0] * written.shape(name)[1]);
+      if (!name.starts_with("emb"))
+        saved += numbers * 2 - numbers / 256 * (type == StoredType::q4_k ? 148 : 210);
+    }
+  EXPECT_EQ(bf16_bytes - model.weight_bytes(), saved);
+}
+
 TEST_P(StepsOfRwkv7OnGpu, RefusesWeightsThatAGpuDoesNotTake) {
   EXPECT_FAULT(ModelOnGpu(file_of(1), sane_choice(), WeightType::f16), Fault::usage,
                "weights on a GPU: expected f32, bf16, q8, q6_k, q5_k, q4_k or q4, found f16");

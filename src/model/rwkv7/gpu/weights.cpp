@@ -52,13 +52,15 @@ Tensor<float> turned(const Tensor<float>& from) {
 
 template <class Real>
 Rwkv7GpuWeights<Real>::Rwkv7GpuWeights(const Rwkv7Checkpoint& checkpoint, const Rwkv7Shape& shape,
-                                       SaneKind sane, kernel::WeightType type_, const Gpu& gpu)
+                                       SaneKind sane, kernel::WeightType type_, bool stored_types,
+                                       const Gpu& gpu)
     : sizes(sizes_of(shape)),
       norms(shape.norms),
       type(type_),
       checkpoint_(checkpoint),
       gpu_(gpu),
-      sane_(sane) {
+      sane_(sane),
+      stored_types_(stored_types) {
   embedding = matrix("emb.weight", shape.vocabulary, shape.channels);
   embedding_bytes = bytes;
   if (shape.embedding_norm)
@@ -104,10 +106,12 @@ template <class Real>
 kernel::cuda::GpuMatrix<Real> Rwkv7GpuWeights<Real>::large_matrix(const std::string& name,
                                                                   int64_t rows, int64_t columns) {
   if (!are_quantized() || rows % 32 != 0) return matrix(name, rows, columns);
+  const auto stored = direct_type(checkpoint_.type(name));
+  const bool stays = stored_types_ && stored && is_quantized(*stored);
   const kernel::Weights weights =
       load_weights({checkpoint_.in_place(name), checkpoint_.type(name), checkpoint_.shape(name),
                     [&] { return checkpoint_.read(name); }},
-                   type, nullptr);
+                   stays ? *stored : type, nullptr);
   require(kernel::cuda::columns_in_blocks(weights.in()) == columns,
           "a quantized matrix is filled up to whole blocks");
   memory_.push_back(upload_blocks(weights, rows, gpu_, purpose<Real>(name)));

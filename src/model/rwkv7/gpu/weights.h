@@ -28,9 +28,10 @@ struct GpuLayerMatrices {
 template <class Real>  // float or bf16
 class Rwkv7GpuWeights {
  public:
-  // `sane`: x_tau and w_tau are wanted where it is trained. type: Real, or a quantized one.
+  // `sane`: x_tau and w_tau are wanted where it is trained. type: Real, or a quantized one, in which
+  // quantized matrices of the file keep their own, if stored_types.
   Rwkv7GpuWeights(const Rwkv7Checkpoint& checkpoint, const Rwkv7Shape& shape, SaneKind sane,
-                  kernel::WeightType type, const Gpu& gpu);
+                  kernel::WeightType type, bool stored_types, const Gpu& gpu);
 
   rwkv7::LayerSizes sizes;
   Rwkv7Norms norms;
@@ -60,6 +61,7 @@ class Rwkv7GpuWeights {
   const Rwkv7Checkpoint& checkpoint_;  // while loading
   const Gpu& gpu_;
   SaneKind sane_;
+  bool stored_types_;
   std::vector<GpuBuffer> memory_;
 };
 
