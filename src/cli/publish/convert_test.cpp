@@ -131,7 +131,7 @@ TEST_F(Convert, ImportanceLowersTheErrorThatCounts) {
 }
 
 TEST_F(Convert, RefusesUnknownTypes) {
-  for (const std::string name : {"q4", "q3_k", "iq4_nl", "Q4_K"}) {
+  for (const std::string name : {"q3_k", "iq4_nl", "Q3_K", "q4_k_x"}) {
     const test::Outcome outcome = test::run(
         {DELTASANE_PROGRAM, "convert", at("m.safetensors"), at("m.gguf"), "--type", name});
     EXPECT_EQ(outcome.exit_code, 2);
