@@ -186,7 +186,8 @@ void check_sweep(SweepOptions& o) {
   check_devices(o.devices);
   std::optional<train::TrainConfig> config;
   if (o.trains()) {
-    config = train::read_config(read_file(o.config), o.config, o.train_settings(1, "unused"));
+    config = train::read_config(read_file(o.config), o.config, o.train_settings(1, "unused"),
+                                "--set");
     open_vocabulary(config->corpus.tokenizer);
     corpus::open_source(config->corpus.source);
   }

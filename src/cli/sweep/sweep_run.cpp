@@ -78,7 +78,7 @@ void SweepRun::train(const Place& place) const {
   run_own(words, place.log);
   // A run that was asked to stop saves and ends well, before its last step.
   const int64_t steps = train::read_config(read_file(options_.config), options_.config,
-                                           options_.train_settings(alpha_, training()))
+                                           options_.train_settings(alpha_, training()), "--set")
                             .schedule.steps;
   const std::string last = fmt::format("step_{:08}", steps);
   const auto all = train::checkpoints_in(training());
