@@ -47,8 +47,8 @@ int show_records(const RecordsOptions& options) {
     const probe::RecordTable table = probe::read_records(folder / name);
     warn_of_damage(table);
     if (!described)
-      for (const auto& [key, value] : table.header.settings)
-        fmt::print("{:<20} {}\n", terminal_text(key), terminal_text(value));
+      for (const auto& setting : table.header.settings)
+        fmt::print("{:<20} {}\n", terminal_text(setting.first), terminal_text(setting_text(setting)));
     described = true;
     std::string columns;
     for (const probe::Column& column : table.header.columns) columns += " " + column.name;
