@@ -22,8 +22,8 @@ namespace deltasane::kernel::cuda {
 namespace {
 
 constexpr int warps = 8, threads = 32 * warps;
-constexpr int tile_rows = 16, columns_of_mma = 8, wide = 32,
-              narrow = columns_of_mma;  // wide: columns
+constexpr int tile_rows = 16, columns_of_mma = 8;
+constexpr int wide = 32, narrow = columns_of_mma;  // columns of a tile
 constexpr int step_inputs = 32;
 constexpr int64_t many_inputs = 256;  // from there on warps divide them
 

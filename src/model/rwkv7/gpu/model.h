@@ -1,7 +1,8 @@
 // RWKV-7 for inference on a GPU: what rwkv7.h says, with weights, activations and states there.
 //
 // Matrices are bf16, or float where that is asked for; products of bf16 have float sums. The large ones
-// may be quantized (kernel/matmul/quantized_cuda/), and are bf16 where they are multiplied. The residual stream, decay, tau, states and logits are float.
+// may be quantized (kernel/matmul/quantized_cuda/), and are bf16 where they are multiplied. The
+// residual stream, decay, tau, states and logits are float.
 //
 // Tokens of one sequence, or of a few at one position, are read in blocks that go through the layers
 // in two queues: while the recurrence of a block waits for its own past, the products of the next
