@@ -5,15 +5,16 @@
 #
 # For each of SEEDS and VARIANTS: pretrain a model on the text of the pair in models/, then tune it at a fifth of the
 # rate without SANE (control) and with SANE of ALPHA (tuned); first has that SANE from the first step of pretraining.
-# A variant is a rule and what is changed of it:
+# base is the pretrained model itself, and long the same trained further on texts of LONG_CONTEXT tokens, LONG_STEPS steps
+# at a fifth of the rate. A variant is a rule and what is changed of it:
 #
 #   gdn, kda, deltanet, hybrid, rwkv7   hybrid: Gated DeltaNet, every fourth layer attention with a window of the context
 #   -slow                               the bias of the decay begins DECAY_SHIFT lower: it hardly forgets
 #   -beta2                              beta up to 2 in place of 1
 #
-# rwkv7-slow is the recipe of the pair, to compare with. Control and tuned (NAMES: some of control, tuned and first), and
-# the control with SANE at run time (RUN_TIME: alphas, adaptive-A as in hundred_million.sh, and tau-T: the alpha that
-# gives this tau), read one stream, with QUESTIONS before it and after 65,536, 1,048,576 and 10,485,760 tokens. All
+# rwkv7-slow is the recipe of the pair, to compare with. Control and tuned (NAMES: some of base, long, control, tuned and
+# first), and the control with SANE at run time (RUN_TIME: alphas, adaptive-A as in hundred_million.sh, and tau-T: the
+# alpha that gives this tau), read one stream, with QUESTIONS before it and after 65,536, 1,048,576 and 10,485,760 tokens. All
 # models of a seed are made and read the first of FAR before the next seed's; then its NAMES read the second, beside the
 # next but one seed. Adaptive strengths, which take several times as long, are read to the first of FAR when all else is
 # done, and SANE at run time to the second last.
@@ -36,10 +37,12 @@ SEEDS=${SEEDS:-"1 2 3"} ALPHA=${ALPHA:-3} RUN_TIME=${RUN_TIME-"10 adaptive-1000"
 VARIANTS=${VARIANTS:-"gdn-slow kda-slow deltanet rwkv7-slow gdn-slow-beta2 kda-slow-beta2 deltanet-beta2 gdn kda hybrid-slow gdn-beta2 kda-beta2"}
 FAR=${FAR:-"1048576 10485760"} DECAY_SHIFT=${DECAY_SHIFT:--12} RATE_SHIFT=${RATE_SHIFT:--2.5}
 LAYERS=${LAYERS:-6} CHANNELS=${CHANNELS:-256} STEPS=${STEPS:-1200} SEQUENCES=${SEQUENCES:-16} QUESTIONS=${QUESTIONS:-128}
-sequences=$SEQUENCES context=512 tune_steps=150 rate=1e-3 slower_rate=2e-4 evaluation_batches=8
+RATE=${RATE:-1e-3} LONG_CONTEXT=${LONG_CONTEXT:-4096} LONG_STEPS=${LONG_STEPS:-150} LONG_SEQUENCES=${LONG_SEQUENCES:-2}
+sequences=$SEQUENCES context=512 tune_steps=150 slower_rate=$(awk "BEGIN {print $RATE / 5}") evaluation_batches=8
 near=65536 segment=65536 checkpoint=524288 head_size=64
 if [ "$SCALE" = tiny ]; then
   SEEDS="1 2" VARIANTS=${TINY_VARIANTS:-"gdn-slow kda-slow-beta2 deltanet hybrid-slow"} FAR="2048 4096" LAYERS=4 CHANNELS=64 STEPS=4 QUESTIONS=2
+  LONG_CONTEXT=64 LONG_STEPS=2 LONG_SEQUENCES=1
   sequences=2 context=32 tune_steps=2 evaluation_batches=1 near=1024 segment=1024 checkpoint=1024 head_size=32
 fi
 
@@ -76,7 +79,7 @@ train_model() {
 read_stream() {
   local folder=$out/stream/$1-$2 trained=control flags=()
   case $2 in
-  tuned | first) trained=$2 ;;
+  base | long | tuned | first) trained=$2 ;;
   run-time-adaptive-*) flags=(--sane-alpha "${2#run-time-adaptive-}" --sane-adaptive) ;;
   run-time-tau-*) flags=(--sane-alpha "$(awk -v tau="${2#run-time-tau-}" 'BEGIN { printf "%.6f", (tau - 1) / log(2) }')") ;;
   run-time-*) flags=(--sane-alpha "${2#run-time-}") ;;
@@ -103,18 +106,31 @@ $5}"
   train_model "$id" "$3" $tune_steps "$slower_rate" "2$2" "$from"
 }
 
+# train_long VARIANT SEED: the base is read beside it, all of FAR
+train_long() {
+  if [[ $NAMES == *base* ]]; then
+    { read_stream "$1-seed$2" base "${FAR%% *}" && read_on "$1" "$2" base; } &
+  fi
+  if [[ $NAMES == *long* ]]; then
+    sequences=$LONG_SEQUENCES context=$LONG_CONTEXT tune_steps=$LONG_STEPS tune_model "$1" "$2" long base
+  fi
+}
+
 # From the first step of training to the first of FAR.
 make_model() {  # variant, seed
   local id=$1-seed$2 lines name sane="sane_alpha = $ALPHA"
   lines=$(model_lines "$1" "$2") || return 1
   if [ "$(names)" != first ]; then
-    train_model "$id" base "$STEPS" $rate "1$2" "$lines" || return 1
-    tune_model "$1" "$2" control base
+    train_model "$id" base "$STEPS" "$RATE" "1$2" "$lines" || return 1
+    train_long "$1" "$2"
+    [[ $NAMES != *control* ]] || tune_model "$1" "$2" control base
     [[ $NAMES != *tuned* ]] || tune_model "$1" "$2" tuned base "$sane"
-    for name in $(names | grep -v -e adaptive -e first); do read_stream "$id" "$name" "${FAR%% *}"; done
+    for name in $(names | grep -v -e adaptive -e first -e base); do read_stream "$id" "$name" "${FAR%% *}"; done
+    [[ $NAMES != *long* ]] || read_on "$1" "$2" long
+    wait
   fi
   [[ $NAMES == *first* ]] || return 0
-  train_model "$id" pre "$STEPS" $rate "1$2" "$lines
+  train_model "$id" pre "$STEPS" "$RATE" "1$2" "$lines
 $sane" && tune_model "$1" "$2" first pre "$sane" && read_stream "$id" first "${FAR%% *}"
 }
 

@@ -10,10 +10,13 @@
 #   million   experiments/hundred_million.sh
 #   family    experiments/family.sh
 #   low-tau   DeltaNet and slow KDA of the family with SANE at run time, tau below 1
-#   larger    the family in 28 to 32 million parameters, tuned with SANE and with SANE from the first step
+#   larger    the family in 28 to 32 million parameters (LARGER: its variants, LARGER_NAMES: its models), tuned with SANE
+#             and with SANE from the first step
+#   first     DeltaNet, slow KDA and slow Gated DeltaNet of the family with SANE from the first step
 #   far       of the table, one seed and alphas 0, 3 and 8 to a hundred million tokens
 #   languages rwkv7-slow of the family, trained and read with half of the sentences in Chinese
-#   usual     an RWKV-7 of 0.1 billion parameters with the usual initialization, USUAL_STEPS (2400) of 32 x 512 bytes
+#   usual     an RWKV-7 of 0.1 billion parameters with the usual initialization, USUAL_STEPS (12000) of 64 x 512 bytes of
+#             a wider text, then USUAL_LONG_STEPS (3300) of 8 x 4096, each read to a hundred million tokens
 #
 # They run beside each other, each with JOBS processes ("far": 2); "million" and "far" go first where they compete.
 # FOLDER gets log.txt; of the pair pair.tar.gz, baseline.safetensors and sane.safetensors; of the others PART.tar.gz
@@ -48,7 +51,12 @@ part_of() {
     ;;
   larger)
     script=family.sh
-    settings=(VARIANTS="deltanet kda-slow gdn-slow" NAMES="control tuned first" RUN_TIME="tau-0.1" LAYERS=8 CHANNELS=512 STEPS=800)
+    settings=(VARIANTS="${LARGER:-deltanet kda-slow gdn-slow}" NAMES="${LARGER_NAMES:-control tuned first}" RUN_TIME="tau-0.1"
+      LAYERS=8 CHANNELS=512 STEPS=800)
+    ;;
+  first)
+    script=family.sh
+    settings=(VARIANTS="deltanet kda-slow gdn-slow" NAMES=first RUN_TIME=)
     ;;
   far)
     script=alpha_table.sh rank=0
@@ -61,10 +69,12 @@ part_of() {
     ;;
   usual)
     script=family.sh
-    settings=(VARIANTS=rwkv7 SEEDS=1 NAMES=control RUN_TIME= LAYERS=12 CHANNELS=768 SEQUENCES=32 STEPS="${USUAL_STEPS:-2400}")
+    settings=(TEXT=wide VARIANTS=rwkv7 SEEDS=1 NAMES="base long" RUN_TIME= LAYERS=12 CHANNELS=768 RATE=6e-4
+      SEQUENCES=64 STEPS="${USUAL_STEPS:-12000}" LONG_SEQUENCES=8 LONG_STEPS="${USUAL_LONG_STEPS:-3300}"
+      FAR="1048576 10485760 104857600")
     ;;
   *)
-    echo "PARTS: expected some of pair, table, million, family, low-tau, larger, far, languages and usual, found '$1'"
+    echo "PARTS: expected some of pair, table, million, family, low-tau, larger, first, far, languages and usual, found '$1'"
     return 1
     ;;
   esac

@@ -53,11 +53,15 @@ PARTS="usual languages" TINY_VARIANTS=rwkv7
 expect_rows low-tau/results/answers.csv 32  # one variant, 2 seeds, control and 3 strengths, 4 lengths
 expect_rows larger/results/answers.csv 32   # control, tuned, from the first step, one strength
 expect_rows larger/results/losses.csv 6
-expect_rows usual/results/answers.csv 8
+expect_rows usual/results/answers.csv 16  # 2 seeds, short and long texts, 4 lengths
+expect_rows usual/results/losses.csv 4
+grep -q '^context = 64$' "$folder/whole/usual/train/rwkv7-seed1-long.toml" || { echo "usual: expected longer texts"; exit 1; }
+grep -q 'held-out,language=both)' "$folder/whole/usual/train/rwkv7-seed1-base.toml" || { echo "usual: expected a wide text"; exit 1; }
 expect_rows languages/results/answers.csv 24  # control, tuned, one strength
 grep -q 'story,language=both)' "$folder/whole/languages/train/rwkv7-seed1-tuned.toml" ||
   { echo "languages: expected training on both"; exit 1; }
-NAMES=first RUN_TIME= TINY_VARIANTS=deltanet "$here/experiments/family.sh" "$program" "$folder/whole/first" >>"$folder/whole.log" 2>&1
+PARTS=first TINY_VARIANTS=deltanet
+(run whole) >>"$folder/whole.log" 2>&1 || { tail -n 20 "$folder/whole.log"; exit 1; }
 expect_rows first/results/answers.csv 8
 [ ! -e "$folder/whole/first/train/deltanet-seed1-base" ] || { echo "NAMES=first: expected no pretraining without SANE"; exit 1; }
 expect_rows far/results/losses.csv 8  # 2 seeds, 3 alphas and one at run time
