@@ -18,7 +18,7 @@
 #   usual     an RWKV-7 of 0.1 billion parameters with the usual initialization, USUAL_STEPS (12000) of 64 x 512 bytes of
 #             a wider text, then USUAL_LONG_STEPS (3300) of 8 x 4096, each read to a hundred million tokens
 #
-# They run beside each other, each with JOBS processes ("far": 2); "million" and "far" go first where they compete.
+# They run beside each other, each with JOBS processes ("far": 2); "million", "far" and "usual" go first where they compete.
 # FOLDER gets log.txt; of the pair pair.tar.gz, baseline.safetensors and sane.safetensors; of the others PART.tar.gz
 # (tables, configurations, logs, what streams recorded but for single heads and single tokens), and figures.tar.gz: all
 # records of FIGURE_RUNS.
@@ -68,7 +68,7 @@ part_of() {
     settings=(LANGUAGE=both VARIANTS=rwkv7-slow NAMES="control tuned" RUN_TIME=10)
     ;;
   usual)
-    script=family.sh
+    script=family.sh rank=0
     settings=(TEXT=wide VARIANTS=rwkv7 SEEDS=1 NAMES="base long" RUN_TIME= LAYERS=12 CHANNELS=768 RATE=6e-4
       SEQUENCES=64 STEPS="${USUAL_STEPS:-12000}" LONG_SEQUENCES=8 LONG_STEPS="${USUAL_LONG_STEPS:-3300}"
       FAR="1048576 10485760 104857600")
