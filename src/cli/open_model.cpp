@@ -12,7 +12,7 @@ namespace {
 
 std::optional<kernel::WeightType> weight_type_named(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  return kernel::weight_type_named(name, "--weights");
+  return kernel::weight_type_named(name, "--weights", "file, ");
 }
 
 NonFiniteWeights weights_wanted(bool allow) {

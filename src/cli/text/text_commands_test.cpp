@@ -249,7 +249,7 @@ TEST_F(TextCommands, TypesHaveTheSameNamesInAllCommands) {
   expect_misuse("deltasane generate $m -p x --weights Q4_K_M",
                 "found the mixture 'Q4_K_M'; files have mixtures, as convert writes them. All "
                 "matrices alike: q4_k");
-  expect_misuse("deltasane generate $m -p x --weights q9", "--weights: expected f32, f16, bf16, q8,");
+  expect_misuse("deltasane generate $m -p x --weights q9", "--weights: expected file, f32, f16, bf16, q8,");
   const std::string to = scratch_.path() / "to.gguf";
   for (const auto& [given, type] : {std::pair{"Q8_0", "q8_0"}, {"Q4_K_M", "q4_k_m"}, {"fp16", "f16"}})
     EXPECT_NE(shown(std::string("deltasane convert $m --tokenizer byte --type ") + given + " " + to)

@@ -84,13 +84,13 @@ float element(WeightType type, const std::byte* from) {
 
 }  // namespace
 
-WeightType weight_type_named(std::string_view name, std::string_view what) {
+WeightType weight_type_named(std::string_view name, std::string_view what, std::string_view also) {
   const std::string wanted = type_name(name);
   for (const WeightType type : weight_types)
     if (wanted == type_name(name_of(type))) return type;
   if (!wanted.ends_with("_k_m"))
-    fail(Fault::usage, what, ": expected ", weight_types_text, ", found '", name, "'");
-  fail(Fault::usage, what, ": expected ", weight_types_text, ", found the mixture '", name,
+    fail(Fault::usage, what, ": expected ", also, weight_types_text, ", found '", name, "'");
+  fail(Fault::usage, what, ": expected ", also, weight_types_text, ", found the mixture '", name,
        "'; files have mixtures, as convert writes them. All matrices alike: ",
        wanted.substr(0, wanted.size() - 2));
 }

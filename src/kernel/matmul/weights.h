@@ -22,8 +22,8 @@
 namespace deltasane::kernel {
 
 // The type with this name, in any case and by any alias (base/words/type_name.h). Another name fails,
-// and the message begins with `what`.
-WeightType weight_type_named(std::string_view name, std::string_view what);
+// and the message begins with `what`. also: what else is allowed there, as "file, ".
+WeightType weight_type_named(std::string_view name, std::string_view what, std::string_view also = {});
 
 // An arena for many matrices, in large blocks, which are on huge pages: without these a product of
 // a few MB reads a tenth slower. It must outlive the matrices it holds.
