@@ -90,10 +90,13 @@ TEST_F(ServeCommand, TellsThatItEnds) {
     return client.reply();
   };
   const std::string body = R"("max_tokens":100000000,"ignore_eos":true,"stream":true})";
-  RawClient text(server.port()), chat(server.port()), kept(server.port());
+  RawClient text(server.port()), chat(server.port()), turn(server.port()), kept(server.port());
   text.send(request("POST", "/v1/completions", R"({"prompt":"a",)" + body));
   chat.send(request("POST", "/v1/chat/completions",
                     R"({"messages":[{"role":"user","content":"a"}],"grammar":"root ::= [a-z]+",)" + body));
+  turn.send(request("POST", "/v1/responses",
+                    R"({"input":"a","grammar":"root ::= [a-z]+","max_output_tokens":100000000,"stream":true})"));
+  EXPECT_FALSE(turn.until("output_text.delta").empty());
   EXPECT_FALSE(text.until("data: ").empty());
   EXPECT_FALSE(chat.until("data: ").empty());
   EXPECT_EQ(status_in(ask(kept, "/ready")), 200);
@@ -120,6 +123,10 @@ TEST_F(ServeCommand, TellsThatItEnds) {
     EXPECT_NE(last.find("shutting down"), last.npos) << last;
     EXPECT_NE(last.find("[DONE]"), last.npos) << last;
   }
+  turn.until("event: response.failed\ndata: ");
+  const std::string failed = turn.until("\n\n");
+  EXPECT_NE(failed.find("\"status\":\"failed\""), failed.npos) << failed;
+  EXPECT_NE(failed.find("shutting down"), failed.npos) << failed;
   EXPECT_EQ(server.wait(), 0);
 }
 

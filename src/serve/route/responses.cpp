@@ -78,10 +78,16 @@ class ResponseReply final : public TextReply {
     output_.finish(is_cut_);
   }
 
-  void event(std::string_view type, Json more) {
+  std::string frame(std::string_view type, Json more) {
     Json all{{"type", type}, {"sequence_number", events_++}};
     all.update(more);
-    send_frame(cat("event: ", type, "\ndata: ", dump(all), "\n\n"));
+    return cat("event: ", type, "\ndata: ", dump(all), "\n\n");
+  }
+  void event(std::string_view type, Json more) { send_frame(frame(type, std::move(more))); }
+  std::string failure_frames(const Refusal& why) override {
+    Json failed = body("failed");
+    failed["error"] = {{"code", "server_error"}, {"message", why.what()}};
+    return frame("response.failed", {{"response", std::move(failed)}});
   }
 
   Json body(std::string_view status) const {

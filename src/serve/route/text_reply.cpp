@@ -132,10 +132,14 @@ void TextReply::finish() {
 
 void TextReply::on_failure(const Refusal& why) {
   if (!has_begun_) return exchange_->reply(error_reply(why));
+  exchange_->write(failure_frames(why));
+  exchange_->end_stream();
+}
+
+std::string TextReply::failure_frames(const Refusal& why) {
   Json event = unfinished();
   event.update(Json::parse(error_json(why)));
-  exchange_->write(cat("data: ", dump(event), "\n\ndata: [DONE]\n\n"));
-  exchange_->end_stream();
+  return cat("data: ", dump(event), "\n\ndata: [DONE]\n\n");
 }
 
 void constrain_calls(GenerationFields& wanted, const ToolFields& tools, const ChatTemplate& chat,

@@ -51,6 +51,8 @@ class TextReply : public TextJob, public std::enable_shared_from_this<TextReply>
   virtual void end_events() = 0;  // the last events, before [DONE]
   // The choices of an error in a stream, with a finish_reason, where the format has them.
   virtual Json unfinished() const { return Json::object(); }
+  // The end of a stream that failed, in the format's own words.
+  virtual std::string failure_frames(const Refusal& why);
   virtual std::string_view last_line() const { return "data: [DONE]\n\n"; }
 
   void send(const Json& event);
