@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import NAMES, check_close, check_units, in_double, random_case, random_gated_case
+from cases import NAMES, check_close, check_units, in_double, random_case, random_gated_case, relative_error
 
 from deltasane import ops
 
@@ -50,6 +50,29 @@ def test_gradients_are_the_definition(values):
             assert results[0] is None
             continue
         check_close(name, *results)
+
+
+@pytest.mark.parametrize("with_state_loss", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_gradients_are_exact_to_a_millionth(seed, with_state_loss):
+    """What docs/python.md says. The terms of dtau cancel by a factor of 10 to 80 here."""
+    case = random_case(1, 35, 2, 64, seed=seed)
+    rng = np.random.default_rng(1)
+    dy = rng.standard_normal(case["v"].shape).astype(np.float32)
+    dstate = with_state_loss * rng.standard_normal(case["state"].shape).astype(np.float32)
+    found = ops.rwkv7_backward(dy, **case, dstate=dstate)._asdict()
+    truth = ops.reference.rwkv7_backward(dy.astype(float), **in_double(case), dstate=dstate.astype(float))._asdict()
+    for name, x in found.items():
+        assert x is None or relative_error(x, truth[name]) < 1e-6, name
+
+
+def test_an_infinite_gradient_stays_infinite():
+    case = random_case(1, 16, 2, 64)
+    dstate = np.zeros_like(case["state"])
+    dstate[0, 1, 3, 5] = np.inf
+    dtau = ops.rwkv7_backward(np.zeros_like(case["v"]), **case, dstate=dstate).dtau
+    truth = ops.reference.rwkv7_backward(np.zeros_like(case["v"]), **case, dstate=dstate).dtau
+    assert np.isinf(truth[0, 0, 1]) and np.array_equal(dtau, truth)
 
 
 @pytest.mark.parametrize("rule", RULES)

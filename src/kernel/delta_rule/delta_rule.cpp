@@ -165,7 +165,8 @@ void forward(const DeltaRule<float>& op, const Cpu& cpu) {
 
 // The sums over rows of one head, one part of its rows: (5, time, key) and dtau.
 struct PartSums {
-  Tensor<float> vectors, dtau;
+  Tensor<float> vectors;
+  std::vector<double> dtau;
 };
 
 struct BackwardTask {
@@ -177,7 +178,8 @@ struct BackwardTask {
 
   template <Isa isa, int N>
   PartSums run(const Runs& runs) const {
-    PartSums sums{Tensor<float>({5, time, keys}), Tensor<float>({op.tau ? op.tau.shape[1] : 1})};
+    PartSums sums{Tensor<float>({5, time, keys}),
+                  std::vector<double>(op.tau ? size_t(op.tau.shape[1]) : 1)};
     Tensor<float> zeros, own_dstate, own_dv;
     cpu::StridedRows<float> dstate = matrix(g.dinitial, b, h);
     if (!dstate.first) {
@@ -229,9 +231,9 @@ void reduce_parts(const DeltaRule<float>& op, const DeltaRuleGradient<float>& g,
     }
   }
   for (int64_t c = 0; g.dtau && c < g.dtau.shape[1]; ++c) {
-    float sum = 0;
-    for (const PartSums& part : parts) sum += part.dtau[c];
-    g.dtau(b, c, h) = sum;
+    double sum = 0;
+    for (const PartSums& part : parts) sum += part.dtau[size_t(c)];
+    g.dtau(b, c, h) = float(sum);
   }
 }
 

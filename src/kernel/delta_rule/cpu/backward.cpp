@@ -44,16 +44,30 @@ struct Block {
   // From the gradient of the state after the run to G~ of its last token.
   void enter() const {
     const Neutralize<lanes> boundary(run.chunk < 0 ? 1.0f : *head.tau.at(run.chunk));
-    Vec dtau = {};
+    Vec dtau = {}, lost = {};
     for (int64_t i = 0; i < count; ++i)
       for (int c = 0; c < N; c += lanes) {
         const Vec scale = V::load(in.last_scale + c);
         Vec gradient = V::load(G(i) + c);
         if (run.chunk >= 0)
-          dtau += boundary.gradient(V::load(state(in.length, i) + c) * scale, gradient);
+          add_up(dtau, lost, boundary.gradient(V::load(state(in.length, i) + c) * scale, gradient));
         V::store(G(i) + c, gradient * scale);
       }
-    if (run.chunk >= 0) *g.dtau.at(run.chunk) += V::sum(dtau);
+    if (run.chunk < 0) return;
+    double& sum = *g.dtau.at(run.chunk);
+    for (int x = 0; x < lanes; ++x) {
+      sum += double(dtau[x]);
+      if (lost[x] == lost[x]) sum += double(lost[x]);
+    }
+  }
+
+  // sum + lost is the sum of what was added, nearly: the terms of dtau cancel, by a factor of 100 or
+  // more, and roundings of their sum would be most of its error. lost is NaN where sum is infinite.
+  [[gnu::always_inline]] static void add_up(Vec& sum, Vec& lost, Vec term) {
+    const Vec before = sum;
+    sum = before + term;
+    const Vec added = sum - before;
+    lost += (before - (sum - added)) + (term - added);
   }
 
   // G~ += dy (r W)'; dv = G~ (k / W); dsa = G~ (b / W)

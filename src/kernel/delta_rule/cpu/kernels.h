@@ -62,7 +62,7 @@ struct Gradients {
   StridedRows<float> dstate;  // rows x N: in, of the final state; out, of the initial state
   StridedRows<float> dv;
   StridedRows<float> dr, dw, dk, da, db;
-  StridedRows<float> dtau;
+  StridedRows<double> dtau;
   float* scratch;  // scratch_floats() floats
 };
 
