@@ -163,6 +163,10 @@ def test_states_are_kept_only_for_gradients():
         arguments = *(case(grad=grad).get(n) for n in order), [], [], 16, "generalized", False, keep
         _, _, kept, has_gradients = _torch.calls.forward(arguments, with_gradients)
         assert (kept is not None) is expected and has_gradients is (grad and with_gradients)
+    for grad, keep in ((False, True), (True, False), (True, True)):
+        arrays = tuple(case(grad=grad).get(n) for n in order)
+        _, _, *others = _torch.calls.run(arrays, 0, 16, "decay", keep)
+        assert len(others) == 2 * grad and all((x is not None) is keep for x in others[:1])
 
 
 def step(given):

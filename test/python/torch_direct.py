@@ -38,6 +38,11 @@ class Counted:
     def __init__(self, calls):
         self.calls, self.taken = calls, []
 
+    def run(self, *arguments):
+        found = self.calls.run(*arguments)
+        self.taken += [] if found is None else ["forward"]
+        return found
+
     def forward(self, *arguments):
         found = self.calls.forward(*arguments)
         self.taken += [] if found is None else ["forward"]
@@ -140,6 +145,23 @@ def test_says_whether_a_gradient_is_needed():
     for case, with_gradients, expected in ((free, True, False), (given, True, True), (given, False, False)):
         arguments = *(case.get(n) for n in ORDER), [], [], 16, "generalized", False, True
         assert _torch.calls.forward(arguments, with_gradients)[3] is expected
+
+
+def test_gradients_are_given_only_where_they_are_recorded():
+    arrays = tuple(tensors(random_case(1, 20, 1, 16)).get(n) for n in ORDER)
+    assert len(_torch.calls.run(arrays, 0, 16, "decay", True)) == 4
+    with torch.no_grad():
+        assert len(_torch.calls.run(arrays, 0, 16, "decay", True)) == 2
+    assert len(_torch.calls.run(tuple(None if x is None else x.detach() for x in arrays), 0, 16, "decay", True)) == 2
+
+
+@pytest.mark.parametrize("position,chunk,decay", [
+    (-1, 16, "decay"), (2**62 + 1, 16, "decay"), (2**70, 16, "decay"), (0, 0, "decay"), (True, 16, "decay"), ([0], 16, "decay"),
+    (0, 16.0, "decay"), (0, 16, "log"), (0, 16, b"decay"), (0, 16, None),
+])  # fmt: skip
+def test_unusual_settings_are_not_taken(position, chunk, decay):
+    x = torch.full((1, 20, 1, 16), 0.5)
+    assert _torch.calls.run((x,) * 6 + (None,) * 5, position, chunk, decay, True) is None
 
 
 def test_without_the_functions_of_torchs_compiler(monkeypatch):

@@ -53,35 +53,32 @@ class Call(NamedTuple):
 # The class of an array, and the module that computes with it: _torch and _numpy, once they are imported.
 LIBRARIES = {}
 _LARGEST = 2**62  # of positions and chunks: sums of two are numbers of 64 bits
-_FIRST_TOKENS = ([], [], 16, "generalized", False)
 
 
-def direct_arguments(library, arrays, position, chunk, decay):
-    """The arrays and settings of a direct call (src/python/ops/direct_calls.h), without keep; None: unusual.
+def settings_of(arrays, position, chunk):
+    """What follows the arrays of a direct call (src/python/ops/direct_calls.h), without keep."""
+    return [position] * arrays[3].shape[0] if position else [], [], chunk, "generalized", False
 
-    w becomes a decay, and a tau that was given as a number becomes one for every chunk. library: _torch or _numpy.
+
+def converted(library, arrays, position, chunk, decay):
+    """The arrays of a direct call where w is no decay or tau a number, as it takes them; None: unusual.
+
+    library: _torch or _numpy.
     """
     v, tau = arrays[3], arrays[7]
-    if type(position) is not int or type(chunk) is not int or not 0 <= position <= _LARGEST or not 1 <= chunk <= _LARGEST:
-        return None
-    settings = _FIRST_TOKENS
     is_number = type(tau) is float or type(tau) is int
-    if decay == "decay" and not is_number and position == 0 and chunk == 16:
-        return arrays, settings
-    if not isinstance(v, library.ARRAY) or v.ndim != 4:
+    if decay == "decay" and not is_number:
         return None
-    batch, time, heads, _ = v.shape
-    if position or chunk != 16:
-        settings = [position] * batch if position else [], [], chunk, "generalized", False
+    others = None if is_number else tau, *arrays[8:]
+    if not library.calls.is_usual((*arrays[:7], *others), position, chunk):  # before anything is computed
+        return None
     if decay != "decay":
-        others = None if is_number else tau, *arrays[8:]
-        if not library.calls.is_usual((*arrays[:7], *others, *settings, False)):  # before anything is computed
-            return None
         arrays = (arrays[0], decay_named(decay)[0](library.xp, arrays[1]), *arrays[2:])
     if is_number:
+        batch, time, heads, _ = v.shape
         full = library.full_tau(tau, (batch, chunks_ending(position, time, chunk), heads), v)
         arrays = (*arrays[:7], full, *arrays[8:])
-    return arrays, settings
+    return arrays
 
 
 def integers(name, given):

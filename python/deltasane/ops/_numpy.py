@@ -6,9 +6,9 @@ import sys
 import numpy as np
 
 from .. import _ops
-from ._calls import DIFFERENTIABLE, LIBRARIES, Arrays, direct_arguments
+from ._calls import DIFFERENTIABLE, LIBRARIES, Arrays, converted
 
-xp, ARRAY = np, np.ndarray
+xp = np
 _this = LIBRARIES[np.ndarray] = sys.modules[__name__]
 calls = _ops.direct_numpy_calls(np.ndarray, np.dtype(np.float32), np.empty)
 
@@ -26,9 +26,11 @@ def _full(number, shape):
 
 def direct(arrays, position, chunk, decay, keep):
     """y and the state where nothing is unusual, else None."""
-    usual = direct_arguments(_this, arrays, position, chunk, decay)
-    found = usual and calls.forward((*usual[0], *usual[1], False), False)
-    return found and found[:2]
+    found = calls.run(arrays, position, chunk, decay, False)
+    if found is None:
+        arrays = converted(_this, arrays, position, chunk, decay)
+        found = arrays and calls.run(arrays, position, chunk, "decay", False)
+    return found
 
 
 def _array(name, given):

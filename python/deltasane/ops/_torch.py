@@ -15,13 +15,13 @@ from torch.autograd import forward_ad
 
 from .. import _ops
 from . import _torch_cpu, _torch_gated, _torch_gpu
-from ._calls import DIFFERENTIABLE, LIBRARIES, Arrays, direct_arguments
+from ._calls import DIFFERENTIABLE, LIBRARIES, Arrays, converted, settings_of
 
-xp, ARRAY = torch, torch.Tensor
+xp = torch
 _this = sys.modules[__name__]
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 LIBRARIES.update((plain, _this) for plain in _PLAIN_TYPES)
-_is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+_is_compiling = torch.compiler.is_compiling
 
 _TYPES = (torch.float32, torch.bfloat16)
 _ALWAYS_FLOAT32 = ("w", "tau", "state")
@@ -144,18 +144,15 @@ def _widened(arrays):
 
 def direct(arrays, position, chunk, decay, keep):
     """y and the state where nothing is unusual, else None."""
-    if _is_compiling() or _is_observed():
+    if _is_compiling():
         return None
-    usual = direct_arguments(_this, arrays, position, chunk, decay)
-    if usual is None:
-        return None
-    arrays, settings = usual
-    with_gradients = _is_grad_enabled()
-    found = calls.forward((*arrays, *settings, keep and with_gradients), with_gradients)
-    if found is None:
-        return None
-    y, state, _, has_gradients = found
-    return _apply(*arrays, settings, found) if has_gradients else (y, state)
+    found = calls.run(arrays, position, chunk, decay, keep)
+    if found is None and not _is_observed():
+        arrays = converted(_this, arrays, position, chunk, decay)
+        found = arrays and calls.run(arrays, position, chunk, "decay", keep)
+    if found is None or len(found) == 2:
+        return found
+    return _apply(*arrays, settings_of(arrays, position, chunk), found)
 
 
 def forward(call):

@@ -3,7 +3,9 @@
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
+#include <string_view>
 
 #include "python/ops/views.h"
 
@@ -74,6 +76,39 @@ nb::object call(nb::handle function, std::initializer_list<PyObject*> arguments,
                                      names.ptr()));
 }
 
+// Sizes and strides of packed arrays, of the last few shapes that were asked for: they mostly come
+// again, and to make them takes a quarter of what the allocation takes.
+class PackedTuples {
+ public:
+  struct Entry {
+    Shape shape;
+    nb::object sizes, strides;
+  };
+  // By value: what is called with them may call this again, and overwrite them.
+  Entry of(const Shape& shape) {
+    for (const Entry& known : entries_)
+      if (known.sizes && known.shape == shape) return known;
+    Entry& made = entries_[next_];
+    next_ = (next_ + 1) % entries_.size();
+    return made = {shape, tuple_of(shape), packed_strides(shape)};
+  }
+
+ private:
+  std::array<Entry, 8> entries_;
+  size_t next_ = 0;
+};
+
+// A property of a class that is written in C, without a look at the names of the class. Null: there
+// is none.
+PyGetSetDef* property_of(nb::handle type, std::string_view name) {
+  if (type.is_none() || !PyType_Check(type.ptr())) return nullptr;
+  void* found = PyType_GetSlot(reinterpret_cast<PyTypeObject*>(type.ptr()), Py_tp_getset);
+  for (auto* one = static_cast<PyGetSetDef*>(found); one && one->name; ++one)
+    if (one->name == name) return one;
+  PyErr_Clear();
+  return nullptr;
+}
+
 class Torch : public ArrayLibrary {
  public:
   Torch(const ExchangeTable& table, nb::handle torch)
@@ -87,6 +122,18 @@ class Torch : public ArrayLibrary {
     const nb::object makers = nb::getattr(owner, "guards", nb::none());
     make_on_cpu_ = nb::getattr(makers, "_empty_strided_cpu", nb::none());
     make_on_gpu_ = nb::getattr(makers, "_empty_strided_cuda", nb::none());
+    records_gradients_ = nb::getattr(torch, "is_grad_enabled", nb::none());
+    forward_mode_ =
+        nb::getattr(nb::getattr(torch, "autograd", nb::none()), "forward_ad", nb::none());
+    modes_ = nb::getattr(torch.attr("_C"), "_len_torch_dispatch_stack", nb::none());
+    trace_ = nb::getattr(torch.attr("_C"), "_get_tracing_state", nb::none());
+    transform_ = nb::getattr(nb::getattr(torch.attr("_C"), "_functorch", nb::none()),
+                             "peek_interpreter_stack", nb::none());
+    const nb::object base = nb::getattr(torch.attr("_C"), "TensorBase", nb::none());
+    const nb::object property = nb::getattr(base, requires_grad_, nb::none());
+    if (nb::getattr(tensor_, requires_grad_, nb::none()).is(property) &&
+        nb::getattr(parameter_, requires_grad_, nb::none()).is(property))
+      requires_gradient_ = property_of(base, "requires_grad");
   }
 
   bool read(nb::handle array, Array& found) const override {
@@ -112,16 +159,31 @@ class Torch : public ArrayLibrary {
     return (!seen.data || reinterpret_cast<uintptr_t>(found.data) % alignment == 0) &&
            is_packed(found.shape, seen.strides, 1);
   }
+  bool records_gradients() const override {
+    return records_gradients_.is_none() || call(records_gradients_, {}).is(nb::handle(Py_True));
+  }
+  // As _is_observed in python/deltasane/ops/_torch.py. Where torch has not all of these functions,
+  // nothing is known.
+  bool is_observed() const override {
+    for (const nb::object* function : {&modes_, &trace_, &transform_, &forward_mode_})
+      if (function->is_none()) return true;
+    if (!call(trace_, {}).is_none() || !call(transform_, {}).is_none()) return true;
+    return number(call(modes_, {})) != 0 ||
+           number(checked(PyObject_GetAttr(forward_mode_.ptr(), level_.ptr()))) >= 0;
+  }
   bool requires_gradient(nb::handle array) const override {
+    if (requires_gradient_)
+      return checked(requires_gradient_->get(array.ptr(), requires_gradient_->closure))
+          .is(nb::handle(Py_True));
     return checked(PyObject_GetAttr(array.ptr(), requires_grad_.ptr())).is(nb::handle(Py_True));
   }
   NewArray empty(const Shape& shape, Number number, int device) const override {
     const nb::object& make = device == Array::cpu ? make_on_cpu_ : make_on_gpu_;
     const nb::object& type = number == Number::float32 ? float32_ : bfloat16_;
-    const nb::object sizes = tuple_of(shape);
+    const auto [_, sizes, strides] = tuples_.of(shape);
     NewArray made;
     if (!make.is_none()) {
-      made.object = call(make, {sizes.ptr(), packed_strides(shape).ptr(), type.ptr()});
+      made.object = call(make, {sizes.ptr(), strides.ptr(), type.ptr()});
       require(read(made.object, made), "a new tensor is packed");
     }
     if (made.object && made.device == device) return made;  // it was made on the current device
@@ -138,8 +200,18 @@ class Torch : public ArrayLibrary {
   }
 
  private:
+  static long number(const nb::object& integer) {
+    const long found = PyLong_AsLong(integer.ptr());
+    if (found == -1 && PyErr_Occurred()) throw nb::python_error();
+    return found;
+  }
+
   const ExchangeTable& table_;
   nb::object tensor_, parameter_, float32_, bfloat16_, empty_, make_on_cpu_, make_on_gpu_;
+  nb::object records_gradients_, forward_mode_, modes_, trace_, transform_;
+  PyGetSetDef* requires_gradient_ = nullptr;
+  mutable PackedTuples tuples_;  // under Python's lock
+  nb::object level_ = interned("_current_level");
   nb::object requires_grad_ = interned("requires_grad"), cpu_ = interned("cpu");
   nb::object names_ = nb::make_tuple(interned("dtype"), interned("device"));
 };
@@ -165,6 +237,8 @@ class Numpy : public ArrayLibrary {
     return usual;
   }
   bool requires_gradient(nb::handle) const override { return false; }
+  bool records_gradients() const override { return false; }
+  bool is_observed() const override { return false; }
   NewArray empty(const Shape& shape, Number, int) const override {
     NewArray made;
     made.object = call(empty_, {tuple_of(shape).ptr(), float32_.ptr()});

@@ -40,6 +40,9 @@ class ArrayLibrary {
   // Nothing where the array is unusual: of another class or number, not packed, misaligned for it.
   virtual bool read(nb::handle array, Array& found) const = 0;
   virtual bool requires_gradient(nb::handle array) const = 0;
+  virtual bool records_gradients() const = 0;  // at all, now
+  // Whether a mode, a transform, a trace or derivatives in forward mode would miss a direct call.
+  virtual bool is_observed() const = 0;
   virtual NewArray empty(const Shape& shape, Number number, int device) const = 0;
   virtual CUstream_st* stream(int device) const = 0;  // the current one of the caller
 };

@@ -4,7 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <string_view>
+#include <functional>
 
 #include "python/ops/arrays.h"
 #include "python/ops/gpu_calls.h"
@@ -87,9 +87,24 @@ class DirectCalls {
   DirectCalls(std::unique_ptr<ArrayLibrary> library, bool on_gpu)
       : library_(std::move(library)), on_gpu_(on_gpu && built_with_cuda) {}
 
-  bool is_usual(const nb::tuple& all) const {
+  // Whether `run` would take these arrays, where torch does not look.
+  bool is_usual(const nb::tuple& arrays, nb::handle first, nb::handle chunk_size) const {
     Direct call;
-    return read(Arguments(all), call);
+    return read_given(arrays, first, chunk_size, call);
+  }
+
+  // What a caller gave: (y, final state), and where an array needs a gradient what `forward` gives.
+  // None where anything is unusual, or something looks at what torch's dispatcher does.
+  nb::object run(const nb::tuple& arrays, nb::handle first, nb::handle chunk_size, nb::handle decay,
+                 nb::handle keeps) const {
+    Direct call;
+    if (!is_name(decay, "decay") || !library_ || library_->is_observed() ||
+        !read_given(arrays, first, chunk_size, call))
+      return nb::none();
+    const bool has_gradients = library_->records_gradients() && needs_gradient(Arguments(arrays));
+    const Results found = results_of(call, has_gradients && is_true(keeps));
+    if (!has_gradients) return nb::make_tuple(found.y, found.final_state);
+    return nb::make_tuple(found.y, found.final_state, found.kept, true);
   }
 
   // y, final state, kept states or None, and whether an array needs a gradient. with_gradients:
@@ -98,29 +113,10 @@ class DirectCalls {
     const Arguments arguments(all);
     Direct call;
     if (!read(arguments, call)) return nb::none();
-    const bool has_gradients =
-        with_gradients && std::ranges::any_of(places, [&](int place) {
-          return arguments.is_given(place) && library_->requires_gradient(arguments[place]);
-        });
-    const NewArray y = empty_like(call.at(v));
-    const NewArray final_state = empty(call, call.states());
-    if (call.device() == Array::cpu) {
-      Call<float> run = cpu_call(call);
-      run.op.y = view_of_floats(y), run.op.final_state = view_of_floats(final_state);
-      compute([&] { python::forward(run, Compute::kernels); });
-      return nb::make_tuple(y.object, final_state.object, nb::none(), has_gradients);
-    }
-    NewArray kept;
-    kept.object = nb::none();
-    if constexpr (built_with_cuda) {
-      if (has_gradients == with_gradients && is_true(arguments[keep]) && call.starts_tiles()) {
-        const int64_t floats = gpu_kept_floats(call.batch(), call.time(), call.heads());
-        kept = empty(call, {floats});
-      }
-      std::vector<nb::object> scratch;
-      gpu_forward(gpu_call(call, kept, scratch), gpu_memory(y), gpu_floats(final_state));
-    }
-    return nb::make_tuple(y.object, final_state.object, kept.object, has_gradients);
+    const bool has_gradients = with_gradients && needs_gradient(arguments);
+    const bool keeps = has_gradients == with_gradients && is_true(arguments[keep]);
+    const Results found = results_of(call, keeps);
+    return nb::make_tuple(found.y, found.final_state, found.kept, has_gradients);
   }
 
   // arguments: dy, dstate, then those of forward with `kept` and `wanted` in place of keep. Gradients
@@ -167,13 +163,52 @@ class DirectCalls {
       for (size_t i = 0; i < count; ++i) results[i] = gpu_memory(made[i]);
       Array kept;
       if (arguments.is_given(keep) && !library_->read(arguments[keep], kept)) return nb::none();
-      std::vector<nb::object> scratch;
+      const Scratch scratch{*this, call};
       gpu_backward(gpu_call(call, kept, scratch), gpu_memory(dy), gpu_floats(dfinal), results);
     }
     return found;
   }
 
  private:
+  struct Results {
+    nb::object y, final_state, kept;  // kept: None where no states are kept
+  };
+  Results results_of(const Direct& call, bool keeps) const {
+    const NewArray y = empty_like(call.at(v)), final_state = empty(call, call.states());
+    NewArray kept;
+    kept.object = nb::none();
+    if (call.device() == Array::cpu) {
+      Call<float> run = cpu_call(call);
+      run.op.y = view_of_floats(y), run.op.final_state = view_of_floats(final_state);
+      compute([&] { python::forward(run, Compute::kernels); });
+    } else if constexpr (built_with_cuda) {
+      if (keeps && call.starts_tiles())
+        kept = empty(call, {gpu_kept_floats(call.batch(), call.time(), call.heads())});
+      const Scratch scratch{*this, call};
+      gpu_forward(gpu_call(call, kept, scratch), gpu_memory(y), gpu_floats(final_state));
+    }
+    return {y.object, final_state.object, kept.object};
+  }
+
+  bool needs_gradient(const Arguments& arguments) const {
+    return std::ranges::any_of(places, [&](int place) {
+      return arguments.is_given(place) && library_->requires_gradient(arguments[place]);
+    });
+  }
+
+  static bool is_name(nb::handle object, const char* name) {
+    return PyUnicode_CheckExact(object.ptr()) &&
+           PyUnicode_CompareWithASCIIString(object.ptr(), name) == 0;
+  }
+
+  // Of an int from `least` to 2^62, so that sums of two are numbers of 64 bits.
+  static bool read_number(nb::handle object, int64_t least, int64_t& number) {
+    int overflow = 0;
+    if (!PyLong_CheckExact(object.ptr())) return false;
+    number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+    return !overflow && number >= least && number <= int64_t(1) << 62;
+  }
+
   static bool is_like(const Array& one, const Array& other) {
     return one.number == other.number && one.device == other.device && one.shape == other.shape;
   }
@@ -181,15 +216,35 @@ class DirectCalls {
     return array.number == Number::float32 && array.device == call.device();
   }
 
-  // False where anything is unusual.
+  // The arrays, the position of the first token and the tokens of a chunk, as a caller gave them.
+  bool read_given(const nb::tuple& arrays, nb::handle first, nb::handle chunk_size,
+                  Direct& call) const {
+    int64_t start = 0;
+    if (!library_ || arrays.size() != size_t(position) || !read_number(first, 0, start) ||
+        !read_number(chunk_size, 1, call.chunk) || !read_arrays(Arguments(arrays), call))
+      return false;
+    if (!has_tokens(call)) return false;  // and no batch to count
+    if (start) call.position.assign(size_t(call.batch()), start);
+    return has_usual_shapes(call);
+  }
+
+  // The arguments of an operator. False where anything is unusual.
   bool read(const Arguments& arguments, Direct& call) const {
     if (!library_ || arguments.size() <= size_t(keep)) return false;
+    if (nb::len(arguments[cu_seqlens]) != 0 || is_true(arguments[definition])) return false;
+    if (!is_name(arguments[rule], name_of(kernel::Rule::generalized))) return false;
+    if (!read_arrays(arguments, call)) return false;
+    call.chunk = nb::cast<int64_t>(arguments[chunk]);
+    if (nb::len(arguments[position]) != 0)
+      call.position = nb::cast<std::vector<int64_t>>(arguments[position]);
+    return has_usual_shapes(call);
+  }
+
+  bool read_arrays(const Arguments& arguments, Direct& call) const {
     for (const int place : {beta, mask, neutralize})
       if (arguments.is_given(place)) return false;
-    if (nb::len(arguments[cu_seqlens]) != 0 || nb::cast<bool>(arguments[definition])) return false;
-    if (std::string_view(nb::cast<const char*>(arguments[rule])) !=
-        name_of(kernel::Rule::generalized))
-      return false;
+    PyObject* const bound = arguments[tau].ptr();
+    if (PyFloat_CheckExact(bound) || PyLong_CheckExact(bound)) return false;  // before all are read
     for (size_t i = 0; i < count; ++i) {
       const int place = places[i];
       const bool is_read = arguments.is_given(place)
@@ -197,14 +252,16 @@ class DirectCalls {
                                : place >= tau;
       if (!is_read) return false;
     }
-    call.chunk = nb::cast<int64_t>(arguments[chunk]);
-    call.position = nb::cast<std::vector<int64_t>>(arguments[position]);
-    return has_usual_shapes(call);
+    return true;
+  }
+
+  static bool has_tokens(const Direct& call) {
+    return call.at(v).shape.rank() == 4 && call.at(v).shape.elements() != 0;
   }
 
   bool has_usual_shapes(const Direct& call) const {
     const Array& values = call.at(v);
-    if (values.shape.rank() != 4 || values.shape.elements() == 0 || call.chunk < 1) return false;
+    if (!has_tokens(call) || call.chunk < 1) return false;
     for (const Argument which : {r, k, a, b})
       if (!is_like(values, call.at(which))) return false;
     if (!is_float(call.at(w), call) || call.at(w).shape != values.shape) return false;
@@ -235,15 +292,22 @@ class DirectCalls {
     return made;
   }
 
-  // scratch: keeps what is allocated
-  GpuCall gpu_call(const Direct& call, const Array& kept, std::vector<nb::object>& scratch) const {
-    GpuCall made{};
-    made.place = {call.device(), library_->stream(call.device()), {}};
-    made.place.allocate = [this, &call, &scratch](int64_t floats) {
-      const NewArray found = empty(call, {floats});
-      scratch.push_back(found.object);
+  // Memory that kernels work in, as long as this lives.
+  struct Scratch {
+    const DirectCalls& calls;
+    const Direct& call;
+    mutable std::vector<nb::object> made = {};
+
+    float* operator()(int64_t floats) const {
+      const NewArray found = calls.empty(call, {floats});
+      made.push_back(found.object);
       return gpu_floats(found);
-    };
+    }
+  };
+
+  GpuCall gpu_call(const Direct& call, const Array& kept, const Scratch& scratch) const {
+    GpuCall made{};
+    made.place = {call.device(), library_->stream(call.device()), std::cref(scratch)};
     made.is_bf16 = call.at(v).number == Number::bfloat16;
     made.batch = call.batch(), made.time = call.time(), made.heads = call.heads();
     made.position = call.start(), made.chunk = call.chunk;
@@ -276,7 +340,10 @@ class DirectCalls {
 
 void bind_direct_calls(nb::module_& m) {
   nb::class_<DirectCalls>(m, "DirectCalls")
-      .def("is_usual", &DirectCalls::is_usual, nb::arg("arguments"))
+      .def("is_usual", &DirectCalls::is_usual, nb::arg("arrays"), nb::arg("position").none(),
+           nb::arg("chunk").none())
+      .def("run", &DirectCalls::run, nb::arg("arrays"), nb::arg("position").none(),
+           nb::arg("chunk").none(), nb::arg("decay").none(), nb::arg("keep").none())
       .def("forward", &DirectCalls::forward, nb::arg("arguments"), nb::arg("with_gradients"))
       .def("backward", &DirectCalls::backward, nb::arg("arguments"));
   m.def(
