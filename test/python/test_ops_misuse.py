@@ -48,14 +48,14 @@ def test_shapes():
     refuses(ValueError, "v: expected (batch, time, head, channel), found shape (35, 3, 64)", v=CASE["v"][0])
     refuses(ValueError, "state: expected shape (2, 3, 64, 64), found (1, 3, 64, 64)", state=CASE["state"][:1])
     refuses(ValueError, "mask: expected shape (2, 35)", mask=np.ones((2, 34), bool))
-    refuses(ValueError, "expected at most 6 dimensions, found 7", a=np.ones((1,) * 7, np.float32))
+    refuses(ValueError, "expected at most 6 dimensions, found 7", tau=np.ones((1,) * 7, np.float32))
     with pytest.raises(ValueError, match="state: expected shape"):
         empty = random_case(2, 0, 3, 64)
         ops.rwkv7(**dict(empty, state=empty["state"][:1]))
 
 
 def test_missing_arrays():
-    refuses(ValueError, "b: expected shape (2, 35, 3, 64), found no tensor", b=None)
+    refuses(ValueError, "b: expected shape (2, 35, 3, 64), found none", b=None)
     with pytest.raises(ValueError, match="rule: expected generalized, deltanet"):
         ops.delta_rule(CASE["r"], CASE["k"], CASE["v"], CASE["w"][..., 0], rule="gdn2")
     with pytest.raises(ValueError, match="w: expected none for the rule deltanet"):
@@ -79,9 +79,9 @@ def test_positions_and_texts():
             ops.rwkv7(**dict(one, tau=None, state=None), cu_seqlens=ends)
     with pytest.raises(ValueError, match="cu_seqlens: expected at least 2 numbers"):
         ops.rwkv7(**one, cu_seqlens=[])
-    with pytest.raises(ValueError, match=r"state: expected \(2, head, value, key\)"):
+    with pytest.raises(ValueError, match=r"state: expected shape \(2, 3, 64, 64\), found \(1, 3, 64, 64\)"):
         ops.rwkv7(**one, cu_seqlens=[0, 16, 35])
-    with pytest.raises(ValueError, match="inputs: expected 35 tokens each"):
+    with pytest.raises(ValueError, match=r"r: expected shape \(1, 35, 3, 64\), found \(1, 34, 3, 64\)"):
         ops.rwkv7(**dict(one, r=one["r"][:, 1:], state=None, tau=None), cu_seqlens=[0, 16, 35])
 
 
@@ -122,6 +122,25 @@ def test_what_is_no_array():
 def test_a_decay_of_a_shape_without_end_is_refused_at_once():
     huge = np.broadcast_to(CASE["w"][:1], (2**44, 35, 3, 64))
     refuses(ValueError, "w: expected shape (2, 35, 3, 64)", w=huge)
+
+
+def test_nothing_is_allocated_for_an_array_of_a_shape_without_end():
+    """That numpy could not give: the error would be a MemoryError."""
+    huge = np.broadcast_to(CASE["v"][:1], (2**44, 35, 3, 64))
+    found = f"expected shape (2, 35, 3, 64), found ({2**44}, 35, 3, 64)"
+    for settings in ({}, {"tau": 2.0}, {"decay": "log"}, {"position": 16}, {"decay": "log", "tau": 2.0, "position": 16}):
+        refuses(ValueError, f"v: {found}", v=huge, **settings)
+    with pytest.raises(ValueError, match="dy: expected shape"):
+        ops.rwkv7_backward(np.broadcast_to(CASE["v"][..., :1], (2, 35, 3, 2**44)), **CASE)
+    channels = np.broadcast_to(CASE["a"][..., :1], (2, 35, 3, 2**44))
+    refuses(ValueError, f"a: expected shape (2, 35, 3, 64), found (2, 35, 3, {2**44})", a=channels)
+    beta = CASE["w"][..., 0]
+    for rule in ("deltanet", "gated_deltanet", "kda"):
+        with pytest.raises(ValueError, match=r"v: expected shape \(2, 35, 3, 64\)"):
+            ops.delta_rule(CASE["r"], CASE["k"], huge, beta, CASE["w"], rule=rule)
+        with pytest.raises(ValueError, match=r"beta: expected shape \(2, 35, 52776558133248\), found \(2, 35, 3\)"):
+            heads = np.broadcast_to(CASE["v"][:, :, :1], (2, 35, 3 * 2**44, 64))
+            ops.delta_rule(CASE["r"], CASE["k"], heads, beta, CASE["w"], rule=rule)
 
 
 def test_hostile_arguments_are_refused():

@@ -214,6 +214,11 @@ def test_misuse():
     refuses(TypeError, "k: expected a torch tensor, found list", k=x.tolist())
     refuses(TypeError, "state: expected torch.float32, found torch.bfloat16", state=torch.zeros(1, 1, 16, 16).bfloat16())
     refuses(ValueError, "state: expected a tensor on cpu like r, found one on meta", state=torch.zeros(1, 1, 16, 16, device="meta"))
+    for settings in ({}, {"tau": 2.0}, {"decay": "log"}, {"position": 16}):  # not torch's RuntimeError
+        refuses(ValueError, f"v: expected shape (1, 20, 1, 16), found ({2**44}, 20, 1, 16)", v=x.expand(2**44, 20, 1, 16), **settings)
+    refuses(ValueError, "mask: expected shape (1, 20)", mask=torch.ones(1, 20, dtype=torch.bool).expand(2**44, 20))
+    with pytest.raises(ValueError, match=r"v: expected shape \(1, 20, 2, 16\), found \(17592186044416, 20, 2, 16\)"):
+        ops.delta_rule(x, x, x.expand(2**44, 20, 2, 16), torch.zeros(1, 20, 2), rule="deltanet")
     for value in (0, -1, float("nan"), float("inf")):
         refuses(ValueError, "tau: expected a finite number above 0", tau=value)
     refuses(ValueError, "tau(0, 0, 0): expected a finite number above 0", tau=torch.zeros(1, 1, 1))

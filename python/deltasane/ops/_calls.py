@@ -167,6 +167,42 @@ def decay_named(name):
     return DECAYS[name]
 
 
+def check_shape(name, x, shape):
+    if x is None or x.shape != shape:
+        found = "none" if x is None else tuple(x.shape)
+        raise ValueError(f"{name}: expected shape {tuple(shape)}, found {found}")
+
+
+_RULES = ("generalized", "deltanet", "gated_deltanet", "kda")
+
+
+def check_rule(rule):
+    if rule not in _RULES:
+        raise ValueError(f"rule: expected {', '.join(_RULES[:-1])} or {_RULES[-1]}, found {rule!r}")
+
+
+def check_shapes(rule, given, cu_seqlens):
+    """Before anything is computed, copied or allocated that is as large as one array of a wrong shape says."""
+    check_rule(rule)
+    batch, time, key_heads, keys = given.k.shape
+    heads, values = given.v.shape[2:]
+    if rule == "generalized":
+        heads = key_heads
+    tokens = (batch, time, heads)
+    check_shape("v", given.v, (*tokens, values))
+    check_shape("r", given.r, given.k.shape)
+    if rule == "generalized":
+        for name in ("w", "a", "b"):
+            check_shape(name, getattr(given, name), given.k.shape)
+    else:
+        check_shape("beta", given.beta, tokens)
+    if rule in ("gated_deltanet", "kda"):
+        check_shape("w", given.w, tokens if rule == "gated_deltanet" else (*tokens, keys))
+    rows = len(cu_seqlens) - 1 if cu_seqlens and batch == 1 else batch
+    if given.state is not None:
+        check_shape("state", given.state, (rows, heads, values, keys))
+
+
 def check_tokens(name, x):
     check_axes(name, x, "batch, time, head, channel")
 

@@ -9,6 +9,7 @@ from ._calls import (
     Call,
     Gradients,
     check_axes,
+    check_shapes,
     check_tokens,
     chunk_count,
     decay_named,
@@ -46,6 +47,7 @@ def _checked(library, rule, arrays, position, cu_seqlens, chunk, decay, definiti
     ends = integers("cu_seqlens", cu_seqlens)
     if cu_seqlens is not None and len(ends) < 2:
         raise ValueError(f"cu_seqlens: expected at least 2 numbers, found {len(ends)}")
+    check_shapes(rule, given, ends)
     start = positions(position, len(ends) - 1 if ends else batch)
     used = given
     if given.tau is not None and given.tau.ndim < 2:

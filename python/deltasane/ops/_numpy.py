@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 from .. import _ops
-from ._calls import DIFFERENTIABLE, LIBRARIES, Arrays, converted
+from ._calls import DIFFERENTIABLE, LIBRARIES, Arrays, check_shape, converted
 
 xp = np
 _this = LIBRARIES[np.ndarray] = sys.modules[__name__]
@@ -81,7 +81,7 @@ def checked(arrays, definition):
             x = np.asarray(x, real)
         elif x.dtype != real:
             raise TypeError(f"{_FIELDS[i]}: expected {real}, found {x.dtype}")
-        found[i] = _usable(x)
+        found[i] = x
     return found
 
 
@@ -116,7 +116,12 @@ def _state_shape(call):
     return rows, v.shape[2], v.shape[3], r.shape[-1]
 
 
+def _usable_arrays(call):
+    return Arrays(*(None if x is None else _usable(x) for x in call.arrays))
+
+
 def forward(call):
+    call = call._replace(arrays=_usable_arrays(call))
     v = call.arrays.v
     y = np.empty(v.shape, v.dtype)
     state = np.empty(_state_shape(call), v.dtype)
@@ -128,13 +133,15 @@ def forward(call):
 
 
 def backward(call, dy, dstate):
+    call = call._replace(arrays=_usable_arrays(call))
     v = call.arrays.v
     given = []
-    for name, x in (("dy", dy), ("dstate", dstate)):
+    for name, x, shape in (("dy", dy, v.shape), ("dstate", dstate, _state_shape(call))):
         if x is not None:
             x = _array(name, x)
             if x.dtype != v.dtype:
                 raise TypeError(f"{name}: expected {v.dtype}, found {x.dtype}")
+            check_shape(name, x, shape)
             x = _usable(x)
         given.append(x)
     if given[0] is None:

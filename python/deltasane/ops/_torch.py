@@ -93,7 +93,7 @@ def _checked_mask(name, x, device):
     _check_tensor(name, x, device)
     if x.dtype not in (torch.bool, torch.uint8):
         raise TypeError(f"{name}: expected torch.bool, found {x.dtype}")
-    return x.to(torch.uint8)
+    return x.view(torch.uint8)  # the same bytes, also where a stride is 0
 
 
 def _tau_number(x, dtype, device, shape=()):

@@ -7,9 +7,9 @@ present; keys of 64, 96, 128 or 256 channels, and values of a multiple of 16, fo
 import torch
 
 from .. import _ops
-from ._calls import chunk_count
+from ._calls import Arrays, check_rule, check_shape, check_shapes, chunk_count
 from ._torch_gpu import (
-    CHUNK, allocator, check_shape, check_texts, check_values, columns, floats, packed, pass_on, place, rows, texts,
+    CHUNK, allocator, check_texts, check_values, columns, floats, packed, pass_on, place, rows, texts,
 )  # fmt: skip
 
 
@@ -33,27 +33,19 @@ def _expect_bfloat16(v, rule):
 def _checked(arrays, position, cu_seqlens, chunk, rule):
     """The inputs r, k, v, the logarithm of w, beta, tau, state, packed; and w."""
     r, w, k, v, a, b, beta, tau, state, mask, neutralize = arrays
-    if rule not in ("deltanet", "gated_deltanet", "kda"):
-        raise ValueError(f"rule: expected generalized, deltanet, gated_deltanet or kda, found {rule!r}")
+    check_rule(rule)
     _expect_bfloat16(v, rule)
     if chunk != CHUNK:
         raise NotImplementedError(f"chunk: expected {CHUNK} on a GPU for the rule {rule}, found {chunk}")
-    states = check_texts(v, mask, neutralize, position, cu_seqlens)
-    batch, time, heads, values = v.shape
+    check_texts(v, mask, neutralize, position, cu_seqlens)
+    batch, time, heads, _ = v.shape
     if k.ndim != 4 or k.shape[2] < 1 or heads % k.shape[2]:
         raise ValueError(f"k: expected heads that divide the {heads} of v, found shape {tuple(k.shape)}")
-    keys = k.shape[3]
-    check_shape("k", k, (batch, time, k.shape[2], keys))
-    check_shape("r", r, k.shape)
-    check_shape("beta", beta, (batch, time, heads))
+    check_shapes(rule, Arrays(*arrays), cu_seqlens)
     if rule == "deltanet" and w is not None:
         raise ValueError("w: expected none for the rule deltanet")
-    if rule != "deltanet":
-        check_shape("w", w, (batch, time, heads) if rule == "gated_deltanet" else (batch, time, heads, keys))
     if tau is not None:
         check_shape("tau", tau, (batch, chunk_count(position, cu_seqlens, time, chunk), heads))
-    if state is not None:
-        check_shape("state", state, (states, heads, values, keys))
     check_values(w, tau, (-2**-149, "decays from 0 to 1"))
     logarithm = None if w is None else torch.log(w)
     return [None if x is None else packed(x) for x in (r, k, v, logarithm, beta, tau, state)]

@@ -10,7 +10,7 @@ import os
 import torch
 
 from .. import _ops
-from ._calls import chunk_count, chunks_ending
+from ._calls import Arrays, check_shape, check_shapes, chunk_count, chunks_ending
 
 HEAD = 64
 CHUNK = 16
@@ -63,14 +63,8 @@ def check_values(w, tau, decays=(LEAST_DECAY, "decays above 0.545 and at most 1"
             )
 
 
-def check_shape(name, x, shape):
-    if x is None or x.shape != shape:
-        found = "none" if x is None else tuple(x.shape)
-        raise ValueError(f"{name}: expected shape {tuple(shape)}, found {found}")
-
-
 def check_texts(v, mask, neutralize, position, cu_seqlens):
-    """What the kernels of all rules ask for; the number of states."""
+    """What the kernels of all rules ask for."""
     batch, time, heads, _ = v.shape
     if mask is not None or neutralize is not None:
         raise NotImplementedError("mask, neutralize: expected none on a GPU; use cu_seqlens, or tensors on the CPU")
@@ -79,26 +73,22 @@ def check_texts(v, mask, neutralize, position, cu_seqlens):
     if position and not cu_seqlens and len(set(position)) > 1:
         raise NotImplementedError("position: expected one for all rows on a GPU, found several; use cu_seqlens")
     if not cu_seqlens:
-        return batch
+        return
     if batch != 1 or cu_seqlens[0] != 0 or cu_seqlens[-1] != time or sorted(cu_seqlens) != list(cu_seqlens):
         raise ValueError(f"cu_seqlens: expected ascending numbers from 0 to {time} and one row, found {cu_seqlens}")
-    return len(cu_seqlens) - 1
 
 
 def _checked(arrays, position, cu_seqlens, chunk):
     """The inputs r, w, k, v, a, b, tau, state, packed."""
     r, w, k, v, a, b, _, tau, state, mask, neutralize = arrays
-    states = check_texts(v, mask, neutralize, position, cu_seqlens)
-    batch, time, heads, channels = shape = v.shape
+    check_texts(v, mask, neutralize, position, cu_seqlens)
+    batch, time, heads, channels = v.shape
     if channels != HEAD:
         raise NotImplementedError(f"v: expected heads of {HEAD} channels on a GPU, found {channels}")
-    for name, x in zip("rwkab", (r, w, k, a, b)):
-        if x is None or x.shape != shape:
-            check_shape(name, x, shape)
+    check_shape("k", k, v.shape)
+    check_shapes("generalized", Arrays(*arrays), cu_seqlens)
     if tau is not None:
         check_shape("tau", tau, (batch, chunk_count(position, cu_seqlens, time, chunk), heads))
-    if state is not None:
-        check_shape("state", state, (states, heads, HEAD, HEAD))
     check_values(w, tau)
     return [None if x is None else packed(x) for x in (r, w, k, v, a, b, tau, state)]
 
