@@ -2,6 +2,7 @@
 
     measure_torch.py calls               the host's time of a call of 16 tokens, beside operators of the same arguments
                                          that compute nothing: what torch itself takes. Also with --device cpu
+    measure_torch.py parts               the host's time of the parts of a call of 16 tokens without gradients
     measure_torch.py kernel [--bench F]  times at the shapes of `deltasane bench kernel --device cuda --json`, whose
                                          output F has
     measure_torch.py training            200 steps of a small model beside RWKV-LM's operator, or where it is not there
@@ -239,6 +240,39 @@ def measure_calls(options):
         print(name, *("{:.1f} ({:.1f})".format(*next(found)) for _ in passes), sep=" | ", flush=True)
 
 
+def measure_parts(options):
+    from deltasane.ops import _torch
+
+    inputs = [x.detach() for x in vectors(1, 16, 1, torch.float32 if options.device == "cpu" else torch.bfloat16, device=options.device)]
+    tau = torch.ones(1, 1, 1, device=options.device)
+    arrays = *inputs, None, tau, None, None, None
+    settings = [], [], 16, "generalized", False, False
+    y = inputs[3]
+    make = getattr(torch._C._dynamo.guards, f"_empty_strided_{options.device}", None)
+    sizes, strides = (1, 1, 64, 64), (4096, 4096, 64, 1)
+    bodies = {
+        "deltasane.ops.rwkv7": lambda: ops.rwkv7(*inputs, tau=tau),
+        "its function of torch tensors": lambda: _torch.direct(arrays, 0, 16, "decay", True),
+        "its call of C++": lambda: _torch.calls.run(arrays, 0, 16, "decay", True),
+        "the registered operator's call of C++": lambda: _torch.calls.forward((*arrays, *settings), False),
+        "a look at the arguments": lambda: _torch.calls.is_usual(arrays, 0, 16),
+        "a look at what observes torch": _torch._is_observed,
+        "torch.compiler.is_compiling": torch.compiler.is_compiling,
+        "torch.is_grad_enabled": torch.is_grad_enabled,
+        "requires_grad of one tensor": lambda: y.requires_grad,
+        "y allocated and freed": lambda: torch.empty_like(y),
+        "the state allocated and freed": lambda: make and make(sizes, strides, torch.float32),
+        "torch.add": lambda: torch.add(y, y),
+        "torch.add into a given result": lambda: torch.add(y, y, out=y),
+        "nothing": lambda: None,
+    }
+    if options.device == "cuda":
+        bodies["a launch (torch.cuda._sleep)"] = lambda: torch.cuda._sleep(1)
+    print("us of the host, median (least)")
+    for name, (median, least) in zip(bodies, host_microseconds(list(bodies.values()))):
+        print(f"{name} | {median:.2f} ({least:.2f})", flush=True)
+
+
 def plain_recurrence(r, w, k, v, a, b):
     """RWKV-LM's formula in torch's own operations; w is the decay."""
     state, ys = r.new_zeros(r.shape[0], r.shape[2], v.shape[3], k.shape[3]), []
@@ -309,14 +343,14 @@ def measure_training(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("calls", "kernel", "training"))
+    parser.add_argument("what", choices=("calls", "parts", "kernel", "training"))
     parser.add_argument("--bench", help="the JSON of deltasane bench kernel")
     parser.add_argument("--peers", help="a folder with sources of other operators")
-    parser.add_argument("--device", default="cuda", help="of calls: cuda or cpu")
+    parser.add_argument("--device", default="cuda", help="of calls and parts: cuda or cpu")
     parser.add_argument("--only", choices=OPERATORS, help="one operator")
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
-    {"calls": measure_calls, "kernel": measure_kernel, "training": measure_training}[options.what](options)
+    {"calls": measure_calls, "parts": measure_parts, "kernel": measure_kernel, "training": measure_training}[options.what](options)
 
 
 if __name__ == "__main__":
