@@ -10,9 +10,9 @@
 #include "python/ops/gpu_calls.h"
 #include "python/ops/recurrence.h"
 #include "python/ops/rule_names.h"
+#include "python/ops/translate_errors.h"
 #include "python/ops/views.h"
 #include "python/ops/worker_threads.h"
-#include "python/ops/translate_errors.h"
 #include "tensor/cuda/gpu.h"
 
 namespace deltasane::python {

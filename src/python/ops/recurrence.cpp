@@ -145,8 +145,7 @@ Call<Real> text_of(const Call<Real>& call, int64_t text, int64_t first_chunk, in
                 count = call.cu_seqlens[size_t(text) + 1] - from;
   kernel::DeltaRule<Real>& op = one.op;
   kernel::DeltaRuleGradient<Real>& g = one.gradient;
-  for (View<const Real>* view :
-       {&op.r, &op.w, &op.k, &op.v, &op.a, &op.b, &op.beta, &g.dy})
+  for (View<const Real>* view : {&op.r, &op.w, &op.k, &op.v, &op.a, &op.b, &op.beta, &g.dy})
     cut(*view, 1, from, count);
   for (View<Real>* view : {&op.y, &g.dr, &g.dw, &g.dk, &g.dv, &g.da, &g.db, &g.dbeta})
     cut(*view, 1, from, count);
@@ -173,7 +172,8 @@ void each_text(const Call<Real>& call, const Body& body) {
   for (int64_t text = 0; text + 1 < int64_t(call.cu_seqlens.size()); ++text) {
     const int64_t time = call.cu_seqlens[size_t(text) + 1] - call.cu_seqlens[size_t(text)];
     const int64_t position = call.position.empty() ? 0 : call.position[size_t(text)];
-    const int64_t chunks = kernel::chunks_ending(position, time, std::max<int64_t>(call.op.chunk, 1));
+    const int64_t chunks =
+        kernel::chunks_ending(position, time, std::max<int64_t>(call.op.chunk, 1));
     const Call<Real> one = text_of(call, text, chunk, chunks);
     expect_named_shapes(one);
     body(one);
