@@ -5,7 +5,7 @@
 #
 # RESULTS holds the folders table (families.csv, streams.csv, overflows.csv, segments.csv), pair (segments and probes of
 # the baseline and of SANE), million and million/to-55-million (answers.csv, norms.csv; where both have a model, the
-# first counts) and family (answers.csv, norms.csv; the same in low-tau, larger and languages). FOLDER gets
+# first counts) and family (answers.csv, norms.csv; the same in low-tau, larger, larger-far and languages). FOLDER gets
 #
 #   table_alpha.svg                  what is answered rightly, against alpha: mean of the seeds and its error
 #   table_state_norm.svg             along the streams, a panel for each seed, every stream a line
@@ -299,7 +299,7 @@ set xrange [15000:1.6e7]
 set xtics ('0' 20000, '64K' 65536, '1M' 1048576, '10M' 10485760)
 set yrange [0:1.08]
 set ytics 0.2
-set multiplot layout 2,3 margins screen 0.06,0.985,0.06,0.92 spacing screen 0.05,0.13
+set multiplot layout 2,3 margins screen 0.06,0.985,0.06,0.9 spacing screen 0.05,0.13
 unset key
 GNUPLOT
     for panel in "$@"; do
@@ -325,7 +325,7 @@ draw_families() {
   draw_family family_answers.svg "control run-time-10 run-time-adaptive-1000 tuned" 4 "${panels[@]}"
   [ -e "$family/larger/answers.csv" ] || return 0
   draw_family family_more.svg "control run-time-tau-0.3 run-time-tau-0.1 tuned first run-time-tau-0.03 run-time-10" "3 5 6" \
-    "$family/larger:deltanet:deltanet, 28 million" "$family/larger:kda-slow:kda-slow, 29 million" \
+    "$family/larger-far:deltanet:deltanet, 28 million" "$family/larger:kda-slow:kda-slow, 29 million" \
     "$family/larger:gdn-slow:gdn-slow, 32 million" "$family/low-tau:deltanet:deltanet, 5 million" \
     "$family/low-tau:kda-slow:kda-slow, 6 million" "$family/languages:rwkv7-slow:rwkv7-slow, two languages"
 }
