@@ -15,6 +15,8 @@ namespace {
 template <class Real, int most_threads, int blocks>
 __global__ void __launch_bounds__(most_threads, blocks)
     inputs_rows(const __grid_constant__ TimeMixInputs<Real> op, int64_t rows_per_block) {
+  trigger_dependent_launch();
+  grid_dependency_synchronize();
   const int64_t channels = op.rows.channels, c = int64_t(threadIdx.x) * octet;
   // Channels are whole heads, so that threads without any are whole heads too: all join in the
   // shuffles.
@@ -68,6 +70,8 @@ __global__ void __launch_bounds__(most_threads, blocks)
 template <class Real, int most_threads>
 __global__ void __launch_bounds__(most_threads)
     output_rows(const __grid_constant__ TimeMixOutput<Real> op, int64_t rows_per_block) {
+  trigger_dependent_launch();
+  grid_dependency_synchronize();
   const int64_t channels = op.rows.channels, c = int64_t(threadIdx.x) * octet;
   const bool mine = c < channels;
   const int64_t begin = blockIdx.x * rows_per_block,
@@ -103,10 +107,12 @@ __global__ void __launch_bounds__(most_threads)
 template <class Op>
 void over_rows(void (*kernel)(Op, int64_t), const Op& op, const Gpu& gpu) {
   const int64_t rows = op.rows.rows(), each = rows_per_block(rows, 2112);
-  if (rows > 0)
-    launch(
-        kernel,
-        {unsigned((rows + each - 1) / each), threads_of_row(op.rows.channels)}, gpu, op, each);
+  if (rows == 0) return;
+  const Grid grid{unsigned((rows + each - 1) / each), threads_of_row(op.rows.channels)};
+  if (op.rows.overlaps())
+    launch_dependent(kernel, grid, gpu, op, each);
+  else
+    launch(kernel, grid, gpu, op, each);
 }
 
 }  // namespace

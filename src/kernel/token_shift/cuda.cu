@@ -12,6 +12,8 @@ template <class Real, int together, int most_threads, bool once>
 __global__ void __launch_bounds__(most_threads, most_threads <= 256 ? 2 : 1)
     norm_shift_rows(const __grid_constant__ NormShift<Real> op, int64_t rows_per_block,
                     int64_t pieces) {
+  trigger_dependent_launch();
+  grid_dependency_synchronize();
   __shared__ float place[2][32 * (together + 1)];
   BlockSums<together + 1> sums{place};
   const int channels = int(op.rows.channels), c = int(threadIdx.x) * octet;
@@ -146,12 +148,13 @@ void norm_shift(const NormShift<Real>& given, const Gpu& gpu) {
   const int64_t pieces = (rows.time + rows_per_block - 1) / rows_per_block;
   const Grid grid{unsigned(pieces * rows.sequences), threads};
   const bool once = rows_per_block == together;
-  if (threads > 256)
-    launch(norm_shift_rows<Real, 2, 1024, false>, grid, gpu, op, rows_per_block, pieces);
+  const auto kernel = threads > 256 ? norm_shift_rows<Real, 2, 1024, false>
+                      : once        ? norm_shift_rows<Real, together, 256, true>
+                                    : norm_shift_rows<Real, together, 256, false>;
+  if (rows.overlaps())
+    launch_dependent(kernel, grid, gpu, op, rows_per_block, pieces);
   else
-    launch(once ? norm_shift_rows<Real, together, 256, true>
-                : norm_shift_rows<Real, together, 256, false>,
-           grid, gpu, op, rows_per_block, pieces);
+    launch(kernel, grid, gpu, op, rows_per_block, pieces);
 }
 
 template void norm_shift(const NormShift<float>&, const Gpu&);
