@@ -12,54 +12,19 @@
 #include "kernel/matmul/grouped/product.h"
 
 #include "base/error.h"
-#include "kernel/activation/cuda_sigmoid.cuh"
 #include "kernel/cuda/mma.cuh"
-#include "kernel/cuda/vectorized_row.cuh"
+#include "kernel/matmul/grouped/member.cuh"
 #include "kernel/matmul/quantized_cuda/octet.cuh"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-constexpr int warps = 8, threads = 32 * warps;
-constexpr int tile_rows = 16, columns_of_mma = 8;
+using namespace grouped;
+
+constexpr int tile_rows = 16;
 constexpr int wide = 32, narrow = columns_of_mma;  // columns of a tile
-constexpr int step_inputs = 32;
 constexpr int64_t many_inputs = 256;  // from there on warps divide them
-
-enum class Function { none, tanh, sigmoid, squared_relu };
-__device__ float apply(Function function, float x) {
-  if (function == Function::none) return x;
-  if (function == Function::squared_relu) return x < 0 ? 0.0f : x * x;  // keeps NaN
-  return function == Function::tanh ? tanhf(x) : sigmoid(x);
-}
-
-struct Member {
-  const bf16* a;
-  const void* b;
-  bf16* out;
-  float* float_out;
-  int columns, inner, first_block;
-  Function function;
-  bool add;
-  WeightType type;  // of b
-};
-struct Launch {
-  int64_t rows;
-  int count;
-  Member member[GroupedProducts::most];
-};
-
-__device__ void store_pair(const Member& m, int64_t at, float x, float y) {
-  x = apply(m.function, x), y = apply(m.function, y);
-  if (m.float_out) {
-    auto& to = *reinterpret_cast<float2*>(m.float_out + at);
-    to = m.add ? float2{to.x + x, to.y + y} : float2{x, y};
-  } else {
-    store_one(m.out + at, x);
-    store_one(m.out + at + 1, y);
-  }
-}
 
 // A lane's eight inputs of a step: where they begin, and those of a; weights of 8 columns, as loaded and
 // as pairs.
@@ -191,12 +156,10 @@ __device__ void multiply(Tile<tile_columns>& tile, const Member& m, int64_t rows
 
 template <Matrices matrices, int steps_at_once, int tile_columns>
 __global__ void __launch_bounds__(threads, steps_at_once <= 2 ? 2 : 1)
-    grouped_products(const __grid_constant__ Launch op) {
+    grouped_products(const __grid_constant__ GroupedLaunch op) {
   trigger_dependent_launch();
   __shared__ float2 part[warps][tile_rows][tile_columns / 2 + 1];
-  int number = 0;
-  while (number + 1 < op.count && op.member[number + 1].first_block <= int(blockIdx.x)) ++number;
-  const Member& m = op.member[number];
+  const Member& m = member_of_block(op);
   const int warp = int(threadIdx.x) / 32, block = int(blockIdx.x) - m.first_block;
   const int64_t row = int64_t(blockIdx.y) * tile_rows;
   Tile<tile_columns> tile;
@@ -222,19 +185,6 @@ __global__ void __launch_bounds__(threads, steps_at_once <= 2 ? 2 : 1)
   if (row + r < op.rows) store_pair(m, (row + r) * m.columns + column + 2 * c, sum.x, sum.y);
 }
 
-Function function_of(const std::optional<Activation>& activation) {
-  if (!activation) return Function::none;
-  switch (*activation) {
-    case Activation::tanh:
-      return Function::tanh;
-    case Activation::sigmoid:
-      return Function::sigmoid;
-    case Activation::squared_relu:
-      break;
-  }
-  return Function::squared_relu;
-}
-
 // How many inputs a warp has in flight: by whether all blocks are resident at once.
 template <Matrices matrices>
 auto kernel_for(bool is_narrow, bool are_resident) {
@@ -255,9 +205,9 @@ int64_t columns_of_blocks(const GpuMatrix<bf16>& b) {
 }  // namespace
 
 void multiply_grouped(const GroupedProducts& op, const Gpu& gpu) {
-  require(op.count <= GroupedProducts::most, "at most four products are grouped");
+  require(op.count <= GroupedProducts::most, "at most seven products are grouped");
   if (op.rows == 0 || op.count == 0) return;
-  Launch launched{.rows = op.rows, .count = op.count, .member = {}};
+  GroupedLaunch launched{.rows = op.rows, .count = op.count, .member = {}};
   const auto rows = unsigned((op.rows + tile_rows - 1) / tile_rows);
   int64_t wide_blocks = 0, blocks = 0;
   for (int i = 0; i < op.count; ++i) wide_blocks += blocks_of(op.one[i], wide);
@@ -269,20 +219,8 @@ void multiply_grouped(const GroupedProducts& op, const Gpu& gpu) {
     require(one.columns % wide == 0 && one.inner % columns_of_blocks(one.b) == 0 && one.inner > 0 &&
                 (one.out == nullptr) != (one.float_out == nullptr) && (one.float_out || !one.add),
             "grouped products have multiples of 32 columns and inputs, and one result");
-    const bool is_quantized = one.b.is_quantized();
-    const void* const b = is_quantized ? static_cast<const void*>(one.b.blocks) : one.b.rows;
-    require_aligned(one.a, b, one.out, one.float_out);
-    launched.member[i] = {one.a,
-                          b,
-                          one.out,
-                          one.float_out,
-                          int(one.columns),
-                          int(one.inner),
-                          int(blocks),
-                          function_of(one.activation),
-                          one.add,
-                          is_quantized ? one.b.type : WeightType::bf16};
-    all_are_bf16 = all_are_bf16 && !is_quantized;
+    launched.member[i] = member_of(one, blocks);
+    all_are_bf16 = all_are_bf16 && !one.b.is_quantized();
     blocks += blocks_of(one, is_narrow ? narrow : wide);
   }
   const bool are_resident = wide_blocks * rows <= at_once;

@@ -17,7 +17,7 @@
 namespace deltasane::kernel::cuda {
 
 struct GroupedProducts {
-  static constexpr int most = 4;
+  static constexpr int most = 7;
   struct One {
     const bf16* a;
     GpuMatrix<bf16> b;
@@ -35,5 +35,11 @@ struct GroupedProducts {
   void add(const One& product) { one[count++] = product; }
 };
 void multiply_grouped(const GroupedProducts& op, const Gpu& gpu);
+
+// The same for 17 to some 128 rows, b in bf16: a block has all of up to 64 rows, so that weights are read
+// once. `splits`: the inputs are divided into so many parts, and each of the sums of a part is a matrix of
+// its own in float_out, (splits, rows, columns), for who adds them up; such products have no activation
+// and are not added.
+void multiply_tall(const GroupedProducts& op, int splits, const Gpu& gpu);
 
 }  // namespace deltasane::kernel::cuda

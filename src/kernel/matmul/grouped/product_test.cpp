@@ -48,7 +48,9 @@ class GpuGroupedProducts : public GpuTest {
     return {one.type, blocks_.back().data()};
   }
 
-  void expect_the_definition(int64_t rows, std::vector<Case> cases) {
+  enum class Tiles { of_16_rows, tall };
+  void expect_the_definition(int64_t rows, std::vector<Case> cases,
+                             Tiles tiles = Tiles::of_16_rows) {
     GroupedProducts op{.rows = rows, .overlaps = rows == 16};
     std::vector<GpuTensor<bf16>> out;
     std::vector<GpuTensor<float>> float_out;
@@ -71,7 +73,10 @@ class GpuGroupedProducts : public GpuTest {
       product.activation = one.activation;
       op.add(product);
     }
-    multiply_grouped(op, gpu());
+    if (tiles == Tiles::tall)
+      multiply_tall(op, 1, gpu());
+    else
+      multiply_grouped(op, gpu());
     size_t at = 0, float_at = 0;
     for (const Case& one : cases) {
       SCOPED_TRACE(cat(rows, " rows, ", one.columns, " columns, ", one.inner, " inputs of ",
@@ -97,6 +102,48 @@ TEST_F(GpuGroupedProducts, AreTheDefinition) {
                                  {32, 1088, std::nullopt, true, rows == 17},
                                  {96, 256, Activation::sigmoid},
                                  {288, 160, Activation::squared_relu}});
+}
+
+TEST_F(GpuGroupedProducts, OfTallTilesAreTheDefinition) {
+  for (const int64_t rows : {1, 17, 32, 33, 64, 70})
+    expect_the_definition(rows,
+                          {{64, 320, Activation::tanh},
+                           {32, 2080, std::nullopt, true, rows == 17},
+                           {96, 256, Activation::sigmoid},
+                           {160, 64, std::nullopt},
+                           {32, 1024, std::nullopt, true},
+                           {64, 32, std::nullopt},
+                           {288, 160, Activation::squared_relu}},
+                          Tiles::tall);
+}
+
+// Each of them has its share of the inputs.
+TEST_F(GpuGroupedProducts, OfTallTilesAreInParts) {
+  for (const int64_t rows : {17, 64})
+    for (const int splits : {2, 3, 4}) {
+      SCOPED_TRACE(cat(rows, " rows in ", splits, " parts"));
+      constexpr int64_t columns = 96, inner = 1120;
+      const auto a = random_numbers<bf16>(rows * inner, 1, 1);
+      const auto b = random_numbers<bf16>(columns * inner, 0.1, 2);
+      const auto a_there = upload<bf16>(a), b_there = upload<bf16>(b);
+      auto parts = poisoned<float>(splits * rows * columns);
+      GroupedProducts op{.rows = rows};
+      op.add({a_there.data(), b_there.data(), columns, inner, nullptr, parts.data()});
+      multiply_tall(op, splits, gpu());
+      const auto definition = [&]<class T>() {
+        Numbers<T> all;
+        for (int64_t p = 0; p < splits; ++p)
+          for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < columns; ++j) {
+              T sum = 0;
+              for (int64_t l = inner / 32 * p / splits * 32; l < inner / 32 * (p + 1) / splits * 32; ++l)
+                sum += T(a[size_t(i * inner + l)]) * T(b[size_t(j * inner + l)]);
+              all.push_back(sum);
+            }
+        return all;
+      };
+      expect_close("parts", parts, definition.operator()<float>(), definition.operator()<double>());
+    }
 }
 
 // Narrow tiles, and with more columns wide ones, on GPUs of few and of many multiprocessors.

@@ -12,6 +12,7 @@ namespace {
 template <class Real, int mixes, int most_threads>
 __global__ void __launch_bounds__(most_threads)
     shift_states_kernel(const __grid_constant__ ShiftStates<Real> op) {
+  trigger_dependent_launch();
   __shared__ float place[2][32];
   BlockSums<1> sums{place};
   const int channels = int(op.channels), c = int(threadIdx.x) * octet;
@@ -25,7 +26,22 @@ __global__ void __launch_bounds__(most_threads)
     for (int m = 0; m < mixes; ++m) load(op.mu[m] + c, mu[m]);
   }
   grid_dependency_synchronize();
-  if (mine) load(op.x + at, u[0]);
+  if (mine) {
+    constexpr int most = ShiftStates<Real>::most_parts;
+    float parts[most][octet];
+#pragma unroll
+    for (int p = 0; p < most; ++p)
+      if (p < op.added) load(op.parts + p * op.sequences * op.channels + at, parts[p]);
+    load(op.x + at, u[0]);
+    if (op.added > 0) {
+#pragma unroll
+      for (int p = 0; p < most; ++p)
+#pragma unroll
+        for (int i = 0; i < octet; ++i)
+          if (p < op.added) u[0][i] += parts[p][i];
+      store(op.x + at, u[0]);
+    }
+  }
   Moments of[1];
   moments_of(u, mine, channels, op.eps, sums, of);
   if (!mine) return;
@@ -107,7 +123,9 @@ __global__ void __launch_bounds__(step_threads, has_up ? 4 : 1)
   const int64_t at = sequence * channels + head * head_size;
   float* const memory = op.states[sequence] + memory_at + head * head_size * head_size;
   HeadPrefetch<Real, lanes, kept> early;
+  trigger_dependent_launch();
   early.load(op.weights, ranks, head, memory);
+  grid_dependency_synchronize();
   if (threadIdx.x < 3 * head_size) {
     const int which = int(threadIdx.x) / head_size, c = int(threadIdx.x) % head_size;
     raw[which][c] = to_float(op.rkv[which * op.sequences * channels + at + c]);
@@ -140,6 +158,8 @@ template <class Real>
 void shift_states(const ShiftStates<Real>& op, const Gpu& gpu) {
   require_aligned(op.x, op.weight, op.bias);
   for (int m = 0; m < op.mixes; ++m) require_aligned(op.mu[m], op.out[m]);
+  require_aligned(op.parts);
+  require(op.added <= ShiftStates<Real>::most_parts, "at most four sums are added");
   const unsigned threads = threads_of_row(op.channels);
   const auto run = [&]<int mixes>() {
     launch_dependent(threads <= 512 ? shift_states_kernel<Real, mixes, 512>
@@ -164,8 +184,12 @@ template <class Real>
 void step_heads(const StepHeads<Real>& op, const Gpu& gpu) {
   const HeadRanks ranks(op.sizes, op.layer == 0);
   require(op.up.w || ranks.low <= StepHeads<Real>::most_low, "the ranks fit into shared memory");
-  launch(op.up.w ? step_heads_kernel<Real, true> : step_heads_kernel<Real, false>,
-         grid_of(op.sizes.heads, op.sequences), gpu, op, ranks, op.sizes.memory_at(op.layer));
+  const auto kernel = op.up.w ? step_heads_kernel<Real, true> : step_heads_kernel<Real, false>;
+  const Grid grid = grid_of(op.sizes.heads, op.sequences);
+  const int64_t at = op.sizes.memory_at(op.layer);
+  if (!op.overlaps) return launch(kernel, grid, gpu, op, ranks, at);
+  prefer_shared_carveout(kernel);
+  launch_dependent(kernel, grid, gpu, op, ranks, at);
 }
 
 template void shift_states(const ShiftStates<float>&, const Gpu&);

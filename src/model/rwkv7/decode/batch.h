@@ -11,16 +11,20 @@
 namespace deltasane::rwkv7 {
 
 // As kernel::cuda::NormShift, where the u of the token before is in a sequence's state, and is
-// replaced by u. The kernel before this one in the stream writes x, and nothing else that this reads.
+// replaced by u. The kernel before this one in the stream writes x or parts, and nothing else that this
+// reads.
 template <class Real>
 struct ShiftStates {
-  static constexpr int most_mixes = 7;
+  static constexpr int most_mixes = 7, most_parts = 4;
   float* const* states;  // (sequences), on the GPU
   int64_t sequences, channels;
   int64_t shift_at;  // in a state
-  const float* x;    // (sequences, C)
+  float* x;          // (sequences, C)
   const float *weight, *bias;
   float eps;
+  // (added, sequences, C): sums of a product that x lacks and takes first, at most most_parts.
+  const float* parts = nullptr;
+  int added = 0;
   int mixes = 0;  // of the time mix 6, and tau's where a chunk ends; of the channel mix 1
   const float* mu[most_mixes] = {};
   Real* out[most_mixes] = {};  // (sequences, C) each
@@ -69,6 +73,8 @@ struct StepHeads {
   const float* tau;  // as above
   Real* y;           // (sequences, C)
   UpProjections<Real> up = {};
+  // The launch begins, with loads of the states, while the kernel before it in the stream still runs.
+  bool overlaps = false;
 };
 template <class Real>
 void step_heads(const StepHeads<Real>& op, const Gpu& gpu);

@@ -69,26 +69,41 @@ TYPED_TEST(GpuBatch, ShiftStatesIsTheDefinitionOfATokenEach) {
   using Real = TypeParam;
   for (const int64_t C : {64, 1088, 4160, 8192})
     for (const int mixes : {1, 6, 7}) {
+      const int added = mixes == 6 ? 3 : mixes == 7 ? 4 : 0;
       const int plain_mixes = std::min(mixes, 6);  // one more ends a chunk
       const RowBlock rows{sequences_of_batch, 1, C};
-      const Shift<float> plain(rows, plain_mixes, shift_chunk - 1);
-      const Shift<double> truth(rows, plain_mixes, shift_chunk - 1);
+      Shift<float> plain(rows, plain_mixes, shift_chunk - 1);
+      Shift<double> truth(rows, plain_mixes, shift_chunk - 1);
       const LayerSizes sizes = sizes_of(C);
       const int64_t shift_at = sizes.shift_at(1, 1);
       const auto states = this->states_of(sizes, shift_at, plain.before);
-      const auto x = this->template upload<float>(plain.x);
+      // x lacks some sums, of which the definition has all.
+      Numbers<float> lacking = plain.x, parts;
+      for (int p = 0; p < added; ++p)
+        for (size_t i = 0; i < plain.x.size(); ++i) parts.push_back(float(int(i) % 7 - p) / 2);
+      for (size_t i = 0; i < plain.x.size(); ++i)
+        for (int p = 0; p < added; ++p) lacking[i] -= parts[size_t(p) * plain.x.size() + i];
+      for (size_t i = 0; i < plain.x.size(); ++i) {
+        float whole = lacking[i];
+        for (int p = 0; p < added; ++p) whole += parts[size_t(p) * plain.x.size() + i];
+        plain.x[i] = whole, truth.x[i] = whole;
+      }
+      auto x = this->template upload<float>(lacking);
+      const auto parts_there = this->template upload<float>(parts);
       const auto weight = this->template upload<float>(plain.weight);
       const auto bias = this->template upload<float>(plain.bias);
       std::vector<GpuTensor<float>> mu;
       std::vector<GpuTensor<Real>> out;
       ShiftStates<Real> op{states.data(), sequences_of_batch, C,           shift_at,
                            x.data(),      weight.data(),      bias.data(), shift_eps};
+      op.parts = parts_there.data(), op.added = added;
       for (op.mixes = 0; op.mixes < mixes; ++op.mixes) {
         mu.push_back(this->template upload<float>(plain.mu[size_t(op.mixes)]));
         out.push_back(this->template poisoned<Real>(sequences_of_batch * C));
         op.mu[op.mixes] = mu.back().data(), op.out[op.mixes] = out.back().data();
       }
       shift_states(op, this->gpu());
+      EXPECT_EQ(this->download(x), plain.x);
       const auto expected = plain.forward();
       const auto true_result = truth.forward();
       for (int m = 0; m < mixes; ++m)

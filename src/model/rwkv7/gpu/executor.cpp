@@ -32,6 +32,7 @@ GpuWorkspace<Real>::GpuWorkspace(const LayerSizes& s, int64_t vocabulary, int64_
   rkv = GpuTensor<Real>(gpu, {3, rows, s.channels}, purpose);
   low = GpuTensor<Real>(gpu, {rows, s.low(false)}, purpose);
   hidden = GpuTensor<Real>(gpu, {rows, s.feed_forward}, purpose);
+  parts = GpuTensor<float>(gpu, {most_parts, std::min(rows, most_tall), s.channels}, purpose);
   x_tau = GpuTensor<Real>(gpu, {chunks, s.channels}, purpose);
   z = GpuTensor<float>(gpu, {chunks, s.heads}, purpose);
   tau = GpuTensor<float>(gpu, {s.layers, chunks, s.heads}, purpose);

@@ -69,6 +69,10 @@ struct GpuWorkspace {
   GpuTensor<Real> raw_a, a, b, gate, g, y, v_first;
   GpuTensor<Real> low;      // (rows, ranks)
   GpuTensor<Real> hidden;   // (rows, F)
+  // Of the products of 17 to most_tall rows (kernel/matmul/grouped/tall.cu): sums that x lacks, for the
+  // next norm to add. (most_parts, rows, C)
+  static constexpr int64_t most_tall = 32, most_parts = 4;
+  GpuTensor<float> parts;
   GpuTensor<Real> x_tau;    // (chunks, C)
   GpuTensor<float> z, tau;  // (chunks, H); tau: (layer, chunks, H)
   GpuTensor<Real> normed;   // (slice, C)
@@ -125,11 +129,11 @@ class GpuExecutor {
   template <class Out>
   void multiply(const Real* a, const kernel::cuda::GpuMatrix<Real>& b, Out* c, int64_t rows,
                 int64_t columns, int64_t inner, bool add, GpuTensor<Real>& room);
-  ProductStream& branch(int which) { return branches_.empty() ? main_ : branches_[size_t(which)]; }
 
   const Rwkv7GpuWeights<Real>& weights_;
   GpuSane sane_;
   bool has_constant_taus_ = false;
+  int added_ = 0;  // of ws.parts: how many x lacks now
   int64_t vocabulary_;
   ProductStream main_;
   GpuTensor<Real> expanded_, expanded_head_;  // a quantized matrix, for many rows

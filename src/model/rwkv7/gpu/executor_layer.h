@@ -29,7 +29,7 @@ class GpuExecutor<Real>::Layer {
         numbers_(rows_ * sizes_.channels),
         heads_are_fused_(block.many() && rows_ <= most_fused_heads &&
                          executor.weights_.has_fused_norms()),
-        heads_have_up_(heads_are_fused_ && rows_ <= most_fused_ups &&
+        heads_have_up_(heads_are_fused_ && rows_ <= most_fused_ups && !is_tall() &&
                        sizes_.low(false) <= rwkv7::StepHeads<Real>::most_low) {}
 
   bool is_first_layer() const { return index_ == 0; }
@@ -55,13 +55,33 @@ class GpuExecutor<Real>::Layer {
 
  private:
   static constexpr int64_t most_fused_ups = 32, most_fused_heads = 128;  // rows
-  static constexpr int64_t most_grouped = 16;
+  static constexpr int64_t most_grouped = 16, most_tall = GpuWorkspace<Real>::most_tall;
   // Up to so many rows in bf16 all products are ours (kernel/matmul/grouped/), not the library's: they
   // begin while the kernel before ends, and have what follows them.
   static constexpr bool can_group = std::is_same_v<Real, bf16>;
   bool are_grouped() const {
     if (e_.weights_.are_quantized()) return rows_ <= most_rows_of_blocks;
     return can_group && block_.many() && rows_ <= most_grouped;
+  }
+  // Up to most_tall rows they are ours too, with tiles of more rows.
+  bool is_tall() const {
+    return can_group && block_.many() && !e_.weights_.are_quantized() && rows_ > most_grouped &&
+           rows_ <= most_tall && sizes_.feed_forward % 32 == 0;
+  }
+  // x += a b', by enough blocks for some 128 multiprocessors: where a block for each 32 columns is too
+  // few, the inputs are divided, and the next norm adds up the sums.
+  void add_tall(const Real* a, const kernel::cuda::GpuMatrix<Real>& b, int64_t inner) {
+    if constexpr (can_group) {
+      constexpr int64_t wanted = 128, most = GpuWorkspace<Real>::most_parts;
+      const int64_t blocks = sizes_.channels / 32;
+      const int splits = int(std::clamp((wanted + blocks / 2) / blocks, int64_t{1}, most));
+      kernel::cuda::GroupedProducts op{.rows = rows_, .overlaps = true};
+      if (splits == 1)
+        op.add({a, b, sizes_.channels, inner, nullptr, ws_.x.data(), std::nullopt, true});
+      else
+        op.add({a, b, sizes_.channels, inner, nullptr, ws_.parts.data()}), e_.added_ = splits;
+      kernel::cuda::multiply_tall(op, splits, *e_.gpu);
+    }
   }
   template <class Out>
   void multiply(const Real* a, const kernel::cuda::GpuMatrix<Real>& b, Out* c, int64_t columns,
@@ -74,7 +94,16 @@ class GpuExecutor<Real>::Layer {
     kernel::cuda::multiply_grouped(op, *e_.gpu);
   }
   Real* mix(rwkv7::Mix which) const;
-  ProductStream& branch(const rwkv7::LowRank& pair) { return e_.branch(pair.name); }
+  // Steps between fork and join that have a stream of their own.
+  bool forks() const { return !e_.branches_.empty() && !is_tall(); }
+  bool uses(rwkv7::LowRank::Name name) const {  // of these streams: the kernels of low_rank and tau
+    if constexpr (!can_group) return true;
+    const bool has_tau = e_.sane_.kind != SaneKind::none && block_.chunks > 0;
+    return name == rwkv7::LowRank::g || (name == rwkv7::LowRank::v && has_tau);
+  }
+  ProductStream& branch(const rwkv7::LowRank& pair) {
+    return forks() ? e_.branches_[size_t(pair.name)] : e_.main_;
+  }
   void own_taus(float* tau, const Gpu& gpu);
   void step_heads();
   Real* r() const { return ws_.rkv.data(); }
@@ -102,12 +131,14 @@ Real* GpuExecutor<Real>::Layer::mix(rwkv7::Mix which) const {
 // Branches wait for the executor's own stream ..
 template <class Real>
 void GpuExecutor<Real>::Layer::fork() {
-  for (ProductStream& one : e_.branches_) one.wait_for(e_.main_);
+  for (const rwkv7::LowRank& pair : rwkv7::low_ranks)
+    if (uses(pair.name)) branch(pair).wait_for(e_.main_);
 }
 // .. which then waits for all of them.
 template <class Real>
 void GpuExecutor<Real>::Layer::join() {
-  for (ProductStream& one : e_.branches_) e_.main_.wait_for(one);
+  for (const rwkv7::LowRank& pair : rwkv7::low_ranks)
+    if (uses(pair.name)) e_.main_.wait_for(branch(pair));
 }
 
 template <class Real>
@@ -130,6 +161,7 @@ void GpuExecutor<Real>::Layer::norm_shift(rwkv7::Half half) {
         block_.states, rows_, sizes_.channels, shift_at, ws_.x.data(), weight, bias, eps};
     set_mixes(op);
     if (mu_tau) op.mu[op.mixes] = mu_tau, op.out[op.mixes++] = ws_.x_tau.data();
+    op.parts = ws_.parts.data(), op.added = std::exchange(e_.added_, 0);
     return rwkv7::shift_states(op, *e_.gpu);
   }
   kernel::cuda::NormShift<Real> op{block_.rows, ws_.x.data(), weight, bias, eps};
@@ -153,6 +185,7 @@ template <class Real>
 void GpuExecutor<Real>::Layer::project(std::span<const rwkv7::Projection> all) {
   using kernel::cuda::Products;
   const int64_t channels = sizes_.channels;
+  if (is_tall()) return;  // with the first factors
   if constexpr (can_group)
     if (are_grouped()) {
       const auto one = [&](size_t i) -> kernel::cuda::GroupedProducts::One {
@@ -198,7 +231,18 @@ void GpuExecutor<Real>::Layer::low_rank(std::span<const rwkv7::LowRank> pairs) {
                 heads_have_up_ ? std::nullopt : pair.between});
       up.add({low, at.up, channels, at.rank, at.out, at.out ? nullptr : ws_.raw_w.data()});
     }
+    if (is_tall()) {
+      for (size_t i = 0; i < std::size(rwkv7::projections); ++i)
+        down.add({mix(rwkv7::projections[i].mix), m_.rkv[i], channels, channels,
+                  r() + int64_t(i) * numbers_});
+      down.overlaps = up.overlaps = true;
+      kernel::cuda::multiply_tall(down, 1, *e_.gpu);
+      if (!heads_have_up_) kernel::cuda::multiply_grouped(up, *e_.gpu);
+      return;
+    }
     const Gpu& stream = *branch(rwkv7::low_ranks[LowRank::g]).gpu;
+    up.overlaps = block_.rows.overlaps();
+    down.overlaps = up.overlaps && !forks();
     kernel::cuda::multiply_grouped(down, stream);
     if (!heads_have_up_) kernel::cuda::multiply_grouped(up, stream);
     return;
@@ -268,6 +312,7 @@ void GpuExecutor<Real>::Layer::step_heads() {
       ws_.low.data(), ws_.v_first.data(), tau_, ws_.y.data()};
   if (!heads_have_up_)
     op.up = {ws_.raw_w.data(), ws_.raw_a.data(), ws_.gate.data(), ws_.g.data()};
+  op.overlaps = is_tall();
   rwkv7::step_heads(op, *e_.gpu);
 }
 
@@ -329,6 +374,7 @@ void GpuExecutor<Real>::Layer::add_output() {
     if (are_grouped())
       return multiply_grouped({{ws_.y.data(), m_.output, sizes_.channels, sizes_.channels, nullptr,
                                 ws_.x.data(), std::nullopt, true}});
+  if (is_tall()) return add_tall(ws_.y.data(), m_.output, sizes_.channels);
   multiply(ws_.y.data(), m_.output, ws_.x.data(), sizes_.channels, sizes_.channels, true);
 }
 
@@ -338,6 +384,13 @@ void GpuExecutor<Real>::Layer::hidden(kernel::Activation activation) {
     if (are_grouped())
       return multiply_grouped({{ws_.mixes.data(), m_.ffn_key, sizes_.feed_forward, sizes_.channels,
                                 ws_.hidden.data(), nullptr, activation}});
+  if constexpr (can_group)
+    if (is_tall()) {
+      kernel::cuda::GroupedProducts op{.rows = rows_, .overlaps = true};
+      op.add({ws_.mixes.data(), m_.ffn_key, sizes_.feed_forward, sizes_.channels, ws_.hidden.data(),
+              nullptr, activation});
+      return kernel::cuda::multiply_tall(op, 1, *e_.gpu);
+    }
   multiply(ws_.mixes.data(), m_.ffn_key, ws_.hidden.data(), sizes_.feed_forward, sizes_.channels);
   kernel::cuda::activate(activation, ws_.hidden.data(), rows_ * sizes_.feed_forward, *e_.gpu);
 }
@@ -348,6 +401,8 @@ void GpuExecutor<Real>::Layer::add_hidden() {
     if (are_grouped())
       return multiply_grouped({{ws_.hidden.data(), m_.ffn_value, sizes_.channels,
                                 sizes_.feed_forward, nullptr, ws_.x.data(), std::nullopt, true}});
+  if (is_tall() && index_ + 1 < sizes_.layers)
+    return add_tall(ws_.hidden.data(), m_.ffn_value, sizes_.feed_forward);
   multiply(ws_.hidden.data(), m_.ffn_value, ws_.x.data(), sizes_.channels, sizes_.feed_forward, true);
 }
 
