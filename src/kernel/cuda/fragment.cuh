@@ -102,8 +102,11 @@ struct FragmentA {
     for (int p = planes - 1; p >= 0; --p)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        x.c[i / 2][i % 2 * 2] += __uint_as_float(plane[p][i] << 16);
-        x.c[i / 2][i % 2 * 2 + 1] += __uint_as_float(plane[p][i] & 0xffff0000u);
+        float &first = x.c[i / 2][i % 2 * 2], &second = x.c[i / 2][i % 2 * 2 + 1];
+        const float of_plane[2] = {__uint_as_float(plane[p][i] << 16),
+                                   __uint_as_float(plane[p][i] & 0xffff0000u)};
+        first = p == planes - 1 ? of_plane[0] : first + of_plane[0];
+        second = p == planes - 1 ? of_plane[1] : second + of_plane[1];
       }
     return x;
   }

@@ -53,6 +53,12 @@ inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __vimax3_s32(int x, int y, int z) { return std::max(x, std::max(y, z)); }
+inline unsigned __vimax3_u16x2(unsigned x, unsigned y, unsigned z) {
+  const auto most = [&](int shift) {
+    return std::max({x >> shift & 0xffffu, y >> shift & 0xffffu, z >> shift & 0xffffu});
+  };
+  return most(16) << 16 | most(0);
+}
 inline unsigned __vimin3_u32(unsigned x, unsigned y, unsigned z) {
   return std::min(x, std::min(y, z));
 }

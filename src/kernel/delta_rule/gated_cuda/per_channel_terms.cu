@@ -27,7 +27,8 @@ struct TermsMemory {
   SplitMatrix<gated_planes, tile_size, keys> k_in;
   TileMatrix inverse;
   float sums[2 * half_threads<keys> / 32][pairs];  // of a warp's channels
-  float L[tile_size][tile_size + 1], P[tile_size][tile_size + 1], beta[tile_size];
+  alignas(16) float L[tile_size][tile_size + 4], P[tile_size][tile_size + 4];
+  float beta[tile_size];
 };
 
 struct Two {
@@ -117,6 +118,8 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
     memory.beta[thread] = present >> thread & 1
                               ? op.beta[(sequence * op.time + first + thread) * op.heads + head]
                               : 0;
+  if (thread == tile_size)
+    terms.sane = TanhOfSmall(tau_after(op, tiles, sequence, head, tile));
   if (channel < keys) {
     const Rows rows = key_rows(op, sequence, head);
     const Rows decays = head_rows(op, sequence, head, keys);

@@ -1,6 +1,6 @@
 // The terms of a tile where one decay is for all channels of a head: a warp per tile.
 #include "base/choose.h"
-#include "kernel/cuda/approximate_math.cuh"
+#include "kernel/delta_rule/cuda/neutralize.cuh"
 #include "kernel/delta_rule/gated_cuda/terms.cuh"
 #include "kernel/delta_rule/gated_cuda/terms_passes.h"
 #include "tensor/cuda/launch.h"
@@ -13,23 +13,24 @@ constexpr int warps = 4;
 struct WarpMemory {
   float decays[tile_size + 1][tile_size + 1];  // see decays_between
   float beta[tile_size];
-  float a[tile_size][tile_size + 1];  // L diag(beta)
+  alignas(16) float a[tile_size][tile_size + 4];  // L diag(beta)
 };
 
-// Two neighbours of the tile's vectors; zeros for a missing token.
+// The rows of the tile's vectors that this lane has in operand A; zeros for a missing token.
 struct TileRows {
-  const bf16* from;
-  int64_t step;
-  Tiles tiles;
-  int first;
-  __device__ uint32_t operator()(int t, int channel) const {
-    if (!tiles.present(first + t)) return 0;
-    return __ldg(reinterpret_cast<const uint32_t*>(from + (first + t) * step + channel));
+  const bf16 *row, *below;  // by 8 tokens
+  bool present, present_below;
+  __device__ TileRows(const bf16* from, int64_t step, const Tiles& tiles, int first) {
+    const int lane = threadIdx.x % 32, t = lane / 4;
+    row = from + (first + t) * step + lane % 4 * 2, below = row + 8 * step;
+    present = tiles.present(first + t), present_below = tiles.present(first + t + 8);
+  }
+  __device__ static uint32_t two(const bf16* at, bool wanted) {
+    return wanted ? __ldg(reinterpret_cast<const uint32_t*>(at)) : 0;
   }
   __device__ void load(uint32_t (&x)[4], int channel) const {  // operand A of 16 channels
-    const int lane = threadIdx.x % 32, t = lane / 4, c = channel + lane % 4 * 2;
-    x[0] = (*this)(t, c), x[1] = (*this)(t + 8, c);
-    x[2] = (*this)(t, c + 8), x[3] = (*this)(t + 8, c + 8);
+    x[0] = two(row + channel, present), x[1] = two(below + channel, present_below);
+    x[2] = two(row + channel + 8, present), x[3] = two(below + channel + 8, present_below);
   }
 };
 
@@ -52,13 +53,14 @@ __global__ __launch_bounds__(32 * warps) void terms_kernel(GatedRule op, int all
   const int64_t token = (sequence * op.time + first + lane) * op.heads + head;
   const bool present = lane < tile_size && tiles.present(first + lane);
   const float g = present && op.g ? op.g[token] : 0.0f, beta = present ? op.beta[token] : 0.0f;
+  const float tau = tau_after(op, tiles, sequence, head, tile);
   if (lane < tile_size) memory.beta[lane] = beta;
   decays_between(g, memory.decays);
   __syncwarp();
 
   const Rows rows = key_rows(op, sequence, head);
-  const TileRows k{op.k + rows.first, rows.step, tiles, first};
-  const TileRows r{op.r + rows.first, rows.step, tiles, first};
+  const TileRows k(op.k + rows.first, rows.step, tiles, first),
+      r(op.r + rows.first, rows.step, tiles, first);
   uint32_t a[keys / 16][4], b[keys / 16][4];  // all loads are issued before the first product
 #pragma unroll
   for (int i = 0; i < keys / 16; ++i) k.load(a[i], 16 * i), r.load(b[i], 16 * i);
@@ -83,6 +85,16 @@ __global__ __launch_bounds__(32 * warps) void terms_kernel(GatedRule op, int all
   terms.in[lane] = memory.decays[0][lane];
   terms.out[lane] = beta * memory.decays[lane + 1][tile_size - 1];
   if (lane < 4) terms.decay[lane] = memory.decays[0][tile_size - 1];
+  const Boundary boundary(tau);
+  terms.tiny.out[lane] = boundary.factor.times(beta * memory.decays[lane + 1][tile_size - 1]);
+  if (lane == 0) {
+    terms.sane = TanhOfSmall(tau);
+    const TinyPolynomial& tiny = boundary.tiny;
+    terms.tiny.b = tiny.b, terms.tiny.c = tiny.c, terms.tiny.a = tiny.a;
+    terms.tiny.bound = tau > 1e-37f ? tiny_limit * tau * boundary.factor.high : 0;
+    terms.tiny.inverse_g = tiny.inverse_g(), terms.tiny.below = tiny.below;
+    terms.tiny.decay = boundary.factor.times(memory.decays[0][tile_size - 1]);
+  }
   float T[tile_size];
   invert(memory.a, lane, T);
 #pragma unroll

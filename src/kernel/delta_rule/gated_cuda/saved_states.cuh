@@ -24,15 +24,17 @@ struct TauOfTile {
   __device__ float any(float square) const { return tau_derivative_any(square * unit); }
 };
 
-// Of bf16 numbers, two in a word.
+// Of bf16 numbers, two in a word: magnitudes are ordered as their bits are.
 struct LargestMagnitude {
-  float most[2] = {};
-  __device__ void add(uint32_t two) {
-    most[0] = fmaxf(most[0], fabsf(__uint_as_float(two << 16)));
-    most[1] = fmaxf(most[1], fabsf(__uint_as_float(two & 0xffff0000u)));
+  uint32_t most = 0;  // of the lower halves, and of the upper ones
+  __device__ void add(const uint32_t (&words)[4]) {
+    constexpr uint32_t magnitudes = 0x7fff7fff;
+    most = __vimax3_u16x2(most, words[0] & magnitudes, words[1] & magnitudes);
+    most = __vimax3_u16x2(most, words[2] & magnitudes, words[3] & magnitudes);
   }
   __device__ bool all_below(float bound) const {  // of the warp
-    return __all_sync(~0u, fmaxf(most[0], most[1]) < bound);
+    const uint32_t bits = max(most & 0xffffu, most >> 16);
+    return __all_sync(~0u, __uint_as_float(bits << 16) < bound);
   }
 };
 

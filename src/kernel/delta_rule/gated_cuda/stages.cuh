@@ -171,7 +171,7 @@ struct TileLoader {
 };
 
 // Sums over the channels of a group's warps: every warp stores its part, and after a barrier each
-// adds up all of them in the same order.
+// adds up all of them in the same order, by halves.
 template <int warps>
 struct PartialProducts {
   float4 part[warps][2][32];
@@ -180,19 +180,36 @@ struct PartialProducts {
     for (int p = 0; p < 2; ++p)
       part[warp][p][threadIdx.x % 32] = make_float4(x.c[p][0], x.c[p][1], x.c[p][2], x.c[p][3]);
   }
-  __device__ Accumulator sum() const {
-    Accumulator total;
-#pragma unroll
-    for (int w = 0; w < warps; ++w)
+  __device__ Accumulator sum() const { return sum_of<warps>(0); }
+  // For a warp of the group, which has its own part in registers.
+  template <int count = 1>
+  __device__ Accumulator sum_with(int warp, const Accumulator& own) const {
+    if constexpr ((warps & (warps - 1)) != 0) {
+      return sum();
+    } else if constexpr (count == warps) {
+      return own;
+    } else {
+      Accumulator x = own;
+      x.add(sum_of<count>((warp & ~(count - 1)) ^ count));
+      return sum_with<2 * count>(warp, x);
+    }
+  }
+
+ private:
+  template <int count>
+  __device__ Accumulator sum_of(int first) const {
+    Accumulator x;
+    if constexpr (count == 1) {
 #pragma unroll
       for (int p = 0; p < 2; ++p) {
-        const float4 x = part[w][p][threadIdx.x % 32];
-        const float of_warp[4] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          total.c[p][i] = w == 0 ? of_warp[i] : total.c[p][i] + of_warp[i];
+        const float4 of = part[first][p][threadIdx.x % 32];
+        x.c[p][0] = of.x, x.c[p][1] = of.y, x.c[p][2] = of.z, x.c[p][3] = of.w;
       }
-    return total;
+    } else {
+      x = sum_of<count / 2>(first);
+      x.add(sum_of<count - count / 2>(first + count / 2));
+    }
+    return x;
   }
 };
 // Of the warps of a group; the first barrier is the block's.

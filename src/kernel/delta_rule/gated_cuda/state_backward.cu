@@ -169,8 +169,7 @@ struct BackwardBlock : HeadRows {
         for (int n = 0; n < State::parts; ++n) {
           uint32_t upper[4];
           saved.load(upper, 0, n);
-#pragma unroll
-          for (int j = 0; j < 4; ++j) largest.add(upper[j]);
+          largest.add(upper);
         }
         if (largest.all_below(of_tile.tiny_bound()))
           dtau = multiply_with([&](float square) { return of_tile.tiny(square); });
@@ -213,30 +212,32 @@ struct BackwardBlock : HeadRows {
   // What G is multiplied with in SANE, of some columns: made while a warp waits for others.
   struct Derivatives {
     static constexpr int parts = State::parts;
-    float by_state[parts][2][4], by_tau[parts][2][4];
+    float by_state[parts][2][4], by_tau[parts][2][4];  // by_tau: times tau^3
+    float of_sum;
 
     __device__ void make(const SavedPart (&after)[parts], const TauOfTile& tau) {
+      of_sum = tau.of_sum(1);
 #pragma unroll
       for (int n = 0; n < parts; ++n)
         after[n].each([&](int piece, int i, float s) {
           const float square = s * s;
           by_state[n][piece][i] = fmaf(square, -tau.unit, 1.0f);
-          by_tau[n][piece][i] = tau.of_sum(square * s) * tau.tiny(square);
+          by_tau[n][piece][i] = square * s * tau.tiny(square);
         });
+    }
+    __device__ static bool all_tiny(const SavedPart (&after)[parts], const TauOfTile& tau) {
+      LargestMagnitude largest;
+#pragma unroll
+      for (int n = 0; n < parts; ++n) largest.add(after[n].upper);
+      return largest.all_below(tau.tau > 0 ? tau.tiny_bound() : HUGE_VALF);
     }
     // By tau, where not all entries are tiny, which is seldom.
     __device__ void make_again(const SavedPart (&after)[parts], const TauOfTile& tau) {
-      LargestMagnitude largest;
-#pragma unroll
-      for (int n = 0; n < parts; ++n)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) largest.add(after[n].upper[j]);
-      if (!(tau.tau > 0) || largest.all_below(tau.tiny_bound())) return;
 #pragma unroll
       for (int n = 0; n < parts; ++n)
         after[n].each([&](int piece, int i, float s) {
           const float square = s * s;
-          by_tau[n][piece][i] = tau.of_sum(square * s) * tau.any(square);
+          by_tau[n][piece][i] = square * s * tau.any(square);
         });
     }
     // G in place; returns this lane's part of tau's gradient.
@@ -252,7 +253,7 @@ struct BackwardBlock : HeadRows {
             sums[i] = fmaf(gradient, by_tau[n][p][i], sums[i]);
             gradient *= by_state[n][p][i];
           }
-      return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      return ((sums[0] + sums[1]) + (sums[2] + sums[3])) * of_sum;
     }
   };
 
@@ -308,7 +309,8 @@ struct BackwardBlock : HeadRows {
     if constexpr (sane) {
       load_state(count - 1);
       const TauOfTile first(bound);
-      derivatives.make(after, first), derivatives.make_again(after, first);
+      derivatives.make(after, first);
+      if (!derivatives.all_tiny(after, first)) derivatives.make_again(after, first);
       if constexpr (Division::loads_ahead) load_state(count - 2);
     }
     load(memory.queue.wait(0));
@@ -357,7 +359,7 @@ struct BackwardBlock : HeadRows {
       }
       memory.queue.release(i);
       if constexpr (sane) {
-        derivatives.make_again(after, next);
+        if (!derivatives.all_tiny(after, next)) derivatives.make_again(after, next);
         if constexpr (Division::loads_ahead) load_state(tile - 2);
       }
       if (i + 1 < count) load(memory.queue.wait(i + 1));

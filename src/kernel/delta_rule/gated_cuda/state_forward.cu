@@ -1,11 +1,13 @@
 // Forward over the states, tile after tile: warps hold rows of a head's state in registers. See
 // terms.cuh for the equations, and stages.cuh for how a block divides its rows.
+#include "kernel/delta_rule/gated_cuda/state_boundary.cuh"
 #include "kernel/delta_rule/gated_cuda/state_pass.cuh"
 
 namespace deltasane::kernel::cuda {
 namespace {
 
-template <Decay decay_, class Division_>
+// saves: the states between tiles, and E, for backward.
+template <Decay decay_, class Division_, bool saves>
 struct ForwardBlock : HeadRows {
   using Division = Division_;
   static constexpr bool solved = solved_terms<decay_>;
@@ -15,7 +17,7 @@ struct ForwardBlock : HeadRows {
   static constexpr int in_planes = solved ? gated_planes : 1,
                        out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
   struct Memory {
-    StageQueue<TileStage, Division::state_warps + Division::writers, stages_within<TileStage>(100)>
+    StageQueue<TileStage, Division::state_warps + Division::writers, stages_within<TileStage>(101)>
         queue;
     struct Group {
       PartialProducts<split> recalled, read;
@@ -74,21 +76,13 @@ struct ForwardBlock : HeadRows {
     blocked(pass.state_lower, from, keys).store(state.plane[1], row, column);
   }
 
-  // Both carry a state that SANE of the tile before has still to be applied to: a part's products
-  // with the next tile's vectors begin as soon as it is, while other parts wait for theirs.
   using State = StateFragment<Division>;
-  struct Boundary {
-    float tau;  // 0: no SANE
-    TanhOfSmall small;
-    __device__ explicit Boundary(float t) : tau(t), small(t) {}
-  };
   __device__ void load_initial(State& S, int row, int column) const {
     S.load(pass.op.initial ? pass.op.initial + of_head * pass.op.values * keys : nullptr, row,
            column);
   }
-  __device__ void finish(State& S, const Boundary& boundary, int row, int column) const {
-    if (boundary.tau > 0) S.neutralize(boundary.tau);
-    if (pass.state_upper)
+  __device__ void finish(State& S, int row, int column) const {  // of a neutralized state
+    if constexpr (saves)
 #pragma unroll
       for (int n = 0; n < State::parts; ++n)
         save(FragmentA<gated_planes>(S.part[n]), tiles.count(), row, column + 16 * n);
@@ -100,12 +94,12 @@ struct ForwardBlock : HeadRows {
   struct Products {
     SplitAccumulator<1> recalled, read;  // of the state with K_in or W, and with Q_in
   };
-  template <bool small, bool saves>
+  template <bool small, class Boundary>
   __device__ void multiply(State& S, const Boundary& boundary, const TileStage& stage, int tile,
                            int row, Products& products) const {
 #pragma unroll
     for (int n = 0; n < State::parts; ++n) {
-      if constexpr (small) S.neutralize(n, boundary.small);
+      if constexpr (small) boundary.neutralize(S, n);
       const FragmentA<gated_planes> state(S.part[n]);
       FragmentB<in_planes> k_in;
       FragmentB<1> q_in;
@@ -115,38 +109,86 @@ struct ForwardBlock : HeadRows {
       if constexpr (saves) save(state, tile, row, 16 * n);
     }
   }
+  // The result of a tile's tokens, transposed.
+  __device__ static Accumulator read_all(const TileStage& stage, const Products& products,
+                                         const FragmentA<gated_planes>& missing) {
+    Accumulator result = products.read.total();
+    stage.scale_in(result);
+    result.add(read_missing(stage, missing));
+    return result;
+  }
+  template <class Boundary>
   __device__ void carry_rows(int group) {
+    const GatedRule& op = pass.op;
+    const int row = first_row + group * row_group, count = tiles.count();
+    const Rows rows = head_rows(op, sequence, head, op.values);
+    TransposedRows y(op.y + rows.first + row, rows.step, tiles.first(0));
+    State S;
+    load_initial(S, row, 0);
+    Boundary boundary;
+    float largest = 0;  // magnitude, of this lane's entries
+    const auto are_small = [&] { return __all_sync(~0u, largest < boundary.bound()); };
+    for (int tile = 0; tile < count; ++tile) {
+      bool small = false;
+      if (boundary.is_on()) {
+        small = are_small();
+        if (!small) boundary.neutralize_large(S);
+      }
+      const TileStage& stage = memory.queue.wait(tile);
+      Products products;
+      small ? multiply<true>(S, boundary, stage, tile, row, products)
+            : multiply<false>(S, boundary, stage, tile, row, products);
+      boundary.take(stage);
+      Accumulator missing = missing_values(stage, Known(stage, group), products.recalled.total());
+      y.store(read_all(stage, products, FragmentA<gated_planes>(missing)), tiles, tiles.first(tile));
+      boundary.scale_out(stage, missing);
+      const FragmentA<gated_planes> written(missing);
+      float most[4] = {};
+#pragma unroll
+      for (int n = 0; n < State::parts; ++n) {
+        FragmentB<out_planes> k_out;
+        k_out.template load<Layout::row_major>(stage.k_out(), 0, 16 * n);
+        SplitAccumulator<0> added;
+        added.add(written, k_out);
+        boundary.decay_and_add(S, n, stage, 16 * n, added.total());
+        if constexpr (Boundary::neutralizes) S.add_magnitudes(n, most);
+      }
+      largest = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
+      memory.queue.release(tile);
+    }
+    if (boundary.is_on()) {
+      if (are_small())
+#pragma unroll
+        for (int n = 0; n < State::parts; ++n) boundary.neutralize(S, n);
+      else
+        boundary.neutralize_large(S);
+    }
+    finish(S, row, 0);
+  }
+  // Likewise, saving the states. Fewer registers are left, so less is kept from one tile to the next.
+  __device__ void carry_saved_rows(int group) {
     const GatedRule& op = pass.op;
     const int row = first_row + group * row_group, count = tiles.count();
     const Rows rows = head_rows(op, sequence, head, op.values);
     State S;
     load_initial(S, row, 0);
-    Boundary boundary(0);
+    SmallBoundary boundary;
     for (int tile = 0; tile < count; ++tile) {
       const float tau_after = tau(tile);
-      bool small = boundary.tau > 0;
-      if (small && !S.below(boundary.small.bound)) S.neutralize_large(boundary.tau), small = false;
+      bool small = boundary.is_on();
+      if (small && !S.below(boundary.bound())) boundary.neutralize_large(S), small = false;
       const TileStage& stage = memory.queue.wait(tile);
       Products products;
-      if (pass.state_upper)
-        small ? multiply<true, true>(S, boundary, stage, tile, row, products)
-              : multiply<false, true>(S, boundary, stage, tile, row, products);
-      else
-        small ? multiply<true, false>(S, boundary, stage, tile, row, products)
-              : multiply<false, false>(S, boundary, stage, tile, row, products);
-      boundary = Boundary(tau_after);
+      small ? multiply<true>(S, boundary, stage, tile, row, products)
+            : multiply<false>(S, boundary, stage, tile, row, products);
+      boundary = SmallBoundary(tau_after);
       Accumulator missing = missing_values(stage, Known(stage, group), products.recalled.total());
-      if (pass.missing || op.y) {
-        const FragmentA<gated_planes> planes(missing);
-        if (pass.missing) save_rows(pass.missing, tile, row, planes);
-        if (op.y) {
-          Accumulator result = products.read.total();
-          stage.scale_in(result);
-          result.add(read_missing(stage, planes));
-          store_transposed(result, op.y + rows.first + row, rows.step, tiles, tiles.first(tile));
-        }
-      }
-      stage.scale_out(missing);
+      const FragmentA<gated_planes> planes(missing);
+      save_rows(pass.missing, tile, row, planes);
+      if (op.y)
+        store_transposed(read_all(stage, products, planes), op.y + rows.first + row, rows.step,
+                         tiles, tiles.first(tile));
+      boundary.scale_out(stage, missing);
       const FragmentA<gated_planes> written(missing);
 #pragma unroll
       for (int n = 0; n < State::parts; ++n) {
@@ -154,27 +196,28 @@ struct ForwardBlock : HeadRows {
         k_out.template load<Layout::row_major>(stage.k_out(), 0, 16 * n);
         SplitAccumulator<0> added;
         added.add(written, k_out);
-        S.decay_and_add(n, stage, 16 * n, added.total());
+        boundary.decay_and_add(S, n, stage, 16 * n, added.total());
       }
       memory.queue.release(tile);
     }
-    finish(S, boundary, row, 0);
+    if (boundary.is_on()) S.neutralize(boundary.tanh.tau);
+    finish(S, row, 0);
   }
 
   // A warp that holds some columns. Everything is latency here: what does not depend on the state
-  // is loaded before, and what no other warp waits for comes after what one does.
+  // is loaded while products run or other warps are waited for, and what no other warp waits for
+  // comes after what one does. Where a warp has no registers for that, operands are loaded late.
+  template <class Boundary>
   __device__ void carry_columns(int group, int warp) {
-    constexpr int parts = State::parts;
+    constexpr int parts = State::parts, ahead = Division::loads_ahead ? parts : 1;
     const int row = first_row + group * row_group, column = warp * Division::columns,
               count = tiles.count();
     State S;
     load_initial(S, row, column);
-    Boundary boundary(0);
-    constexpr int ahead = Division::loads_ahead ? parts : 1;
+    Boundary boundary;
     FragmentB<in_planes> k_in[ahead];
     FragmentB<out_planes> k_out[ahead];
     FragmentB<1> q_in[ahead];
-    Known known;
     const auto load_k_in = [&](const TileStage& stage, int n) {
       k_in[n % ahead].template load<Layout::transposed>(stage.k_in(), column + 16 * n, 0);
     };
@@ -184,18 +227,10 @@ struct ForwardBlock : HeadRows {
     const auto load_k_out = [&](const TileStage& stage, int n) {
       k_out[n % ahead].template load<Layout::row_major>(stage.k_out(), 0, column + 16 * n);
     };
-    const auto load = [&](const TileStage& stage) {
-      if constexpr (Division::loads_ahead)
-#pragma unroll
-        for (int n = 0; n < parts; ++n) load_k_in(stage, n);
-      known = Known(stage, group);
-      if constexpr (Division::loads_ahead)
-#pragma unroll
-        for (int n = 0; n < parts; ++n) load_k_out(stage, n), load_q_in(stage, n);
-    };
     FragmentA<gated_planes> state[parts];
+    SplitAccumulator<in_planes> recalled[2];
     const auto recall = [&](const TileStage& stage) {
-      SplitAccumulator<in_planes> recalled[2];
+      recalled[0] = recalled[1] = {};
 #pragma unroll
       for (int n = 0; n < parts; ++n) {
         if (!Division::loads_ahead) load_k_in(stage, n);
@@ -206,39 +241,49 @@ struct ForwardBlock : HeadRows {
       sum.add(recalled[1].total());
       return sum;
     };
-    SplitAccumulator<1> read;  // of the tile before
-    load(memory.queue.wait(0));
+    Known known;
+    const auto load_first = [&](const TileStage& stage) {
+      if constexpr (Division::loads_ahead)
+#pragma unroll
+        for (int n = 0; n < parts; ++n) load_k_in(stage, n);
+    };
+    const auto load_others = [&](const TileStage& stage) {
+      known = Known(stage, group);
+      if constexpr (Division::loads_ahead)
+#pragma unroll
+        for (int n = 0; n < parts; ++n) load_q_in(stage, n), load_k_out(stage, n);
+    };
+    load_first(memory.queue.wait(0));
+    load_others(memory.queue.waited_for(0));
     for (int tile = 0; tile < count; ++tile) {
       const TileStage& stage = memory.queue.waited_for(tile);
-      auto &own = memory.group[tile % 2][group], &before = memory.group[(tile + 1) % 2][group];
-      Accumulator recalled;
-      if (boundary.tau > 0) {
-        // As if all entries were small, before it is known: seldom twice.
-        const State X = S;
-#pragma unroll
-        for (int n = 0; n < parts; ++n) S.neutralize(n, boundary.small);
-        recalled = recall(stage);
-        if (!X.below(boundary.small.bound)) {
-          S = X;
-          S.neutralize_large(boundary.tau);
-          recalled = recall(stage);
-        }
-      } else {
-        recalled = recall(stage);
+      auto& own = memory.group[tile % 2][group];
+      // As if all entries were small, before it is known: seldom twice.
+      const State before = S;
+      const auto guess = boundary.guess(S);
+      Accumulator sum = recall(stage);
+      own.recalled.store(warp, sum);
+      if (!boundary.holds(guess, before)) {
+        S = before;
+        boundary.neutralize_large(S);
+        sum = recall(stage);
+        own.recalled.store(warp, sum);
       }
-      before.read.store(warp, read.total());
-      own.recalled.store(warp, recalled);
       group_barrier<Division>(group);
-      const float tau_after = tau(tile);
-      recalled = own.recalled.sum();
-      read = {};
+      sum = own.recalled.sum_with(warp, sum);
+      boundary.take(stage);
+      SplitAccumulator<1> read;
 #pragma unroll
       for (int n = 0; n < parts; ++n) {
         if (!Division::loads_ahead) load_q_in(stage, n);
         read.add(state[n], q_in[n % ahead]);
       }
-      Accumulator missing = missing_values(stage, known, recalled);
-      stage.scale_out(missing);
+      if (tile + 1 < count) load_first(memory.queue.wait(tile + 1));
+      if constexpr (saves)
+#pragma unroll
+        for (int n = 0; n < parts; ++n) save(state[n], tile, row, column + 16 * n);
+      Accumulator missing = missing_values(stage, known, sum);
+      boundary.scale_out(stage, missing);
       const FragmentA<gated_planes> written(missing);
       SplitAccumulator<0> added[parts];
 #pragma unroll
@@ -246,26 +291,30 @@ struct ForwardBlock : HeadRows {
         if (!Division::loads_ahead) load_k_out(stage, n);
         added[n].add(written, k_out[n % ahead]);
       }
-      if (tile + 1 < count) load(memory.queue.wait(tile + 1));
-      boundary = Boundary(tau_after);
+      own.read.store(warp, read.total());
+      load_others(memory.queue.waited_for(tile + 1));  // after the last tile: of none, and not used
 #pragma unroll
-      for (int n = 0; n < parts; ++n) S.decay_and_add(n, stage, column + 16 * n, added[n].total());
-      if (pass.state_upper)
-#pragma unroll
-        for (int n = 0; n < parts; ++n) save(state[n], tile, row, column + 16 * n);
+      for (int n = 0; n < parts; ++n)
+        boundary.decay_and_add(S, n, stage, column + 16 * n, added[n].total());
       memory.queue.release(tile);
     }
-    memory.group[(count + 1) % 2][group].read.store(warp, read.total());
     group_barrier<Division>(group);
-    finish(S, boundary, row, column);
+    const State before = S;
+    if (!boundary.holds(boundary.guess(S), before)) S = before, boundary.neutralize_large(S);
+    finish(S, row, column);
   }
 
   // The warps that hold the state.
+  using Sane = std::conditional_t<decay_ == Decay::per_head, ScaledBoundary, SmallBoundary>;
   __device__ void carry(int group, int warp) {
-    if constexpr (split > 1)
-      carry_columns(group, warp);
-    else
-      carry_rows(group);
+    if constexpr (split > 1) {
+      const int own = Division::groups == 1 ? 0 : group;
+      taus ? carry_columns<Sane>(own, warp) : carry_columns<NoBoundary>(own, warp);
+    } else if constexpr (saves) {
+      carry_saved_rows(group);
+    } else {
+      taus ? carry_rows<Sane>(group) : carry_rows<NoBoundary>(group);
+    }
   }
 
   // The warp that writes a group's results, where several hold the state: a tile's results when the
@@ -291,7 +340,7 @@ struct ForwardBlock : HeadRows {
       if (tile > 0) finish(tile - 1);
       const FragmentA<gated_planes> missing(
           missing_values(stage, known, memory.group[tile % 2][group].recalled.sum()));
-      if (pass.missing) save_rows(pass.missing, tile, row, missing);
+      if constexpr (saves) save_rows(pass.missing, tile, row, missing);
       result = read_missing(stage, missing);
     }
     group_barrier<Division>(group);
@@ -301,8 +350,15 @@ struct ForwardBlock : HeadRows {
 
 }  // namespace
 
+namespace {
+template <Decay decay, class Division>
+using PlainForward = ForwardBlock<decay, Division, false>;
+template <Decay decay, class Division>
+using SavingForward = ForwardBlock<decay, Division, true>;
+}  // namespace
+
 void gated_state_forward(const GatedPass& pass, const Gpu& gpu) {
-  launch_states<ForwardBlock>(pass, gpu);
+  pass.state_upper ? launch_states<SavingForward>(pass, gpu) : launch_states<PlainForward>(pass, gpu);
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -8,22 +8,6 @@
 
 namespace deltasane::kernel::cuda {
 
-// As Tanh of neutralize.cuh below a quarter of tau, with fewer instructions.
-struct TanhOfSmall {
-  float c0, c1, c2;
-  float bound;  // of the entries' magnitudes
-  __device__ explicit TanhOfSmall(float tau) {
-    const float inverse = reciprocal_approx(tau), unit = inverse * inverse;
-    c0 = -0.333332777f * unit, c1 = 0.133261727f * unit * unit;
-    c2 = -0.051651978f * unit * unit * unit;
-    bound = tau > 1e-5f ? Tanh::quarter * tau : 0;  // below, powers of `unit` are infinite
-  }
-  __device__ float operator()(float x) const {
-    const float q = x * x;
-    return fmaf(x * q, fmaf(q, fmaf(q, c2, c1), c0), x);
-  }
-};
-
 template <class Division>
 struct StateFragment {
   static constexpr int keys = Division::keys, parts = Division::columns / 16;
@@ -70,6 +54,13 @@ struct StateFragment {
         part[n].c[p][i] = fmaf(part[n].c[p][i], i % 2 ? decay.y : decay.x, added.c[p][i]);
     }
   }
+  // most: the largest magnitudes, in chains of a quarter of the latency.
+  __device__ void add_magnitudes(int n, float (&most)[4]) const {
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) most[i] = fmaxf(most[i], fabsf(part[n].c[p][i]));
+  }
   // Whether the magnitudes of all entries of the warp are below a bound.
   __device__ bool below(float bound) const {
     float most[4] = {};  // in chains of a quarter of the latency
@@ -93,26 +84,38 @@ struct StateFragment {
   // SANE, with the bits that either of these gives.
   __device__ void neutralize(float tau) {
     const TanhOfSmall small(tau);
-    if (!below(small.bound)) return neutralize_large(tau);
+    if (!below(small.bound())) return neutralize_large(tau);
 #pragma unroll
     for (int n = 0; n < parts; ++n) neutralize(n, small);
   }
 };
 
-// Stores x, whose rows are channels and whose columns are a tile's tokens, as vectors of tokens.
+// Stores what has rows of channels and columns of a tile's tokens as vectors of tokens, tile after tile:
+// where this lane's words of the next tile go.
+struct TransposedRows {
+  bf16* to;
+  int64_t step;
+  __device__ TransposedRows(bf16* rows, int64_t row_step, int first)
+      : to(rows + (first + int(threadIdx.x) % 32 / 4) * row_step + threadIdx.x % 4 * 2),
+        step(row_step) {}
+  __device__ void store(const Accumulator& x, const Tiles& tiles, int first) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int p = 0; p < 2; ++p) {
+      const uint32_t two[2] = {movmatrix_transposed(pack_bf16(x.c[p][0], x.c[p][1])),
+                               movmatrix_transposed(pack_bf16(x.c[p][2], x.c[p][3]))};
+      if (tiles.present(first + 8 * p + lane / 4)) {
+        reinterpret_cast<uint32_t*>(to)[0] = two[0];
+        reinterpret_cast<uint32_t*>(to)[4] = two[1];
+      }
+      to += 8 * step;
+    }
+  }
+};
+// One tile.
 __device__ inline void store_transposed(const Accumulator& x, bf16* to, int64_t step,
                                         const Tiles& tiles, int first) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int p = 0; p < 2; ++p)
-#pragma unroll
-    for (int below = 0; below < 2; ++below) {
-      const uint32_t two =
-          movmatrix_transposed(pack_bf16(x.c[p][2 * below], x.c[p][2 * below + 1]));
-      const int token = first + 8 * p + lane / 4;
-      if (tiles.present(token))
-        *reinterpret_cast<uint32_t*>(to + token * step + 8 * below + lane % 4 * 2) = two;
-    }
+  TransposedRows(to, step, first).store(x, tiles, first);
 }
 
 inline void expect_shared(size_t bytes, const Gpu& gpu) {

@@ -25,6 +25,7 @@
 
 #include <type_traits>
 
+#include "kernel/cuda/approximate_math.cuh"
 #include "kernel/cuda/split_product.cuh"
 #include "kernel/delta_rule/gated_cuda/blocked_matrix.cuh"
 #include "kernel/delta_rule/gated_cuda/tiles.cuh"
@@ -54,23 +55,57 @@ struct SolvedKeys {
   }
 };
 
+// tau tanh(x / tau) for |x| below a quarter of tau: as Tanh of neutralize.cuh, with fewer
+// instructions. Made with the terms of the tile before, so that no warp waits for tau.
+struct alignas(16) TanhOfSmall {
+  float tau, c0, c1, c2;  // tau 0: no SANE
+  TanhOfSmall() = default;
+  __device__ explicit TanhOfSmall(float t) : tau(t), c0(0), c1(0), c2(0) {
+    if (!(tau > 0)) return;
+    const float inverse = reciprocal_approx(tau), unit = inverse * inverse;
+    c0 = -0.333332777f * unit, c1 = 0.133261727f * unit * unit;
+    c2 = -0.051651978f * unit * unit * unit;
+  }
+  // Of the entries' magnitudes; for a smaller tau powers of `unit` are infinite.
+  __device__ float bound() const { return tau > 1e-5f ? 0.25f * tau : 0; }
+  __device__ float operator()(float x) const {
+    const float q = x * x;
+    return fmaf(x * q, fmaf(q, fmaf(q, c2, c1), c0), x);
+  }
+};
+
+// The same with fewer instructions for X = g x, g from the decay (TinyPolynomial).
+struct alignas(16) TinyTerms {
+  float b, c, a, bound;  // of |X|
+  float inverse_g, decay;  // g d
+  float below;             // s, where X is tiny
+  alignas(16) float out[tile_size];
+};
+
+constexpr size_t memory_line = 128;  // bytes; copies of what begins within one read one more
 struct PerHeadTerms {
   TileMatrix inverse, read;  // T, P diag(beta)
   alignas(16) float in[tile_size];
   float out[tile_size];  // d_t; beta_t d / d_t
   float decay[4];        // d, and padding
+  TanhOfSmall sane;      // after the tile
+  TinyTerms tiny;
 };
+static_assert(sizeof(PerHeadTerms) % memory_line == 0);
 // Forward needs the first plane of Q_in only.
 template <int keys, int q_planes = gated_planes>
 struct PerChannelTerms {
   TileMatrix inverse, read;
   alignas(16) float decay[keys];
+  TanhOfSmall sane;  // after the tile
+  float4 padding[memory_line / sizeof(float4) - 1];
   SolvedKeys<keys> w;
   SplitMatrix<gated_planes, tile_size, keys> k_out;  // times beta
   SplitMatrix<q_planes, tile_size, keys> q_in;
 };
 template <Decay decay, int keys>
 using TileTerms = std::conditional_t<decay == Decay::per_head, PerHeadTerms, PerChannelTerms<keys>>;
+static_assert(sizeof(PerChannelTerms<128>) % memory_line == 0);
 template <Decay decay>
 constexpr bool solved_terms = decay == Decay::per_channel;
 
@@ -83,18 +118,24 @@ __device__ inline void decays_between(float g, float (&decays)[tile_size + 1][ti
   for (int t = 0; t < tile_size; ++t) {
     const float of_t = __shfl_sync(~0u, g, t);
     if (lane <= t) sum += of_t;
-    if (lane <= tile_size) decays[lane][t] = lane <= t ? __expf(sum) : 1.0f;
+    decays[min(lane, tile_size)][t] = lane <= t ? __expf(sum) : 1.0f;  // the last lanes: 1
   }
 }
 
-// T of a = L diag(beta), whose upper part and diagonal are not read; lane j < 16 gets column j.
+// T of a = L diag(beta), whose upper part and diagonal do not count; lane j < 16 gets column j.
 template <int stride>
 __device__ void invert(const float (&a)[tile_size][stride], int column, float (&T)[tile_size]) {
 #pragma unroll
   for (int i = 0; i < tile_size; ++i) {
     float sum[2] = {i == column ? 1.0f : 0.0f, 0};
 #pragma unroll
-    for (int s = 0; s < i; ++s) sum[s % 2] = fmaf(-a[i][s], T[s], sum[s % 2]);
+    for (int four = 0; four < i; four += 4) {
+      const float4 x = *reinterpret_cast<const float4*>(&a[i][four]);
+      const float of_row[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+      for (int s = four; s < min(i, four + 4); ++s)
+        sum[s % 2] = fmaf(-of_row[s - four], T[s], sum[s % 2]);
+    }
     T[i] = sum[0] + sum[1];
   }
 }

@@ -27,6 +27,13 @@ struct Tiles {
 __device__ inline int64_t chunk_count(const GatedRule& op) {
   return (op.position % tile_size + op.time) / tile_size;
 }
+// Of the neutralization after a tile; 0: none.
+__device__ inline float tau_after(const GatedRule& op, const Tiles& tiles, int64_t sequence,
+                                  int64_t head, int tile) {
+  return op.tau && tiles.ends_chunk(tile)
+             ? op.tau[(sequence * chunk_count(op) + tile) * op.heads + head]
+             : 0.0f;
+}
 
 // Where the vectors of a head are: token t's are at `first + t * step`.
 struct Rows {
