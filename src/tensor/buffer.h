@@ -12,6 +12,8 @@ class Buffer {
 
   Buffer() = default;
   explicit Buffer(uint64_t bytes);  // not initialised
+  // In whole huge pages, if it fills a quarter of one: for numbers that are read again and again.
+  static Buffer in_huge_pages(uint64_t bytes);
   using Release = void (*)(std::byte*) noexcept;
   // Memory from another allocator, and the function that frees it.
   Buffer(std::byte* data, uint64_t bytes, Release release)

@@ -40,6 +40,20 @@ TEST(Tensor, IsAlignedZeroAndKeepsItsOwnCopy) {
   EXPECT_EQ(tensor[7], 0.0);
 }
 
+TEST(Buffer, FillsHugePagesFromAQuarterOfOneOn) {
+  constexpr uint64_t page = uint64_t{2} << 20;
+  const auto expect = [](uint64_t bytes, uint64_t size, uint64_t alignment) {
+    const Buffer buffer = Buffer::in_huge_pages(bytes);
+    EXPECT_EQ(buffer.size(), size) << bytes;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % alignment, 0u) << bytes;
+  };
+  expect(0, 0, 1);
+  expect(page / 4 - 1, page / 4 - 1, Buffer::alignment);
+  expect(page / 4, page, page);
+  expect(page, page, page);
+  expect(page + 1, 2 * page, page);
+}
+
 TEST(Tensor, FreesMemoryOfAnotherAllocatorOnce) {
   static std::byte memory[8];
   static int freed = 0;

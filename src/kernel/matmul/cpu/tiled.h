@@ -103,8 +103,8 @@ template <Isa isa, WeightType type, cpu::Layout x_layout, cpu::Layout w_layout>
 TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t rows_beside) {
   constexpr int64_t width = cpu::panel_tokens(isa, type);
   const int64_t panels = pieces_of(p.tokens, width);
-  const auto packed = std::make_shared<Buffer>(
-      uint64_t(cpu::packed_floats(isa, type, p.tokens, p.in)) * sizeof(float));
+  const auto packed = std::make_shared<Buffer>(Buffer::in_huge_pages(
+      uint64_t(cpu::packed_floats(isa, type, p.tokens, p.in)) * sizeof(float)));
   auto* const x = reinterpret_cast<float*>(packed->data());
   constexpr int64_t most_rows = cpu::block_rows(isa, type);
   const auto shape = [&]() -> PieceShape {
@@ -129,7 +129,7 @@ TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t
               const cpu::Range some_rows{block * rows, std::min((block + 1) * rows, p.rows)};
               const int64_t floats =
                   cpu::block_floats(isa, type, (some.end - some.begin) * width, p.in);
-              const Buffer scratch(uint64_t(floats) * sizeof(float));
+              const Buffer scratch = Buffer::in_huge_pages(uint64_t(floats) * sizeof(float));
               cpu::multiply_block<isa, type, w_layout>(tiles, some_rows, some,
                                                        reinterpret_cast<float*>(scratch.data()));
               finish_piece(p.finish, p.y, {p.tokens, p.rows},
