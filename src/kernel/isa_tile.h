@@ -6,6 +6,7 @@
 //   load<t>(from, stride)         of these, of 4, 5, x: (token, 32 inputs), and of 6, 7, W: (line, row of W, 2
 //                                 inputs), where a line has the next two of each of 16 rows; what is 16 here is
 //                                 `stride` bytes apart
+//   stream<t>(from, stride)       the same, of what the first-level cache need not keep
 //   store<t>(to, stride)          of 0 .. 3
 //   multiply_bf16<sum, x, w>()    adds the products of bf16 numbers: sums are float; subnormals are 0
 //
@@ -51,6 +52,10 @@ class HardwareTiles<Isa::avx512_amx> {
   template <int t>
   [[gnu::always_inline]] inline void load(const void* from, int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(t) : "memory");
+  }
+  template <int t>
+  [[gnu::always_inline]] inline void stream(const void* from, int64_t stride) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(t) : "memory");
   }
   template <int t>
   [[gnu::always_inline]] inline void store(void* to, int64_t stride) {

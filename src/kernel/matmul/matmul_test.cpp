@@ -36,7 +36,7 @@ TEST_P(Matmul, IsAsCloseToTheTruthAsPlainArithmetic) {
 
 TEST_P(Matmul, DoesNotDependOnTheNumberOfThreads) {
   for (const int64_t tokens : {1, 5, 12, 13, 200}) {
-    const MatmulProblem problem({GetParam(), tokens, 331, 600}, 5);
+    const MatmulProblem problem({GetParam(), tokens, 1100, 600}, 5);
     std::vector<Tensor<float>> results;
     for (const int count : {1, 2, 3, 8}) {
       ThreadPool threads(count);
@@ -116,8 +116,10 @@ TEST_P(Matmul, WritesOnlyItsPartOfY) {
 TEST_P(Matmul, LongRowsAndManyPasses) {
   ThreadPool threads(2);
   const Isa best[] = {best_isa()};
-  for (const MatmulShape& shape :
-       {MatmulShape{GetParam(), 2, 9, 5000}, {GetParam(), 1100, 7, 40}, {GetParam(), 33, 3, 5000}})
+  for (const MatmulShape& shape : {MatmulShape{GetParam(), 2, 9, 5000},
+                                   {GetParam(), 1100, 7, 40},
+                                   {GetParam(), 33, 3, 5000},
+                                   {GetParam(), 70, 1100, 520}})
     for (const std::string& wrong : check_matmul(shape, 9, threads, best)) ADD_FAILURE() << wrong;
 }
 

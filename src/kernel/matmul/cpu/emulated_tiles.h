@@ -28,6 +28,10 @@ class EmulatedTiles {
       std::memcpy(tiles_[t].row[row], static_cast<const std::byte*>(from) + row * stride, row_bytes);
   }
   template <int t>
+  void stream(const void* from, int64_t stride) {
+    load<t>(from, stride);
+  }
+  template <int t>
   void store(void* to, int64_t stride) {
     static_assert(t < sum_tiles);
     for (int row = 0; row < tile_rows; ++row)

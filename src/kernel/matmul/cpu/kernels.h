@@ -86,9 +86,13 @@ constexpr int64_t panel_tokens(Isa isa, WeightType type) {
 }
 constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
 constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
+// Quantized weights as tiles: a panel of x (32 KiB) stays in L1, through which W streams.
+constexpr int64_t tile_depth(Isa isa, WeightType type) {
+  return rounds_to_bf16(isa, type) ? 512 : tile_depth(isa);
+}
 // Rows of W that are packed together, for L2, at most: a multiple of every panel_rows, or of a tile's.
 constexpr int64_t block_rows(Isa isa, WeightType type) {
-  if (rounds_to_bf16(isa, type)) return 256;
+  if (rounds_to_bf16(isa, type)) return 512;
   return in_tiles(isa, type) ? 64 : 48;
 }
 // Memory of packed numbers, in floats.
@@ -98,7 +102,7 @@ constexpr int64_t floats_of(Isa isa, WeightType type, int64_t numbers) {
 // For a block of W. Tiles that add to sums themselves keep these from depth to depth, side by side: in
 // y, rows a power of two apart would conflict in one cache set.
 constexpr int64_t block_floats(Isa isa, WeightType type, int64_t tokens, int64_t in) {
-  const int64_t rows = block_rows(isa, type), depth = tile_depth(isa);
+  const int64_t rows = block_rows(isa, type), depth = tile_depth(isa, type);
   const bool keeps_sums = rounds_to_bf16(isa, type) && in > depth;
   return floats_of(isa, type, rows * depth) +
          (keeps_sums ? rows * rounded_up(tokens, panel_tokens(isa, type)) : 0);

@@ -120,7 +120,7 @@ class HalfTiles {
         load_sums(tiles, whole);
       else
         zero_sums(tiles);
-      add_products(tiles, x, w, depth);
+      add_products(tiles, x, w, depth, sums.first && sums.last ? nullptr : sums.at + tokens * rows);
       store_sums(tiles, sums.last ? whole : kept);
     };
     if (sums.last || (sums.first && sums.how == cpu::Sum::add))
@@ -174,9 +174,13 @@ class HalfTiles {
 
   template <class Tiles>
   [[gnu::always_inline]] static inline void add_products(Tiles& tiles, const uint16_t* x,
-                                                         const uint16_t* w, int64_t depth) {
+                                                         const uint16_t* w, int64_t depth,
+                                                         const float* next_sums = nullptr) {
     for (int64_t k = 0; k < depth; k += inputs, x += x_parts * part, w += w_parts * part) {
-      load_both<w_tile>(tiles, w);
+      if (next_sums)
+        for (int line = 0; line < 4; ++line, next_sums += tile_rows)
+          __builtin_prefetch(next_sums, 1, 3);
+      stream_both<w_tile>(tiles, w);
       load_both<x_tile>(tiles, x);
       add(tiles);
       if constexpr (x_parts == 2) {
@@ -184,7 +188,7 @@ class HalfTiles {
         add(tiles);
       }
       if constexpr (w_parts == 2) {
-        load_both<w_tile>(tiles, w + part);
+        stream_both<w_tile>(tiles, w + part);
         add(tiles);
         load_both<x_tile>(tiles, x);
         add(tiles);
@@ -214,12 +218,18 @@ class HalfTiles {
     tiles.template store<2>(to.at(tile_rows), stride);
     tiles.template store<3>(to.at(tile_rows) + tile_rows, stride);
   }
-  // Two tiles of a part, one after the other.
+  // Two tiles of a part, one after the other. W is read once for these tokens, x again for the next rows.
   template <int first, class Tiles>
   [[gnu::always_inline]] static inline void load_both(Tiles& tiles, const uint16_t* from) {
     constexpr int64_t bytes = 64;  // a token's 32 inputs, or two inputs of 16 rows
     tiles.template load<first>(from, bytes);
     tiles.template load<first + 1>(from + part / 2, bytes);
+  }
+  template <int first, class Tiles>
+  [[gnu::always_inline]] static inline void stream_both(Tiles& tiles, const uint16_t* from) {
+    constexpr int64_t bytes = 64;
+    tiles.template stream<first>(from, bytes);
+    tiles.template stream<first + 1>(from + part / 2, bytes);
   }
   template <class Tiles>
   [[gnu::always_inline]] static inline void add(Tiles& tiles) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/half.h"
@@ -181,9 +182,9 @@ TEST(TilesOfQuantized, FloatsAreRoundedAsBf16) {
   }
 }
 
-// A part of 32 tokens by 32 rows, added to y by the tiles, in depths of 256.
+// A part of 32 tokens by 32 rows, added to y by the tiles, in depths.
 template <WeightType type>
-Tensor<float> multiplied(const MatmulProblem& problem) {
+Tensor<float> multiplied(const MatmulProblem& problem, int64_t most = 512) {
   using Tile = HalfTiles<Isa::portable, type>;
   const auto& [weight_type, tokens, out, in, store] = problem.shape;
   Tensor<float> whole({tokens + 2, out + 2});
@@ -193,8 +194,8 @@ Tensor<float> multiplied(const MatmulProblem& problem) {
   EmulatedTiles tiles;
   const auto sum = store == Store::add ? cpu::Sum::add : cpu::Sum::start;
   std::vector<float> sums(size_t(Tile::tokens * Tile::rows), NAN);
-  for (int64_t k = 0; k < in; k += 256) {
-    const int64_t depth = std::min<int64_t>(256, in - k), padded = cpu::rounded_up(depth, 32);
+  for (int64_t k = 0; k < in; k += most) {
+    const int64_t depth = std::min(most, in - k), padded = cpu::rounded_up(depth, 32);
     std::vector<uint16_t> packed_x(size_t(Tile::tokens * padded), 0xffff);
     Tile::pack_x(problem.x.data() + k, in, tokens, depth, packed_x.data());
     const std::vector<uint16_t> packed_w =
@@ -245,6 +246,18 @@ TEST(TilesOfQuantized, AreAsCloseToTheTruthAsPlainArithmetic) {
     expect_close<WeightType::q5_k>(32, 9, 256, store);
     expect_close<WeightType::q4_k>(7, 32, 512, store);
     expect_close<WeightType::q4>(32, 24, 96, store);
+  }
+}
+
+// The sums pass through memory between depths, and are what they would have been in the tiles.
+TEST(TilesOfQuantized, DepthsChangeNoBit) {
+  for (const Store store : {Store::overwrite, Store::add}) {
+    const MatmulProblem problem({WeightType::q8, 9, 30, 777, store}, 3);
+    const Tensor<float> whole = multiplied<WeightType::q8>(problem, 800);
+    for (const int64_t depth : {256, 512}) {
+      const Tensor<float> y = multiplied<WeightType::q8>(problem, depth);
+      EXPECT_EQ(std::memcmp(y.data(), whole.data(), size_t(y.elements()) * 4), 0) << depth;
+    }
   }
 }
 

@@ -119,7 +119,7 @@ struct TilePanels {
     HardwareTiles<isa> tiles;
   };
   static constexpr int64_t tokens = Tile::tokens, rows = Tile::rows;
-  static constexpr int64_t depth = tile_depth(isa);
+  static constexpr int64_t depth = tile_depth(isa, type);
   static constexpr int64_t numbers = Tile::x_parts, w_numbers = Tile::w_parts;
   static constexpr int64_t padded(int64_t inputs) { return rounded_up(inputs, Tile::inputs); }
   static_assert(tokens == panel_tokens(isa, type) && block_rows(isa, type) % rows == 0);
