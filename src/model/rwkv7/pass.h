@@ -116,11 +116,11 @@ class Rwkv7::Pass {
   bool products_activate() const { return !team_; }
 
   // Whether products compute the rows of their inputs, in cache, where whole mixes of many threads would
-  // pass through memory. Two threads are 3 % faster with whole mixes (q8, Neoverse V1).
+  // pass through memory. Two threads are 3 % faster with whole mixes (q8, Neoverse V1), one with tiles is 5 % slower.
   bool products_mix() const {
     constexpr int many_threads = 4;
-    return !team_ && cpu.threads.size() >= many_threads &&
-           rows.count() > kernel::matmul_few_tokens && !cpu.inputs;
+    const bool pays = cpu.threads.size() >= many_threads || kernel::has_tiles(cpu.isa);
+    return !team_ && pays && rows.count() > kernel::matmul_few_tokens && !cpu.inputs;
   }
 
   // Several products, none of which needs another's y. All threads have the results.
