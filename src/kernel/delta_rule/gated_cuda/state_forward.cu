@@ -117,6 +117,20 @@ struct ForwardBlock : HeadRows {
     result.add(read_missing(stage, missing));
     return result;
   }
+  // The state after the tile; then after(part), of each part.
+  template <class Boundary, class After>
+  __device__ static void add_written(State& S, const Boundary& boundary, const TileStage& stage,
+                                     const FragmentA<gated_planes>& written, After&& after) {
+#pragma unroll
+    for (int n = 0; n < State::parts; ++n) {
+      FragmentB<out_planes> k_out;
+      k_out.template load<Layout::row_major>(stage.k_out(), 0, 16 * n);
+      SplitAccumulator<0> added;
+      added.add(written, k_out);
+      boundary.decay_and_add(S, n, stage, 16 * n, added.total());
+      after(n);
+    }
+  }
   template <class Boundary>
   __device__ void carry_rows(int group) {
     const GatedRule& op = pass.op;
@@ -144,15 +158,9 @@ struct ForwardBlock : HeadRows {
       boundary.scale_out(stage, missing);
       const FragmentA<gated_planes> written(missing);
       float most[4] = {};
-#pragma unroll
-      for (int n = 0; n < State::parts; ++n) {
-        FragmentB<out_planes> k_out;
-        k_out.template load<Layout::row_major>(stage.k_out(), 0, 16 * n);
-        SplitAccumulator<0> added;
-        added.add(written, k_out);
-        boundary.decay_and_add(S, n, stage, 16 * n, added.total());
+      add_written(S, boundary, stage, written, [&](int n) {
         if constexpr (Boundary::neutralizes) S.add_magnitudes(n, most);
-      }
+      });
       largest = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
       memory.queue.release(tile);
     }
@@ -190,14 +198,7 @@ struct ForwardBlock : HeadRows {
                          tiles, tiles.first(tile));
       boundary.scale_out(stage, missing);
       const FragmentA<gated_planes> written(missing);
-#pragma unroll
-      for (int n = 0; n < State::parts; ++n) {
-        FragmentB<out_planes> k_out;
-        k_out.template load<Layout::row_major>(stage.k_out(), 0, 16 * n);
-        SplitAccumulator<0> added;
-        added.add(written, k_out);
-        boundary.decay_and_add(S, n, stage, 16 * n, added.total());
-      }
+      add_written(S, boundary, stage, written, [](int) {});
       memory.queue.release(tile);
     }
     if (boundary.is_on()) S.neutralize(boundary.tanh.tau);
