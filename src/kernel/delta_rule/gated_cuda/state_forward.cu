@@ -16,9 +16,10 @@ struct ForwardBlock : HeadRows {
   static constexpr int keys = Division::keys, split = Division::split;
   static constexpr int in_planes = solved ? gated_planes : 1,
                        out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
+  static constexpr int stages = stages_within<TileStage>(101);
+  static_assert(!Division::loads_ahead || keys > 128 || stages == 4);  // three took 29 % longer
   struct Memory {
-    StageQueue<TileStage, Division::state_warps + Division::writers, stages_within<TileStage>(101)>
-        queue;
+    StageQueue<TileStage, Division::state_warps + Division::writers, stages> queue;
     struct Group {
       PartialProducts<split> recalled, read;
     } group[2][Division::writers ? Division::groups : 1];  // of the tiles in turn
