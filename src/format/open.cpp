@@ -29,7 +29,8 @@ std::string as_text(const JsonValue& value) {
   }
 }
 
-// Scalars are metadata, and so is the first element of an array; arrays of scalars are lists.
+// Scalars are metadata, and so is the first element of an array; arrays of scalars are lists. What several
+// objects of an array have is no number, truth or name that a reader could take for that of all.
 void read_config(const fs::path& path, TensorFile& file) {
   walk_json_file(path, {}, [&](const std::vector<std::string>& at, const JsonValue& value) {
     using Kind = JsonValue::Kind;
@@ -37,12 +38,14 @@ void read_config(const fs::path& path, TensorFile& file) {
     std::string key = "config";
     for (const std::string& part : at) key += "." + part;
     if (value.kind == Kind::array) {
-      file.lists()[key] = {};
+      const auto [list, is_first] = file.lists().try_emplace(key);
+      if (!is_first) list->second = {"several lists"};
       return;
     }
-    if (const auto list = file.lists().find(key); list != file.lists().end())
-      list->second.push_back(as_text(value));
-    file.metadata().emplace(std::move(key), as_text(value));
+    const auto list = file.lists().find(key);
+    if (list != file.lists().end()) list->second.push_back(as_text(value));
+    const auto [known, is_first] = file.metadata().emplace(key, as_text(value));
+    if (!is_first && list == file.lists().end()) known->second = "several values";
   });
 }
 

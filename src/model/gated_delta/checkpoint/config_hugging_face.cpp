@@ -57,7 +57,7 @@ void set_convolution(Config& c, Settings& s) {
   if (!s.truth("use_short_conv", true)) c.taps = 0;
 }
 
-// flash-linear-attention's layers of attention: one description, or a list of such.
+// flash-linear-attention's layers of attention: one description.
 void set_fla_attention(Config& c, Settings& s) {
   const std::vector<int64_t> layers = s.integers("attn.layers");
   if (layers.empty()) return;

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "base/io/file.h"
 #include "format/open.h"
 #include "model/gated_delta/checkpoint/fixture_published.h"
 #include "model/gated_delta/fixture.h"
@@ -55,6 +56,28 @@ TEST(HuggingFaceConfig, AHeadThatIsThereIsUsed) {
   EXPECT_TRUE(config_of("qwen3_5", [](TensorFile&) {}, tie).tied);
   EXPECT_FAULT(config_of("qwen3_5", with("tie_word_embeddings", "false"), tie), Fault::file,
                "expected the tensor lm_head.weight");
+}
+
+TEST(HuggingFaceConfig, SeveralDescriptionsOfAttentionAreNotTakenForOne) {
+  Config hybrid;
+  for (const Config& one : published_configs())
+    if (one.model_type == "gated_deltanet" && one.mixers[2] == Mixer::attention) hybrid = one;
+  const SmallModel small(hybrid);
+  const fs::path folder = small.scratch.path() / "folder";
+  fs::create_directory(folder);
+  open_checkpoint(small.path)->write_hugging_face(folder, StoredType::f32, 3);
+  const std::string json = read_file(folder / "config.json");
+  const size_t begin = json.find('{', json.find("\"attn\"")), end = json.find('}', begin) + 1;
+  const std::string description = json.substr(begin, end - begin);
+  const auto with_attention = [&](const std::string& text) {
+    replace_file(folder / "config.json", json.substr(0, begin) + text + json.substr(end));
+    return Checkpoint(open_tensor_file(folder)).config();
+  };
+  EXPECT_EQ(with_attention("[" + description + "]").heads, hybrid.heads);
+  EXPECT_FAULT(with_attention("[" + description + "," + description + "]"), Fault::file,
+               "attn.layers: expected a whole number, found 'several lists'");
+  EXPECT_FAULT(with_attention(R"([{"layers":[2],"num_heads":6},{"num_heads":3}])"), Fault::file,
+               "attn.num_heads: expected a whole number, found 'several values'");
 }
 
 TEST(HuggingFaceConfig, AVisionModelTiesAsItsOuterConfigSays) {
