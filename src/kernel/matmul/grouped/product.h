@@ -36,8 +36,8 @@ struct GroupedProducts {
 };
 void multiply_grouped(const GroupedProducts& op, const Gpu& gpu);
 
-// The same for 17 to some 128 rows, b in bf16: a block has all of up to 64 rows, so that weights are read
-// once. `splits`: the inputs are divided into so many parts, and each of the sums of a part is a matrix of
+// The same for 17 to 32 rows, b in bf16: a block has all of them, so that weights are read once; of more
+// rows it is right, and slower than the library. `splits`: the inputs are divided into so many parts, and each of the sums of a part is a matrix of
 // its own in float_out, (splits, rows, columns), for who adds them up; such products have no activation
 // and are not added.
 void multiply_tall(const GroupedProducts& op, int splits, const Gpu& gpu);

@@ -1,4 +1,4 @@
-// A block has 32 columns of b and up to 64 rows of a on the tensor cores, its warps a part of the inputs
+// A block has 32 columns of b and 32 rows of a on the tensor cores, its warps a part of the inputs
 // each. Weights come through shared memory, where a thread reads what it has copied itself: copies begin
 // before a is there, and need no registers, so that blocks of the next kernel fit beside these and copy
 // theirs. Inputs of a lane are those of grouped/product.cu, and so is the order of a sum's terms.
@@ -16,13 +16,11 @@ namespace {
 using namespace grouped;
 
 constexpr int columns_of_block = 32, parts = columns_of_block / columns_of_mma;
-constexpr int tile_rows = 16;
+constexpr int tile_rows = 16, row_tiles = 2, rows_of_block = row_tiles * tile_rows;
 // Steps of a warp in shared memory at most: with all of them 96 KiB of a block, of which two fit.
 constexpr int most_places = 6;
 constexpr int place_loads = parts * 32, place_bytes = warps * place_loads * int(sizeof(uint4));
 
-// row_tiles: of 16 rows.
-template <int row_tiles>
 __global__ void __launch_bounds__(threads, 2)
     tall_products(const __grid_constant__ GroupedLaunch op, int splits, int places) {
   extern __shared__ float4 dynamic_shared[];
@@ -57,7 +55,7 @@ __global__ void __launch_bounds__(threads, 2)
     else
       commit_group();
 
-  const int64_t row = int64_t(blockIdx.y) * (row_tiles * tile_rows);
+  const int64_t row = int64_t(blockIdx.y) * rows_of_block;
   const int last = int(op.rows - row) - 1;
   const bf16* const a = m.a + row * m.inner + own;
   int place[row_tiles][2];
@@ -142,21 +140,15 @@ void multiply_tall(const GroupedProducts& op, int splits, const Gpu& gpu) {
     steps = std::max(steps, (of_split + warps - 1) / warps);
   }
   const int places = int(std::min<int64_t>(steps, most_places));
-  const auto run = [&]<int row_tiles>() {
-    const int sums = row_tiles * parts * warps * 32 * int(sizeof(float4));
-    const int64_t rows = (op.rows + row_tiles * tile_rows - 1) / (row_tiles * tile_rows);
-    const Grid grid{dim3(unsigned(blocks), unsigned(rows)), threads,
-                    size_t(std::max(places * place_bytes, sums))};
-    prefer_shared_carveout(tall_products<row_tiles>);
-    if (op.overlaps)
-      launch_dependent(tall_products<row_tiles>, grid, gpu, launched, splits, places);
-    else
-      launch(tall_products<row_tiles>, grid, gpu, launched, splits, places);
-  };
-  if (op.rows <= 2 * tile_rows)
-    run.template operator()<2>();
+  const int sums = row_tiles * parts * warps * 32 * int(sizeof(float4));
+  const int64_t rows = (op.rows + rows_of_block - 1) / rows_of_block;
+  const Grid grid{dim3(unsigned(blocks), unsigned(rows)), threads,
+                  size_t(std::max(places * place_bytes, sums))};
+  prefer_shared_carveout(tall_products);
+  if (op.overlaps)
+    launch_dependent(tall_products, grid, gpu, launched, splits, places);
   else
-    run.template operator()<4>();
+    launch(tall_products, grid, gpu, launched, splits, places);
 }
 
 }  // namespace deltasane::kernel::cuda
