@@ -1,6 +1,5 @@
 // The terms of a tile where one decay is for all channels of a head: a warp per tile.
 #include "base/choose.h"
-#include "kernel/delta_rule/cuda/neutralize.cuh"
 #include "kernel/delta_rule/gated_cuda/terms.cuh"
 #include "kernel/delta_rule/gated_cuda/terms_passes.h"
 #include "tensor/cuda/launch.h"

@@ -73,17 +73,16 @@ struct SmallBoundary : NoBoundary {
 struct ScaledBoundary {
   static constexpr bool neutralizes = true;
   using Guess = uint32_t;  // the least of the bits of all s, as SpeculateTiny
-  float tau = 0;
-  float b = 0, c = 0, a = 0, most = 0, inverse_g = 0, decay = 0;
-  float below = -HUGE_VALF;  // no s is
+  TinyPolynomial tiny;  // at first of no s: none is below
+  float most = 0, inverse_g = 0, decay = 0;
   template <class Stage>
   __device__ void take(const Stage& stage) {
     const TinyTerms& of = stage.terms.tiny;
-    tau = stage.terms.sane.tau;
-    b = of.b, c = of.c, a = of.a, most = of.bound, inverse_g = of.inverse_g, decay = of.decay;
-    below = of.below;
+    tiny.tau = stage.terms.sane.tau;
+    tiny.b = of.b, tiny.c = of.c, tiny.a = of.a, tiny.below = of.below;
+    most = of.bound, inverse_g = of.inverse_g, decay = of.decay;
   }
-  __device__ bool is_on() const { return tau > 0; }
+  __device__ bool is_on() const { return tiny.tau > 0; }
   __device__ float bound() const { return most; }
   template <class State>
   __device__ void neutralize(State& X, int n) const {
@@ -94,7 +93,7 @@ struct ScaledBoundary {
   }
   template <class State>
   __device__ void neutralize_large(State& X) const {
-    if (is_on()) Tanh(tau, inverse_g).apply([&](auto&& map) { X.each(map); });
+    if (is_on()) Tanh(tiny.tau, inverse_g).apply([&](auto&& map) { X.each(map); });
   }
   template <class State>
   __device__ Guess guess(State& X) const {
@@ -112,7 +111,7 @@ struct ScaledBoundary {
   }
   template <class State>
   __device__ bool holds(Guess least, const State&) const {
-    return __all_sync(~0u, least > __float_as_uint(below));
+    return __all_sync(~0u, least > __float_as_uint(tiny.below));
   }
   template <class Stage>
   __device__ void scale_out(const Stage& stage, Accumulator& missing) const {
@@ -129,8 +128,8 @@ struct ScaledBoundary {
 
  private:
   __device__ float neutralize(float& x) const {  // returns s
-    const float s = fmaf(x, x, b);
-    x *= fmaf(-s, fmaf(s, s, c), a);
+    const float s = tiny.s(x);
+    x *= tiny.over_X(s);
     return s;
   }
 };

@@ -17,7 +17,7 @@ struct ForwardBlock : HeadRows {
   static constexpr int in_planes = solved ? gated_planes : 1,
                        out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
   static constexpr int stages = stages_within<TileStage>(101);
-  static_assert(!Division::loads_ahead || keys > 128 || stages == 4);  // three took 29 % longer
+  static_assert(!Division::loads_ahead || keys > 128 || stages == 4);  // with three KDA took longer
   struct Memory {
     StageQueue<TileStage, Division::state_warps + Division::writers, stages> queue;
     struct Group {

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "kernel/cuda/split_product.cuh"
-#include "kernel/delta_rule/cuda/neutralize.cuh"
 #include "kernel/delta_rule/gated_cuda/stages.cuh"
 
 namespace deltasane::kernel::cuda {

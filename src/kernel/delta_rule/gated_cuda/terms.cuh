@@ -25,8 +25,8 @@
 
 #include <type_traits>
 
-#include "kernel/cuda/approximate_math.cuh"
 #include "kernel/cuda/split_product.cuh"
+#include "kernel/delta_rule/cuda/neutralize.cuh"
 #include "kernel/delta_rule/gated_cuda/blocked_matrix.cuh"
 #include "kernel/delta_rule/gated_cuda/tiles.cuh"
 
@@ -55,8 +55,7 @@ struct SolvedKeys {
   }
 };
 
-// tau tanh(x / tau) for |x| below a quarter of tau: as Tanh of neutralize.cuh, with fewer
-// instructions. Made with the terms of the tile before, so that no warp waits for tau.
+// tau tanh(x / tau) for |x| below a quarter of tau: as Tanh, with fewer instructions. Made with the terms of the tile before, so that no warp waits for tau.
 struct alignas(16) TanhOfSmall {
   float tau, c0, c1, c2;  // tau 0: no SANE
   TanhOfSmall() = default;
@@ -67,7 +66,7 @@ struct alignas(16) TanhOfSmall {
     c2 = -0.051651978f * unit * unit * unit;
   }
   // Of the entries' magnitudes; for a smaller tau powers of `unit` are infinite.
-  __device__ float bound() const { return tau > 1e-5f ? 0.25f * tau : 0; }
+  __device__ float bound() const { return tau > 1e-5f ? Tanh::quarter * tau : 0; }
   __device__ float operator()(float x) const {
     const float q = x * x;
     return fmaf(x * q, fmaf(q, fmaf(q, c2, c1), c0), x);
