@@ -27,7 +27,7 @@ __device__ void load_input(const ShortConv<Real>& op, int sequence, int64_t toke
 template <int width, int most, class Real>
 __global__ void __launch_bounds__(channel_threads)
     convolve(const __grid_constant__ ShortConv<Real> op, int run) {
-  constexpr int batch = 4;  // rows that are loaded at once
+  constexpr int batch = 8;  // rows that are loaded at once
   const int64_t i = int64_t(blockIdx.x) * channel_threads + threadIdx.x;
   const int64_t pieces = op.channels / width, first = i / pieces * run;
   const int64_t channel = i % pieces * width, end = min(op.rows.rows, first + run);
