@@ -33,7 +33,8 @@ template <int width, int warps, int pieces, class Real, class Gradient>
 __global__ void __launch_bounds__(channel_threads, pieces == 4 && sizeof(Real) == 4 ? 1 : 2)
     rms_heads_backward(const __grid_constant__ RmsNormGradient<Real, Gradient> op, int64_t run,
                        float* partial) {
-  constexpr bool keeps_gates = pieces == 1 || pieces == 2;  // of more, there are no registers
+  constexpr bool is_long = pieces == 4 && sizeof(Real) == 4;  // a block of a multiprocessor
+  constexpr bool keeps_gates = pieces == 1 || pieces == 2;    // of more, there are no registers
   __shared__ float of_groups[most_channels];
   __shared__ float place[2][64];
   BlockSums<2> block_sums{place};
@@ -50,6 +51,8 @@ __global__ void __launch_bounds__(channel_threads, pieces == 4 && sizeof(Real) =
     if (op.present && !op.present[row]) continue;
     const HeadChannels<width, pieces, Real> all_x(threads, op.x + at, op.size);
     const HeadChannels<width, pieces, Gradient> all_dy(threads, op.dy + at, op.size);
+    const HeadChannels<width, is_long ? pieces : 0, Real> all_before(threads, op.dx + at,
+                                                                     op.add ? op.size : 0);
     GateValue gates[keeps_gates ? pieces : 1][width];
     const auto activate = [&](int64_t c, GateValue(&act)[width]) {
 #pragma unroll
@@ -96,7 +99,7 @@ __global__ void __launch_bounds__(channel_threads, pieces == 4 && sizeof(Real) =
         if (op.gate) store_channels<width>(op.dgate + at + c, dgate);
         if (op.add) {
           float before[width];
-          load_channels<width>(op.dx + at + c, before);
+          all_before.get(piece, c, before);
 #pragma unroll
           for (int i = 0; i < width; ++i) dx[i] += before[i];
         }
