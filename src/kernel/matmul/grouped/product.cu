@@ -212,7 +212,9 @@ void multiply_grouped(const GroupedProducts& op, const Gpu& gpu) {
   int64_t wide_blocks = 0, blocks = 0;
   for (int i = 0; i < op.count; ++i) wide_blocks += blocks_of(op.one[i], wide);
   const int64_t at_once = gpu.properties().multiprocessors;
-  const bool is_narrow = 2 * wide_blocks * rows <= at_once;
+  // Narrow tiles are four times as many blocks, of which a multiprocessor has one at a time. Where more
+  // than one tile of rows reads the weights, all of them are to be resident.
+  const bool is_narrow = (rows == 1 ? 2 : wide / narrow) * wide_blocks * rows <= at_once;
   bool all_are_bf16 = true;
   for (int i = 0; i < op.count; ++i) {
     const auto& one = op.one[i];
