@@ -1,5 +1,5 @@
-// A block has a row, or a cluster of four or eight blocks has one. There are three passes over the row, or
-// more where many tokens are kept; it stays in L2. Control flow is uniform: a pass returns the same
+// A block has a row, or a cluster of two, four or eight blocks has one. There are three passes over the
+// row, or more where many tokens are kept; it stays in L2. Control flow is uniform: a pass returns the same
 // result to all threads.
 #include "kernel/sampler/cuda.h"
 
@@ -399,14 +399,15 @@ void expect_row(int64_t vocabulary) {
 void sample_rows(const SampleRows& op, const Gpu& gpu) {
   expect_row(op.vocabulary);
   if (op.rows == 0) return;
-  // As many blocks of a row as let all rows be resident at once: two blocks on a multiprocessor.
-  const int64_t resident = 2 * gpu.properties().multiprocessors / op.rows;
+  // As many blocks of a row as let all rows be resident at once: one of them on a multiprocessor.
+  const int64_t resident = gpu.properties().multiprocessors / op.rows;
   const auto run = [&]<int blocks>() {
     launch_cluster(sample_rows_kernel<blocks>, {unsigned(op.rows * blocks), threads},
                    unsigned(blocks), gpu, op);
   };
-  if (gpu.properties().capability < 90 || resident < 4)
+  if (gpu.properties().capability < 90 || resident < 2)
     return launch(sample_rows_kernel<1>, {unsigned(op.rows), threads}, gpu, op);
+  if (resident < 4) return run.operator()<2>();
   resident < most_blocks ? run.operator()<4>() : run.operator()<most_blocks>();
 }
 
