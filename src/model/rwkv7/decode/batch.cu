@@ -71,11 +71,10 @@ __device__ float low_at(const StepHeads<Real>& op, const HeadRanks& ranks, int64
   return apply(i < ranks.a ? Epilogue::tanh : i < ranks.g ? Epilogue::none : Epilogue::sigmoid, x);
 }
 
-// tau of a head where the sequence's token ends a chunk; 0 elsewhere.
+// Whether SANE follows the sequence's token.
 template <class Op>
-__device__ float head_tau(const Op& op, int64_t sequence, int64_t heads, int64_t head) {
-  const bool ends = op.tau && (op.positions[sequence] + 1) % op.chunk == 0;
-  return ends ? op.tau[sequence * heads + head] : 0.0f;
+__device__ bool ends_chunk(const Op& op, int64_t sequence) {
+  return op.tau && (op.positions[sequence] + 1) % op.chunk == 0;
 }
 
 // A block per (head, sequence).
@@ -95,7 +94,8 @@ __global__ void __launch_bounds__(step_threads)
     in.a[threadIdx.x] = to_float(op.a[c]), in.b[threadIdx.x] = to_float(op.b[c]);
   }
   __syncthreads();
-  const float y = step_head(s, in, head_tau(op, sequence, op.heads, head));
+  const float tau = ends_chunk(op, sequence) ? op.tau[sequence * op.heads + head] : 0.0f;
+  const float y = step_head(s, in, tau);
   s.store(memory);
   if (threadIdx.x % lanes == 0) store_one(op.y + first + threadIdx.x / lanes, y);
 }
@@ -118,17 +118,20 @@ __global__ void __launch_bounds__(step_threads, has_up ? 4 : 1)
   constexpr int kept = has_up ? 0 : 10;  // all of a 0.4B model's in bf16
   alignas(16) __shared__ float low[has_up ? 4 : StepHeads<Real>::most_low];
   alignas(16) __shared__ HeadShared place;
-  __shared__ float raw[3][head_size];
+  __shared__ float raw[4][head_size];  // r k v, and v of the first layer
   const int64_t head = blockIdx.x, sequence = blockIdx.y, channels = op.sizes.channels;
   const int64_t at = sequence * channels + head * head_size;
   float* const memory = op.states[sequence] + memory_at + head * head_size * head_size;
   HeadPrefetch<Real, lanes, kept> early;
   trigger_dependent_launch();
   early.load(op.weights, ranks, head, memory);
+  const bool ends = ends_chunk(op, sequence);
   grid_dependency_synchronize();
-  if (threadIdx.x < 3 * head_size) {
-    const int which = int(threadIdx.x) / head_size, c = int(threadIdx.x) % head_size;
-    raw[which][c] = to_float(op.rkv[which * op.sequences * channels + at + c]);
+  static_assert(step_threads == 4 * head_size);
+  if (const int which = int(threadIdx.x) / head_size; which < 3 || ranks.has_v()) {
+    const int64_t c = at + threadIdx.x % head_size;
+    raw[which][threadIdx.x % head_size] =
+        to_float(which < 3 ? op.rkv[which * op.sequences * channels + c] : op.v_first[c]);
   }
   float projected = 0;
   if constexpr (has_up)
@@ -136,12 +139,14 @@ __global__ void __launch_bounds__(step_threads, has_up ? 4 : 1)
   else
     for (int i = threadIdx.x; i < ranks.low; i += step_threads)
       low[i] = low_at(op, ranks, sequence, i);
-  const float tau = head_tau(op, sequence, op.sizes.heads, head);
+  const float tau = ends ? op.tau[sequence * op.sizes.heads + head] : 0.0f;
   __syncthreads();
   const auto up = [&] {
     return has_up ? projected : up_projection(early, op.weights, ranks, head, low);
   };
-  make_inputs(early, ranks, {raw[0], raw[1], raw[2]}, up, op.v_first + at, place);
+  make_inputs(early, ranks, {raw[0], raw[1], raw[2]}, up, raw[3], place);
+  if (!ranks.has_v() && threadIdx.x < head_size)
+    store_one(op.v_first + at + threadIdx.x, place.in.v[threadIdx.x]);
   const float y = finish_head(early, tau, op.group_norm_eps, place);
   early.s.store(memory);
   if (threadIdx.x < head_size) store_one(op.y + at + threadIdx.x, y);
@@ -187,7 +192,7 @@ void step_heads(const StepHeads<Real>& op, const Gpu& gpu) {
   const auto kernel = op.up.w ? step_heads_kernel<Real, true> : step_heads_kernel<Real, false>;
   const Grid grid = grid_of(op.sizes.heads, op.sequences);
   const int64_t at = op.sizes.memory_at(op.layer);
-  if (!op.overlaps) return launch(kernel, grid, gpu, op, ranks, at);
+  if (!op.up.w) return launch(kernel, grid, gpu, op, ranks, at);  // overlapped, it takes longer
   prefer_shared_carveout(kernel);
   launch_dependent(kernel, grid, gpu, op, ranks, at);
 }

@@ -73,9 +73,9 @@ struct StepHeads {
   const float* tau;  // as above
   Real* y;           // (sequences, C)
   UpProjections<Real> up = {};
-  // The launch begins, with loads of the states, while the kernel before it in the stream still runs.
-  bool overlaps = false;
 };
+// With `up`, the launch begins, with loads of the states, while the kernel before it in the stream
+// still runs, which writes rkv or up and nothing else that this reads or writes.
 template <class Real>
 void step_heads(const StepHeads<Real>& op, const Gpu& gpu);
 

@@ -312,7 +312,6 @@ void GpuExecutor<Real>::Layer::step_heads() {
       ws_.low.data(), ws_.v_first.data(), tau_, ws_.y.data()};
   if (!heads_have_up_)
     op.up = {ws_.raw_w.data(), ws_.raw_a.data(), ws_.gate.data(), ws_.g.data()};
-  op.overlaps = is_tall();
   rwkv7::step_heads(op, *e_.gpu);
 }
 
