@@ -13,12 +13,12 @@
 #   larger    the family in 28 to 32 million parameters (LARGER: its variants, LARGER_NAMES: its models), tuned with SANE
 #             and with SANE from the first step
 #   first     DeltaNet, slow KDA and slow Gated DeltaNet of the family with SANE from the first step
-#   far       of the table, one seed and alphas 0, 3 and 8 to a hundred million tokens
+#   far       of the table, FAR_SEEDS (1), FAR_ALPHAS (0 3 8) and FAR_RUN_TIME (alphas; none) to a hundred million tokens
 #   languages rwkv7-slow of the family, trained and read with half of the sentences in Chinese
 #   usual     an RWKV-7 of 0.1 billion parameters with the usual initialization, USUAL_STEPS (12000) of 64 x 512 bytes of
 #             a wider text, then USUAL_LONG_STEPS (3300) of 8 x 4096, each read to a hundred million tokens
 #
-# They run beside each other, each with JOBS processes ("far": 2); "million", "far" and "usual" go first where they compete.
+# They run beside each other, each with JOBS processes ("far": FAR_JOBS, 2); "million", "far" and "usual" go first where they compete.
 # FOLDER gets log.txt; of the pair pair.tar.gz, baseline.safetensors and sane.safetensors; of the others PART.tar.gz
 # (tables, configurations, logs, what streams recorded but for single heads and single tokens), and figures.tar.gz: all
 # records of FIGURE_RUNS.
@@ -60,7 +60,8 @@ part_of() {
     ;;
   far)
     script=alpha_table.sh rank=0
-    settings=(JOBS=2 SEEDS=1 ALPHAS="0 3 8" FIRST_ALPHAS= RUN_TIME_ALPHAS= RUN_TIME_ADAPTIVE= ADAPTIVE_ALPHAS= STREAMS=9:1
+    settings=(JOBS="${FAR_JOBS:-2}" SEEDS="${FAR_SEEDS:-1}" ALPHAS="${FAR_ALPHAS:-0 3 8}" FIRST_ALPHAS=
+      RUN_TIME_ALPHAS="${FAR_RUN_TIME:-}" RUN_TIME_ADAPTIVE= ADAPTIVE_ALPHAS= STREAMS=9:1
       FAR="1048576 10485760 104857600")
     ;;
   languages)
