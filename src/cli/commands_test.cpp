@@ -183,6 +183,16 @@ TEST_F(Commands, RefuseDamagedModels) {
   }
 }
 
+TEST_F(Commands, InfoListsMetadataWhenAsked) {
+  const std::string graft = scratch_.path() / "graft.safetensors";
+  ASSERT_EQ(deltasane({"graft", model_, graft, "--alpha", "3"}).exit_code, 0);
+  const std::string plain = deltasane({"info", graft}).output;
+  EXPECT_NE(plain.find("entries, which --metadata lists\n"), std::string::npos) << plain;
+  EXPECT_EQ(plain.find("sane.alpha: 3"), std::string::npos) << plain;
+  const std::string all = deltasane({"info", graft, "--metadata"}).output;
+  EXPECT_NE(all.find("sane.alpha: 3\n"), std::string::npos) << all;
+}
+
 TEST_F(Commands, ScoreTextAndTokens) {
   const std::string logits = scratch_.path() / "logits.npy", ids = scratch_.path() / "ids.txt";
   replace_file(ids, "49 50\n43 51 52 61");

@@ -158,7 +158,7 @@ TEST_F(Hostile, NothingMovesTheCursorOfATerminal) {
   fs::create_directories(path("folder" + escape));
   const std::string text = path("text" + escape), folder = path("folder" + escape);
   std::vector<std::vector<std::string>> cases{
-      {"info", model, "--tensors"},
+      {"info", model, "--tensors", "--metadata"},
       {"score", model, "--text", text},
       {"generate", model, "--prompt-file", text, "--tokens", "300", "--temperature", "5"},
       {"tokenize", "byte", "--file", text},
@@ -224,7 +224,7 @@ TEST_F(Hostile, FilesThatOnceFooledTheProgram) {
   const test::Outcome rows = test::run(
       command({"answers", "check", "--batch", file("answers-deep-options.jsonl"), "--out", path("o")}));
   EXPECT_LT(rows.exit_code, 128);
-  for (const auto& words : {std::vector<std::string>{"info", file("escape-metadata.safetensors")},
+  for (const auto& words : {std::vector<std::string>{"info", file("escape-metadata.safetensors"), "--metadata"},
                             {"diagnose", file("state-1228.state")}}) {
     EXPECT_EQ(controls(test::run_on_terminal(command(words)).output), "") << words[1];
     EXPECT_EQ(controls(test::run(command(words)).output), "") << words[1];

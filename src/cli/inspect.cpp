@@ -5,6 +5,7 @@
 
 #include "base/io/host_memory.h"
 #include "cli/command.h"
+#include "cli/counted.h"
 #include "cli/terminal/terminal.h"
 #include "model/registry.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 struct InspectOptions {
   std::string model;
-  bool json = false, tensors = false;
+  bool json = false, tensors = false, metadata = false;
 };
 
 nlohmann::ordered_json json_of(const ModelDescription::Size& size) {
@@ -85,8 +86,16 @@ int show_model(const InspectOptions& options) {
   if (non_finite)
     fmt::print("  NOT FINITE     {}; other commands refuse this file\n", to_string(*non_finite));
   fmt::print("  identity       {:016x}\n", checkpoint.identity());
-  for (const auto& [key, value] : checkpoint.metadata())
-    if (value.size() < 100) fmt::print("  {}: {}\n", terminal_text(key), terminal_text(value));
+  const auto& metadata = checkpoint.metadata();
+  if (!options.metadata && !metadata.empty())
+    fmt::print("  metadata       {}, which --metadata lists\n",
+               counted(int64_t(metadata.size()), "entry", "entries"));
+  if (options.metadata)
+    for (const auto& [key, value] : metadata)
+      fmt::print("  {}: {}\n", terminal_text(key),
+                 value.size() < 100 ? terminal_text(value)
+                                    : fmt::format("{} (--json has it)",
+                                                  counted(int64_t(value.size()), "byte")));
   if (options.tensors)
     for (const std::string& name : checkpoint.names())
       fmt::print("  {:<36} {:<6} {}\n", terminal_text(name), name_of(checkpoint.type(name)),
@@ -102,6 +111,7 @@ const Command info{"info", "what a model file holds", [](CLI::App& app) {
                                     ".pth, .safetensors, .gguf, rwkv.cpp .bin, or a model folder")
                          ->required();
                      app.add_flag("--tensors", options->tensors, "list every tensor");
+                     app.add_flag("--metadata", options->metadata, "list what else the file says of itself");
                      app.add_flag("--json", options->json, "print JSON");
                      app.footer("Example:\n  deltasane info model.pth");
                      return [options] { return show_model(*options); };
