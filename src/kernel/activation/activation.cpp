@@ -6,17 +6,26 @@
 
 namespace deltasane::kernel {
 
-void activate_row(Activation activation, float* x, int64_t count, Isa set) {
+RowActivation row_activation(Activation activation, Isa set) {
+  RowActivation row = nullptr;
   with_float_isa(set, [&]<Isa isa>() {
     switch (activation) {
       case Activation::tanh:
-        return cpu::tanh_row<isa>(x, count);
+        row = cpu::tanh_row<isa>;
+        return;
       case Activation::sigmoid:
-        return cpu::sigmoid_row<isa>(x, count);
+        row = cpu::sigmoid_row<isa>;
+        return;
       case Activation::squared_relu:
-        return cpu::squared_relu_row<isa>(x, count);
+        row = cpu::squared_relu_row<isa>;
+        return;
     }
   });
+  return row;
+}
+
+void activate_row(Activation activation, float* x, int64_t count, Isa set) {
+  row_activation(activation, set)(x, count);
 }
 
 void activate(Activation activation, View<float> x, const Cpu& cpu) {

@@ -33,9 +33,18 @@ Finish finish_of(const Matmul& p, Isa isa) {
   };
 }
 
-TiledProduct tiled_product(const Matmul& p, Isa isa) {
-  return {{p.x.data, p.x.stride[0]},  p.w.rows(), p.w.in(),        p.x.shape[0], p.w.out(), p.w.in(),
-          {p.y.data, p.y.stride[0]}, sum_of(p),  finish_of(p, isa), p.rows_of_x};
+TiledProduct tiled_product(const Matmul& p, Isa isa, BufferPool* buffers) {
+  TiledProduct product{
+      {p.x.data, p.x.stride[0]}, p.w.rows(), p.w.in(), p.x.shape[0], p.w.out(), p.w.in(),
+      {p.y.data, p.y.stride[0]}, sum_of(p)};
+  product.finish = finish_of(p, isa);
+  product.rows_of_x = p.rows_of_x;
+  product.buffers = buffers;
+  if (p.y_columns) {
+    product.y.stride = p.y_columns;
+    product.columns = {p.y_columns, p.y_columns * p.x.shape[0]};
+  }
+  return product;
 }
 
 template <Isa isa, WeightType type>
@@ -52,7 +61,8 @@ TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t r
   const cpu::Strided<const float> x{p.x.data, p.x.stride[0]};
   const int64_t token_groups = pieces_of(tokens, cpu::q8_tokens);
   const int64_t panels = pieces_of(p.w.out(), cpu::q8_panel_rows(isa));
-  const int64_t parts = token_parts(threads, panels + pieces_of(rows_beside, cpu::q8_panel_rows(isa)), tokens / 64);
+  const int64_t parts =
+      token_parts(threads, panels + pieces_of(rows_beside, cpu::q8_panel_rows(isa)), tokens / 64);
   const Finish finish = finish_of(p, isa);
   const RowsOfX rows_of_x = p.rows_of_x;
   return {{{token_groups,
@@ -83,12 +93,15 @@ TwoPhases quantized_phases(const Matmul& p, const ThreadPool& threads, int64_t r
 
 // Up to pass_tokens, unless quantized.
 template <Isa isa, WeightType type>
-TwoPhases phases_of(const Matmul& p, const ThreadPool& threads, int64_t rows_beside) {
+TwoPhases phases_of(const Matmul& p, const Cpu& cpu, int64_t rows_beside) {
+  if constexpr (has_tiles(isa) && !is_quantized(type))
+    if (cpu::is_small(isa, type, p.w.out(), p.w.in()))
+      return small_phases<isa, type>(tiled_product(p, isa, cpu.buffers), cpu.threads);
   if constexpr (is_quantized(type) && !cpu::rounds_to_bf16(isa, type))
-    return quantized_phases<isa, type>(p, threads, rows_beside);
+    return quantized_phases<isa, type>(p, cpu.threads, rows_beside);
   else
-    return tiled_phases<isa, type, row_major, row_major>(tiled_product(p, isa), threads,
-                                                         rows_beside);
+    return tiled_phases<isa, type, row_major, row_major>(tiled_product(p, isa, cpu.buffers),
+                                                         cpu.threads, rows_beside);
 }
 
 template <class Body>
@@ -115,20 +128,22 @@ auto with_type(WeightType type, const Body& body) {
 }
 
 template <Isa isa>
-void multiply_many(const Matmul& p, ThreadPool& threads) {
+void multiply_many(const Matmul& p, const Cpu& cpu) {
   with_type(p.w.type(), [&]<WeightType type>() {
-    if constexpr (is_quantized(type) && !cpu::rounds_to_bf16(isa, type)) {
-      const TwoPhases phases[] = {quantized_phases<isa, type>(p, threads, 0)};
-      run_together(phases, threads);
-    } else {
-      multiply_tiled<isa, type, row_major, row_major>(tiled_product(p, isa), threads);
+    constexpr bool in_8_bits = is_quantized(type) && !cpu::rounds_to_bf16(isa, type);
+    if (in_8_bits || cpu::is_small(isa, type, p.w.out(), p.w.in())) {
+      const TwoPhases phases[] = {phases_of<isa, type>(p, cpu, 0)};
+      run_together(phases, cpu.threads);
+    } else if constexpr (!in_8_bits) {
+      multiply_tiled<isa, type, row_major, row_major>(tiled_product(p, isa, cpu.buffers),
+                                                      cpu.threads);
     }
   });
 }
 
 // Pieces of 16-bit weights take longest, and come first.
 template <Isa isa>
-void multiply_many_together(std::span<const Matmul> all, ThreadPool& threads) {
+void multiply_many_together(std::span<const Matmul> all, const Cpu& cpu) {
   int64_t rows = 0;
   for (const Matmul& one : all) rows += one.w.out();
   std::vector<TwoPhases> products;
@@ -136,9 +151,9 @@ void multiply_many_together(std::span<const Matmul> all, ThreadPool& threads) {
     for (const Matmul& one : all)
       if (is_quantized(one.w.type()) == quantized)
         products.push_back(with_type(one.w.type(), [&]<WeightType type>() {
-          return phases_of<isa, type>(one, threads, rows - one.w.out());
+          return phases_of<isa, type>(one, cpu, rows - one.w.out());
         }));
-  run_together(products, threads);
+  run_together(products, cpu.threads);
 }
 
 // Many threads would wait for each other twice for each product. Few threads find each x in their caches
@@ -146,9 +161,8 @@ void multiply_many_together(std::span<const Matmul> all, ThreadPool& threads) {
 bool are_run_together(std::span<const Matmul> all, const ThreadPool& threads) {
   constexpr int many_threads = 4;
   return all.size() > 1 && threads.size() >= many_threads &&
-         std::all_of(all.begin(), all.end(), [](const Matmul& one) {
-           return !few(one) && one.x.shape[0] <= pass_tokens;
-         });
+         std::all_of(all.begin(), all.end(),
+                     [](const Matmul& one) { return !few(one) && one.x.shape[0] <= pass_tokens; });
 }
 
 }  // namespace
@@ -157,17 +171,60 @@ void matmul_all(std::span<const Matmul> all, const Cpu& cpu) {
   for (const Matmul& one : all) {
     expect_product(one);
     require(!one.rows_of_x || !(few(one) || cpu.inputs), "rows of x are computed for many tokens");
+    require(one.y_columns == 0 ||
+                (multiplies_in_columns(one.w, one.x.shape[0], cpu.isa) && !one.activation &&
+                 one.y_columns % 32 == 0 && one.w.out() % one.y_columns == 0),
+            "y in blocks of columns is for whole blocks and products that write it so");
     if (cpu.inputs) cpu.inputs->add(one.w, one.x);
   }
   if (std::all_of(all.begin(), all.end(), few)) return multiply_few(all, cpu);
   if (are_run_together(all, cpu.threads))
-    return with_isa(cpu.isa, [&]<Isa isa>() { multiply_many_together<isa>(all, cpu.threads); });
+    return with_isa(cpu.isa, [&]<Isa isa>() { multiply_many_together<isa>(all, cpu); });
   for (const Matmul& one : all) {
     if (few(one))
       multiply_few({&one, 1}, cpu);
     else
-      with_isa(cpu.isa, [&]<Isa isa>() { multiply_many<isa>(one, cpu.threads); });
+      with_isa(cpu.isa, [&]<Isa isa>() { multiply_many<isa>(one, cpu); });
   }
+}
+
+void matmul_chain(const Matmul& first, const Matmul& second, const Cpu& cpu) {
+  expect_product(first);
+  expect_product(second);
+  require(first.activation && first.store == Store::overwrite && !second.rows_of_x &&
+              second.x.data == first.y.data && second.x.shape == first.y.shape,
+          "a chain has the first product's y, activated, as the second one's x");
+  const int64_t tokens = first.x.shape[0];
+  const bool packs = multiplies_bf16(first.w.type(), tokens, cpu.isa) &&
+                     multiplies_bf16(second.w.type(), tokens, cpu.isa);
+  if (!packs || tokens > pass_tokens || cpu.inputs) {
+    matmul_all({&first, 1}, cpu);
+    return matmul_all({&second, 1}, cpu);
+  }
+  with_isa(cpu.isa, [&]<Isa isa>() {
+    if constexpr (has_tiles(isa)) {
+      const auto between = buffer_of(
+          cpu.buffers,
+          uint64_t(cpu::packed_floats(isa, WeightType::q8, tokens, second.w.in())) * sizeof(float));
+      auto* const packed = reinterpret_cast<uint16_t*>(between->data());
+      const auto run = [&](const Matmul& one, const auto& set) {
+        with_type(one.w.type(), [&]<WeightType type>() {
+          if constexpr (is_quantized(type)) {
+            TiledProduct product = tiled_product(one, isa, cpu.buffers);
+            set(product);
+            multiply_tiled<isa, type, row_major, row_major>(product, cpu.threads);
+          }
+        });
+      };
+      run(first, [&](TiledProduct& product) {
+        product.finish = {};
+        product.packed_y = {packed, row_activation(*first.activation, isa)};
+      });
+      run(second, [&](TiledProduct& product) {
+        product.packed_x = reinterpret_cast<const float*>(packed);
+      });
+    }
+  });
 }
 
 void matmul(const Weights& w, View<const float> x, View<float> y, const Cpu& cpu, Store store) {

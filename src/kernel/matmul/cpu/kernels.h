@@ -86,14 +86,22 @@ constexpr int64_t panel_tokens(Isa isa, WeightType type) {
 }
 constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
 constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
-// Quantized weights as tiles: a panel of x (32 KiB) stays in L1, through which W streams.
+// Quantized weights as tiles: a panel of W (32 KiB) stays in L1 (rounded_block.h).
 constexpr int64_t tile_depth(Isa isa, WeightType type) {
   return rounds_to_bf16(isa, type) ? 512 : tile_depth(isa);
 }
-// Rows of W that are packed together, for L2, at most: a multiple of every panel_rows, or of a tile's.
+// Rows of W that are one piece of work, at most: a multiple of every panel_rows, or of a tile's. They are packed
+// together for L2, but quantized ones as tiles, of which 32 are packed at a time.
 constexpr int64_t block_rows(Isa isa, WeightType type) {
-  if (rounds_to_bf16(isa, type)) return 512;
+  if (rounds_to_bf16(isa, type)) return 4096;
   return in_tiles(isa, type) ? 64 : 48;
+}
+// Of an x that is rounded to bf16, a chunk of 1 MiB stays in L2 for all rows: its inputs, and its panels. With more
+// inputs fewer sums pass through y, with fewer tokens W is packed more often.
+inline constexpr int64_t chunk_depth = 1024;
+constexpr int64_t chunk_panels(int64_t inputs) {
+  const int64_t panels = (int64_t{1} << 19) / (32 * rounded_up(inputs, 512));
+  return panels < 1 ? 1 : panels;
 }
 // Memory of packed numbers, in floats.
 constexpr int64_t floats_of(Isa isa, WeightType type, int64_t numbers) {
@@ -101,11 +109,10 @@ constexpr int64_t floats_of(Isa isa, WeightType type, int64_t numbers) {
 }
 // For a block of W. Tiles that add to sums themselves keep these from depth to depth, side by side: in
 // y, rows a power of two apart would conflict in one cache set.
-constexpr int64_t block_floats(Isa isa, WeightType type, int64_t tokens, int64_t in) {
-  const int64_t rows = block_rows(isa, type), depth = tile_depth(isa, type);
-  const bool keeps_sums = rounds_to_bf16(isa, type) && in > depth;
-  return floats_of(isa, type, rows * depth) +
-         (keeps_sums ? rows * rounded_up(tokens, panel_tokens(isa, type)) : 0);
+constexpr int64_t block_floats(Isa isa, WeightType type) {
+  const int64_t depth = tile_depth(isa, type), tile = 32 * 32;
+  if (!rounds_to_bf16(isa, type)) return floats_of(isa, type, block_rows(isa, type) * depth);
+  return floats_of(isa, type, 2 * 32 * depth) + tile + chunk_panels(chunk_depth) * tile;
 }
 
 // A packed x: all panels of the first depth, then all of the next. A strip has four inputs.
@@ -123,6 +130,17 @@ enum class Layout { row_major, column_major };
 template <Isa isa, WeightType type, Layout layout>
 void pack_tokens(Strided<const float> x, int64_t tokens, int64_t in, int64_t panel, float* packed);
 
+// The x of another product in place of y, rounded to bf16: activate(numbers, count) of the sums.
+struct PackedY {
+  uint16_t* to = nullptr;
+  void (*activate)(float*, int64_t) = nullptr;
+};
+
+// y as (column / width, token, column % width), its blocks `step` elements apart. width 0: y is (token, column).
+struct ColumnBlocks {
+  int64_t width = 0, step = 0;
+};
+
 struct Tiles {
   const void* w;     // (rows, in)
   int64_t w_stride;  // elements from a row, or column, to the next
@@ -131,11 +149,39 @@ struct Tiles {
   int64_t tokens;
   Strided<float> y;
   Sum sum;
+  ColumnBlocks columns = {};
+  PackedY packed_y = {};
+  // From a token and a row on, within a block.
+  Strided<float> y_at(int64_t token, int64_t row) const {
+    if (columns.width == 0) return {y.at(token) + row, y.stride};
+    return {y.at(token) + row / columns.width * columns.step + row % columns.width, y.stride};
+  }
 };
 
 // y's part (tokens of `panels`, up to block_rows `rows`, from a multiple of 32 on). scratch: block_floats.
 template <Isa isa, WeightType type, Layout layout>
 void multiply_block(const Tiles& tiles, Range rows, Range panels, float* scratch);
+// Of weights and an x that are rounded to bf16 (q8.cpp, low_bits/product.cpp).
+template <Isa isa, WeightType type>
+void multiply_rounded(const Tiles& tiles, Range rows, Range panels, float* scratch);
+
+// Small matrices, not quantized, where has_tiles(isa): all of W is packed first, then x a panel at a time, which is
+// multiplied from L2 at once. Floats are three bf16 numbers.
+constexpr int64_t small_parts(WeightType type, bool of_w) {
+  if (type == WeightType::f32) return 3;
+  return of_w && type == WeightType::bf16 ? 1 : 2;
+}
+constexpr bool is_small(Isa isa, WeightType type, int64_t out, int64_t in) {
+  return has_tiles(isa) && !is_quantized(type) && out * in <= 1 << 18;
+}
+// 32 rows, and 32 tokens, of which `count` exist, as bf16 numbers.
+template <Isa isa, WeightType type>
+void pack_small_rows(const void* w, int64_t row, int64_t count, int64_t in, uint16_t* to);
+template <Isa isa, WeightType type>
+void pack_small_tokens(Strided<const float> x, int64_t count, int64_t in, uint16_t* to);
+// From both: y's columns `rows` for one panel, which begins at a token.
+template <Isa isa, WeightType type>
+void multiply_small(const Tiles& tiles, Range rows, int64_t token);
 
 // Quantized weights, rounded to bf16, as tiles of W (tile_halves.h): 32 rows, of which `count` exist, of
 // `depth` columns from a multiple of 32 (q8.cpp, low_bits/product.cpp).

@@ -25,17 +25,12 @@ template <class Tile>
     }
 }
 
-// The same for what adds to y itself: body(y) of a whole tile, which is a copy of y's where only a part
-// exists.
-template <int64_t tokens, int64_t rows, class Body>
-[[gnu::always_inline]] inline void with_whole_tile(cpu::Strided<float> y, Part part, const Body& body) {
-  if (part.tokens >= tokens && part.rows >= rows) return body(y);
-  float whole[tokens * rows] = {};
+// For what adds to y itself: the part that exists, to or from a copy of a whole tile.
+template <int64_t tokens, int64_t rows>
+[[gnu::noinline]] void copy_part(cpu::Strided<float> from, cpu::Strided<float> to, Part part) {
   const int64_t tokens_there = part.tokens < tokens ? part.tokens : tokens;
   const size_t bytes = size_t(part.rows < rows ? part.rows : rows) * sizeof(float);
-  for (int64_t t = 0; t < tokens_there; ++t) __builtin_memcpy(whole + t * rows, y.at(t), bytes);
-  body(cpu::Strided<float>{whole, rows});
-  for (int64_t t = 0; t < tokens_there; ++t) __builtin_memcpy(y.at(t), whole + t * rows, bytes);
+  for (int64_t t = 0; t < tokens_there; ++t) __builtin_memcpy(to.at(t), from.at(t), bytes);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include "kernel/isa_half.h"
 #include "kernel/matmul/cpu/matrix_q8.h"
 #include "kernel/matmul/cpu/q8_tile.h"
-#include "kernel/matmul/cpu/tile_quantized.h"
+#include "kernel/matmul/cpu/rounded_block.h"
 
 namespace deltasane::kernel::cpu {
 namespace {
@@ -126,11 +126,40 @@ void copy_to_panel(const Q8Product& p, int64_t first_row, const InPanel<isa, 1, 
 }
 
 // Of a later row, for which the hardware's prefetcher starts too late: a row's part of a panel is short.
-[[gnu::always_inline]] inline void prefetch_block(const Q8Block& block) {
-  const auto* const at = reinterpret_cast<const char*>(&block);
-#pragma GCC unroll 5
-  for (size_t i = 0; i < sizeof block; i += 64) __builtin_prefetch(at + i, 0, 3);
-}
+// Rows as tiles of bf16 numbers (tile_quantized.h).
+template <Isa isa>
+class Q8Reader {
+ public:
+  static constexpr int scales = 1;
+  static constexpr bool minimum = false;
+  float factor[2][1][q8_rows];
+
+  Q8Reader(const QuantizedRows& from, const QuantizedRows& later)
+      : blocks_(q8_blocks(from.in)), first_(first_of(from)), later_(first_of(later) - first_) {}
+
+  [[gnu::always_inline]] inline void read(int64_t group, int64_t b, int which) {
+    block_[which] = first_ + group * blocks_ + b;
+    load_halves<isa>(block_[which]->scale, factor[which][0]);
+  }
+  [[gnu::always_inline]] inline const EightRows& value(int which) const {
+    return block_[which]->value;
+  }
+  // A line of a block; what is past the fourth is the first of the block after it.
+  [[gnu::always_inline]] inline void prefetch(int which, int c) const {
+    __builtin_prefetch(reinterpret_cast<const char*>(block_[which] + later_) + c * 64, 0, 2);
+  }
+
+ private:
+  static const Q8Block* first_of(const QuantizedRows& rows) {
+    return static_cast<const Q8Block*>(rows.w) + rows.row / q8_rows * q8_blocks(rows.in) +
+           rows.column / q8_columns;
+  }
+
+  int64_t blocks_;
+  const Q8Block* first_;
+  int64_t later_;
+  const Q8Block* block_[2] = {first_, first_};
+};
 
 }  // namespace
 
@@ -189,23 +218,16 @@ void q8_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, void*
 
 template <Isa isa, WeightType type>
 void pack_quantized(const QuantizedRows& from, uint16_t* to) {
-  struct Rows {
-    const EightRows& value;
-    float factor[1][q8_rows];
-  };
-  const int64_t blocks = q8_blocks(from.in), groups = q8_groups(from.count);
-  const Q8Block* const first = static_cast<const Q8Block*>(from.w) +
-                               from.row / q8_rows * blocks + from.column / q8_columns;
-  const auto read = [&](int64_t group, int64_t b) {
-    const Q8Block& block = first[group * blocks + b];
-    if (group + 4 < groups) prefetch_block(first[(group + 4) * blocks + b]);
-    Rows rows{block.value, {}};
-    load_halves<isa>(block.scale, rows.factor[0]);
-    return rows;
-  };
-  pack_quantized_rows<isa, 1, false>(groups, q8_blocks(from.depth), read, to);
+  pack_all_rows<isa, Q8Reader<isa>>(from, to);
+}
+template <Isa isa, WeightType type>
+void multiply_rounded(const Tiles& tiles, Range rows, Range panels, float* scratch) {
+  if constexpr (has_tiles(isa))
+    RoundedBlock<isa, Q8Reader<isa>>::multiply(tiles, rows, panels, scratch);
 }
 
+template void multiply_rounded<Isa::DELTASANE_ISA, WeightType::q8>(const Tiles&, Range, Range,
+                                                                   float*);
 template void pack_quantized<Isa::DELTASANE_ISA, WeightType::q8>(const QuantizedRows&, uint16_t*);
 template void quantize_tokens<Isa::DELTASANE_ISA>(Strided<const float>, int64_t, int64_t, Q8Tokens);
 template void q8_few_tokens<Isa::DELTASANE_ISA>(const Q8Product&, Range);

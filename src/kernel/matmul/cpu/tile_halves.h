@@ -21,6 +21,15 @@ struct SplitFloats {
   using Word = Halves<tile_rows>::Word;
   using Short = Halves<tile_rows>::Short;
 
+  // Of three, which leave nothing of a float but of the smallest ones.
+  [[gnu::always_inline]] static inline void split(V::Vec x, uint16_t* high, uint16_t* low,
+                                                  uint16_t* lowest) {
+    split(x, high, low);
+    const V::Vec rest = x - widened(high) - widened(low);
+    const Word size = reinterpret_cast<Word>(x) & 0x7fffffffu;
+    const Short last = Bf16<isa>::narrow(size < 0x7f800000u ? rest : V::splat(0.0f));
+    __builtin_memcpy(lowest, &last, sizeof last);
+  }
   [[gnu::always_inline]] static inline void split(V::Vec x, uint16_t* high, uint16_t* low) {
     if (!Bf16<isa>::stays_finite(x)) return split_any(x, high, low);
     const Short first = Bf16<isa>::narrow(x);
@@ -31,6 +40,11 @@ struct SplitFloats {
   }
 
  private:
+  [[gnu::always_inline]] static inline V::Vec widened(const uint16_t* numbers) {
+    Short some;
+    __builtin_memcpy(&some, numbers, sizeof some);
+    return reinterpret_cast<V::Vec>(__builtin_convertvector(some, Word) << 16);
+  }
   [[gnu::always_inline]] static inline Word nearest(Word bits) { return PlainBf16::nearest(bits); }
   [[gnu::always_inline]] static inline void store(uint16_t* to, Word upper) {
     const Short numbers = __builtin_convertvector(upper >> 16, Short);
@@ -64,8 +78,9 @@ template <Isa isa, WeightType type>
 class HalfTiles {
  public:
   static constexpr int64_t tokens = 2 * tile_rows, rows = 2 * tile_rows, inputs = 32;
-  static constexpr int64_t x_parts = is_quantized(type) ? 1 : 2;
-  static constexpr int64_t w_parts = type == WeightType::f16 ? 2 : 1;
+  static constexpr int64_t x_parts = is_quantized(type) ? 1 : type == WeightType::f32 ? 3 : 2;
+  static constexpr int64_t w_parts = type == WeightType::f32 ? 3 : type == WeightType::f16 ? 2 : 1;
+  using Stored = Element<is_quantized(type) ? WeightType::bf16 : type>;
 
   // Of `depth` inputs, up to 32 tokens, the others zero.
   static void pack_x(const float* x, int64_t stride, int64_t count, int64_t depth, uint16_t* to) {
@@ -74,21 +89,23 @@ class HalfTiles {
         float rest[inputs];
         const float* const line = whole_line(x + t * stride + k, t < count ? depth - k : 0, rest);
         if constexpr (x_parts == 1)
-          kernel::store(to + t * inputs, Bf16<isa>::in_turn(V::load(line), V::load(line + tile_rows)));
+          kernel::store(to + t * inputs,
+                        Bf16<isa>::in_turn(V::load(line), V::load(line + tile_rows)));
         else
           for (int64_t i = 0; i < inputs; i += tile_rows)
-            SplitFloats<isa>::split(V::load(line + i), to + t * inputs + i, to + part + t * inputs + i);
+            split(V::load(line + i), to + t * inputs + i);
       }
   }
 
   // The same of rows of W, which are not quantized (tile_quantized.h has those).
-  static void pack_w(const uint16_t* w, int64_t stride, int64_t count, int64_t depth, uint16_t* to) {
+  static void pack_w(const Stored* w, int64_t stride, int64_t count, int64_t depth, uint16_t* to) {
     for (int64_t k = 0; k < depth; k += inputs, to += w_parts * part)
       for (int64_t r = 0; r < rows; r += tile_rows) {
         uint16_t line[w_parts][tile_rows][inputs];
         for (int64_t i = 0; i < tile_rows; ++i) {
-          uint16_t rest[inputs];
-          put_parts(whole_line(w + (r + i) * stride + k, r + i < count ? depth - k : 0, rest), line, i);
+          Stored rest[inputs];
+          put_parts(whole_line(w + (r + i) * stride + k, r + i < count ? depth - k : 0, rest), line,
+                    i);
         }
         for (int64_t p = 0; p < w_parts; ++p) interleave(line[p], to + p * part + r * inputs);
       }
@@ -105,28 +122,31 @@ class HalfTiles {
   }
 
   // The same for one depth of some, with sums that the tiles load and store themselves: of one part
-  // each, nothing is to mend.
-  template <class Tiles>
+  // each, nothing is to mend. beside() is called after each 32 inputs, for other work.
+  template <class Tiles, class Beside>
   [[gnu::always_inline]] static inline void multiply_part(Tiles& tiles, const uint16_t* x,
                                                           const uint16_t* w, int64_t depth,
                                                           cpu::Strided<float> y, Part exists,
-                                                          const KeptSums& sums) {
+                                                          KeptSums sums, const Beside& beside) {
     static_assert(x_parts == 1 && w_parts == 1);
-    const cpu::Strided<float> kept{sums.at, rows};
-    const auto multiply = [&](cpu::Strided<float> whole) {
-      if (!sums.first)
-        load_sums(tiles, kept);
-      else if (sums.how == cpu::Sum::add)
-        load_sums(tiles, whole);
-      else
-        zero_sums(tiles);
-      add_products(tiles, x, w, depth, sums.first && sums.last ? nullptr : sums.at + tokens * rows);
-      store_sums(tiles, sums.last ? whole : kept);
-    };
-    if (sums.last || (sums.first && sums.how == cpu::Sum::add))
-      with_whole_tile<tokens, rows>(y, exists, multiply);
+    const bool adds_to_y = sums.first && sums.how == cpu::Sum::add;
+    const bool is_part = (sums.last || adds_to_y) && (exists.tokens < tokens || exists.rows < rows);
+    float copy[tokens * rows];
+    const cpu::Strided<float> kept{sums.at, rows},
+        whole = is_part ? cpu::Strided<float>{copy, rows} : y;
+    if (is_part) copy_part<tokens, rows>(y, whole, exists);
+    if (sums.first && !adds_to_y)
+      zero_sums(tiles);
     else
-      multiply(kept);
+      load_sums(tiles, sums.first ? whole : kept);
+    for (int64_t k = 0; k < depth; k += inputs, x += part, w += part) {
+      stream_both<x_tile>(tiles, x);
+      load_both<w_tile>(tiles, w);
+      add(tiles);
+      beside();
+    }
+    store_sums(tiles, sums.last ? whole : kept);
+    if (is_part && sums.last) copy_part<tokens, rows>(whole, y, exists);
   }
 
   [[gnu::always_inline]] inline void store(cpu::Strided<float> y, cpu::Sum how) const {
@@ -150,12 +170,23 @@ class HalfTiles {
     for (int64_t i = 0; i < inputs; ++i) rest[i] = i < left ? from[i] : Number{};
     return rest;
   }
-  [[gnu::always_inline]] static inline void put_parts(const uint16_t* numbers,
+  [[gnu::always_inline]] static inline void split(V::Vec x, uint16_t* to) {
+    if constexpr (x_parts == 3)
+      SplitFloats<isa>::split(x, to, to + part, to + 2 * part);
+    else
+      SplitFloats<isa>::split(x, to, to + part);
+  }
+  [[gnu::always_inline]] static inline void put_parts(const Stored* numbers,
                                                       uint16_t (&line)[w_parts][tile_rows][inputs],
                                                       int64_t i) {
-    if constexpr (w_parts == 2) {
+    if constexpr (w_parts == 3) {
       for (int64_t k = 0; k < inputs; k += tile_rows)
-        SplitFloats<isa>::split(load_f16<isa, tile_rows>(numbers + k), line[0][i] + k, line[1][i] + k);
+        SplitFloats<isa>::split(V::load(numbers + k), line[0][i] + k, line[1][i] + k,
+                                line[2][i] + k);
+    } else if constexpr (w_parts == 2) {
+      for (int64_t k = 0; k < inputs; k += tile_rows)
+        SplitFloats<isa>::split(load_f16<isa, tile_rows>(numbers + k), line[0][i] + k,
+                                line[1][i] + k);
     } else {
       __builtin_memcpy(line[0][i], numbers, sizeof line[0][i]);
     }
@@ -174,24 +205,19 @@ class HalfTiles {
 
   template <class Tiles>
   [[gnu::always_inline]] static inline void add_products(Tiles& tiles, const uint16_t* x,
-                                                         const uint16_t* w, int64_t depth,
-                                                         const float* next_sums = nullptr) {
+                                                         const uint16_t* w, int64_t depth) {
     for (int64_t k = 0; k < depth; k += inputs, x += x_parts * part, w += w_parts * part) {
-      if (next_sums)
-        for (int line = 0; line < 4; ++line, next_sums += tile_rows)
-          __builtin_prefetch(next_sums, 1, 3);
-      stream_both<w_tile>(tiles, w);
-      load_both<x_tile>(tiles, x);
-      add(tiles);
-      if constexpr (x_parts == 2) {
-        load_both<x_tile>(tiles, x + part);
-        add(tiles);
-      }
-      if constexpr (w_parts == 2) {
-        stream_both<w_tile>(tiles, w + part);
-        add(tiles);
-        load_both<x_tile>(tiles, x);
-        add(tiles);
+      // Back and forth through the parts of x. Of three parts each, a rest of a rest is left out.
+#pragma GCC unroll 3
+      for (int64_t p = 0; p < w_parts; ++p) {
+        stream_both<w_tile>(tiles, w + p * part);
+        const int64_t count = x_parts == 3 ? 3 - p : x_parts;
+#pragma GCC unroll 3
+        for (int64_t i = 0; i < count; ++i) {
+          const bool is_loaded = x_parts == 2 && p > 0 && i == 0;
+          if (!is_loaded) load_both<x_tile>(tiles, x + (p % 2 ? count - 1 - i : i) * part);
+          add(tiles);
+        }
       }
     }
   }
@@ -218,7 +244,7 @@ class HalfTiles {
     tiles.template store<2>(to.at(tile_rows), stride);
     tiles.template store<3>(to.at(tile_rows) + tile_rows, stride);
   }
-  // Two tiles of a part, one after the other. W is read once for these tokens, x again for the next rows.
+  // Two tiles of a part, one after the other. The operand that the first-level cache need not keep is streamed.
   template <int first, class Tiles>
   [[gnu::always_inline]] static inline void load_both(Tiles& tiles, const uint16_t* from) {
     constexpr int64_t bytes = 64;  // a token's 32 inputs, or two inputs of 16 rows
@@ -265,6 +291,7 @@ class HalfTiles {
     const auto number = [&](int64_t p) {
       return __builtin_bit_cast(float, uint32_t{first[p * part]} << 16);
     };
+    if constexpr (parts == 3) return number(0) + number(1) + number(2);
     if constexpr (parts == 2) return number(0) + number(1);
     return number(0);
   }

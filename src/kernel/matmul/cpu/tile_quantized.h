@@ -37,15 +37,13 @@ struct TileRows {
                                    8, 9, 10, 11, 12, 13, 14, 15);
   }
 
-  [[gnu::always_inline]] inline void store_tile(const EightRows& first, const EightRows& second,
-                                                uint16_t* to) const {
-#pragma GCC unroll 8
-    for (int c = 0; c < q8_columns / 4; ++c, to += 2 * line) {
-      const V::Int four = joined<V::Int>(first[c][0], second[c][0]);
-      const int which = c * scales * 4 / q8_columns;
-      store(to, Bf16<isa>::in_pairs(weight<0>(four, which), weight<1>(four, which)));
-      store(to + line, Bf16<isa>::in_pairs(weight<2>(four, which), weight<3>(four, which)));
-    }
+  // Four columns.
+  [[gnu::always_inline]] inline void store_columns(const EightRows& first, const EightRows& second,
+                                                   int c, uint16_t* to) const {
+    const V::Int four = joined<V::Int>(first[c][0], second[c][0]);
+    const int which = scales == 1 ? 0 : c / (q8_columns / 4 / scales);
+    store(to, Bf16<isa>::in_pairs(weight<0>(four, which), weight<1>(four, which)));
+    store(to + line, Bf16<isa>::in_pairs(weight<2>(four, which), weight<3>(four, which)));
   }
 
  private:
@@ -60,27 +58,65 @@ struct TileRows {
   }
 };
 
-// 32 rows by `blocks` of 32 columns, of which `groups` of 8 rows exist, the others zero. read(group, b):
-// an object with `value`, EightRows, and `factor`, floats for each of 8 rows.
-template <Isa isa, int scales, bool minimum, class Read>
-void pack_quantized_rows(int64_t groups, int64_t blocks, const Read& read, uint16_t* to) {
-  using Rows = TileRows<isa, scales, minimum>;
-  constexpr int64_t tile = 16 * q8_columns;
-  const float none[q8_rows] = {};
-  for (int64_t b = 0; b < blocks; ++b)
-    for (int64_t group = 0; group < 4; group += 2, to += tile) {
-      if (group >= groups) {
-        __builtin_memset(to, 0, tile * sizeof *to);
-        continue;
-      }
-      const bool both = group + 1 < groups;
-      const auto first = read(group, b), second = read(both ? group + 1 : group, b);
-      Rows rows;
-#pragma GCC unroll 2
-      for (int f = 0; f < scales + minimum; ++f)
-        rows.factor[f] = Rows::template joined<Simd<16>::Vec>(first.factor[f], both ? second.factor[f] : none);
-      rows.store_tile(first.value, second.value, to);
+// 32 rows of W as tiles, a few instructions at a time: tiles multiply meanwhile, unless these are many.
+//
+// A Reader, made of QuantizedRows, has Reader::scales, Reader::minimum, and read(group, b, which), after which
+// value(which), EightRows, and factor[which], floats for each of 8 rows, are those of a group of 8 rows in a
+// block of 32 columns. prefetch(which, c) has a part of the same block of the rows to be packed after these.
+template <Isa isa, class Reader>
+class RowsPacker {
+ public:
+  RowsPacker(const cpu::QuantizedRows& from, const cpu::QuantizedRows& later, uint16_t* to)
+      : reader_(from, later),
+        groups_(q8_groups(from.count)),
+        left_(q8_blocks(from.depth) * tiles_of_block * steps_of_tile),
+        to_(to) {}
+
+  // Steps that are left: each has 16 rows by 4 columns.
+  int64_t left() const { return left_; }
+
+  [[gnu::always_inline]] inline void step() {
+    if (c_ == 0) begin_tile();
+    if (exists_) {
+      reader_.prefetch(c_ / 4, c_ % 4);
+      rows_.store_columns(reader_.value(0), reader_.value(1), c_, to_);
+    } else {
+      __builtin_memset(to_, 0, numbers * sizeof *to_);
     }
+    to_ += numbers, --left_;
+    if (++c_ < steps_of_tile) return;
+    c_ = 0, group_ ^= 2;
+    if (group_ == 0) ++block_;
+  }
+
+ private:
+  using Rows = TileRows<isa, Reader::scales, Reader::minimum>;
+  static constexpr int64_t numbers = 16 * 4, tiles_of_block = 2;
+  static constexpr int steps_of_tile = q8_columns / 4;
+
+  [[gnu::always_inline]] inline void begin_tile() {
+    exists_ = group_ < groups_;
+    if (!exists_) return;
+    const bool both = group_ + 1 < groups_;
+    reader_.read(group_, block_, 0);
+    reader_.read(both ? group_ + 1 : group_, block_, 1);
+    const float none[q8_rows] = {};
+    for (int f = 0; f < Reader::scales + Reader::minimum; ++f)
+      rows_.factor[f] = Rows::template joined<Simd<16>::Vec>(reader_.factor[0][f],
+                                                             both ? reader_.factor[1][f] : none);
+  }
+
+  Reader reader_;
+  Rows rows_ = {};
+  int64_t groups_, left_, group_ = 0, block_ = 0;
+  uint16_t* to_;
+  int c_ = 0;
+  bool exists_ = false;
+};
+
+template <Isa isa, class Reader>
+void pack_all_rows(const cpu::QuantizedRows& from, uint16_t* to) {
+  for (RowsPacker<isa, Reader> packer(from, from, to); packer.left() > 0;) packer.step();
 }
 
 }  // namespace

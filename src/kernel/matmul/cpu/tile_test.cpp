@@ -201,7 +201,7 @@ Tensor<float> multiplied(const MatmulProblem& problem, int64_t most = 512) {
     const std::vector<uint16_t> packed_w =
         packed_rows<type>(problem.weights, 0, k, depth, Isa::portable);
     Tile::multiply_part(tiles, packed_x.data(), packed_w.data(), padded, {y.data, y.stride[0]},
-                        {tokens, out}, {sums.data(), k == 0, k + depth == in, sum});
+                        {tokens, out}, {sums.data(), k == 0, k + depth == in, sum}, [] {});
   }
   for (int64_t t = 0; t < tokens + 2; ++t)
     for (int64_t o = 0; o < out + 2; ++o) {

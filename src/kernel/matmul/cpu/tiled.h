@@ -62,7 +62,14 @@ struct TiledProduct {
   cpu::Sum sum;
   Finish finish = {};
   RowsOfX rows_of_x = {};
+  cpu::ColumnBlocks columns = {};   // of y
+  const float* packed_x = nullptr;  // x, if it is packed already
+  cpu::PackedY packed_y = {};
+  BufferPool* buffers = nullptr;
 };
+inline std::shared_ptr<Buffer> buffer_of(BufferPool* pool, uint64_t bytes) {
+  return pool ? pool->take(bytes) : std::make_shared<Buffer>(Buffer::in_huge_pages(bytes));
+}
 
 // A product in two phases, each of them steps in any order on any thread: x is prepared, then pieces of
 // y are computed.
@@ -103,8 +110,8 @@ template <Isa isa, WeightType type, cpu::Layout x_layout, cpu::Layout w_layout>
 TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t rows_beside) {
   constexpr int64_t width = cpu::panel_tokens(isa, type);
   const int64_t panels = pieces_of(p.tokens, width);
-  const auto packed = std::make_shared<Buffer>(Buffer::in_huge_pages(
-      uint64_t(cpu::packed_floats(isa, type, p.tokens, p.in)) * sizeof(float)));
+  const int64_t floats_of_x = p.packed_x ? 0 : cpu::packed_floats(isa, type, p.tokens, p.in);
+  const auto packed = buffer_of(p.buffers, uint64_t(floats_of_x) * sizeof(float));
   auto* const x = reinterpret_cast<float*>(packed->data());
   constexpr int64_t most_rows = cpu::block_rows(isa, type);
   const auto shape = [&]() -> PieceShape {
@@ -113,13 +120,14 @@ TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t
     return {most_rows, token_parts(threads, pieces_of(rows, most_rows), p.tokens / 64)};
   }();
   const int64_t rows = shape.rows, parts = shape.parts, blocks = pieces_of(p.rows, rows);
-  const cpu::Tiles tiles{p.w, p.w_stride, p.rows, p.in, x, p.tokens, p.y, p.sum};
-  return {{{panels,
+  const cpu::Tiles tiles{p.w,      p.w_stride, p.rows, p.in,      p.packed_x ? p.packed_x : x,
+                         p.tokens, p.y,        p.sum,  p.columns, p.packed_y};
+  return {{{p.packed_x ? 0 : panels,
             [=](int64_t panel) {
               const int64_t first = panel * width, count = std::min(width, p.tokens - first);
               const bool by_rows = x_layout == cpu::Layout::row_major;
-              with_rows(p.rows_of_x, {by_rows ? p.x.at(first) : p.x.first + first, p.x.stride}, first,
-                        count, p.in, [&](cpu::Strided<const float> some) {
+              with_rows(p.rows_of_x, {by_rows ? p.x.at(first) : p.x.first + first, p.x.stride},
+                        first, count, p.in, [&](cpu::Strided<const float> some) {
                           cpu::pack_tokens<isa, type, x_layout>(some, p.tokens, p.in, panel, x);
                         });
             }},
@@ -127,14 +135,52 @@ TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t
               const int64_t block = piece / parts, part = piece % parts;
               const cpu::Range some{part * panels / parts, (part + 1) * panels / parts};
               const cpu::Range some_rows{block * rows, std::min((block + 1) * rows, p.rows)};
-              const int64_t floats =
-                  cpu::block_floats(isa, type, (some.end - some.begin) * width, p.in);
-              const Buffer scratch = Buffer::in_huge_pages(uint64_t(floats) * sizeof(float));
-              cpu::multiply_block<isa, type, w_layout>(tiles, some_rows, some,
-                                                       reinterpret_cast<float*>(scratch.data()));
+              const int64_t floats = cpu::block_floats(isa, type);
+              const auto scratch = buffer_of(p.buffers, uint64_t(floats) * sizeof(float));
+              auto* const memory = reinterpret_cast<float*>(scratch->data());
+              if constexpr (cpu::rounds_to_bf16(isa, type))
+                cpu::multiply_rounded<isa, type>(tiles, some_rows, some, memory);
+              else
+                cpu::multiply_block<isa, type, w_layout>(tiles, some_rows, some, memory);
               finish_piece(p.finish, p.y, {p.tokens, p.rows},
                            {some.begin * width, some.end * width}, some_rows);
               static_cast<void>(packed);  // kept until the last piece
+            }}}};
+}
+
+// The same of a small matrix (is_small).
+template <Isa isa, WeightType type>
+TwoPhases small_phases(const TiledProduct& p, const ThreadPool& threads) {
+  constexpr int64_t tile = 32, bytes = sizeof(uint16_t);
+  const int64_t padded = cpu::rounded_up(p.in, tile), panels = pieces_of(p.tokens, tile);
+  const int64_t row_tiles = pieces_of(p.rows, tile);
+  const int64_t parts =
+      threads.size() == 1 ? 1 : std::min(pieces_of(2 * threads.size(), panels), row_tiles);
+  const int64_t numbers = padded * tile * cpu::small_parts(type, true);
+  const int64_t numbers_of_x = padded * tile * cpu::small_parts(type, false);
+  const auto rows = buffer_of(p.buffers, uint64_t(row_tiles * numbers * bytes));
+  auto* const w = reinterpret_cast<uint16_t*>(rows->data());
+  return {{{row_tiles,
+            [=](int64_t one) {
+              cpu::pack_small_rows<isa, type>(p.w, one * tile, p.rows - one * tile, p.in,
+                                              w + one * numbers);
+            }},
+           {panels * parts, [=](int64_t piece) {
+              const int64_t first = piece / parts * tile, part = piece % parts;
+              const int64_t count = std::min(tile, p.tokens - first);
+              const auto packed = buffer_of(p.buffers, uint64_t(numbers_of_x * bytes));
+              auto* const x = reinterpret_cast<uint16_t*>(packed->data());
+              with_rows(p.rows_of_x, {p.x.at(first), p.x.stride}, first, count, p.in,
+                        [&](cpu::Strided<const float> some) {
+                          cpu::pack_small_tokens<isa, type>(some, count, p.in, x);
+                        });
+              const cpu::Range some{part * row_tiles / parts * tile,
+                                    std::min((part + 1) * row_tiles / parts * tile, p.rows)};
+              cpu::multiply_small<isa, type>({w, 0, p.rows, p.in, reinterpret_cast<float*>(x),
+                                              p.tokens, p.y, p.sum, p.columns},
+                                             some, first);
+              finish_piece(p.finish, p.y, {p.tokens, p.rows}, {first, first + tile}, some);
+              static_cast<void>(rows);  // kept until the last piece
             }}}};
 }
 

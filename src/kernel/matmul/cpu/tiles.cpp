@@ -132,20 +132,13 @@ struct TilePanels {
   }
   static void pack_w(const Element<type>* w, int64_t stride, int64_t row, int64_t k, int64_t count,
                      int64_t inputs, uint16_t* panel) {
-    if constexpr (is_quantized(type))
-      pack_quantized<isa, type>({w, stride, row, k, count, inputs}, panel);
-    else
-      Tile::pack_w(w + row * stride + k, stride, count, inputs, panel);
+    Tile::pack_w(w + row * stride + k, stride, count, inputs, panel);
   }
   static void multiply(Tools& tools, const uint16_t* x, const uint16_t* w, int64_t inputs,
                        Strided<float> y, Part part, Sum how) {
     Tile tile;
     tile.multiply(tools.tiles, x, w, inputs);
     store_part(tile, y, part, how);
-  }
-  static void multiply(Tools& tools, const uint16_t* x, const uint16_t* w, int64_t inputs,
-                       Strided<float> y, Part part, const KeptSums& sums) {
-    Tile::multiply_part(tools.tiles, x, w, inputs, y, part, sums);
   }
 };
 
@@ -189,7 +182,6 @@ void multiply_block(const Tiles& tiles, Range rows, Range panels, float* scratch
   const auto* const packed = reinterpret_cast<const Number*>(tiles.packed);
   auto* const block = reinterpret_cast<Number*>(scratch);
   const int64_t all = rounded_up(tiles.tokens, P::tokens);
-  float* const sums = scratch + floats_of(isa, type, block_rows(isa, type) * P::depth);
   typename P::Tools tools;
   for (int64_t k = 0; k < tiles.in; k += P::depth) {
     const int64_t depth = tiles.in - k < P::depth ? tiles.in - k : P::depth;
@@ -202,19 +194,50 @@ void multiply_block(const Tiles& tiles, Range rows, Range panels, float* scratch
       const Number* x = packed + (k * all + token * padded) * P::numbers;
       for (int64_t row = rows.begin; row < rows.end; row += P::rows) {
         const Number* const some_w = block + (row - rows.begin) * padded * P::w_numbers;
-        const Strided<float> y{tiles.y.at(token) + row, tiles.y.stride};
         const Part part{tiles.tokens - token, tiles.rows - row};
-        if constexpr (rounds_to_bf16(isa, type)) {
-          const int64_t before = (panel - panels.begin) * block_rows(isa, type) + (row - rows.begin);
-          P::multiply(tools, x, some_w, padded, y, part,
-                      KeptSums{sums + before * P::tokens, k == 0, k + depth == tiles.in, tiles.sum});
-        } else {
-          P::multiply(tools, x, some_w, padded, y, part, k == 0 ? tiles.sum : Sum::add);
-        }
+        const Sum how = k == 0 ? tiles.sum : Sum::add;
+        P::multiply(tools, x, some_w, padded, tiles.y_at(token, row), part, how);
       }
     }
   }
 }
+
+template <Isa isa, WeightType type>
+void pack_small_rows(const void* w, int64_t row, int64_t count, int64_t in, uint16_t* to) {
+  const auto* const first = static_cast<const Element<type>*>(w) + row * in;
+  HalfTiles<isa, type>::pack_w(first, in, count, in, to);
+}
+template <Isa isa, WeightType type>
+void pack_small_tokens(Strided<const float> x, int64_t count, int64_t in, uint16_t* to) {
+  HalfTiles<isa, type>::pack_x(x.first, x.stride, count, in, to);
+}
+template <Isa isa, WeightType type>
+void multiply_small(const Tiles& p, Range rows, int64_t token) {
+  HardwareTiles<isa> tiles;
+  HalfTiles<isa, type> tile;
+  const int64_t padded = rounded_up(p.in, tile.inputs);
+  for (int64_t row = rows.begin; row < rows.end; row += tile.rows) {
+    const Strided<float> y = p.y_at(token, row);
+    tile.multiply(tiles, reinterpret_cast<const uint16_t*>(p.packed),
+                  static_cast<const uint16_t*>(p.w) + row * padded * tile.w_parts, padded);
+    store_part(tile, y, {p.tokens - token, p.rows - row}, p.sum);
+  }
+}
+
+// Small matrices, which only tiles have.
+template <Isa isa, WeightType... types>
+void instantiate_small() {
+  if constexpr (has_tiles(isa)) {
+    using PackRows = void (*)(const void*, int64_t, int64_t, int64_t, uint16_t*);
+    using PackTokens = void (*)(Strided<const float>, int64_t, int64_t, uint16_t*);
+    using Multiply = void (*)(const Tiles&, Range, int64_t);
+    [[gnu::used]] static constexpr PackRows rows[] = {&pack_small_rows<isa, types>...};
+    [[gnu::used]] static constexpr PackTokens tokens[] = {&pack_small_tokens<isa, types>...};
+    [[gnu::used]] static constexpr Multiply multiply[] = {&multiply_small<isa, types>...};
+  }
+}
+template void
+instantiate_small<Isa::DELTASANE_ISA, WeightType::f32, WeightType::f16, WeightType::bf16>();
 
 template void pack_tokens<Isa::DELTASANE_ISA, WeightType::f32, Layout::row_major>(
     Strided<const float>, int64_t, int64_t, int64_t, float*);
@@ -224,24 +247,24 @@ template void pack_tokens<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_majo
     Strided<const float>, int64_t, int64_t, int64_t, float*);
 template void pack_tokens<Isa::DELTASANE_ISA, WeightType::f32, Layout::column_major>(
     Strided<const float>, int64_t, int64_t, int64_t, float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::row_major>(
-    const Tiles&, Range, Range, float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::f16, Layout::row_major>(
-    const Tiles&, Range, Range, float*);
-template void multiply_block<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_major>(
-    const Tiles&, Range, Range, float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::row_major>(const Tiles&,
+                                                                                     Range, Range,
+                                                                                     float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::f16, Layout::row_major>(const Tiles&,
+                                                                                     Range, Range,
+                                                                                     float*);
+template void multiply_block<Isa::DELTASANE_ISA, WeightType::bf16, Layout::row_major>(const Tiles&,
+                                                                                      Range, Range,
+                                                                                      float*);
 template void multiply_block<Isa::DELTASANE_ISA, WeightType::f32, Layout::column_major>(
     const Tiles&, Range, Range, float*);
 
-// Of quantized weights, whose panels only tiles have.
+// For quantized weights, whose panels only tiles have.
 template <Isa isa, WeightType... types>
 void instantiate_quantized() {
   if constexpr (has_tiles(isa)) {
     using Pack = void (*)(Strided<const float>, int64_t, int64_t, int64_t, float*);
-    using Multiply = void (*)(const Tiles&, Range, Range, float*);
     [[gnu::used]] static constexpr Pack pack[] = {&pack_tokens<isa, types, Layout::row_major>...};
-    [[gnu::used]] static constexpr Multiply multiply[] = {
-        &multiply_block<isa, types, Layout::row_major>...};
   }
 }
 template void instantiate_quantized<Isa::DELTASANE_ISA, WeightType::q8, WeightType::q6_k,

@@ -3,7 +3,7 @@
 #include "kernel/isa_half.h"
 #include "kernel/matmul/cpu/matrix_q8.h"
 #include "kernel/matmul/cpu/q8_tile.h"
-#include "kernel/matmul/cpu/tile_quantized.h"
+#include "kernel/matmul/cpu/rounded_block.h"
 #include "kernel/matmul/low_bits/block.h"
 
 namespace deltasane::kernel::cpu {
@@ -112,11 +112,10 @@ struct LowBitTile {
       const typename D::Inputs inputs[T] = {typename D::Inputs(x(t, at))...};
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v)
-        unpack_rows<D>(bits, v * D::width,
-                       [&]<int c>(typename D::Bytes w) __attribute__((always_inline)) {
-                         (D::template take<c>(products.sum[c * halves / 8][t][v], w, inputs[t]),
-                          ...);
-                       });
+        unpack_rows<D>(
+            bits, v * D::width, [&]<int c>(typename D::Bytes w) __attribute__((always_inline)) {
+              (D::template take<c>(products.sum[c * halves / 8][t][v], w, inputs[t]), ...);
+            });
     }
     (std::make_integer_sequence<int, T>{});
     return products;
@@ -242,10 +241,11 @@ template <Isa isa, int less, class Bits>
 void unpack_values(const Bits& bits, Unpacked& to) {
   using D = Dot<isa>;
   for (int row = 0; row < q8_rows; row += D::width)
-    unpack_rows<D>(bits, row, [&]<int c>(typename D::Bytes w) __attribute__((always_inline)) {
-      w -= uint8_t(less);
-      __builtin_memcpy(to.value[c][row], &w, sizeof w);
-    });
+    unpack_rows<D>(
+        bits, row, [&]<int c>(typename D::Bytes w) __attribute__((always_inline)) {
+          w -= uint8_t(less);
+          __builtin_memcpy(to.value[c][row], &w, sizeof w);
+        });
 }
 
 template <Isa isa>
@@ -281,6 +281,45 @@ void unpack_at(const void* w, int64_t in, int64_t group, int64_t b, Unpacked& to
 }
 
 constexpr int scales_of(WeightType type) { return type == WeightType::q6_k ? 2 : 1; }
+
+// Rows as tiles of bf16 numbers (tile_quantized.h).
+template <Isa isa, WeightType type>
+class LowBitReader {
+ public:
+  static constexpr int scales = scales_of(type);
+  static constexpr bool minimum = is_affine(type);
+  using Factors = float[2][q8_rows];
+  Factors factor[2];
+
+  LowBitReader(const QuantizedRows& from, const QuantizedRows& later)
+      : from_(from), later_(address(later, 0, 0) - address(from, 0, 0)) {}
+  void read(int64_t group, int64_t b, int which) {
+    unpack_at<isa, type>(from_.w, from_.in, from_.row / q8_rows + group,
+                         from_.column / q8_columns + b, rows_[which]);
+    std::memcpy(factor[which], rows_[which].factor, sizeof(Factors));
+    at_[which] = address(from_, group, b);
+  }
+  const EightRows& value(int which) const { return rows_[which].value; }
+  void prefetch(int which, int c) const {
+    if (c * 64 < bytes) __builtin_prefetch(at_[which] + later_ + c * 64, 0, 2);
+  }
+
+ private:
+  using Block = BlockOf<type>;
+  static constexpr int64_t subs = Block::columns / q8_columns;
+  static constexpr int64_t bytes = sizeof(Block) / subs;  // for 32 columns
+  static const char* address(const QuantizedRows& rows, int64_t group, int64_t b) {
+    const int64_t column = rows.column / q8_columns + b, of_row = rows.in / Block::columns;
+    const auto* const block = static_cast<const Block*>(rows.w) +
+                              (rows.row / q8_rows + group) * of_row + column / subs;
+    return reinterpret_cast<const char*>(block) + column % subs * bytes;
+  }
+
+  QuantizedRows from_;
+  int64_t later_;
+  const char* at_[2] = {};
+  Unpacked rows_[2];
+};
 
 }  // namespace
 
@@ -337,17 +376,22 @@ void low_bit_many_tokens(const Q8Product& p, int64_t panel, Range token_groups, 
 
 template <Isa isa, WeightType type>
 void pack_quantized(const QuantizedRows& from, uint16_t* to) {
-  pack_quantized_rows<isa, scales_of(type), is_affine(type)>(
-      q8_groups(from.count), q8_blocks(from.depth),
-      [&](int64_t group, int64_t b) {
-        Unpacked rows;
-        unpack_at<isa, type>(from.w, from.in, from.row / q8_rows + group,
-                             from.column / q8_columns + b, rows);
-        return rows;
-      },
-      to);
+  pack_all_rows<isa, LowBitReader<isa, type>>(from, to);
+}
+template <Isa isa, WeightType type>
+void multiply_rounded(const Tiles& tiles, Range rows, Range panels, float* scratch) {
+  if constexpr (has_tiles(isa))
+    RoundedBlock<isa, LowBitReader<isa, type>>::multiply(tiles, rows, panels, scratch);
 }
 
+template void multiply_rounded<Isa::DELTASANE_ISA, WeightType::q4>(const Tiles&, Range, Range,
+                                                                   float*);
+template void multiply_rounded<Isa::DELTASANE_ISA, WeightType::q4_k>(const Tiles&, Range, Range,
+                                                                     float*);
+template void multiply_rounded<Isa::DELTASANE_ISA, WeightType::q5_k>(const Tiles&, Range, Range,
+                                                                     float*);
+template void multiply_rounded<Isa::DELTASANE_ISA, WeightType::q6_k>(const Tiles&, Range, Range,
+                                                                     float*);
 template void pack_quantized<Isa::DELTASANE_ISA, WeightType::q4>(const QuantizedRows&, uint16_t*);
 template void pack_quantized<Isa::DELTASANE_ISA, WeightType::q4_k>(const QuantizedRows&, uint16_t*);
 template void pack_quantized<Isa::DELTASANE_ISA, WeightType::q5_k>(const QuantizedRows&, uint16_t*);
