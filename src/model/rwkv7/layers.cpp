@@ -65,8 +65,8 @@ class Rwkv7::Block {
       const Rows& rows = pass_.rows;
       const View<float>& u = pass_.own.u;
       const int64_t sequence = row / rows.time, in_sequence = row % rows.time;
-      const float* const before = in_sequence > 0 ? u.at(row - 1)
-                                                  : rows.shift(size_t(sequence), index_, which(half));
+      const float* const before =
+          in_sequence > 0 ? u.at(row - 1) : rows.shift(size_t(sequence), index_, which(half));
       kernel::token_shift_row(u.at(row), before, mu, to, u.shape[1], pass_.cpu.isa);
     };
   }
@@ -79,6 +79,7 @@ class Rwkv7::Block {
     const View<float>* const all[] = {&of.low_w, &of.low_a, &of.low_g, &of.low_v};
     return *all[pair.name];
   }
+  Matmul value() const;
   const LowRankWeights& weights(const LowRank& pair) const {
     const LowRankWeights* const all[] = {&layer_.w, &layer_.a, &layer_.g,
                                          layer_.v ? &*layer_.v : nullptr};
@@ -89,10 +90,11 @@ class Rwkv7::Block {
   Pass& pass_;
   int64_t index_;
   const Layer& layer_;
-  std::vector<Matmul> first_;  // products of the mixes: one job
+  std::vector<Matmul> first_;        // products of the mixes: one job
+  std::vector<Tensor<float>> taus_;  // of the sequences, where each head would compute them
 };
 
-// Some heads of one sequence.
+// Some heads of one sequence. With heads apart, one.
 class Rwkv7::BlockPart {
  public:
   BlockPart(const Block& block, size_t sequence, int64_t first, int64_t heads, const Cpu& cpu)
@@ -100,12 +102,14 @@ class Rwkv7::BlockPart {
         pass_(block.pass_),
         index_(block.index_),
         layer_(block.layer_),
+        taus_(block.taus_),
         s_(block.pass_.s),
         sequence_(sequence),
         first_(first),
         heads_(heads),
         cpu_(cpu) {}
 
+  Tensor<float> tau() const;  // (1, chunks, head), of all heads
   void store_v_first() { copy_rows(rows(s_.v), rows(s_.v_first)); }
   void time_mix_inputs();
   void recurrence();
@@ -115,18 +119,20 @@ class Rwkv7::BlockPart {
   int64_t size() const { return model_.shape_.head_size; }
   int64_t from() const { return first_ * size(); }
   View<float> rows(const View<float>& all) const {
+    if (pass_.heads_apart()) return pass_.rows.of(sequence_, Pass::columns_of(all, first_, size()));
     return pass_.rows.of(sequence_, all).slice(1, from(), heads_ * size());
   }
   View<float> tokens(const View<float>& all) const {
-    const int64_t time = pass_.rows.time, width = model_.shape_.channels;
-    return {rows(all).data, {1, time, heads_, size()}, {time * width, width, size(), 1}};
+    const View<float> some = rows(all);
+    const int64_t time = pass_.rows.time, width = some.stride[0];
+    return {some.data, {1, time, heads_, size()}, {time * width, width, size(), 1}};
   }
-  Tensor<float> tau() const;  // (1, chunks, head), of all heads
 
   const Rwkv7& model_;
   const Pass& pass_;
   int64_t index_;
   const Layer& layer_;
+  const std::vector<Tensor<float>>& taus_;
   const Scratch& s_;
   size_t sequence_;
   int64_t first_, heads_;
@@ -138,8 +144,7 @@ void Rwkv7::Block::norm_shift(Half half) {
   const Scratch &s = pass_.s, &own = pass_.own;
   const Rows& rows = pass_.rows;
   const Norm& norm = of_time ? layer_.ln1 : layer_.ln2;
-  kernel::layer_norm(s.x, norm.weight.data(), norm.bias.data(), model_.shape_.norms.layer_eps,
-                     own.u, pass_.cpu);
+  pass_.norm(s.x, norm.weight, norm.bias, model_.shape_.norms.layer_eps, own.u);
   if (pass_.products_mix()) return;
   constexpr size_t most = 6;
   const size_t mixes = of_time ? most : 1;
@@ -162,9 +167,10 @@ void Rwkv7::Block::project(std::span<const Projection> all) {
   const kernel::Weights* const matrix[] = {&layer_.receptance, &layer_.key, &layer_.value};
   const View<float> out[] = {pass_.s.r, pass_.s.k, pass_.s.v};
   for (const Projection& one : all)
-    first_.push_back(
-        {*matrix[size_t(one.matrix)], mix(pass_.own, one.mix), out[size_t(one.matrix)],
-         Store::overwrite, std::nullopt, mixed(layer_.mu[size_t(one.mix)].data(), Half::time_mix)});
+    first_.push_back({*matrix[size_t(one.matrix)], mix(pass_.own, one.mix), out[size_t(one.matrix)],
+                      Store::overwrite, std::nullopt,
+                      mixed(layer_.mu[size_t(one.mix)].data(), Half::time_mix),
+                      pass_.columns_together()});
 }
 
 void Rwkv7::Block::low_rank(std::span<const LowRank> pairs) {
@@ -183,13 +189,19 @@ void Rwkv7::Block::low_rank(std::span<const LowRank> pairs) {
       copy_rows(low(s, pair), x);
       kernel::activate(*pair.between, x, pass_.cpu);
     }
-    second.push_back({weights(pair).up, x, out[pair.name]});
+    second.push_back({.w = weights(pair).up,
+                      .x = x,
+                      .y = out[pair.name],
+                      .y_columns = pass_.columns_together()});
   }
   pass_.products(second);
 }
 
 template <class Body>
 void Rwkv7::Block::heads(const Body& body) {
+  if (pass_.heads_apart() && model_.sane().kind != SaneKind::none)
+    for (size_t sequence = 0; sequence < pass_.rows.sequences(); ++sequence)
+      taus_.push_back(BlockPart(*this, sequence, 0, 1, pass_.cpu).tau());
   pass_.heads(model_.shape_.heads,
               [&](size_t sequence, int64_t first, int64_t heads, const Cpu& cpu) {
                 BlockPart part(*this, sequence, first, heads, cpu);
@@ -198,23 +210,33 @@ void Rwkv7::Block::heads(const Body& body) {
 }
 
 void Rwkv7::Block::add_output() {
-  const Matmul output[] = {{layer_.output, pass_.s.y, pass_.s.x, Store::add}};
-  pass_.products(output);
+  Matmul output{layer_.output, pass_.s.y, pass_.s.x, Store::add};
+  output.rows_of_x = pass_.rows_of(pass_.s.y);
+  output.y_columns = pass_.columns_together();
+  pass_.products({&output, 1});
 }
 
 void Rwkv7::Block::hidden(Activation activation) {
   const Matmul key[] = {{layer_.ffn_key, pass_.own.mix_k, pass_.s.hidden, Store::overwrite,
                          activation_of_products(activation),
                          mixed(layer_.ffn_mu.data(), Half::channel_mix)}};
+  if (pass_.products_activate()) return kernel::matmul_chain(key[0], value(), pass_.cpu);
   pass_.products(key);
-  if (pass_.products_activate()) return;
   copy_rows(pass_.s.hidden, pass_.own.hidden);
   kernel::activate(activation, pass_.own.hidden, pass_.cpu);
 }
 
+Matmul Rwkv7::Block::value() const {
+  Matmul value{layer_.ffn_value, pass_.own.hidden, pass_.s.x, Store::add};
+  value.y_columns = pass_.columns_together();
+  return value;
+}
+
+// Unless hidden() has.
 void Rwkv7::Block::add_hidden() {
-  const Matmul value[] = {{layer_.ffn_value, pass_.own.hidden, pass_.s.x, Store::add}};
-  pass_.products(value);
+  if (pass_.products_activate()) return;
+  const Matmul product[] = {value()};
+  pass_.products(product);
 }
 
 // By one thread, after all have read what was there.
@@ -276,7 +298,9 @@ void Rwkv7::BlockPart::time_mix_inputs() {
 
 void Rwkv7::BlockPart::recurrence() {
   const SaneUse& sane = model_.sane();
-  const Tensor<float> all_tau = sane.kind == SaneKind::none ? Tensor<float>() : tau();
+  Tensor<float> own;
+  if (sane.kind != SaneKind::none && taus_.empty()) own = tau();
+  const Tensor<float>& all_tau = taus_.empty() ? own : taus_[sequence_];
   if (pass_.rows.taus && first_ == 0) pass_.rows.taus->add(index_, all_tau.span());
   kernel::DeltaRule<float> op;
   op.r = tokens(s_.r), op.w = tokens(s_.w), op.k = tokens(s_.k), op.v = tokens(s_.v);
@@ -311,10 +335,9 @@ void Rwkv7::run_layers(Pass& pass, Logits wanted, View<float> logits) const {
   }
   if (wanted == Logits::none) return;
   const int64_t count = wanted == Logits::last ? 1 : pass.rows.count();
-  const View<float> last = pass.s.x.slice(0, pass.rows.count() - count, count);
-  const View<float> normal = pass.own.u.slice(0, 0, count);
-  kernel::layer_norm(last, ln_out_.weight.data(), ln_out_.bias.data(), shape_.norms.layer_eps,
-                     normal, pass.cpu);
+  const int64_t first = pass.rows.count() - count;
+  const View<float> normal = pass.own.u.slice(0, first, count);
+  pass.norm(pass.s.x, ln_out_.weight, ln_out_.bias, shape_.norms.layer_eps, pass.own.u);
   const Matmul head[] = {{*head_, normal, logits}};
   pass.products(head);
 }

@@ -72,6 +72,7 @@ class Rwkv7 : public LanguageModel {
   LowRankWeights load_low_rank(const std::string& down, const std::string& up) const;
   Norm load_norm(const std::string& name) const;
   void embed(std::span<const int32_t> tokens, View<float> x, const kernel::Cpu& cpu) const;
+  bool heads_apart(int64_t rows, const kernel::Cpu& cpu) const;
   void run_layers(Pass& pass, Logits wanted, View<float> logits) const;
   void run_rows(const Rows& rows, std::span<const int32_t> tokens, Logits wanted,
                 View<float> logits, const kernel::Cpu& cpu) const;

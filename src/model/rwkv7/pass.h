@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernel/matmul/pieces.h"
+#include "kernel/norm/norm.h"
 #include "model/rwkv7/model.h"
 
 namespace deltasane {
@@ -64,9 +65,9 @@ struct Rwkv7::Scratch {
   View<float> low_w, low_a, low_v, low_g;  // (rows, rank)
 
   Scratch(const Rwkv7Shape& s, int64_t rows)
-      : memory_(Tensor<float>::bytes_of(
-            {rows, 8 * s.channels + std::max(4 * s.channels, s.feed_forward) + s.rank_w + s.rank_a +
-                       s.rank_v + s.rank_g})) {
+      : memory_(Tensor<float>::bytes_of({rows, 8 * s.channels +
+                                                   std::max(4 * s.channels, s.feed_forward) +
+                                                   s.rank_w + s.rank_a + s.rank_v + s.rank_g})) {
     auto* next = reinterpret_cast<float*>(memory_.data());
     const auto take = [&](int64_t columns) {
       const View<float> taken{next, {rows, columns}};
@@ -95,8 +96,9 @@ class Rwkv7::Pass {
   Scratch& own;     // s, unless there is a team
   kernel::Cpu cpu;  // for what is not shared out
 
-  Pass(const Rows& all_rows, Scratch& memory, const kernel::Cpu& all)
-      : rows(all_rows), s(memory), own(memory), cpu(all) {}
+  // apart: the channels of heads that lie apart (heads_apart).
+  Pass(const Rows& all_rows, Scratch& memory, const kernel::Cpu& all, int64_t apart)
+      : rows(all_rows), s(memory), own(memory), cpu(all), columns_(apart) {}
   Pass(const Rows& all_rows, Scratch& shared, Scratch& own_memory, const kernel::Cpu& alone,
        Team& team)
       : rows(all_rows),
@@ -123,6 +125,37 @@ class Rwkv7::Pass {
     return !team_ && pays && rows.count() > kernel::matmul_few_tokens && !cpu.inputs;
   }
 
+  // Whether rows of x, and of all inputs and outputs of heads, are (head, row, channel of the head): tiles write
+  // each head to memory in a row, and all that is read of a head stays in L2.
+  bool heads_apart() const { return columns_ != 0; }
+  int64_t columns_together() const { return columns_; }
+  // One block of `width` columns.
+  static View<float> columns_of(const View<float>& all, int64_t block, int64_t width) {
+    return {all.data + block * all.shape[0] * width, {all.shape[0], width}};
+  }
+  // The layer norm of rows of x, as (row, channel).
+  void norm(const View<float>& x, const Tensor<float>& weight, const Tensor<float>& bias, float eps,
+            const View<float>& u) const {
+    if (!heads_apart()) return kernel::layer_norm(x, weight.data(), bias.data(), eps, u, cpu);
+    constexpr int64_t together = 16;
+    ThreadPool alone(1);
+    cpu.threads.parallel((rows.count() + together - 1) / together, [&](int64_t piece) {
+      const int64_t first = piece * together, count = std::min(together, rows.count() - first);
+      const View<float> some = u.slice(0, first, count);
+      for (int64_t row = 0; row < count; ++row) gather(x, first + row, some.at(row));
+      kernel::layer_norm(some, weight.data(), bias.data(), eps, some, {alone, cpu.isa});
+    });
+  }
+  void apart_rows(const View<float>& whole, const View<float>& apart) const {
+    for (int64_t row = 0; heads_apart() && row < rows.count(); ++row)
+      for (int64_t c = 0; c < whole.shape[1]; c += columns_)
+        std::copy_n(whole.at(row) + c, columns_, columns_of(apart, c / columns_, columns_).at(row));
+  }
+  kernel::RowsOfX rows_of(const View<float>& apart) const {
+    if (!heads_apart()) return {};
+    return [this, apart](int64_t row, float* to) { gather(apart, row, to); };
+  }
+
   // Several products, none of which needs another's y. All threads have the results.
   void products(std::span<const kernel::Matmul> all) {
     if (!team_) return kernel::matmul_all(all, cpu);
@@ -135,6 +168,13 @@ class Rwkv7::Pass {
   template <class Body>
   void heads(int64_t count, const Body& body) {
     const auto sequences = int64_t(rows.sequences());
+    if (heads_apart()) {
+      ThreadPool alone(1);
+      cpu.threads.parallel(sequences * count, [&](int64_t task) {
+        body(size_t(task / count), task % count, 1, kernel::Cpu{alone, cpu.isa});
+      });
+      return;
+    }
     if (!team_ && sequences == 1) return body(0, 0, count, cpu);
     if (!team_) {
       ThreadPool alone(1);
@@ -154,6 +194,12 @@ class Rwkv7::Pass {
   }
 
  private:
+  void gather(const View<float>& apart, int64_t row, float* to) const {
+    for (int64_t c = 0; c < apart.shape[1]; c += columns_)
+      std::copy_n(columns_of(apart, c / columns_, columns_).at(row), columns_, to + c);
+  }
+
+  int64_t columns_ = 0;
   Team* team_ = nullptr;
   std::optional<kernel::MatmulPieces> pieces_;
   bool leads_ = true;
