@@ -28,7 +28,8 @@ std::vector<float> tiled(const Weights& w, View<const float> x) {
   std::vector<uint16_t> packed_x(size_t(Tile::tokens * depth * Tile::x_parts), 0xffff);
   std::vector<uint16_t> packed_w(size_t(Tile::rows * depth * Tile::w_parts), 0xffff);
   Tile::pack_x(x.data, x.stride[0], tokens, in, packed_x.data());
-  Tile::pack_w(reinterpret_cast<const uint16_t*>(w.rows()), in, w.out(), in, packed_w.data());
+  Tile::pack_w(static_cast<const typename Tile::Stored*>(static_cast<const void*>(w.rows())), in,
+               w.out(), in, packed_w.data());
   EmulatedTiles tiles;
   Tile tile;
   tile.multiply(tiles, packed_x.data(), packed_w.data(), depth);
@@ -38,8 +39,8 @@ std::vector<float> tiled(const Weights& w, View<const float> x) {
 }
 
 std::vector<float> tiled(const Weights& w, View<const float> x) {
-  return w.type() == WeightType::f16 ? tiled<WeightType::f16>(w, x)
-                                     : tiled<WeightType::bf16>(w, x);
+  if (w.type() == WeightType::f32) return tiled<WeightType::f32>(w, x);
+  return w.type() == WeightType::f16 ? tiled<WeightType::f16>(w, x) : tiled<WeightType::bf16>(w, x);
 }
 
 class TilesOfHalves : public testing::TestWithParam<WeightType> {};
@@ -60,7 +61,9 @@ TEST_P(TilesOfHalves, AreAsCloseToTheTruthAsPlainArithmetic) {
       for (float& number : x.span()) number = float(random.normal());
       Tensor<double> exact({tokens, out});
       const Weights w = Weights::copied(GetParam(), rows, out, in);
-      const Tensor<float> pairs = reference::bf16_pairs(x.view());
+      // Three parts of a float leave nothing of it.
+      const Tensor<float> pairs =
+          GetParam() == WeightType::f32 ? x.clone() : reference::bf16_pairs(x.view());
       reference::matmul<double>(w, pairs.view(), exact.view());
       reference::matmul<float>(w, pairs.view(), float_y.view());
       const std::vector<float> y = tiled(w, x.view());
@@ -95,7 +98,8 @@ TEST_P(TilesOfHalves, KeepInfiniteNumbersAndGiveANanToItsTokenOnly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, TilesOfHalves, testing::Values(WeightType::f16, WeightType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, TilesOfHalves,
+                         testing::Values(WeightType::f32, WeightType::f16, WeightType::bf16),
                          [](const auto& type) { return name_of(type.param); });
 
 // An f16 number is exactly the sum of two bf16 numbers.
@@ -119,7 +123,8 @@ TEST(TilesOfHalves, EveryF16NumberIsExact) {
 
 // Columns of 32 rows as tiles of W, packed by the kernel of some set.
 template <WeightType type>
-std::vector<uint16_t> packed_rows(const Weights& w, int64_t row, int64_t column, int64_t depth, Isa set) {
+std::vector<uint16_t> packed_rows(const Weights& w, int64_t row, int64_t column, int64_t depth,
+                                  Isa set) {
   std::vector<uint16_t> packed(size_t(32 * cpu::rounded_up(depth, 32)), 0xffff);
   with_isa(set, [&]<Isa isa>() {
     cpu::pack_quantized<isa, type>({w.rows(), w.in(), row, column, w.out() - row, depth},
@@ -146,8 +151,7 @@ void expect_rounded_weights() {
         const std::vector<uint16_t> packed = packed_rows<type>(w, row, 256, 256, isa);
         for (int64_t r = 0; r < 32; ++r)
           for (int64_t i = 0; i < 256; ++i) {
-            const float expected =
-                row + r < out ? float(bf16(w.at(row + r, 256 + i))) : 0.0f;
+            const float expected = row + r < out ? float(bf16(w.at(row + r, 256 + i))) : 0.0f;
             ASSERT_EQ(packed_at(packed, r, i), expected)
                 << name_of(type) << " " << name_of(isa) << " row " << row + r << " input " << i;
           }
@@ -166,8 +170,10 @@ TEST(TilesOfQuantized, AreTheWeightsRoundedOnce) {
 // The numbers that an instruction rounds, as those of base/half.h.
 TEST(TilesOfQuantized, FloatsAreRoundedAsBf16) {
   using Tile = HalfTiles<Isa::portable, WeightType::q8>;
-  std::vector<float> x{0.0f, -0.0f, 1 + 0x1p-8f, 1 + 0x3p-8f, -1 - 0x1p-8f, 1 + 0x1.01p-8f, 0x1.ffp127f,
-                       std::numeric_limits<float>::infinity(), 0x1p-126f};
+  std::vector<float> x{
+      0.0f,         -0.0f,          1 + 0x1p-8f, 1 + 0x3p-8f,
+      -1 - 0x1p-8f, 1 + 0x1.01p-8f, 0x1.ffp127f, std::numeric_limits<float>::infinity(),
+      0x1p-126f};
   Random random(5);
   while (x.size() < 32) x.push_back(float(random.normal()));
   x.push_back(std::bit_cast<float>(0x7f800001u));  // a NaN whose upper half is infinity
