@@ -13,7 +13,7 @@ struct Cpu {
   ThreadPool& threads;
   Isa isa = best_isa();
   InputSquares* inputs = nullptr;  // that sums up what matrices are multiplied with; null: none
-  BufferPool* buffers = nullptr;  // for what operators need meanwhile; null: new memory each time
+  BufferPool* buffers = nullptr;   // for what operators need meanwhile; null: new memory each time
 };
 
 }  // namespace deltasane::kernel

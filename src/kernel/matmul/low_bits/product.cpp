@@ -310,8 +310,8 @@ class LowBitReader {
   static constexpr int64_t bytes = sizeof(Block) / subs;  // for 32 columns
   static const char* address(const QuantizedRows& rows, int64_t group, int64_t b) {
     const int64_t column = rows.column / q8_columns + b, of_row = rows.in / Block::columns;
-    const auto* const block = static_cast<const Block*>(rows.w) +
-                              (rows.row / q8_rows + group) * of_row + column / subs;
+    const auto* const block =
+        static_cast<const Block*>(rows.w) + (rows.row / q8_rows + group) * of_row + column / subs;
     return reinterpret_cast<const char*>(block) + column % subs * bytes;
   }
 
