@@ -8,6 +8,7 @@ std::shared_ptr<Buffer> BufferPool::take(uint64_t bytes) {
   std::unique_ptr<Buffer> buffer;
   {
     const std::scoped_lock lock(mutex_);
+    kept_.reserve(kept_.size() + size_t(++taken_));  // who gives one back cannot fail
     // The smallest that fits.
     auto best = kept_.end();
     for (auto one = kept_.begin(); one != kept_.end(); ++one)
@@ -22,6 +23,7 @@ std::shared_ptr<Buffer> BufferPool::take(uint64_t bytes) {
   return {buffer.release(), [this](Buffer* done) {
             const std::scoped_lock lock(mutex_);
             kept_.emplace_back(done);
+            --taken_;
           }};
 }
 

@@ -18,6 +18,7 @@ class BufferPool {
  private:
   std::mutex mutex_;
   std::vector<std::unique_ptr<Buffer>> kept_;
+  int64_t taken_ = 0;
 };
 
 }  // namespace deltasane

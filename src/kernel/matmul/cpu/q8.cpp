@@ -125,8 +125,8 @@ void copy_to_panel(const Q8Product& p, int64_t first_row, const InPanel<isa, 1, 
     }
 }
 
-// Of a later row, for which the hardware's prefetcher starts too late: a row's part of a panel is short.
-// Rows as tiles of bf16 numbers (tile_quantized.h).
+// Rows as tiles of bf16 numbers (tile_quantized.h). Later rows are prefetched: a row's part of a panel is short, and
+// the hardware's prefetcher starts too late.
 template <Isa isa>
 class Q8Reader {
  public:
