@@ -199,7 +199,7 @@ TEST_F(GpuSampler, SamplesWhatOneThreadSamples) {
     EXPECT_TRUE(std::isnan(found[2].value));
     EXPECT_EQ(found[rows].token, -9) << "one row too many";
 
-    // Several blocks for a row, eight or four: the same.
+    // Several blocks for a row, eight, four or two: the same.
     const int64_t processors = gpu().properties().multiprocessors;
     for (const int64_t together : {int64_t(1), int64_t(7), processors / 4, processors / 2}) {
       there = put(logits);
