@@ -73,7 +73,9 @@ int show_model(const InspectOptions& options) {
   fmt::print("  vocabulary     {}\n", found.vocabulary);
   fmt::print("  parameters     {:.1f} M\n", double(parameters) / 1e6);
   for (const auto& [type, elements] : types)
-    fmt::print("    {:<12} {:.1f} M\n", type, double(elements) / 1e6);
+    fmt::print("    {:<12} {}\n", type,
+               elements < 100'000 ? fmt::format("{:.1f} K", double(elements) / 1e3)
+                                  : fmt::format("{:.1f} M", double(elements) / 1e6));
   fmt::print("  state          {:.2f} MB{}\n", double(state_bytes) / 1e6,
              cache_bytes ? fmt::format(", and {} bytes a token: {} after 100000", cache_bytes,
                                        bytes_text(uint64_t(state_bytes + 100'000 * cache_bytes)))
