@@ -76,19 +76,20 @@ class Place {
 // Tables that nest too deep: the library builds and removes them by recursion. Characters that are
 // not ASCII where it looks for white space, as its test is undefined for some of them: TOML has them
 // in strings and comments only. A value that is wrong it reads on to its end, through what would be
-// a string elsewhere: so no string begins within one, nor after an equals sign within one.
+// a string elsewhere: so no string begins within one, nor after blanks or an equals sign within one.
 Obstacle find_obstacle(std::string_view text) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF", marks = " \t\r\n=,[]{}#";
   Obstacle obstacle;
   Place place;
   int dots = 0;
   bool after_bare = false;
+  char before = '\n';  // the last one that is no blank
   size_t i = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
   while (i < text.size() && obstacle.found.empty()) {
     const char c = text[i];
-    if (after_bare && !place.may_follow(text[i - 1], c))
-      obstacle = {"white space or a comma after a value", printable({&c, 1}), i};
-    after_bare = bare(c);
+    if (after_bare && !place.may_follow(before, c))
+      obstacle = {"a comma or the end of the line after a value", printable({&c, 1}), i};
+    if (c != ' ' && c != '\t') after_bare = bare(c), before = c;
     if (c == '"' || c == '\'') {
       i = end_of_string(text, i, obstacle);
       continue;

@@ -66,10 +66,24 @@ TEST(TomlText, RefusesStringsWithinValues) {
                                  "\na = {b = 1'п'}", "\na = {b = {c = 1}, d = 1\"п\"}",
                                  "\na = 3a='п'", "\na = {b = 3='п'}", "\na = [{b = 1}, 3='п']"})
     EXPECT_FAULT(parse_toml(text, "file"), Fault::file,
-                 "file:2: expected white space or a comma after a value");
+                 "file:2: expected a comma or the end of the line after a value");
   for (const std::string& text :
        {std::string("\na = +*'п'"), std::string("\na = 1\0[\"п", 10), std::string("\na = \v'п'")})
     EXPECT_FAULT(parse_toml(text, "file"), Fault::file, "file:2: expected keys, values and");
+}
+
+TEST(TomlText, RefusesStringsAfterValuesAndBlanks) {
+  for (const char* text : {"a = 1 'b'", "a = 1 \t \"b\"", "a = 1979-05-27 0 '''b'''", "a = [1 [2]]",
+                           "a = 1 {}", "a 'b' = 1"}) {
+    SCOPED_TRACE(text);
+    EXPECT_FAULT(parse_toml(text, "file"), Fault::file,
+                 "file:1: expected a comma or the end of the line after a value");
+  }
+  const toml::table read = parse_toml(
+      "a . 'b' . c = 1979-05-27 07:32:00 # 'd'\ne = [ 1 , 'f' , \"g\" ]\nh = { i = 1 , 'j' = 2 }\n", "file");
+  EXPECT_EQ(read["e"].as_array()->size(), 3u);
+  EXPECT_EQ(read["h"]["j"].value<int64_t>(), 2);
+  EXPECT_TRUE(read["a"]["b"]["c"].is_date_time());
 }
 
 TEST(TomlText, ReadsQuotedKeysAfterDots) {
