@@ -73,7 +73,7 @@ __device__ float low_at(const StepHeads<Real>& op, const HeadRanks& ranks, int64
 
 // Whether SANE follows the sequence's token.
 template <class Op>
-__device__ bool ends_chunk(const Op& op, int64_t sequence) {
+__device__ bool sane_follows(const Op& op, int64_t sequence) {
   return op.tau && (op.positions[sequence] + 1) % op.chunk == 0;
 }
 
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(step_threads)
     in.a[threadIdx.x] = to_float(op.a[c]), in.b[threadIdx.x] = to_float(op.b[c]);
   }
   __syncthreads();
-  const float tau = ends_chunk(op, sequence) ? op.tau[sequence * op.heads + head] : 0.0f;
+  const float tau = sane_follows(op, sequence) ? op.tau[sequence * op.heads + head] : 0.0f;
   const float y = step_head(s, in, tau);
   s.store(memory);
   if (threadIdx.x % lanes == 0) store_one(op.y + first + threadIdx.x / lanes, y);
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(step_threads, has_up ? 4 : 1)
   HeadPrefetch<Real, lanes, kept> early;
   trigger_dependent_launch();
   early.load(op.weights, ranks, head, memory);
-  const bool ends = ends_chunk(op, sequence);
+  const bool ends = sane_follows(op, sequence);
   grid_dependency_synchronize();
   static_assert(step_threads == 4 * head_size);
   if (const int which = int(threadIdx.x) / head_size; which < 3 || ranks.has_v()) {
