@@ -224,8 +224,9 @@ TEST_F(Hostile, FilesThatOnceFooledTheProgram) {
   const test::Outcome rows = test::run(
       command({"answers", "check", "--batch", file("answers-deep-options.jsonl"), "--out", path("o")}));
   EXPECT_LT(rows.exit_code, 128);
-  for (const auto& words : {std::vector<std::string>{"info", file("escape-metadata.safetensors"), "--metadata"},
-                            {"diagnose", file("state-1228.state")}}) {
+  for (const auto& words : {
+           std::vector<std::string>{"info", file("escape-metadata.safetensors"), "--metadata"},
+           {"diagnose", file("state-1228.state")}}) {
     EXPECT_EQ(controls(test::run_on_terminal(command(words)).output), "") << words[1];
     EXPECT_EQ(controls(test::run(command(words)).output), "") << words[1];
   }

@@ -113,7 +113,8 @@ const Command info{"info", "what a model file holds", [](CLI::App& app) {
                                     ".pth, .safetensors, .gguf, rwkv.cpp .bin, or a model folder")
                          ->required();
                      app.add_flag("--tensors", options->tensors, "list every tensor");
-                     app.add_flag("--metadata", options->metadata, "list what else the file says of itself");
+                     app.add_flag("--metadata", options->metadata,
+                                  "list what else the file says of itself");
                      app.add_flag("--json", options->json, "print JSON");
                      app.footer("Example:\n  deltasane info model.pth");
                      return [options] { return show_model(*options); };

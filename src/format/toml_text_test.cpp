@@ -73,14 +73,16 @@ TEST(TomlText, RefusesStringsWithinValues) {
 }
 
 TEST(TomlText, RefusesStringsAfterValuesAndBlanks) {
-  for (const char* text : {"a = 1 'b'", "a = 1 \t \"b\"", "a = 1979-05-27 0 '''b'''", "a = [1 [2]]",
-                           "a = 1 {}", "a 'b' = 1"}) {
+  for (const char* text : {"a = 1 'b'", "a = 1 \t \"b\"", "a = 1979-05-27 0 '''b'''",
+                           "a = [1 [2]]", "a = 1 {}", "a 'b' = 1"}) {
     SCOPED_TRACE(text);
     EXPECT_FAULT(parse_toml(text, "file"), Fault::file,
                  "file:1: expected a comma or the end of the line after a value");
   }
   const toml::table read = parse_toml(
-      "a . 'b' . c = 1979-05-27 07:32:00 # 'd'\ne = [ 1 , 'f' , \"g\" ]\nh = { i = 1 , 'j' = 2 }\n", "file");
+      "a . 'b' . c = 1979-05-27 07:32:00 # 'd'\ne = [ 1 , 'f' , \"g\" ]\n"
+      "h = { i = 1 , 'j' = 2 }\n",
+      "file");
   EXPECT_EQ(read["e"].as_array()->size(), 3u);
   EXPECT_EQ(read["h"]["j"].value<int64_t>(), 2);
   EXPECT_TRUE(read["a"]["b"]["c"].is_date_time());
