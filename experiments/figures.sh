@@ -3,13 +3,15 @@
 #
 #   experiments/figures.sh RESULTS FOLDER
 #
-# RESULTS holds the folders table (families.csv, streams.csv, overflows.csv, segments.csv), pair (segments and probes of
-# the baseline and of SANE), million and million/to-55-million (answers.csv, norms.csv; where both have a model, the
-# first counts) and family (answers.csv, norms.csv; the same in low-tau, larger, larger-far and languages). FOLDER gets
+# RESULTS holds the folders table and table/far-three-seeds (families.csv, streams.csv, overflows.csv, segments.csv),
+# pair (segments and probes of the baseline and of SANE), million and million/to-55-million (answers.csv, norms.csv;
+# where both have a model, the first counts) and family (answers.csv, norms.csv; the same in low-tau, larger, larger-far
+# and languages). FOLDER gets
 #
 #   table_alpha.svg                  what is answered rightly, against alpha: mean of the seeds and its error
 #   table_state_norm.svg             along the streams, a panel for each seed, every stream a line
 #   table_cumulative_perplexity.svg  the same for the loss, each line a mean over the streams of that seed
+#   far_seeds.svg                    answers and norms of FAR_MODELS to a hundred million tokens, over seeds
 #   pair_streams.svg                 norm, answers and perplexity of the pair, every stream a line
 #   million_streams.svg              norm, answers and loss of the pair's baseline and its cures to a hundred million tokens
 #   million_alpha.svg                what is answered rightly against alpha, tuned and at run time, after each length
@@ -21,6 +23,7 @@
 set -eu
 results=$1/table pair=$1/pair million=$1/million family=$1/family folder=$2
 MODELS=${MODELS:-"alpha-0 run-time-adaptive-1000 alpha-10 alpha-3 alpha-1"}
+FAR_MODELS=${FAR_MODELS:-"alpha-0 run-time-10 alpha-10 alpha-3 alpha-1"}
 command -v gnuplot >/dev/null || {
   echo "figures: expected gnuplot (Debian: gnuplot-nox), found none" >&2
   exit 1
@@ -158,6 +161,53 @@ draw_perplexities() {
   done
   panels table_cumulative_perplexity.svg "Perplexity of all tokens so far" "perplexity" "set key at graph 0.99, graph 0.6 right center Left reverse samplen 1.2
 set yrange [$(sort -k2,2g "$scratch"/*-[0-9] | awk 'NR == 1 { low = $2 } { high = $2 } END { m = 0.03 * (high - low); print low - m ":" high + m }')]"
+}
+
+# "position mean error" of a model over seeds; a stream that overflowed has 0 right from there on
+far_answers() {  # folder, model
+  awk -F, -v m="$2" '
+    FNR == 1 { file++; next }
+    file == 1 { asked[$4] }
+    $1 != m { next }
+    file == 1 { n[$4]++; s[$4] += $5; q[$4] += $5 * $5; next }
+    { for (p in asked) if (p + 0 > $4) n[p]++ }
+    END { for (p in n) { e = n[p] > 1 ? (q[p] - s[p] * s[p] / n[p]) / (n[p] - 1) / n[p] : 0; print (p > 0 ? p : 20000), s[p] / n[p], sqrt(e > 0 ? e : 0) } }' \
+    "$1/streams.csv" "$1/overflows.csv" | sort -n
+}
+draw_far() {
+  local from=$results/far-three-seeds model answers="" norms="" i=0
+  [ -e "$from/streams.csv" ] || return 0
+  for model in $FAR_MODELS; do
+    far_answers "$from" "$model" >"$scratch/far-answers-$model"
+    awk -F, -v m="$model" '$1 == m { if ($2 != seed && seed != "") print ""; seed = $2; print $4, $5 }' \
+      "$from/segments.csv" >"$scratch/far-norms-$model"
+    answers+="${answers:+, }'$scratch/far-answers-$model' using 1:2:3 with yerrorlines pt 7 ps 0.5 lw 1.5 lc rgb '${colours[i]}' notitle"
+    norms+="${norms:+, }'$scratch/far-norms-$model' using 1:2 with lines lw 1.5 lc rgb '${colours[i]}' title '$model'"
+    i=$((i + 1))
+  done
+  {
+    look 1080 430 far_seeds.svg
+    cat <<GNUPLOT
+set xlabel 'tokens read'
+set logscale x
+set xrange [15000:1.3e8]
+set xtics ('0' 20000, '64K' 65536, '1M' 1e6, '10M' 1e7, '100M' 1e8)
+set multiplot layout 1,2 margins screen 0.05,0.985,0.15,0.9 spacing screen 0.06,0.1
+unset key
+set yrange [0:1.05]
+set ytics 0.2
+set title "right answers, mean and error of three seeds"
+plot $answers
+set title "norm of the state, a line for each seed"
+set key at graph 0.04, graph 0.8 left center Left reverse samplen 1.2
+set logscale y
+set format y '1e%T'
+set yrange [100:1e39]
+set ytics 1e3, 1e6
+plot $norms
+unset multiplot
+GNUPLOT
+  } | gnuplot
 }
 
 # along_streams FILE COLUMN: "position value" of each stream, with an empty line between them
@@ -334,6 +384,7 @@ farthest >"$scratch/segments"
 draw_alphas
 draw_norms
 draw_perplexities
+draw_far
 draw_pair
 draw_million
 draw_million_alphas
