@@ -373,10 +373,10 @@ draw_families() {
   local variant panels=()
   for variant in rwkv7-slow deltanet deltanet-beta2 kda-slow gdn-slow hybrid-slow; do panels+=("$family:$variant:$variant"); done
   draw_family family_answers.svg "control run-time-10 run-time-adaptive-1000 tuned" 4 "${panels[@]}"
-  [ -e "$family/larger/answers.csv" ] || return 0
+  [ -e "$family/larger-far/answers.csv" ] || return 0
   draw_family family_more.svg "control run-time-tau-0.3 run-time-tau-0.1 tuned first run-time-tau-0.03 run-time-10" "3 5 6" \
-    "$family/larger-far:deltanet:deltanet, 28 million" "$family/larger:kda-slow:kda-slow, 29 million" \
-    "$family/larger:gdn-slow:gdn-slow, 32 million" "$family/low-tau:deltanet:deltanet, 5 million" \
+    "$family/larger-far:deltanet:deltanet, 28 million" "$family/larger-far:kda-slow:kda-slow, 29 million" \
+    "$family/larger-far:gdn-slow:gdn-slow, 32 million" "$family/low-tau:deltanet:deltanet, 5 million" \
     "$family/low-tau:kda-slow:kda-slow, 6 million" "$family/languages:rwkv7-slow:rwkv7-slow, two languages"
 }
 
