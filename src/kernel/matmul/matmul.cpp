@@ -173,7 +173,7 @@ void matmul_all(std::span<const Matmul> all, const Cpu& cpu) {
     require(!one.rows_of_x || !(few(one) || cpu.inputs), "rows of x are computed for many tokens");
     require(one.y_columns == 0 ||
                 (multiplies_in_columns(one.w, one.x.shape[0], cpu.isa) && !one.activation &&
-                 one.y_columns % 32 == 0 && one.w.out() % one.y_columns == 0),
+                 one.y_columns % cpu::tile_side == 0 && one.w.out() % one.y_columns == 0),
             "y in blocks of columns is for whole blocks and products that write it so");
     if (cpu.inputs) cpu.inputs->add(one.w, one.x);
   }

@@ -80,9 +80,11 @@ constexpr bool in_tiles(Isa isa, WeightType type) {
 constexpr bool rounds_to_bf16(Isa isa, WeightType type) {
   return in_tiles(isa, type) && is_quantized(type);
 }
+// Tokens and rows of y, and inputs, that tiles multiply at a time.
+inline constexpr int64_t tile_side = 32;
 constexpr int64_t panel_tokens(Isa isa) { return registers_of(isa) == 32 ? 8 : 4; }
 constexpr int64_t panel_tokens(Isa isa, WeightType type) {
-  return in_tiles(isa, type) ? 32 : panel_tokens(isa);
+  return in_tiles(isa, type) ? tile_side : panel_tokens(isa);
 }
 constexpr int64_t panel_rows(Isa isa) { return 3 * lanes_of(isa); }
 constexpr int64_t tile_depth(Isa isa) { return lanes_of(isa) == 4 ? 512 : 256; }
@@ -100,7 +102,7 @@ constexpr int64_t block_rows(Isa isa, WeightType type) {
 // inputs fewer sums pass through y, with fewer tokens W is packed more often.
 inline constexpr int64_t chunk_depth = 1024;
 constexpr int64_t chunk_panels(int64_t inputs) {
-  const int64_t panels = (int64_t{1} << 19) / (32 * rounded_up(inputs, 512));
+  const int64_t panels = (int64_t{1} << 19) / (tile_side * rounded_up(inputs, 512));
   return panels < 1 ? 1 : panels;
 }
 // Memory of packed numbers, in floats.
@@ -110,15 +112,15 @@ constexpr int64_t floats_of(Isa isa, WeightType type, int64_t numbers) {
 // For a block of W. Tiles that add to sums themselves keep these from depth to depth, side by side: in
 // y, rows a power of two apart would conflict in one cache set.
 constexpr int64_t block_floats(Isa isa, WeightType type) {
-  const int64_t depth = tile_depth(isa, type), tile = 32 * 32;
+  const int64_t depth = tile_depth(isa, type), tile = tile_side * tile_side;
   if (!rounds_to_bf16(isa, type)) return floats_of(isa, type, block_rows(isa, type) * depth);
-  return floats_of(isa, type, 2 * 32 * depth) + tile + chunk_panels(chunk_depth) * tile;
+  return floats_of(isa, type, 2 * tile_side * depth) + tile + chunk_panels(chunk_depth) * tile;
 }
 
 // A packed x: all panels of the first depth, then all of the next. A strip has four inputs.
 constexpr int64_t packed_floats(Isa isa, WeightType type, int64_t tokens, int64_t in) {
   return floats_of(isa, type, rounded_up(tokens, panel_tokens(isa, type)) *
-                                  rounded_up(in, in_tiles(isa, type) ? 32 : 4));
+                                  rounded_up(in, in_tiles(isa, type) ? tile_side : 4));
 }
 
 // Of a matrix to be packed. Panels have the other order of a row-major matrix: it is transposed; a

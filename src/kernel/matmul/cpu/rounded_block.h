@@ -97,13 +97,14 @@ class RoundedBlock {
     const int64_t all = cpu::rounded_up(p_.tokens, Tile::tokens);
     const int64_t padded = cpu::rounded_up(depth_of(panel.k), Tile::inputs);
     const int64_t steps = padded / Tile::inputs;
-    const int64_t steps_of_all = steps * (panel.tokens.end - panel.tokens.begin);
-    const int64_t at_once = (packer.left() + steps_of_all - 1) / steps_of_all;
+    const int64_t rounds = steps / Packer::steps * (panel.tokens.end - panel.tokens.begin);
+    const int64_t units = rounds == 0 ? 0 : (packer.left() + rounds - 1) / rounds;
     // Not before the sums of the last steps are there.
     const int64_t finished_at_once = (Tile::tokens + steps - steps / 4 - 1) / (steps - steps / 4);
     const bool first = panel.k == panel.inputs.begin, last = panel.k + depth >= panel.inputs.end;
-    const auto* const packed = reinterpret_cast<const uint16_t*>(p_.packed);
+    const auto* const packed = reinterpret_cast<const uint16_t*>(p_.packed) + panel.k * all;
     const cpu::Sum how = panel.inputs.begin == 0 ? p_.sum : cpu::Sum::add;
+    Tile::begin(tiles_, {packed + panel.tokens.begin * Tile::tokens * padded, w});
     for (int64_t one = panel.tokens.begin; one < panel.tokens.end; ++one) {
       const int64_t token = one * Tile::tokens;
       const bool packs_y = last && p_.packed_y.to;
@@ -116,20 +117,27 @@ class RoundedBlock {
       const cpu::Strided<float> soon{reads ? y.at(Tile::tokens) : y.first, y.stride};
       const bool prefetches = (reads || last) && !packs_y && y.stride <= most_stride &&
                               part.tokens >= (reads ? 2 : 1) * Tile::tokens;
+      const bool ends = one + 1 == panel.tokens.end;
+      typename Tile::Operands next{packed + token * padded, w};
       int64_t step = 0;
-      const auto beside = [&]() __attribute__((always_inline)) {
-        for (int64_t i = 0; i < at_once && packer.left() > 0; ++i) packer.step();
-        if (prefetches) prefetch(soon, step);
-        if (finished_.token >= 0 && step >= steps / 4)
-          finish_tokens((step - steps / 4) * finished_at_once, finished_at_once);
-        ++step;
+      const auto multiply = [&]() __attribute__((always_inline)) {
+        next.x += Tile::part, next.w += Tile::part;
+        if (++step == steps) next = {ends ? w : next.x, w};  // at the end anything is loaded
+        Tile::template step<Tile::Change::both>(tiles_, next);
+        if (prefetches) prefetch(soon, step - 1);
+        if (finished_.token >= 0 && step > steps / 4)
+          finish_tokens((step - 1 - steps / 4) * finished_at_once, finished_at_once);
+      };
+      const auto steps_of_depth = [&]() __attribute__((always_inline)) {
+        while (steps - step >= Packer::steps) packer.pack(units, multiply);
+        while (step < steps) multiply();
       };
       const KeptSums sums{sums_ + (one - panel.tokens.begin) * Tile::tokens * Tile::rows, first,
                           last, how};
-      Tile::multiply_part(tiles_, packed + panel.k * all + token * padded, w, padded, y, part, sums,
-                          beside);
+      Tile::multiply_part(tiles_, y, part, sums, steps_of_depth);
       if (packs_y) finished_ = {token, panel.row};
     }
+    while (packer.left() > 0) packer.pack();
   }
 
   // Lines of y that are written soon. Of rows far apart, L1 would not keep them.

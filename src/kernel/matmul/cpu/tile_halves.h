@@ -6,6 +6,9 @@
 // quantized weights, a float and a weight are one number each, which leaves 2^-9 of them.
 #pragma once
 
+#include <array>
+#include <utility>
+
 #include "kernel/isa_bf16.h"
 #include "kernel/isa_tile.h"
 #include "kernel/matmul/cpu/pack.h"
@@ -78,6 +81,8 @@ template <Isa isa, WeightType type>
 class HalfTiles {
  public:
   static constexpr int64_t tokens = 2 * tile_rows, rows = 2 * tile_rows, inputs = 32;
+  static_assert(tokens == cpu::tile_side && rows == cpu::tile_side && inputs == cpu::tile_side);
+  static constexpr int64_t part = tokens * inputs;  // numbers, of x and of W
   static constexpr int64_t x_parts = is_quantized(type) ? 1 : type == WeightType::f32 ? 3 : 2;
   static constexpr int64_t w_parts = type == WeightType::f32 ? 3 : type == WeightType::f16 ? 2 : 1;
   using Stored = Element<is_quantized(type) ? WeightType::bf16 : type>;
@@ -121,13 +126,37 @@ class HalfTiles {
     mend(x, w, depth);
   }
 
-  // The same for one depth of some, with sums that the tiles load and store themselves: of one part
-  // each, nothing is to mend. beside() is called after each 32 inputs, for other work.
-  template <class Tiles, class Beside>
-  [[gnu::always_inline]] static inline void multiply_part(Tiles& tiles, const uint16_t* x,
-                                                          const uint16_t* w, int64_t depth,
-                                                          cpu::Strided<float> y, Part exists,
-                                                          KeptSums sums, const Beside& beside) {
+  // Four products of the tiles that are loaded, and the operands of the next four as far as they
+  // change: each is loaded right after the last use of its tile.
+  struct Operands {
+    const uint16_t *x, *w;
+  };
+  enum class Change { x, w, both };
+  template <class Tiles>
+  [[gnu::always_inline]] static inline void begin(Tiles& tiles, Operands first) {
+    load_x<0>(tiles, first.x), load_x<1>(tiles, first.x);
+    load_w<0>(tiles, first.w), load_w<1>(tiles, first.w);
+  }
+  template <Change change, class Tiles>
+  [[gnu::always_inline]] static inline void step(Tiles& tiles, Operands next) {
+    constexpr bool both = change == Change::both;
+    if constexpr (change == Change::w) {
+      add<0, 0>(tiles), add<1, 0>(tiles), load_w<0>(tiles, next.w);
+      add<0, 1>(tiles), add<1, 1>(tiles), load_w<1>(tiles, next.w);
+    } else {
+      add<0, 0>(tiles), add<0, 1>(tiles), load_x<0>(tiles, next.x), add<1, 0>(tiles);
+      if constexpr (both) load_w<0>(tiles, next.w);
+      add<1, 1>(tiles), load_x<1>(tiles, next.x);
+      if constexpr (both) load_w<1>(tiles, next.w);
+    }
+  }
+
+  // The products of one depth of some, with sums that the tiles load and store themselves: of one
+  // part each, nothing is to mend. steps(): all of the steps of this depth.
+  template <class Tiles, class Steps>
+  [[gnu::always_inline]] static inline void multiply_part(Tiles& tiles, cpu::Strided<float> y,
+                                                          Part exists, KeptSums sums,
+                                                          const Steps& steps) {
     static_assert(x_parts == 1 && w_parts == 1);
     const bool adds_to_y = sums.first && sums.how == cpu::Sum::add;
     const bool is_part = (sums.last || adds_to_y) && (exists.tokens < tokens || exists.rows < rows);
@@ -139,12 +168,7 @@ class HalfTiles {
       zero_sums(tiles);
     else
       load_sums(tiles, sums.first ? whole : kept);
-    for (int64_t k = 0; k < depth; k += inputs, x += part, w += part) {
-      stream_both<x_tile>(tiles, x);
-      load_both<w_tile>(tiles, w);
-      add(tiles);
-      beside();
-    }
+    steps();
     store_sums(tiles, sums.last ? whole : kept);
     if (is_part && sums.last) copy_part<tokens, rows>(whole, y, exists);
   }
@@ -160,7 +184,6 @@ class HalfTiles {
 
  private:
   using V = Simd<tile_rows>;
-  static constexpr int64_t part = tokens * inputs;  // numbers, of x and of W
 
   // 32 numbers, those past the end zero, in `rest` unless all are there.
   template <class Number>
@@ -203,23 +226,46 @@ class HalfTiles {
       }
   }
 
+  // The parts that are multiplied, one after the other: neighbours share an operand. Of three parts
+  // each, a rest of a rest is left out.
+  struct Parts {
+    int64_t x, w;
+  };
+  static constexpr auto order = [] {
+    if constexpr (x_parts == 3)
+      return std::to_array<Parts>({{2, 0}, {1, 0}, {0, 0}, {0, 2}, {0, 1}, {1, 1}});
+    else if constexpr (w_parts == 2)
+      return std::to_array<Parts>({{0, 0}, {1, 0}, {1, 1}, {0, 1}});
+    else if constexpr (x_parts == 2)
+      return std::to_array<Parts>({{0, 0}, {1, 0}});
+    else
+      return std::to_array<Parts>({{0, 0}});
+  }();
+  [[gnu::always_inline]] static inline Operands operands_of(Parts parts, Operands of) {
+    return {of.x + parts.x * part, of.w + parts.w * part};
+  }
+
   template <class Tiles>
   [[gnu::always_inline]] static inline void add_products(Tiles& tiles, const uint16_t* x,
                                                          const uint16_t* w, int64_t depth) {
-    for (int64_t k = 0; k < depth; k += inputs, x += x_parts * part, w += w_parts * part) {
-      // Back and forth through the parts of x. Of three parts each, a rest of a rest is left out.
-#pragma GCC unroll 3
-      for (int64_t p = 0; p < w_parts; ++p) {
-        stream_both<w_tile>(tiles, w + p * part);
-        const int64_t count = x_parts == 3 ? 3 - p : x_parts;
-#pragma GCC unroll 3
-        for (int64_t i = 0; i < count; ++i) {
-          const bool is_loaded = x_parts == 2 && p > 0 && i == 0;
-          if (!is_loaded) load_both<x_tile>(tiles, x + (p % 2 ? count - 1 - i : i) * part);
-          add(tiles);
-        }
+    Operands now{x, w};
+    begin(tiles, operands_of(order[0], now));
+    for (int64_t k = inputs; k <= depth; k += inputs) {
+      const Operands later = k < depth ? Operands{now.x + x_parts * part, now.w + w_parts * part}
+                                       : now;  // at the end anything is loaded
+      [&]<size_t... i>(std::index_sequence<i...>) __attribute__((always_inline)) {
+        (add_parts<i>(tiles, now, later), ...);
       }
+      (std::make_index_sequence<order.size()>{});
+      now = later;
     }
+  }
+  template <size_t i, class Tiles>
+  [[gnu::always_inline]] static inline void add_parts(Tiles& tiles, Operands now, Operands later) {
+    constexpr bool last = i + 1 == order.size();
+    constexpr Parts next = order[last ? 0 : i + 1];
+    constexpr Change one = order[i].x == next.x ? Change::w : Change::x;
+    step<last ? Change::both : one>(tiles, operands_of(next, last ? later : now));
   }
   template <class Tiles>
   [[gnu::always_inline]] static inline void zero_sums(Tiles& tiles) {
@@ -244,25 +290,29 @@ class HalfTiles {
     tiles.template store<2>(to.at(tile_rows), stride);
     tiles.template store<3>(to.at(tile_rows) + tile_rows, stride);
   }
-  // Two tiles of a part, one after the other. The operand that the first-level cache need not keep is streamed.
-  template <int first, class Tiles>
-  [[gnu::always_inline]] static inline void load_both(Tiles& tiles, const uint16_t* from) {
-    constexpr int64_t bytes = 64;  // a token's 32 inputs, or two inputs of 16 rows
-    tiles.template load<first>(from, bytes);
-    tiles.template load<first + 1>(from + part / 2, bytes);
+  // A half of a part. The operand that the first-level cache need not keep is streamed: x where each
+  // is one part, else W, whose parts are loaded less often.
+  static constexpr bool streams_x = x_parts == 1;
+  template <int half, class Tiles>
+  [[gnu::always_inline]] static inline void load_x(Tiles& tiles, const uint16_t* x) {
+    load_half<x_tile, half, streams_x>(tiles, x);
   }
-  template <int first, class Tiles>
-  [[gnu::always_inline]] static inline void stream_both(Tiles& tiles, const uint16_t* from) {
-    constexpr int64_t bytes = 64;
-    tiles.template stream<first>(from, bytes);
-    tiles.template stream<first + 1>(from + part / 2, bytes);
+  template <int half, class Tiles>
+  [[gnu::always_inline]] static inline void load_w(Tiles& tiles, const uint16_t* w) {
+    load_half<w_tile, half, !streams_x>(tiles, w);
   }
-  template <class Tiles>
+  template <int first, int half, bool streams, class Tiles>
+  [[gnu::always_inline]] static inline void load_half(Tiles& tiles, const uint16_t* from) {
+    from += half * (part / 2);
+    if constexpr (streams)
+      tiles.template stream<first + half>(from, line_bytes);
+    else
+      tiles.template load<first + half>(from, line_bytes);
+  }
+  static constexpr int64_t line_bytes = 64;  // a token's 32 inputs, or two inputs of 16 rows
+  template <int x_half, int w_half, class Tiles>
   [[gnu::always_inline]] static inline void add(Tiles& tiles) {
-    tiles.template multiply_bf16<0, x_tile, w_tile>();
-    tiles.template multiply_bf16<1, x_tile, w_tile + 1>();
-    tiles.template multiply_bf16<2, x_tile + 1, w_tile>();
-    tiles.template multiply_bf16<3, x_tile + 1, w_tile + 1>();
+    tiles.template multiply_bf16<2 * x_half + w_half, x_tile + x_half, w_tile + w_half>();
   }
 
   // An infinite number times a part that is 0 is NaN: such sums are computed again, each for itself.

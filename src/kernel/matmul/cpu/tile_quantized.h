@@ -1,6 +1,8 @@
 // Quantized weights as tiles of bf16 numbers (tile_halves.h). For files compiled per instruction set.
 #pragma once
 
+#include <utility>
+
 #include "kernel/isa_bf16.h"
 #include "kernel/matmul/q8_block.h"
 
@@ -58,7 +60,7 @@ struct TileRows {
   }
 };
 
-// 32 rows of W as tiles, a few instructions at a time: tiles multiply meanwhile, unless these are many.
+// 32 rows of W as tiles, in units of 16 rows by 32 columns, each in `steps` steps between which tiles multiply.
 //
 // A Reader, made of QuantizedRows, has Reader::scales, Reader::minimum, and read(group, b, which), after which
 // value(which), EightRows, and factor[which], floats for each of 8 rows, are those of a group of 8 rows in a
@@ -66,57 +68,97 @@ struct TileRows {
 template <Isa isa, class Reader>
 class RowsPacker {
  public:
+  static constexpr int steps = q8_columns / 4, most_units = 4;
+
   RowsPacker(const cpu::QuantizedRows& from, const cpu::QuantizedRows& later, uint16_t* to)
-      : reader_(from, later),
+      : unit_{{from, later}, {from, later}, {from, later}, {from, later}},
         groups_(q8_groups(from.count)),
-        left_(q8_blocks(from.depth) * tiles_of_block * steps_of_tile),
+        left_(q8_blocks(from.depth) * units_of_block),
         to_(to) {}
 
-  // Steps that are left: each has 16 rows by 4 columns.
-  int64_t left() const { return left_; }
+  int64_t left() const { return left_; }  // units
 
-  [[gnu::always_inline]] inline void step() {
-    if (c_ == 0) begin_tile();
-    if (exists_) {
-      reader_.prefetch(c_ / 4, c_ % 4);
-      rows_.store_columns(reader_.value(0), reader_.value(1), c_, to_);
-    } else {
-      __builtin_memset(to_, 0, numbers * sizeof *to_);
-    }
-    to_ += numbers, --left_;
-    if (++c_ < steps_of_tile) return;
-    c_ = 0, group_ ^= 2;
-    if (group_ == 0) ++block_;
+  // One unit, or `units` with beside() before each of the steps.
+  void pack() {
+    pack<1>([] {});
+  }
+  template <class Beside>
+  [[gnu::always_inline]] inline void pack(int64_t units, const Beside& beside) {
+    for (; units > most_units && left_ > most_units; --units) pack();
+    if (units > left_) units = left_;
+    if (units > 2 && left_ >= 4)
+      pack<4>(beside);
+    else if (units > 1)
+      pack<2>(beside);
+    else if (units == 1)
+      pack<1>(beside);
+    else
+      pack<0>(beside);
   }
 
  private:
   using Rows = TileRows<isa, Reader::scales, Reader::minimum>;
-  static constexpr int64_t numbers = 16 * 4, tiles_of_block = 2;
-  static constexpr int steps_of_tile = q8_columns / 4;
+  static constexpr int64_t numbers = 16 * q8_columns, units_of_block = 2;
 
-  [[gnu::always_inline]] inline void begin_tile() {
-    exists_ = group_ < groups_;
-    if (!exists_) return;
-    const bool both = group_ + 1 < groups_;
-    reader_.read(group_, block_, 0);
-    reader_.read(both ? group_ + 1 : group_, block_, 1);
-    const float none[q8_rows] = {};
-    for (int f = 0; f < Reader::scales + Reader::minimum; ++f)
-      rows_.factor[f] = Rows::template joined<Simd<16>::Vec>(reader_.factor[0][f],
-                                                             both ? reader_.factor[1][f] : none);
+  class Unit {
+   public:
+    Unit(const cpu::QuantizedRows& from, const cpu::QuantizedRows& later) : reader_(from, later) {}
+
+    // group: the first of the two that it has, if both exist. Where none does, it is zero.
+    [[gnu::always_inline]] inline void begin(int64_t group, int64_t groups, int64_t block,
+                                             uint16_t* to) {
+      to_ = to;
+      exists_ = group < groups;
+      if (!exists_) return __builtin_memset(to, 0, numbers * sizeof *to), void();
+      const bool both = group + 1 < groups;
+      reader_.read(group, block, 0);
+      reader_.read(both ? group + 1 : group, block, 1);
+      const float none[q8_rows] = {};
+      for (int f = 0; f < Reader::scales + Reader::minimum; ++f)
+        rows_.factor[f] = Rows::template joined<Simd<16>::Vec>(reader_.factor[0][f],
+                                                               both ? reader_.factor[1][f] : none);
+    }
+    template <int c>
+    [[gnu::always_inline]] inline void step() const {
+      if (!exists_) return;
+      reader_.prefetch(c / 4, c % 4);
+      rows_.store_columns(reader_.value(0), reader_.value(1), c, to_ + c * (numbers / steps));
+    }
+
+   private:
+    Reader reader_;
+    Rows rows_ = {};
+    uint16_t* to_ = nullptr;
+    bool exists_ = false;
+  };
+
+  template <int units, class Beside>
+  [[gnu::always_inline]] inline void pack(const Beside& beside) {
+    for (int u = 0; u < units; ++u) {
+      unit_[u].begin(group_, groups_, block_, to_);
+      to_ += numbers, --left_, group_ ^= 2;
+      if (group_ == 0) ++block_;
+    }
+    [&]<int... c>(std::integer_sequence<int, c...>) __attribute__((always_inline)) {
+      (step<units, c>(beside), ...);
+    }
+    (std::make_integer_sequence<int, steps>{});
+  }
+  template <int units, int c, class Beside>
+  [[gnu::always_inline]] inline void step(const Beside& beside) {
+    beside();
+#pragma GCC unroll 4
+    for (int u = 0; u < units; ++u) unit_[u].template step<c>();
   }
 
-  Reader reader_;
-  Rows rows_ = {};
+  Unit unit_[most_units];
   int64_t groups_, left_, group_ = 0, block_ = 0;
   uint16_t* to_;
-  int c_ = 0;
-  bool exists_ = false;
 };
 
 template <Isa isa, class Reader>
 void pack_all_rows(const cpu::QuantizedRows& from, uint16_t* to) {
-  for (RowsPacker<isa, Reader> packer(from, from, to); packer.left() > 0;) packer.step();
+  for (RowsPacker<isa, Reader> packer(from, from, to); packer.left() > 0;) packer.pack();
 }
 
 }  // namespace

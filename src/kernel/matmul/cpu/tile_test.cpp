@@ -206,8 +206,17 @@ Tensor<float> multiplied(const MatmulProblem& problem, int64_t most = 512) {
     Tile::pack_x(problem.x.data() + k, in, tokens, depth, packed_x.data());
     const std::vector<uint16_t> packed_w =
         packed_rows<type>(problem.weights, 0, k, depth, Isa::portable);
-    Tile::multiply_part(tiles, packed_x.data(), packed_w.data(), padded, {y.data, y.stride[0]},
-                        {tokens, out}, {sums.data(), k == 0, k + depth == in, sum}, [] {});
+    typename Tile::Operands next{packed_x.data(), packed_w.data()};
+    Tile::begin(tiles, next);
+    Tile::multiply_part(tiles, {y.data, y.stride[0]}, {tokens, out},
+                        {sums.data(), k == 0, k + depth == in, sum}, [&] {
+                          for (int64_t left = padded; left > 0; left -= Tile::inputs) {
+                            const bool last = left == Tile::inputs;
+                            next = {last ? packed_x.data() : next.x + Tile::part,
+                                    last ? packed_w.data() : next.w + Tile::part};
+                            Tile::template step<Tile::Change::both>(tiles, next);
+                          }
+                        });
   }
   for (int64_t t = 0; t < tokens + 2; ++t)
     for (int64_t o = 0; o < out + 2; ++o) {

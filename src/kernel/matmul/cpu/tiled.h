@@ -31,10 +31,11 @@ template <class Body>
 void with_rows(const RowsOfX& rows, cpu::Strided<const float> there, int64_t first, int64_t count,
                int64_t in, const Body& body) {
   if (!rows) return body(there);
-  const Buffer computed(uint64_t(count * in) * sizeof(float));
+  const int64_t stride = in + 16;  // rows a power of two apart would conflict in one cache set
+  const Buffer computed(uint64_t(count * stride) * sizeof(float));
   auto* const to = reinterpret_cast<float*>(computed.data());
-  for (int64_t row = 0; row < count; ++row) rows(first + row, to + row * in);
-  body(cpu::Strided<const float>{to, in});
+  for (int64_t row = 0; row < count; ++row) rows(first + row, to + row * stride);
+  body(cpu::Strided<const float>{to, stride});
 }
 
 // How many rows and which part of the tokens a piece of tiles has. Each part packs W again, which takes
@@ -44,7 +45,7 @@ struct PieceShape {
 };
 inline PieceShape piece_of_tiles(const ThreadPool& threads, int64_t rows, int64_t tokens,
                                  int64_t most_rows) {
-  constexpr int64_t tile = 32, enough_rows = 64;
+  constexpr int64_t tile = cpu::tile_side, enough_rows = 2 * tile;
   const int64_t pieces = threads.size() == 1 ? 1 : 2 * threads.size();
   for (int64_t parts = 1;; parts *= 2) {
     const int64_t wanted = cpu::rounded_up(pieces_of(rows * parts, pieces), tile);
@@ -151,7 +152,7 @@ TwoPhases tiled_phases(const TiledProduct& p, const ThreadPool& threads, int64_t
 // The same of a small matrix (is_small).
 template <Isa isa, WeightType type>
 TwoPhases small_phases(const TiledProduct& p, const ThreadPool& threads) {
-  constexpr int64_t tile = 32, bytes = sizeof(uint16_t);
+  constexpr int64_t tile = cpu::tile_side, bytes = sizeof(uint16_t);
   const int64_t padded = cpu::rounded_up(p.in, tile), panels = pieces_of(p.tokens, tile);
   const int64_t row_tiles = pieces_of(p.rows, tile);
   const int64_t parts =
