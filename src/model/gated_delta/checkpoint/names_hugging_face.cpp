@@ -1,4 +1,6 @@
 // Names of flash-linear-attention's models and of transformers': docs/architectures.md.
+#include <array>
+
 #include "model/gated_delta/checkpoint/config_sources.h"
 #include "model/gated_delta/checkpoint/tensor_map.h"
 #include "model/gated_delta/checkpoint/tensor_table.h"
@@ -60,7 +62,10 @@ class Names {
 
   void norms() {
     if (c.norms_after && c.mixers[size_t(layer_)] == Mixer::attention) {
-      vector("mixer_output_norm.weight", c.channels, here_ + "post_attention_layernorm.weight");
+      std::string first = "post_attention_layernorm.weight";
+      if (!map_.has(here_ + first) && map_.has(here_ + "feedforward_layer_norm.weight"))
+        first = "feedforward_layer_norm.weight";  // as transformers 5.23 saves it
+      vector("mixer_output_norm.weight", c.channels, here_ + first);
       vector("ffn_output_norm.weight", c.channels, here_ + "post_feedforward_layernorm.weight");
       return;
     }
@@ -74,15 +79,14 @@ class Names {
 
   // One matrix for each of q, k and v.
   void recurrent(const std::string& at) {
-    const int64_t keys = c.key_channels(), values = c.value_channels();
-    std::vector<Rows> projections, convolutions;
-    for (const auto& [name, rows] : {std::pair{"q", keys}, {"k", keys}, {"v", values}}) {
-      projections.push_back(map_.all(cat(at, name, "_proj.weight"), rows, c.channels));
-      if (c.taps) convolutions.push_back(map_.all(cat(at, name, "_conv1d.weight"), rows, c.taps));
-    }
-    map_.place(ours("mixer.qkv.weight"), {c.mixed_channels(), c.channels}, projections);
-    if (c.taps)
-      map_.place(ours("mixer.convolution.weight"), {c.mixed_channels(), c.taps}, convolutions);
+    const int64_t keys = c.key_channels(), values = c.value_channels(), mixed = c.mixed_channels();
+    place_three("mixer.qkv.weight", at, "_proj.weight", {keys, keys, values}, c.channels);
+    // transformers 5.23 saves those of OLMo-Hybrid as three equal parts of all rows.
+    const int64_t third = (mixed + 2) / 3;
+    const bool in_thirds = c.norms_after && map_.has_rows(at + "q_conv1d.weight", third);
+    const Three cut =
+        in_thirds ? Three{third, third, mixed - 2 * third} : Three{keys, keys, values};
+    if (c.taps) place_three("mixer.convolution.weight", at, "_conv1d.weight", cut, c.taps);
     if (c.beta_scale != 0)
       matrix("mixer.beta.weight", c.value_heads, c.channels, at + "b_proj.weight");
     if (c.rule == kernel::Rule::kda) {
@@ -101,6 +105,15 @@ class Names {
     vector("mixer.output_norm.weight", c.value_size, at + "o_norm.weight");
     matrix("mixer.output.weight", c.channels, values, at + "o_proj.weight");
     sane(at);
+  }
+  using Three = std::array<int64_t, 3>;
+  // The rows of q, k and v.
+  void place_three(std::string_view name, const std::string& at, std::string_view stored,
+                   Three rows, int64_t length) {
+    std::vector<Rows> all;
+    for (size_t i = 0; i < rows.size(); ++i)
+      all.push_back(map_.all(cat(at, "qkv"[i], stored), rows[i], length));
+    map_.place(ours(name), {c.mixed_channels(), length}, all);
   }
   void sane(const std::string& at) {
     if (c.sane) matrix("mixer.w_tau", c.channels, c.value_heads, at + "w_tau");

@@ -148,6 +148,64 @@ TEST(NamesOfHuggingFace, MatricesGroupedByKeyHeadAreUngrouped) {
                 });
 }
 
+// As transformers 5.23 saves it: attention's norm under another name, and the convolutions of q, k and v, 8, 8 and
+// 12 rows, cut into three equal parts as far as they go: 10, 10 and 8.
+TEST(NamesOfHuggingFace, WhatTransformersSavesOfOlmoHybridIsPutTogether) {
+  constexpr int64_t width = 4, keys = 8, values = 12, part = 10;
+  MadeFile made;
+  made.set({{"config.model_type", "olmo_hybrid"},
+            {"config.vocab_size", "7"},
+            {"config.hidden_size", "4"},
+            {"config.intermediate_size", "5"},
+            {"config.num_hidden_layers", "2"},
+            {"config.num_attention_heads", "2"},
+            {"config.linear_num_key_heads", "2"},
+            {"config.linear_num_value_heads", "2"},
+            {"config.linear_key_head_dim", "4"},
+            {"config.linear_value_head_dim", "6"},
+            {"config.linear_conv_kernel_dim", "2"}});
+  made.file.lists()["config.layer_types"] = {"linear_attention", "full_attention"};
+  made.add("model.embed_tokens.weight", {vocabulary, width});
+  made.add("lm_head.weight", {vocabulary, width}), made.add("model.norm.weight", {width});
+  const std::string first = "model.layers.0.", second = "model.layers.1.";
+  for (const std::string& name : {first + "attention_layer_norm", first + "feedforward_layer_norm",
+                                  second + "feedforward_layer_norm",
+                                  second + "post_feedforward_layernorm"})
+    made.add(name + ".weight", {width});
+  for (const std::string& at : {first, second}) {
+    for (const char* const name : {"mlp.gate_proj.weight", "mlp.up_proj.weight"})
+      made.add(at + name, {F, width});
+    made.add(at + "mlp.down_proj.weight", {width, F});
+  }
+  const std::string linear = first + "linear_attn.", full = second + "self_attn.";
+  for (const char* const name : {"q_proj.weight", "k_proj.weight"})
+    made.add(linear + name, {keys, width});
+  for (const char* const name : {"v_proj.weight", "g_proj.weight"})
+    made.add(linear + name, {values, width});
+  made.add(linear + "q_conv1d.weight", {part, 1, taps});
+  made.add(linear + "k_conv1d.weight", {part, 1, taps});
+  made.add(linear + "v_conv1d.weight", {2 * keys + values - 2 * part, 1, taps});
+  for (const char* const name : {"a_proj.weight", "b_proj.weight"}) made.add(linear + name, {2, width});
+  for (const char* const name : {"A_log", "dt_bias"}) made.add(linear + name, {2});
+  made.add(linear + "o_norm.weight", {6}), made.add(linear + "o_proj.weight", {width, values});
+  for (const char* const name : {"q_proj", "k_proj", "v_proj", "o_proj"})
+    made.add(full + name + ".weight", {width, width});
+  for (const char* const name : {"q_norm.weight", "k_norm.weight"}) made.add(full + name, {width});
+
+  const Checkpoint found(made.file);
+  const Tensor<float> convolution = found.read("layers.0.mixer.convolution.weight");
+  ASSERT_EQ(convolution.shape(), (Shape{2 * keys + values, taps}));
+  for (int64_t i = 0; i < convolution.elements(); ++i) {
+    const int64_t which = i / (part * taps);
+    EXPECT_EQ(convolution[i],
+              made.at(linear + "qkv"[which] + "_conv1d.weight", i - which * part * taps));
+  }
+  expect_rows(found, made, "layers.1.mixer_output_norm.weight",
+              second + "feedforward_layer_norm.weight", 1, same);
+  expect_rows(found, made, "layers.1.ffn_output_norm.weight",
+              second + "post_feedforward_layernorm.weight", 1, same);
+}
+
 MadeFile gguf() {
   MadeFile made;
   made.set({{"general.architecture", "qwen35"},

@@ -49,6 +49,11 @@ class TensorMap {
 
   bool has(std::string_view stored) const { return file_ && file_->find(stored) != nullptr; }
   bool to_write() const { return !file_; }
+  // Whether the file has it with so many rows.
+  bool has_rows(std::string_view stored, int64_t rows) const {
+    const StoredTensor* const found = file_ ? file_->find(stored) : nullptr;
+    return found && found->shape.rank() > 0 && found->shape[0] == rows;
+  }
   // A stored tensor of `rows` rows of `length` numbers, whatever its rank.
   const StoredTensor& stored(const std::string& name, int64_t rows, int64_t length);
 
