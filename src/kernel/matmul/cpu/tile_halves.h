@@ -80,8 +80,8 @@ struct KeptSums {
 template <Isa isa, WeightType type>
 class HalfTiles {
  public:
-  static constexpr int64_t tokens = 2 * tile_rows, rows = 2 * tile_rows, inputs = 32;
-  static_assert(tokens == cpu::tile_side && rows == cpu::tile_side && inputs == cpu::tile_side);
+  static_assert(cpu::tile_side == 2 * tile_rows);
+  static constexpr int64_t tokens = cpu::tile_side, rows = cpu::tile_side, inputs = cpu::tile_side;
   static constexpr int64_t part = tokens * inputs;  // numbers, of x and of W
   static constexpr int64_t x_parts = is_quantized(type) ? 1 : type == WeightType::f32 ? 3 : 2;
   static constexpr int64_t w_parts = type == WeightType::f32 ? 3 : type == WeightType::f16 ? 2 : 1;
@@ -126,8 +126,9 @@ class HalfTiles {
     mend(x, w, depth);
   }
 
-  // Four products of the tiles that are loaded, and the operands of the next four as far as they
-  // change: each is loaded right after the last use of its tile.
+  // A software pipeline: begin() loads the operands of the first step. A step multiplies all four pairs of
+  // the tiles that are loaded, and loads those operands of the next step that change, each right after the
+  // last use of its tile.
   struct Operands {
     const uint16_t *x, *w;
   };

@@ -13,6 +13,8 @@
 #include "kernel/isa_dispatch.h"
 #include "kernel/matmul/check.h"
 #include "kernel/matmul/cpu/emulated_tiles.h"
+#include "kernel/matmul/cpu/q8_reader.h"
+#include "kernel/matmul/cpu/rounded_block.h"
 #include "kernel/matmul/cpu/tile_halves.h"
 #include "kernel/matmul/reference.h"
 #include "tensor/closeness.h"
@@ -230,18 +232,20 @@ Tensor<float> multiplied(const MatmulProblem& problem, int64_t most = 512) {
   return result;
 }
 
-template <WeightType type>
-void expect_close(int64_t tokens, int64_t out, int64_t in, Store store) {
+// multiply(problem): y.
+template <class Multiply>
+void expect_close(const MatmulShape& shape, const Multiply& multiply) {
+  const auto& [type, tokens, out, in, store] = shape;
   std::vector<float> found, plain;
   std::vector<double> truth;
   for (uint64_t seed = 0; seed < 4; ++seed) {
-    const MatmulProblem problem({type, tokens, out, in, store}, seed * 1000 + uint64_t(in));
+    const MatmulProblem problem(shape, seed * 1000 + uint64_t(in));
     Tensor<double> exact({tokens, out});
     for (int64_t e = 0; e < exact.elements(); ++e) exact[e] = problem.y[e];
     Tensor<float> float_y = problem.y.clone();
     reference::matmul_bf16<double>(problem.weights, problem.x.view(), exact.view(), store);
     reference::matmul_bf16<float>(problem.weights, problem.x.view(), float_y.view(), store);
-    const Tensor<float> y = multiplied<type>(problem);
+    const Tensor<float> y = multiply(problem);
     found.insert(found.end(), y.span().begin(), y.span().end());
     plain.insert(plain.end(), float_y.span().begin(), float_y.span().end());
     truth.insert(truth.end(), exact.span().begin(), exact.span().end());
@@ -249,6 +253,11 @@ void expect_close(int64_t tokens, int64_t out, int64_t in, Store store) {
   const Closeness result = closeness(found, plain, truth);
   EXPECT_TRUE(result.close) << name_of(type) << " " << tokens << " " << out << " " << in << " "
                             << result.explanation();
+}
+template <WeightType type>
+void expect_close(int64_t tokens, int64_t out, int64_t in, Store store) {
+  expect_close({type, tokens, out, in, store},
+               [](const MatmulProblem& problem) { return multiplied<type>(problem); });
 }
 
 TEST(TilesOfQuantized, AreAsCloseToTheTruthAsPlainArithmetic) {
@@ -273,6 +282,75 @@ TEST(TilesOfQuantized, DepthsChangeNoBit) {
       const Tensor<float> y = multiplied<WeightType::q8>(problem, depth);
       EXPECT_EQ(std::memcmp(y.data(), whole.data(), size_t(y.elements()) * 4), 0) << depth;
     }
+  }
+}
+
+using Block = RoundedBlock<Isa::portable, Q8Reader<Isa::portable>, EmulatedTiles>;
+
+// All panels of x, with a panel's rows where x(token) has them.
+template <class Row>
+std::vector<uint16_t> packed_panels(int64_t tokens, int64_t in, const Row& x) {
+  const int64_t all = cpu::rounded_up(tokens, cpu::tile_side);
+  std::vector<uint16_t> packed(size_t(all * cpu::rounded_up(in, cpu::tile_side)), 0xffff);
+  for (int64_t k = 0; k < in; k += Block::depth) {
+    const int64_t depth = std::min(Block::depth, in - k);
+    for (int64_t token = 0; token < tokens; token += cpu::tile_side)
+      Block::Tile::pack_x(x(token) + k, in, tokens - token, depth,
+                          packed.data() + k * all + token * cpu::rounded_up(depth, cpu::tile_side));
+  }
+  return packed;
+}
+
+// A whole product: W is packed beside the tiles, operands are loaded a step ahead.
+Tensor<float> in_blocks(const MatmulProblem& problem, cpu::PackedY packed_y = {}) {
+  const auto& [type, tokens, out, in, store] = problem.shape;
+  const std::vector<uint16_t> x =
+      packed_panels(tokens, in, [&](int64_t token) { return problem.x.view().at(token); });
+  Tensor<float> y = problem.y.clone();
+  std::vector<float> scratch(size_t(cpu::block_floats(Isa::avx512_amx, type)), NAN);
+  const cpu::Tiles product{.w = problem.weights.rows(),
+                           .w_stride = in,
+                           .rows = out,
+                           .in = in,
+                           .packed = reinterpret_cast<const float*>(x.data()),
+                           .tokens = tokens,
+                           .y = {y.data(), out},
+                           .sum = store == Store::add ? cpu::Sum::add : cpu::Sum::start,
+                           .packed_y = packed_y};
+  Block::multiply(product, {0, out}, {0, (tokens + cpu::tile_side - 1) / cpu::tile_side},
+                  scratch.data());
+  return y;
+}
+
+// One panel of x, beside which all of W is packed; depths of fewer steps than a unit of W; more tokens, and more
+// inputs, than a chunk of x.
+TEST(RoundedBlocks, AreAsCloseToTheTruthAsPlainArithmetic) {
+  for (const Store store : {Store::overwrite, Store::add})
+    for (const auto& [tokens, out, in] : {std::array<int64_t, 3>{1, 41, 1100},
+                                          {40, 70, 96},
+                                          {70, 100, 777},
+                                          {530, 33, 1056}})
+      expect_close({WeightType::q8, tokens, out, in, store},
+                   [](const MatmulProblem& problem) { return in_blocks(problem); });
+}
+
+// The sums, activated, as the x of the next product.
+TEST(RoundedBlocks, PackAnActivatedYAsTheNextX) {
+  const auto squared_relu = [](float* numbers, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float positive = std::max(numbers[i], 0.0f);
+      numbers[i] = positive * positive;
+    }
+  };
+  for (const auto& [tokens, out, in] : {std::array<int64_t, 3>{1, 40, 64}, {75, 600, 1100}}) {
+    const MatmulProblem problem({WeightType::q8, tokens, out, in}, 5);
+    Tensor<float> y = in_blocks(problem);
+    squared_relu(y.data(), y.elements());
+    const std::vector<uint16_t> expected =
+        packed_panels(tokens, out, [&](int64_t token) { return y.view().at(token); });
+    std::vector<uint16_t> found(expected.size(), 0xffff);
+    in_blocks(problem, {found.data(), squared_relu});
+    EXPECT_EQ(found, expected) << tokens << " " << out << " " << in;
   }
 }
 
