@@ -64,9 +64,17 @@ __global__ void __launch_bounds__(32 * warps)
     of_r[turn].begin(op, before, all, r_at + c), of_k[turn].begin(op, before, all, k_at + c);
   });
   if (has_v) of_v.begin(op, before, all, v_at);
+  const float bias = op.decay_at >= 0 ? op.bias[head] : 0.0f,
+              rate = op.decay_at >= 0 ? op.rate[head] : 0.0f;
+  const bool neutralizes = (op.alpha > 0 || op.tau > 0) &&
+                           (op.rows.position[sequence] + 1) % op.chunk == 0;
   grid_dependency_synchronize();
 
   const float* const x = op.in + sequence * op.step;
+  const auto number_of_head = [&](int64_t at) { return at >= 0 ? x[at + head] : 0.0f; };
+  // Loads of all inputs come before the first use of one.
+  const float for_decay = number_of_head(op.decay_at), for_beta = number_of_head(op.beta_at),
+              for_tau = number_of_head(op.alpha > 0 ? op.tau_at : -1);
   each_key([&](int turn, int c) {
     shared_r[c] = of_r[turn].end(x[r_at + c]), shared_k[c] = of_k[turn].end(x[k_at + c]);
   });
@@ -75,8 +83,7 @@ __global__ void __launch_bounds__(32 * warps)
 
   float k[channels], r[channels], w[channels], squares[2] = {};
   float decay = 1;
-  if (op.decay_at >= 0)
-    decay = expf(log_decay(x[op.decay_at + head] + op.bias[head], op.rate[head], op.bound));
+  if (op.decay_at >= 0) decay = expf(log_decay(for_decay + bias, rate, op.bound));
 #pragma unroll
   for (int c = 0; c < channels; ++c) {
     const int at = 32 * c + lane;
@@ -88,15 +95,14 @@ __global__ void __launch_bounds__(32 * warps)
 #pragma unroll
   for (int c = 0; c < channels; ++c) r[c] *= r_scale, k[c] *= k_scale;
 
-  const float beta = op.beta_at >= 0 ? op.beta_scale * sigmoid(x[op.beta_at + head]) : 1.0f;
+  const float beta = op.beta_at >= 0 ? op.beta_scale * sigmoid(for_beta) : 1.0f;
   float* const y = op.y + (sequence * op.heads + head) * values + row;
   rows.step(
       k, r, w, beta, [&](int i) { return row + i < values ? shared_v[row - first + i] : 0.0f; },
       [&](int i, float result) {
         if (lane == 0 && row + i < values) y[i] = result;
       });
-  if ((op.alpha > 0 || op.tau > 0) && (op.rows.position[sequence] + 1) % op.chunk == 0)
-    rows.neutralize(op.alpha > 0 ? tau_of(x[op.tau_at + head], op.alpha) : op.tau);
+  if (neutralizes) rows.neutralize(op.alpha > 0 ? tau_of(for_tau, op.alpha) : op.tau);
   rows.each([&](int i, int c, float& entry) {
     if (present(i, c)) state[i * keys + 32 * c + lane] = entry;
   });

@@ -84,21 +84,6 @@ __device__ void stage_columns(const FewRowsMatrix<Weight>& m, int64_t from, floa
           from + i < m.columns ? value(n, from + i) : 0.0f;
 }
 
-// The same, with values(n, column) of four columns. Loads of all inputs come before the first store.
-template <class Weight, int N, class Values>
-__device__ void stage_fours(const FewRowsMatrix<Weight>& m, int64_t from, float* input,
-                            Values&& values) {
-  for (int64_t i = int64_t(threadIdx.x) * 4; i < m.staged; i += few_threads * 4) {
-    float4 x[N];
-#pragma unroll
-    for (int n = 0; n < N; ++n)
-      x[n] = from + i < m.columns ? values(n, from + i) : make_float4(0, 0, 0, 0);
-#pragma unroll
-    for (int n = 0; n < N; ++n)
-      *reinterpret_cast<float4*>(input + n * m.staged + swizzled<Weight>(int(i))) = x[n];
-  }
-}
-
 // All rows, by the first `blocks` blocks. tile: loaded for RegisterTile::row_of(blockIdx.x) and column 0.
 // segment_of(first row of a group): rows with one input; stage(from, segment) fills `input` with
 // that of the columns from there on; store(n, row, segment, sum) is called by one lane for each.

@@ -1,13 +1,14 @@
-// y = W input(x) for up to eight rows on a GPU, fused with what makes the input of a matrix from the
-// results of the one before, and captured with it: single tokens spend their time in loads of weights,
-// and each kernel more is a pause of them.
+// y = output(W input(x)) for up to eight rows on a GPU, fused with what makes the input of a matrix from
+// the results of the one before, and captured with it: single tokens spend their time in loads of
+// weights, and each kernel more is a pause of them.
 //
 //     plain        x                              (rows, columns)
 //     norm         x / sqrt(mean x^2 + eps) w     w (columns)
 //     head_norm    the same of each head of `size` columns, w (size), times act(gate + bias);
 //                  size: a multiple of four
 //     gated        x act(gate)                    x and gate in the weights' type
-//     swiglu       silu(x) x'                     x' after x: (rows, 2, columns)
+//
+// output is y itself, or swiglu: silu of the first half of y times the second half.
 //
 // Weight is float or bf16; sums are float. kernel/norm/rms.h, kernel/activation/gated.h and
 // kernel/matmul/matmul.h are the definitions.
@@ -24,9 +25,12 @@ namespace deltasane::kernel::cuda {
 
 inline constexpr int64_t most_rows_of_few = 8;
 
+enum class FewRowsInputKind { plain, norm, head_norm, gated };
+
 template <class Weight>
 struct FewRowsInput {
-  enum class Kind { plain, norm, head_norm, gated, swiglu } kind = Kind::plain;
+  using Kind = FewRowsInputKind;
+  Kind kind = Kind::plain;
   const float* x = nullptr;
   const Weight *narrow_x = nullptr, *narrow_gate = nullptr;  // gated
   int64_t step = 0;                                          // from row to row of x
@@ -51,7 +55,8 @@ struct FewRowsProduct {
   const Weight* matrix = nullptr;  // (outputs, columns), columns a multiple of 16 bytes
   int64_t rows = 0, outputs = 0, columns = 0;
   FewRowsInput<Weight> input;
-  // (rows, outputs), one of them.
+  bool swiglu = false;
+  // (rows, outputs), or half as many with swiglu; one of them.
   float* out = nullptr;
   Weight* narrow_out = nullptr;
   bool add = false;  // out += ...

@@ -8,6 +8,7 @@ namespace {
 
 struct ProductSizes {
   int64_t rows, outputs, columns, size = 0;  // size: of a head
+  bool swiglu = false;
 };
 
 template <class Weight>
@@ -18,7 +19,7 @@ class GpuFewRowsProduct : public GpuTest {
   static constexpr double eps = 1e-3;
 
   void check(InputKind kind, const ProductSizes& n, bool gated = true) {
-    const int64_t width = kind == InputKind::swiglu ? 2 * n.columns : n.columns, step = width + 8;
+    const int64_t step = n.columns + 8, results = n.swiglu ? n.outputs / 2 : n.outputs;
     const bool narrow = kind == InputKind::gated;
     const Numbers<float> matrix = random_numbers<Weight>(n.outputs * n.columns, 0.5, 1);
     const Numbers<float> x = narrow ? random_numbers<Weight>(n.rows * step, 1.5, 2)
@@ -27,7 +28,7 @@ class GpuFewRowsProduct : public GpuTest {
                                        : random_numbers<float>(n.rows * step, 1, 3);
     const Numbers<float> weight = random_numbers<float>(n.columns, 0.3, 4, 1);
     const Numbers<float> bias = random_numbers<float>(n.columns, 0.5, 5);
-    const Numbers<float> before = random_numbers<float>(n.rows * n.outputs, 1, 6);
+    const Numbers<float> before = random_numbers<float>(n.rows * results, 1, 6);
 
     const auto matrix_there = this->template upload<Weight>(matrix);
     const auto x_there = this->template upload<float>(x),
@@ -39,7 +40,7 @@ class GpuFewRowsProduct : public GpuTest {
     auto out = this->template upload<float>(before);
     FewRowsProduct<Weight> op;
     op.matrix = matrix_there.data(), op.rows = n.rows, op.outputs = n.outputs,
-    op.columns = n.columns;
+    op.columns = n.columns, op.swiglu = n.swiglu;
     op.input.kind = kind, op.input.step = step, op.out = out.data(), op.add = true;
     op.input.eps = float(eps), op.input.size = n.size;
     op.input.activation = narrow ? GateActivation::sigmoid : GateActivation::silu;
@@ -55,6 +56,7 @@ class GpuFewRowsProduct : public GpuTest {
     few_rows_product(op, this->gpu());
 
     const auto definition = [&]<class T>() {
+      const auto sigmoid = [](T z) { return T(1) / (T(1) + std::exp(-z)); };
       Numbers<T> y;
       for (int64_t r = 0; r < n.rows; ++r) {
         const float *const own = x.data() + r * step, *const g = gate.data() + r * step;
@@ -66,18 +68,21 @@ class GpuFewRowsProduct : public GpuTest {
           reference::rms_norm<T>(Numbers<T>(of.begin(), of.end()), w, T(eps), of);
         }
         for (int64_t c = 0; c < n.columns; ++c) {
-          const auto sigmoid = [](T z) { return T(1) / (T(1) + std::exp(-z)); };
           T& value = in[size_t(c)];
-          if (kind == InputKind::swiglu) value *= sigmoid(value) * T(own[n.columns + c]);
           if (gated && narrow) value *= sigmoid(T(g[c]));
           if (gated && kind == InputKind::head_norm)
             value *= (T(g[c]) + T(bias[size_t(c)])) * sigmoid(T(g[c]) + T(bias[size_t(c)]));
         }
-        for (int64_t o = 0; o < n.outputs; ++o) {
+        const auto product = [&](int64_t o) {
           T sum = 0;
           for (int64_t c = 0; c < n.columns; ++c)
             sum += T(matrix[size_t(o * n.columns + c)]) * in[size_t(c)];
-          y.push_back(T(before[size_t(r * n.outputs + o)]) + sum);
+          return sum;
+        };
+        for (int64_t o = 0; o < results; ++o) {
+          T value = product(o);
+          if (n.swiglu) value *= sigmoid(value) * product(results + o);
+          y.push_back(T(before[size_t(r * results + o)]) + value);
         }
       }
       return y;
@@ -95,7 +100,7 @@ TYPED_TEST(GpuFewRowsProduct, OfEveryInputIsTheDefinition) {
     this->check(Kind::plain, {rows, 37, 40});
     this->check(Kind::norm, {rows, 20, 264});
     this->check(Kind::gated, {rows, 9, 48});
-    this->check(Kind::swiglu, {rows, 9, 24});
+    this->check(Kind::norm, {rows, 38, 264, 0, true});
     this->check(Kind::head_norm, {rows, 10, 48, 24});
     this->check(Kind::head_norm, {rows, 10, 512, 256}, false);
     for (const int64_t size : {32, 64, 128}) {
@@ -112,7 +117,9 @@ TYPED_TEST(GpuFewRowsProduct, OfManyRowsOrColumnsIsTheDefinition) {
   using Kind = typename TestFixture::InputKind;
   this->check(Kind::norm, {1, 5000, 64});
   this->check(Kind::plain, {1, 20000, 64});
-  this->check(Kind::swiglu, {2, 3000, 1544});
+  this->check(Kind::plain, {2, 3000, 1544});
+  this->check(Kind::norm, {1, 6022, 264, 0, true});
+  this->check(Kind::norm, {2, 6022, 264, 0, true});
   this->check(Kind::norm, {1, 3, 17408});
   this->check(Kind::norm, {8, 3, 2560});
   this->check(Kind::head_norm, {8, 3, 2560, 128});

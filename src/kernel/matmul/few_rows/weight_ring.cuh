@@ -1,84 +1,111 @@
-// The weights of a warp's rows on their way through shared memory (cp.async), pieces of a row at a time,
-// in the order in which they are multiplied. A thread reads what it has copied itself, so that no warp
-// waits for another; and copies need none of a product's inputs, so that they begin before those are
-// there. For .cu files.
+// The weights of a warp's pieces on their way through shared memory (cp.async), in the order in which
+// they are multiplied. A lane reads what it has copied itself, so that no warp waits for another; and
+// copies need none of a product's inputs, so that they begin before those are there. For .cu files.
 #pragma once
 
 #include <algorithm>
 
 #include "kernel/cuda/async_copy.cuh"
 #include "kernel/matmul/few_rows/few_rows.cuh"
+#include "kernel/matmul/few_rows/tile_plan.cuh"
 
 namespace deltasane::kernel::cuda {
 
 template <class Weight>
 class WeightRing {
  public:
-  static constexpr int loads = 4;  // of 16 bytes, of a thread, for a piece
-  static constexpr int load_columns = 32 * weights_per_load<Weight>;
-  static constexpr int piece_columns = loads * load_columns;
-  // Pieces of a warp in shared memory at most: with eight warps 96 KiB, so that the blocks of two kernels fit a
-  // multiprocessor.
+  // Pieces of a warp in shared memory at most: with eight warps 96 KiB, so that the blocks of two kernels
+  // fit a multiprocessor.
   static constexpr int depth = 6;
   // Pieces after those that are prefetched into L2 at first.
   static constexpr int prefetched = 8;
+  static constexpr int place_step = piece_loads * few_threads;  // from place to place
+  // From a warp's piece to its next one.
+  static constexpr int column_step = few_warps * piece_columns<Weight>;
 
-  __host__ __device__ static int64_t pieces_of(int64_t columns) {
-    return (columns + piece_columns - 1) / piece_columns;
-  }
-  static constexpr int piece_step = loads * few_threads;  // from place to place
   // Of a block.
-  static size_t bytes(int places) { return size_t(places) * piece_step * sizeof(uint4); }
+  static size_t bytes(int places) { return size_t(places) * place_step * sizeof(uint4); }
   // Of a warp that has so many pieces, where the block has `room` bytes: at least one.
   static int places(int64_t pieces, uint64_t room) {
     const auto fitting = int64_t(room / bytes(1));
     return int(std::max<int64_t>(1, std::min({pieces, fitting, int64_t(depth)})));
   }
 
-  // Of the warps' rows in the first `blocks` blocks: every one in blocks * few_warps of them.
-  __device__ WeightRing(const FewRowsMatrix<Weight>& m, int64_t blocks, int places, uint4* memory)
-      : m_(m),
-        step_(int(blocks) * few_warps),
+  __device__ WeightRing(const TilePlan<Weight>& plan, int places, uint4* memory)
+      : plan_(plan),
         places_(places),
+        own_column_(int(threadIdx.x) / 32 * piece_columns<Weight>),
         first_(memory + threadIdx.x),
-        end_(first_ + places * piece_step),
+        end_(first_ + places * place_step),
         oldest_(first_),
         newest_(first_),
-        next_{(int(blockIdx.x) * few_threads + int(threadIdx.x)) / 32, 0},
+        next_{int(blockIdx.x), int(blockIdx.x), 0, 0, own_column_},
         policy_(evict_first_policy()) {
+    if (own_column_ >= plan.columns) next_.batch = plan.tiles;
+    find_present(next_);
 #pragma unroll 1
-    for (int i = 0; i < places; ++i) copy_next();
+    for (int i = 0; i < depth; ++i)
+      if (i < places)
+        copy_next();
+      else
+        commit_group();
+    counts_all_ = places == depth || !exists(next_);
     prefetch();
+  }
+
+  // The warp's first column in a window.
+  __device__ int first_column(int window) const { return window + own_column_; }
+
+  // How many pieces it has of a tile, in a window.
+  __device__ int pieces(int window) const {
+    const int columns = plan_.window_end(window) - first_column(window);
+    return columns > 0 ? (columns + column_step - 1) / column_step : 0;
   }
 
   // use(number of the load, weights), for the loads of the oldest piece, whose place takes the next.
   template <class Use>
   __device__ void take(Use&& use) {
     wait_for_oldest();
-    uint4 raw[loads];
+    uint4 raw[piece_loads];
 #pragma unroll
-    for (int u = 0; u < loads; ++u) raw[u] = oldest_[u * few_threads];
-    if ((oldest_ += piece_step) == end_) oldest_ = first_;
+    for (int u = 0; u < piece_loads; ++u) raw[u] = oldest_[u * few_threads];
+#pragma unroll
+    for (int u = 0; u < piece_loads; ++u) use(u, raw[u]);
+    if ((oldest_ += place_step) == end_) oldest_ = first_;
     copy_next();
-#pragma unroll
-    for (int u = 0; u < loads; ++u) use(u, raw[u]);
   }
 
  private:
   struct Piece {
-    int row, from;
+    int batch, tile, half;  // batch: its first tile
+    int window, from;       // columns
   };
+  __device__ bool exists(const Piece& piece) const { return piece.batch < plan_.tiles; }
   __device__ void advance(Piece& piece) const {
-    if ((piece.from += piece_columns) >= m_.columns) piece.from = 0, piece.row += step_;
+    piece.from += column_step;
+    find_present(piece);
   }
-  __device__ bool exists(const Piece& piece) const { return piece.row < m_.rows; }
-  __device__ const Weight* row_of(const Piece& piece) const {
-    return m_.data + piece.row * m_.columns;
+  // Of a window the warp may have no columns.
+  __device__ void find_present(Piece& piece) const {
+    while (exists(piece) && piece.from >= plan_.window_end(piece.window)) {
+      const int after = piece.batch + plan_.batch * plan_.blocks;
+      if (++piece.half == plan_.halves) piece.half = 0, piece.tile += plan_.blocks;
+      if (piece.tile >= min(after, plan_.tiles)) {
+        piece.tile = piece.batch, piece.window += plan_.window;
+        if (piece.window >= plan_.columns) piece.tile = piece.batch = after, piece.window = 0;
+      }
+      piece.from = first_column(piece.window);
+    }
+  }
+  // In its half.
+  __device__ const Weight* weights_at(const Piece& piece, int row, int column) const {
+    return plan_.data + (int64_t(piece.half) * plan_.rows + row) * plan_.columns + column;
   }
 
-  // As many copies are behind it as there are other places; which number, the instruction has to know.
+  // A constant number of groups of copies is behind it, where all of a warp's pieces have places, or there are
+  // `depth` of them; else more are waited for.
   __device__ void wait_for_oldest() const {
-    if (places_ == depth)
+    if (counts_all_)
       wait_group<depth - 1>();
     else if (places_ > 1)
       wait_group<1>();
@@ -88,34 +115,38 @@ class WeightRing {
   // Also where nothing is left: groups of copies are counted.
   __device__ void copy_next() {
     if (exists(next_)) {
-      const Weight* const weights = row_of(next_);
-      const int mine = next_.from + int(threadIdx.x) % 32 * weights_per_load<Weight>;
+      const int lane = int(threadIdx.x) % 32, row = next_.tile * tile_rows + lane / 4;
+      const int column = next_.from + lane % 4 * weights_per_load<Weight>;
+      const Weight* const weights = weights_at(next_, row, column);
 #pragma unroll
-      for (int u = 0; u < loads; ++u) {
-        const int c = mine + u * load_columns;
-        copy_async(newest_ + u * few_threads, weights + (c < m_.columns ? c : 0), c < m_.columns,
+      for (int u = 0; u < piece_loads; ++u) {
+        const int skipped = u * load_columns<Weight>;
+        const bool present = row < plan_.rows && column + skipped < plan_.columns;
+        copy_async(newest_ + u * few_threads, present ? weights + skipped : plan_.data, present,
                    policy_);
       }
-      if ((newest_ += piece_step) == end_) newest_ = first_;
+      if ((newest_ += place_step) == end_) newest_ = first_;
       advance(next_);
     }
     commit_group();
   }
   __device__ void prefetch() const {
-    constexpr int line = 128 / int(sizeof(Weight));  // columns
+    constexpr int line = 128 / int(sizeof(Weight)), lines = piece_columns<Weight> / line;
+    const int lane = int(threadIdx.x) % 32;
     Piece piece = next_;
 #pragma unroll 1
     for (int i = 0; i < prefetched && exists(piece); ++i, advance(piece)) {
-      const int c = int(threadIdx.x) % 32 * line;
-      if (c < piece_columns && piece.from + c < m_.columns)
-        prefetch_l2_line(row_of(piece) + piece.from + c);
+      const int row = piece.tile * tile_rows + lane / lines, column = piece.from + lane % lines * line;
+      if (lane < tile_rows * lines && row < plan_.rows && column < plan_.columns)
+        prefetch_l2_line(weights_at(piece, row, column));
     }
   }
 
-  const FewRowsMatrix<Weight>& m_;
-  int step_, places_;
-  uint4 *first_, *end_, *oldest_, *newest_;  // this thread's parts of pieces
+  const TilePlan<Weight>& plan_;
+  int places_, own_column_;
+  uint4 *first_, *end_, *oldest_, *newest_;  // this lane's parts of pieces
   Piece next_;                               // to be copied
+  bool counts_all_ = false;
   uint64_t policy_;
 };
 

@@ -5,8 +5,8 @@
 //     1  norm, and one product with all that reads it
 //     2  recurrent: convolution, norms, decay and the step of the state; attention: as in a block
 //     3  gated norm, or the attention's gate, and the output matrix, added to x
-//     4  norm, gate and up matrices
-//     5  silu, product and down matrix, added to x
+//     4  norm, gate and up matrices, and swiglu of both
+//     5  down matrix, added to x
 #pragma once
 
 #include <algorithm>
@@ -38,16 +38,16 @@ class GpuExecutor<Real>::FewTokens {
   static constexpr int64_t most_sequences = 2;
   // Columns of what the first and the fourth kernel make.
   static int64_t columns(const GpuWeights<Real>& weights) {
-    return std::max(weights.recurrent_rows(), 2 * weights.config.feed_forward);
+    return std::max(weights.recurrent_rows(), weights.config.feed_forward);
   }
 
   void run() {
     w.mixer == Mixer::recurrent ? recurrent() : attention();
     Product up = of_norm(w.ffn_norm, w.gate_and_up, 2 * c.feed_forward);
-    up.out = e.few_in_;
+    up.out = e.few_in_, up.swiglu = true;
     multiply(up);
     Product down = added(w.down, c.feed_forward);
-    down.input = {.kind = Kind::swiglu, .x = e.few_in_, .step = 2 * c.feed_forward};
+    down.input = {.x = e.few_in_, .step = c.feed_forward};
     multiply(down);
   }
   // logits = W norm(x)
