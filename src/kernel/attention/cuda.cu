@@ -28,15 +28,37 @@ __global__ void __launch_bounds__(channel_threads)
   store_channels<width>(CacheRows<Real>(op.cache, sequence, op.row).at(position) + c, x);
 }
 
+// A lane's channels of a head: `pieces` pieces of `width` neighbours, every 32nd.
+template <int width, int pieces>
+struct LaneChannels {
+  float x[pieces * width];
+
+  template <class Use>  // use(number of a piece, its first channel)
+  __device__ static void each(Use&& use) {
+#pragma unroll
+    for (int p = 0; p < pieces; ++p) use(p * width, (32 * p + int(threadIdx.x) % 32) * width);
+  }
+  template <class Real>
+  __device__ void load(const Real* head, int size) {
+    each([&](int i, int at) {
+      float piece[width] = {};
+      if (at < size) load_channels<width>(head + at, piece);
+#pragma unroll
+      for (int j = 0; j < width; ++j) x[i + j] = piece[j];
+    });
+  }
+};
+
 // Each block has one of `parts` parts. Its result goes to y, or, where there are several, to `memory`,
-// (rows, H, parts, D + 2).
-template <class Real, int channels>  // channels: of a lane, every 32nd
+// (rows, H, parts, D + 2). A warp takes `ahead` rows of the cache at once, and the first of them before
+// the kernel in front of this one has ended, unless that writes them.
+template <class Real, int width, int pieces>
 __global__ void __launch_bounds__(32 * warps)
     attend_rows(const __grid_constant__ Attention<Real> op, int parts, float* memory) {
+  constexpr int channels = width * pieces, ahead = channels <= 8 ? 2 : 1;
   extern __shared__ float4 dynamic_shared[];
   trigger_dependent_launch();
-  grid_dependency_synchronize();
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, size = int(op.size);
+  const int warp = threadIdx.x / 32, size = int(op.size);
   const int values = int(op.latents ? op.latents : op.size);
   const int group = int(op.heads / op.kv_heads), blocks = (group + most_together - 1) / most_together;
   const int64_t row = blockIdx.x;
@@ -45,50 +67,61 @@ __global__ void __launch_bounds__(32 * warps)
   const int together = min(group - first, most_together);
   const int64_t head = int64_t(kv_head) * group + first;
   const int sequence = op.rows.sequence[row];
-  const int64_t position = op.rows.position[sequence] + row - op.rows.first[sequence];
+  const int64_t first_position = op.rows.position[sequence],
+                position = first_position + row - op.rows.first[sequence];
   const CacheRows<Real> cache(op.cache, sequence, (op.latents ? 1 : 2) * op.kv_heads * op.size);
   const Seen seen(position, op.window, op.kept);
+  const int64_t begin = seen.count * part / parts, end = seen.count * (part + 1) / parts;
 
-  float q[most_together][channels], y[most_together][channels] = {};
+  LaneChannels<width, pieces> k[ahead], v[ahead];
+  const auto load = [&](int64_t i) {
+#pragma unroll
+    for (int a = 0; a < ahead; ++a) {
+      if (i + a * warps >= end) continue;
+      const Real* const key = cache.at(seen.position(i + a * warps)) + int64_t(kv_head) * size;
+      k[a].load(key, size), v[a].load(op.latents ? key : key + op.kv_heads * size, values);
+    }
+  };
+  const int64_t last_early = min(begin + warp + (ahead - 1) * warps, end - 1);
+  const bool early = begin + warp < end && seen.position(last_early) < first_position;
+  if (early) load(begin + warp);
+  grid_dependency_synchronize();
+
+  LaneChannels<width, pieces> q[most_together], y[most_together] = {};
   float largest[most_together], sum[most_together] = {};
 #pragma unroll
   for (int h = 0; h < most_together; ++h) {
     largest[h] = -INFINITY;
+    q[h].load(op.q + row * op.q_step + (head + min(h, together - 1)) * size, size);
 #pragma unroll
-    for (int c = 0; c < channels; ++c) {
-      const int at = 32 * c + lane;
-      q[h][c] = h < together && at < size
-                    ? op.scale * to_float(op.q[row * op.q_step + (head + h) * size + at])
-                    : 0.0f;
-    }
+    for (float& x : q[h].x) x *= op.scale;
   }
-  const int64_t begin = seen.count * part / parts,
-                end = seen.count * (part + 1) / parts;
-  for (int64_t i = begin + warp; i < end; i += warps) {
-    const Real* const key = cache.at(seen.position(i)) + int64_t(kv_head) * size;
-    const Real* const value = op.latents ? key : key + op.kv_heads * size;
-    float k[channels], v[channels];
-#pragma unroll
-    for (int c = 0; c < channels; ++c) {
-      const int at = 32 * c + lane;
-      k[c] = at < size ? to_float(key[at]) : 0.0f, v[c] = at < values ? to_float(value[at]) : 0.0f;
-    }
+  for (int64_t i = begin + warp; i < end; i += ahead * warps) {
+    if (!early || i > begin + warp) load(i);
 #pragma unroll
     for (int h = 0; h < most_together; ++h) {
-      float score = 0;
+      float score[ahead], most = largest[h];
 #pragma unroll
-      for (int c = 0; c < channels; ++c) score = fmaf(q[h][c], k[c], score);
-      score = warp_sum(score);
-      if (score > largest[h]) {
-        const float factor = expf(largest[h] - score);
-        largest[h] = score, sum[h] *= factor;
+      for (int a = 0; a < ahead; ++a) {
+        score[a] = 0;
 #pragma unroll
-        for (int c = 0; c < channels; ++c) y[h][c] *= factor;
+        for (int c = 0; c < channels; ++c) score[a] = fmaf(q[h].x[c], k[a].x[c], score[a]);
+        score[a] = i + a * warps < end ? warp_sum(score[a]) : -INFINITY;
+        most = fmaxf(most, score[a]);
       }
-      const float weight = expf(score - largest[h]);
-      sum[h] += weight;
+      const float factor = most > largest[h] ? expf(largest[h] - most) : 1.0f;
+      largest[h] = most, sum[h] *= factor;
+      if (factor != 1)
 #pragma unroll
-      for (int c = 0; c < channels; ++c) y[h][c] = fmaf(weight, v[c], y[h][c]);
+        for (float& x : y[h].x) x *= factor;
+#pragma unroll
+      for (int a = 0; a < ahead; ++a) {
+        if (i + a * warps >= end) continue;
+        const float weight = expf(score[a] - most);
+        sum[h] += weight;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) y[h].x[c] = fmaf(weight, v[a].x[c], y[h].x[c]);
+      }
     }
   }
 
@@ -98,10 +131,12 @@ __global__ void __launch_bounds__(32 * warps)
 #pragma unroll
   for (int h = 0; h < most_together; ++h) {
     float* const mine = of_warps + (warp * most_together + h) * wide;
+    LaneChannels<width, pieces>::each([&](int piece, int at) {
+      if (at < values)
 #pragma unroll
-    for (int c = 0; c < channels; ++c)
-      if (32 * c + lane < values) mine[32 * c + lane] = y[h][c];
-    if (lane == 0) mine[values] = largest[h], mine[values + 1] = sum[h];
+        for (int j = 0; j < width; ++j) mine[at + j] = y[h].x[piece + j];
+    });
+    if (threadIdx.x % 32 == 0) mine[values] = largest[h], mine[values + 1] = sum[h];
   }
   __syncthreads();
   for (int i = int(threadIdx.x); i < together * values; i += 32 * warps) {
@@ -184,20 +219,24 @@ void attention_by_rows(const Attention<Real>& op, AttentionScratch& scratch, con
   if (parts > 1)
     memory = scratch.floats(gpu, op.rows.rows * op.heads * parts * (op.values() + 2));
   const size_t shared = size_t(warps * most_together * (op.values() + 2)) * sizeof(float);
-  const int64_t lane_channels = (op.size + 31) / 32;
-  constexpr int64_t most = most_attention_channels / 32;
-  const int64_t held = lane_channels <= 1   ? 1
-                       : lane_channels <= 2 ? 2
-                       : lane_channels <= 4 ? 4
-                       : lane_channels <= 8 ? 8
-                                            : most;
-  choose<1, 2, 4, 8, most>(held, "channels of a lane", [&]<int channels>() {
-    prefer_shared_carveout(attend_rows<Real, channels>);
-    launch_dependent(attend_rows<Real, channels>,
+  const auto launch_with = [&]<int width, int pieces>() {
+    prefer_shared_carveout(attend_rows<Real, width, pieces>);
+    launch_dependent(attend_rows<Real, width, pieces>,
                      {dim3(unsigned(op.rows.rows), unsigned(blocks), unsigned(parts)), 32 * warps,
                       shared},
                      gpu, op, parts, memory);
-  });
+  };
+  const auto pieces_of = [&](int64_t width) { return (op.size + 32 * width - 1) / (32 * width); };
+  if (in_eights({op.size, op.values(), op.q_step}, {op.q})) {
+    choose<1, 2, 3>(pieces_of(octet), "eights of channels of a lane",
+                    [&]<int pieces>() { launch_with.template operator()<octet, pieces>(); });
+  } else {
+    constexpr int64_t most = most_attention_channels / 32;
+    int64_t pieces = 1;
+    while (pieces < pieces_of(1)) pieces = pieces < 8 ? 2 * pieces : most;
+    choose<1, 2, 4, 8, most>(pieces, "channels of a lane",
+                             [&]<int held>() { launch_with.template operator()<1, held>(); });
+  }
   if (parts == 1) return;
   prefer_shared_carveout(combine_parts<Real>);
   launch_dependent(combine_parts<Real>,
