@@ -214,6 +214,24 @@ bool Engine::gathers_prompts() const {
          std::chrono::steady_clock::now() - oldest.submitted < settings_.gather_time;
 }
 
+// A prompt of few tokens waits for one slice of another, whatever else is read; a long one has half of
+// all slices once it is the oldest.
+std::vector<Engine::Prompt*> Engine::prompts_of_step() {
+  std::vector<Prompt*> order, found;
+  if (prompts_.empty() || gathers_prompts()) return found;
+  for (const auto& prompt : prompts_) order.push_back(prompt.get());
+  if (std::exchange(shortest_first_, !shortest_first_))
+    std::ranges::stable_sort(order, {}, [](const Prompt* one) { return one->size() - one->read; });
+  int64_t tokens = 0;
+  for (Prompt* const prompt : order) {
+    tokens += prompt->sequence.next_count(settings_.slice_tokens);
+    if (int64_t(found.size()) == settings_.prompts_read) break;
+    if (!found.empty() && tokens > settings_.prompt_tokens) break;
+    found.push_back(prompt);
+  }
+  return found;
+}
+
 // The rest of a step that is always one of many.
 void Engine::add_padding(std::vector<SequenceInput>& batch, int64_t rows) {
   static constexpr int32_t token = 0;
@@ -264,13 +282,9 @@ bool Engine::step() {
     batch.push_back(input);
   }
   add_padding(batch, count);
+  const std::vector<Prompt*> read_on = prompts_of_step();
   std::vector<SequenceInput> prompts;
-  const int64_t most_prompts = gathers_prompts() ? 0 : settings_.prompts_read;
-  int64_t tokens = 0;
-  for (const auto& prompt : prompts_) {
-    tokens += prompt->sequence.next_count(settings_.slice_tokens);
-    if (int64_t(prompts.size()) == most_prompts) break;
-    if (!prompts.empty() && tokens > settings_.prompt_tokens) break;
+  for (Prompt* const prompt : read_on) {
     if (is_watched_ && !prompt->taus && model_.sane().kind != SaneKind::none)
       prompt->taus = std::make_shared<TauRecord>(*model_.state_layout());
     prompts.push_back(prompt->next_input());
@@ -306,17 +320,17 @@ bool Engine::step() {
     else
       one.text.text += one.writer.end(Ended::overflow);
   }
-  take_prompts(prompts);
+  take_prompts(read_on, prompts);
   if (!settings_.tells_beside) begin_texts();
   hand_out();
   if (!settings_.tells_beside) tell();
   return true;
 }
 
-// Of the first prompts, after the step that read them on.
-void Engine::take_prompts(std::span<const SequenceInput> inputs) {
+// After the step that read them on.
+void Engine::take_prompts(std::span<Prompt* const> read_on, std::span<const SequenceInput> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    Prompt& prompt = *prompts_[i];
+    Prompt& prompt = *read_on[i];
     prompt.sequence.take_results(inputs[i]);
     prompt.read += int64_t(inputs[i].tokens.size());
     tokens_read_ += int64_t(inputs[i].tokens.size());

@@ -31,8 +31,9 @@ struct EngineSettings {
   int64_t batch = 1;     // texts at a time, 1 to 512
   OnOverflow on_overflow = OnOverflow::stop;
   bool batch_invariant = false;
-  // Of prompts a step reads slices, the oldest prompt first: at most so many tokens of one, and so
-  // many of all; of the oldest always. Others who write wait for no more than that.
+  // Of prompts a step reads slices, the oldest and the one with the fewest tokens left first in turn: at
+  // most so many tokens of one, and so many of all; of the first always. Others who write wait for no
+  // more than that.
   int64_t prompts_read = 512;
   int64_t slice_tokens = 1 << 16, prompt_tokens = int64_t{1} << 40;
   // While many texts are written, a prompt waits so long for others to be read with. One of few tokens
@@ -156,7 +157,8 @@ class Engine {
                   std::span<const float> logits);
   bool gathers_prompts() const;
   bool reads_with_others(const TextRequest& request) const;
-  void take_prompts(std::span<const SequenceInput> inputs);
+  std::vector<Prompt*> prompts_of_step();
+  void take_prompts(std::span<Prompt* const> read_on, std::span<const SequenceInput> inputs);
   void hand_out();
   void add_padding(std::vector<SequenceInput>& batch, int64_t rows);
 
@@ -173,6 +175,7 @@ class Engine {
   std::vector<SequenceState> padding_;
   Tensor<float> logits_;  // of the writings, on the CPU
   bool is_watched_ = false;
+  bool shortest_first_ = false;  // in the next step that reads prompts
   int64_t tokens_read_ = 0;
 };
 

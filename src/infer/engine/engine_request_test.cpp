@@ -254,15 +254,58 @@ TEST_F(EngineRequest, TheLastTokenOfAGrammarIsPartOfTheText) {
   EXPECT_EQ(text.unread, tokenizer.encode("b"));
 }
 
-TEST_F(EngineRequest, PromptsAreReadInTheirOrder) {
+TEST_F(EngineRequest, PromptsOfALengthAreReadInTheirOrder) {
   Engine one_by_one(*model, tokenizer, {threads}, {.tokens = 1, .batch = 4, .prompts_read = 1});
   std::vector<uint64_t> order;
   one_by_one.on_prompt_read = [&](uint64_t id, const LogProbabilities&) { order.push_back(id); };
-  one_by_one.submit(request(1, std::string(1500, 'a')));
-  one_by_one.submit(request(2, "b"));
+  for (const uint64_t id : {1, 2, 3}) one_by_one.submit(request(id, std::string(900, 'a')));
   while (one_by_one.step()) {
   }
-  EXPECT_EQ(order, (std::vector<uint64_t>{1, 2}));
+  EXPECT_EQ(order, (std::vector<uint64_t>{1, 2, 3}));
+}
+
+// Prompts of eight slices and one of a part of a slice.
+TEST_F(EngineRequest, AShortPromptWaitsForASliceWhateverElseIsRead) {
+  EngineSettings settings{.tokens = 3, .batch = 64, .slice_tokens = 32, .prompt_tokens = 32};
+  const auto run_beside = [&](uint64_t others, int steps_before, std::map<uint64_t, int>& began) {
+    Engine own(*model, tokenizer, {threads}, settings);
+    int step = 0;
+    std::map<uint64_t, GeneratedText> found;
+    own.on_token = [&](const WrittenToken& token) { began.emplace(token.request, step); };
+    own.on_end = [&](GeneratedText text) { found.emplace(text.request, std::move(text)); };
+    for (uint64_t id = 1; id <= others; ++id) own.submit(request(id, std::string(8 * 32, 'a')));
+    for (; step < steps_before; ++step) own.step();
+    own.submit(request(9, question));
+    while (own.step()) ++step;
+    return found;
+  };
+  for (const bool is_invariant : {false, true}) {
+    settings.batch_invariant = is_invariant;
+    settings.prompts_read = is_invariant ? 1 : 512;
+    std::map<uint64_t, int> unused;
+    const auto alone = run_beside(1, 20, unused);
+    for (const int steps_before : {1, 2, 3}) {
+      std::map<uint64_t, int> began;
+      const auto found = run_beside(5, steps_before, began);
+      EXPECT_LE(began.at(9), steps_before + 1);
+      EXPECT_LT(began.at(1), began.at(2));  // of one length: the oldest first
+      if (!is_invariant) continue;
+      for (const uint64_t id : {1, 9})
+        EXPECT_TRUE(std::ranges::equal(found.at(id).state.fixed(), alone.at(id).state.fixed()));
+    }
+  }
+}
+
+// However many short ones come.
+TEST_F(EngineRequest, ALongPromptHasHalfOfTheSlices) {
+  Engine own(*model, tokenizer, {threads},
+             {.tokens = 1, .batch = 64, .slice_tokens = 32, .prompt_tokens = 32});
+  bool is_read = false;
+  own.on_prompt_read = [&](uint64_t id, const LogProbabilities&) { is_read |= id == 0; };
+  own.submit(request(0, std::string(10 * 32, 'a')));
+  uint64_t steps = 0;
+  for (; !is_read && steps < 100; own.step()) own.submit(request(++steps, std::string(30, 'b')));
+  EXPECT_LE(steps, 20u);
 }
 
 }  // namespace
