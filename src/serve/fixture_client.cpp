@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <thread>
 
 #include "base/error.h"
 
@@ -125,6 +126,14 @@ int status_in(std::string_view reply) {
 std::string_view body_in(std::string_view reply) {
   const size_t at = reply.find("\r\n\r\n");
   return at == reply.npos ? std::string_view() : reply.substr(at + 4);
+}
+
+bool comes_true(const std::function<bool()>& holds) {
+  for (int i = 0; i < 5000; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
 }
 
 }  // namespace deltasane::serve::test

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -36,5 +37,8 @@ std::string request(std::string_view method, std::string_view path, std::string_
                     std::string_view headers = {});
 int status_in(std::string_view reply);             // of a reply with its head
 std::string_view body_in(std::string_view reply);
+
+// Whether it holds within ten seconds.
+bool comes_true(const std::function<bool()>& holds);
 
 }  // namespace deltasane::serve::test

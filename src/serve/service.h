@@ -21,7 +21,8 @@ struct ServeSettings {
   int64_t created = 0;     // seconds since 1970: when the server began
   SamplerSettings sampling;  // where a request says nothing
   ReplyMode reply_mode = ReplyMode::plain;
-  int64_t max_output = 8192;  // tokens of a text, where a request says nothing
+  int64_t max_output = 8192;  // tokens of an answer, where a request says nothing
+  int64_t max_completion = 16;  // of a completion, as OpenAI has it
   std::vector<std::string> hosts;  // names in lower case that clients may call it by; empty: any
   std::vector<std::string> origins;  // of web pages that may use it
   size_t body_bytes = HttpLimits().body_bytes;
@@ -30,13 +31,17 @@ struct ServeSettings {
   StateStoreSettings states;
 };
 
+// Fails where the tokenizer has not the special tokens of the template, or the template not the mode.
+std::unique_ptr<ChatTemplate> expect_fitting(std::unique_ptr<ChatTemplate> chat,
+                                             const Tokenizer& tokenizer, ReplyMode mode);
+
 struct Service {
   Service(const LanguageModel& with_model, const Tokenizer& with_tokenizer,
           std::unique_ptr<ChatTemplate> with_chat, const kernel::Cpu& cpu, ServeSettings wanted,
           Keys with_keys)
       : model(with_model),
         tokenizer(with_tokenizer),
-        chat(std::move(with_chat)),
+        chat(expect_fitting(std::move(with_chat), tokenizer, wanted.reply_mode)),
         settings(std::move(wanted)),
         keys(std::move(with_keys)),
         states(model, settings.model_name, settings.states, metrics),

@@ -11,7 +11,7 @@ namespace asio = boost::asio;
 using std::chrono::steady_clock;
 
 constexpr size_t block_bytes = 16 << 10;
-constexpr size_t most_input = 64 << 10;          // read ahead of a reply, or without progress
+constexpr size_t most_input = 64 << 10;  // read ahead of a reply, or without progress
 constexpr size_t most_discarded = size_t{64} << 20;  // after a refusal, so that its reply arrives
 constexpr std::chrono::milliseconds linger_time{1000};
 
@@ -59,7 +59,7 @@ class ConnectionExchange final : public Exchange {
 };
 
 Connection::Connection(Socket socket, std::string peer, HttpHandler& handler,
-                       const HttpLimits& limits, std::function<void(Connection*)> closed,
+                       const HttpLimits& limits, std::shared_ptr<void> place,
                        std::weak_ptr<void> sockets, Outbox& outbox)
     : socket_(std::move(socket)),
       deadline_(socket_.get_executor()),
@@ -68,14 +68,12 @@ Connection::Connection(Socket socket, std::string peer, HttpHandler& handler,
       peer_(std::move(peer)),
       handler_(handler),
       limits_(limits),
-      closed_(std::move(closed)),
+      place_(std::move(place)),
       sockets_(std::move(sockets)),
       outbox_(outbox) {
   Code ignored;
   socket_.non_blocking(true, ignored);
 }
-
-Connection::~Connection() = default;
 
 void Outbox::add(std::shared_ptr<Connection> connection) {
   {
@@ -163,7 +161,20 @@ void Connection::take_bytes(const Code& error, size_t count) {
   }
   input_.append(block_, 0, count);
   if (state_ == State::reading) return take_input();
-  if (input_.size() < most_input) read();  // to see that the client goes away
+  read_ahead();
+}
+
+// While nobody wants bytes. One of the two is always under way: it keeps the connection, and sees that
+// the client goes away. Its farewell comes behind what it sent, so that of a body much is read.
+void Connection::read_ahead() {
+  if (input_.size() < (is_paused_ ? limits_.body_bytes : most_input)) return read();
+  if (std::exchange(is_watched_, true)) return;
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](const Code&) {
+    self->is_watched_ = false;
+    if (self->state_ == State::closed) return;
+    self->gone();
+    self->close();
+  });
 }
 
 void Connection::take_input() {
@@ -194,7 +205,7 @@ void Connection::take_input() {
   if (reader_->is_done()) return dispatch();
   if (is_paused_) {  // it is not the client that is slow
     deadline_.cancel();
-    return;
+    return read_ahead();
   }
   if (body_reader_)
     set_deadline(limits_.block_time);
@@ -250,26 +261,14 @@ void Connection::dispatch() {
   is_paused_ = false;
   handler_.handle(std::move(request),
                   std::make_shared<ConnectionExchange>(sockets_.lock(), shared_from_this(), number_));
-  read();
+  read_ahead();
 }
 
 // Replies.
 
-std::string Connection::head_of(const HttpReply& reply, std::string_view framing) const {
-  std::string head = cat("HTTP/1.1 ", reply.status, " ", reason_of(reply.status), "\r\n");
-  if (!reply.content_type.empty()) head += cat("Content-Type: ", reply.content_type, "\r\n");
-  head += framing;
-  head += keeps_ ? "Connection: keep-alive\r\n" : "Connection: close\r\n";
-  head += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n";
-  if (!request_id_.empty()) head += cat("x-request-id: ", request_id_, "\r\n");
-  for (const auto& [name, value] : reply.headers) head += cat(name, ": ", value, "\r\n");
-  return head + "\r\n";
-}
-
 void Connection::send_reply(uint64_t number, const HttpReply& reply) {
   if (number != number_ || state_ != State::replying || is_stream_ || is_complete_) return;
-  const std::string head =
-      head_of(reply, reply.status == 204 ? "" : cat("Content-Length: ", reply.body.size(), "\r\n"));
+  const std::string head = reply_head(reply, length_line(reply), keeps_, request_id_);
   is_complete_ = true;
   gone_call_ = nullptr;
   send(is_head_request_ ? head : head + reply.body);
@@ -278,10 +277,12 @@ void Connection::send_reply(uint64_t number, const HttpReply& reply) {
 void Connection::begin_stream(uint64_t number, HttpReply head) {
   if (number != number_ || state_ != State::replying || is_stream_ || is_complete_) return;
   is_stream_ = true;
+  is_complete_ = is_head_request_;
   if (!in_chunks_) keeps_ = false;  // HTTP/1.0: the end of the connection is the end of the reply
   head.headers.emplace_back("X-Accel-Buffering", "no");
-  send(head_of(head, in_chunks_ ? "Transfer-Encoding: chunked\r\n" : ""));
-  set_ping();
+  send(reply_head(head, in_chunks_ ? "Transfer-Encoding: chunked\r\n" : "", keeps_, request_id_));
+  if (!is_complete_) return set_ping();
+  gone();  // nobody wants the rest
 }
 
 void Connection::write_piece(uint64_t number, const std::string& piece) {
@@ -307,7 +308,7 @@ void Connection::set_gone_call(uint64_t number, std::function<void()> call) {
   const bool is_current = number == number_ && state_ == State::replying;
   if (is_current && !is_complete_)
     gone_call_ = std::move(call);
-  else if (!is_current)
+  else if (!is_current || (is_head_request_ && is_stream_))
     call();
 }
 
@@ -397,7 +398,7 @@ void Connection::close() {
   deadline_.cancel();
   write_deadline_.cancel();
   ping_.cancel();
-  closed_(this);
+  place_.reset();
 }
 
 // Times.

@@ -37,11 +37,11 @@ class Outbox {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // `closed` is called once, when the connection is over. Replies may come after the server has
-  // ended: as long as one is pending, `sockets` is kept.
+  // `place` is what it holds of its server's limits: let go of when the connection is over, however it
+  // ends. Replies may come after the server has ended: as long as one is pending, `sockets` is kept.
   Connection(Socket socket, std::string peer, HttpHandler& handler, const HttpLimits& limits,
-             std::function<void(Connection*)> closed, std::weak_ptr<void> sockets, Outbox& outbox);
-  ~Connection();
+             std::shared_ptr<void> place, std::weak_ptr<void> sockets, Outbox& outbox);
+  ~Connection() { abandon_body(); }
 
   void begin();  // any thread; so is what follows
   void drain();  // closes it after the next reply
@@ -58,6 +58,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void take_calls();
 
   void read();
+  void read_ahead();
   void take_bytes(const Code& error, size_t count);
   void take_input();
   void dispatch();
@@ -74,7 +75,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void set_gone_call(uint64_t number, std::function<void()> call);
   void abandoned(uint64_t number);
 
-  std::string head_of(const HttpReply& reply, std::string_view framing) const;
   void send(std::string_view bytes);
   void write();
   void wait_to_write();
@@ -92,7 +92,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string peer_;
   HttpHandler& handler_;
   const HttpLimits& limits_;
-  std::function<void(Connection*)> closed_;
+  std::shared_ptr<void> place_;
   std::weak_ptr<void> sockets_;
   Outbox& outbox_;
   std::mutex calls_mutex_;
@@ -103,7 +103,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<RequestReader> reader_;
   std::string block_;  // where the next bytes are read to
   std::string input_;  // read, not yet taken
-  bool is_reading_ = false, is_limited_ = false, is_draining_ = false;
+  bool is_reading_ = false, is_watched_ = false, is_limited_ = false, is_draining_ = false;
   std::shared_ptr<BodyReader> body_reader_;  // of the request that is read
   bool is_paused_ = false;                   // it takes no more for now
   std::chrono::steady_clock::time_point body_end_{};

@@ -77,6 +77,22 @@ HttpReply error_reply(const Refusal& refusal) {
   return reply;
 }
 
+std::string reply_head(const HttpReply& reply, std::string_view end_line, bool keeps_alive,
+                       std::string_view request_id) {
+  std::string head = cat("HTTP/1.1 ", reply.status, " ", reason_of(reply.status), "\r\n");
+  if (!reply.content_type.empty()) head += cat("Content-Type: ", reply.content_type, "\r\n");
+  head += end_line;
+  head += keeps_alive ? "Connection: keep-alive\r\n" : "Connection: close\r\n";
+  head += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n";
+  if (!request_id.empty()) head += cat("x-request-id: ", request_id, "\r\n");
+  for (const auto& [name, value] : reply.headers) head += cat(name, ": ", value, "\r\n");
+  return head + "\r\n";
+}
+
+std::string length_line(const HttpReply& reply) {
+  return reply.status == 204 ? "" : cat("Content-Length: ", reply.body.size(), "\r\n");
+}
+
 bool is_plain_name(std::string_view text) {
   return !text.empty() && text.size() <= 128 && std::ranges::all_of(text, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||

@@ -82,7 +82,9 @@ struct HttpLimits {
   std::chrono::milliseconds body_time{60'000};
   std::chrono::milliseconds idle_time{75'000};
   std::chrono::milliseconds ping_time{15'000};  // of silence in a stream
+  // No fewer of an address than the handler has use for, and twice as many of all.
   size_t connections = 1024, connections_of_address = 64, requests_of_connection = 10'000;
+  size_t refused_connections = 64;  // that are told why, at a time
   size_t unread_bytes = 1 << 20;  // of a reply, that wait for the client
 };
 
@@ -97,6 +99,7 @@ class HttpHandler {
   virtual std::shared_ptr<BodyReader> begin_body(const HttpRequest&, std::function<void()> /*resume*/) {
     return nullptr;
   }
+  virtual size_t useful_connections() const { return 0; }  // of one client, at a time
   // Called by several threads. Throws nothing.
   virtual void handle(HttpRequest request, std::shared_ptr<Exchange> exchange) = 0;
 };
@@ -108,6 +111,11 @@ Refusal ending_refusal();             // of what is asked of a server that ends
 HttpReply error_reply(const Refusal& refusal);
 std::string error_json(const Refusal& refusal);  // {"error": ...}, for streams, too
 std::string_view reason_of(int status);          // "Not Found"
+
+// The head of a reply, with the line that says where its body ends.
+std::string reply_head(const HttpReply& reply, std::string_view end_line, bool keeps_alive,
+                       std::string_view request_id = {});
+std::string length_line(const HttpReply& reply);
 
 // 1 to 128 of the letters, digits and ._- of ASCII.
 bool is_plain_name(std::string_view text);

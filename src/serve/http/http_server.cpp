@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "serve/http/connection.h"
+#include "serve/http/refused_connection.h"
 
 namespace deltasane::serve {
 namespace {
@@ -42,7 +43,23 @@ void send_at_once(Local::socket&) {}
 }  // namespace
 
 struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
-  Sockets(HttpHandler& with, const HttpLimits& wanted) : handler(with), limits(wanted) {}
+  // What an open connection holds.
+  struct Place {
+    Place(std::weak_ptr<Sockets> of, std::string address)
+        : sockets(std::move(of)), peer(std::move(address)) {}
+    ~Place() {
+      if (const auto open = sockets.lock()) open->leave(*this);
+    }
+    const std::weak_ptr<Sockets> sockets;
+    const std::string peer;
+    std::weak_ptr<Connection> connection;  // with the mutex
+  };
+
+  Sockets(HttpHandler& with, const HttpLimits& wanted) : handler(with), limits(wanted) {
+    const size_t useful = handler.useful_connections();
+    limits.connections_of_address = std::max(limits.connections_of_address, useful);
+    limits.connections = std::max(limits.connections, 2 * useful);
+  }
 
   HttpHandler& handler;
   HttpLimits limits;
@@ -58,23 +75,44 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
   int signals_taken = 0;
   std::function<void(int)> on_signal;
 
+  std::atomic<size_t> refused{0};
+
   std::mutex mutex;  // of what follows
-  std::map<Connection*, std::pair<std::weak_ptr<Connection>, std::string>> open;
+  std::set<Place*> places;
   std::map<std::string, size_t> by_address;
 
-  bool admit(const std::string& peer) {
+  // Throws Refusal: the reply to a connection too many.
+  std::shared_ptr<Place> take_place(const std::string& peer) {
     const std::lock_guard lock(mutex);
-    if (open.size() >= limits.connections) return false;
-    return peer == "local" || by_address[peer] < limits.connections_of_address;
+    const auto expect = [](size_t most, size_t found, int status, const char* of) {
+      if (found >= most)
+        throw with_retry(Refusal(status, "connections",
+                                 cat("connections", of, ": expected at most ", most,
+                                     " at a time, found one more; try again later")));
+    };
+    expect(limits.connections, places.size(), 503, "");
+    if (peer != "local")
+      expect(limits.connections_of_address, by_address[peer], 429, " of this address");
+    auto place = std::make_shared<Place>(weak_from_this(), peer);
+    places.insert(place.get());
+    ++by_address[peer];
+    return place;
   }
 
-  void forget(Connection* connection) {
+  void leave(Place& place) {
     const std::lock_guard lock(mutex);
-    const auto found = open.find(connection);
-    if (found == open.end()) return;
-    const auto count = by_address.find(found->second.second);
+    places.erase(&place);
+    const auto count = by_address.find(place.peer);
     if (--count->second == 0) by_address.erase(count);
-    open.erase(found);
+  }
+
+  void refuse(Socket socket, const Refusal& why) {
+    if (refused >= limits.refused_connections) return;  // closes it
+    ++refused;
+    refuse_connection(std::move(socket), why,
+                      std::shared_ptr<void>(nullptr, [open = weak_from_this()](void*) {
+                        if (const auto sockets = open.lock()) --sockets->refused;
+                      }));
   }
 
   template <class Acceptor>
@@ -98,15 +136,18 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
   template <class Accepted>
   void take(Accepted socket) {
     const std::string peer = peer_name(socket);
-    if (!admit(peer)) return;  // closes it
     send_at_once(socket);
-    const auto connection = std::make_shared<Connection>(
-        Socket(std::move(socket)), peer, handler, limits, [this](Connection* one) { forget(one); },
-        weak_from_this(), outbox);
+    std::shared_ptr<Place> place;
+    try {
+      place = take_place(peer);
+    } catch (const Refusal& why) {
+      return refuse(std::move(socket), why);
+    }
+    const auto connection = std::make_shared<Connection>(Socket(std::move(socket)), peer, handler,
+                                                         limits, place, weak_from_this(), outbox);
     {
       const std::lock_guard lock(mutex);
-      open[connection.get()] = {connection, peer};
-      ++by_address[peer];
+      place->connection = connection;
     }
     if (is_draining) connection->drain();
     connection->begin();
@@ -115,8 +156,8 @@ struct HttpServer::Sockets : std::enable_shared_from_this<HttpServer::Sockets> {
   std::vector<std::shared_ptr<Connection>> all() {
     const std::lock_guard lock(mutex);
     std::vector<std::shared_ptr<Connection>> found;
-    for (const auto& [key, one] : open)
-      if (auto connection = one.first.lock()) found.push_back(std::move(connection));
+    for (const Place* const place : places)
+      if (auto connection = place->connection.lock()) found.push_back(std::move(connection));
     return found;
   }
 
@@ -241,7 +282,7 @@ void HttpServer::on_end_signals(std::function<void(int)> call) {
 
 size_t HttpServer::connections() const {
   const std::lock_guard lock(sockets_->mutex);
-  return sockets_->open.size();
+  return sockets_->places.size();
 }
 
 }  // namespace deltasane::serve

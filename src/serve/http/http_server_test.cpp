@@ -16,6 +16,7 @@ namespace deltasane::serve {
 namespace {
 
 using namespace std::chrono_literals;
+using test::comes_true;
 using test::RawClient;
 using test::request;
 using test::status_in;
@@ -58,6 +59,7 @@ class Paths : public HttpHandler {
     const std::lock_guard lock(mutex);
     held.push_back(std::move(exchange));
   }
+  size_t useful_connections() const override { return useful; }
   std::shared_ptr<Exchange> take_held() {
     for (int i = 0; i < 2000; ++i) {
       {
@@ -73,20 +75,13 @@ class Paths : public HttpHandler {
     return nullptr;
   }
 
+  size_t useful = 0;
   std::atomic<int> requests{0}, gone{0};
   std::atomic<bool> is_over{false};  // a client that was never seen to leave keeps no writer
   std::mutex mutex;
   std::vector<std::shared_ptr<Exchange>> held;
   std::vector<std::thread> writers;
 };
-
-bool comes_true(const std::function<bool()>& holds) {
-  for (int i = 0; i < 5000; ++i) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(2ms);
-  }
-  return false;
-}
 
 struct HttpServerTest : testing::Test {
   Paths paths;
@@ -255,8 +250,15 @@ TEST_F(HttpServerTest, LimitsConnectionsAndRequests) {
     for (int i = 0; i < 4; ++i) clients.push_back(std::make_unique<RawClient>(server->port()));
     ASSERT_TRUE(comes_true([&] { return server->connections() == 4; }));
     RawClient fifth(server->port());
+    fifth.send(request("POST", "/echo", "a"));
+    const std::string reply = fifth.reply();
+    EXPECT_EQ(status_in(reply), 429) << reply;
+    EXPECT_NE(reply.find("Retry-After: 1\r\n"), reply.npos);
+    EXPECT_NE(test::body_in(reply).find("\"type\":\"rate_limit_error\""), reply.npos);
     EXPECT_TRUE(fifth.is_closed());
+    EXPECT_EQ(server->connections(), 4u);
   }
+  EXPECT_EQ(paths.requests, 0);
   ASSERT_TRUE(comes_true([&] { return server->connections() == 0; }));
   RawClient client(server->port());
   for (int i = 0; i < 2; ++i) {
@@ -264,6 +266,50 @@ TEST_F(HttpServerTest, LimitsConnectionsAndRequests) {
     EXPECT_EQ(status_in(client.reply()), 200);
   }
   EXPECT_TRUE(client.is_closed());
+}
+
+TEST_F(HttpServerTest, TakesAsManyConnectionsAsAreUseful) {
+  HttpLimits limits;
+  limits.connections = 3, limits.connections_of_address = 2;
+  paths.useful = 5;
+  start(limits);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 5; ++i) clients.push_back(std::make_unique<RawClient>(server->port()));
+  EXPECT_TRUE(comes_true([&] { return server->connections() == 5; }));
+  EXPECT_EQ(status_in(ask(request("GET", "/stream"))), 429);
+}
+
+// They are answered, or closed without an answer where there are many, and are soon gone.
+TEST_F(HttpServerTest, RefusesManyConnectionsAtATime) {
+  HttpLimits limits;
+  limits.connections = 2;
+  start(limits);
+  {
+    std::vector<std::unique_ptr<RawClient>> clients, refused;
+    for (int i = 0; i < 2; ++i) clients.push_back(std::make_unique<RawClient>(server->port()));
+    ASSERT_TRUE(comes_true([&] { return server->connections() == 2; }));
+    for (int i = 0; i < 200; ++i) refused.push_back(std::make_unique<RawClient>(server->port()));
+    EXPECT_EQ(status_in(refused[0]->reply()), 503);
+    for (const auto& one : refused) EXPECT_TRUE(one->is_closed());
+    clients[0]->send(request("POST", "/echo", "a"));
+    EXPECT_EQ(test::body_in(clients[0]->reply()), "a");
+  }
+  ASSERT_TRUE(comes_true([&] { return server->connections() == 0; }));
+  EXPECT_EQ(status_in(ask(request("POST", "/echo", "a"))), 200);
+}
+
+TEST_F(HttpServerTest, GivesHeadsWithoutTheirBodies) {
+  start();
+  RawClient client(server->port());
+  client.send("HEAD /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+  EXPECT_NE(client.until("\r\n\r\n").find("Content-Length: 3\r\n"), std::string::npos);
+  for (const char* const path : {"/stream", "/endless"}) {
+    client.send(cat("HEAD ", path, " HTTP/1.1\r\nHost: x\r\n\r\n"));
+    EXPECT_EQ(status_in(client.until("\r\n\r\n")), 200);
+  }
+  EXPECT_TRUE(comes_true([&] { return paths.gone == 1; }));  // nothing more is wanted of the stream
+  client.send(request("POST", "/echo", "next"));
+  EXPECT_EQ(test::body_in(client.reply()), "next");
 }
 
 TEST_F(HttpServerTest, AnswersBesideAThousandIdleConnections) {

@@ -5,6 +5,7 @@
 #include "serve/tool/tool_reader.h"
 #include "serve/wire/chat_fields.h"
 #include "serve/wire/event_frame.h"
+#include "serve/wire/held_scores.h"
 #include "serve/wire/token_lists.h"
 #include "serve/wire/token_text.h"
 #include "text/chat/thought_reader.h"
@@ -42,7 +43,8 @@ class ChatCompletion final : public TextReply {
         top_(fields.top),
         tools_(fields.tools),
         choices_(size_t(wanted_.samples),
-                 Choice(service.chat->reply_beginning(fields.mode), fields.tools)) {
+                 Choice(service.chat->reply_beginning(fields.mode), fields.tools,
+                        service.tokenizer)) {
     usage_.prompt = int64_t(fields.prompt.size());
     TextRequest request{0, service.model.fresh_state(), std::move(fields.prompt),
                         wanted_.samplers()};
@@ -68,15 +70,16 @@ class ChatCompletion final : public TextReply {
     Choice& choice = choices_[token.sample];
     ++usage_.written;
     usage_.thoughts += choice.reader.is_thinking();
-    Json scores;
+    std::vector<Json> scores;
     if (top_) {
       const LogProbabilities& found = *token.log_probabilities;
-      scores = scored_token(service_.tokenizer, token.token, found.tokens[0]);
-      scores["top_logprobs"] = Json::array();
+      Json score = scored_token(service_.tokenizer, token.token, found.tokens[0]);
+      score["top_logprobs"] = Json::array();
       for (const TokenLogProbability& one : found.top)
         if (one.token >= 0)
-          array_at(scores, "top_logprobs")
+          array_at(score, "top_logprobs")
               .push_back(scored_token(service_.tokenizer, one.token, one.log_probability));
+      scores = choice.held.add(token.token, std::move(score), token.piece);
     }
     const ThoughtReader::Piece piece = choice.reader.feed(token.piece);
     take(token.sample, piece.thoughts, choice.tool_reader.feed(piece.answer), std::move(scores));
@@ -84,17 +87,20 @@ class ChatCompletion final : public TextReply {
 
  private:
   struct Choice {
-    Choice(std::string_view beginning, std::shared_ptr<const ToolFields> tools)
-        : reader(beginning), tool_reader(std::move(tools)) {}
+    Choice(std::string_view beginning, std::shared_ptr<const ToolFields> tools,
+           const Tokenizer& tokenizer)
+        : reader(beginning), tool_reader(std::move(tools)), held(tokenizer) {}
     ThoughtReader reader;
     ToolReader tool_reader;
     Json calls = Json::array();
     std::optional<EventFrame> answer_frame, thoughts_frame;  // of a piece of text alone
     std::string thoughts, answer, finish;
     Json scores = Json::array();
+    HeldScores<Json> held;
   };
 
-  void take(size_t index, const std::string& thoughts, const ToolReader::Piece& piece, Json scores) {
+  void take(size_t index, const std::string& thoughts, const ToolReader::Piece& piece,
+            std::vector<Json> scores) {
     Choice& choice = choices_[index];
     choice.thoughts += thoughts;
     choice.answer += piece.text;
@@ -108,10 +114,10 @@ class ChatCompletion final : public TextReply {
       choice.calls.push_back(std::move(one));
     }
     if (!wanted_.streams) {
-      if (!scores.is_null()) choice.scores.push_back(std::move(scores));
+      for (Json& one : scores) choice.scores.push_back(std::move(one));
       return;
     }
-    if (scores.is_null() && calls.empty() && !wanted_.sends_usage_always) {
+    if (scores.empty() && calls.empty() && !wanted_.sends_usage_always) {
       if (!thoughts.empty())
         send_text(index, "reasoning_content", thoughts, choice.thoughts_frame);
       if (!piece.text.empty()) send_text(index, "content", piece.text, choice.answer_frame);
@@ -121,11 +127,10 @@ class ChatCompletion final : public TextReply {
     if (!thoughts.empty()) delta["reasoning_content"] = thoughts;
     if (!piece.text.empty()) delta["content"] = piece.text;
     if (!calls.empty()) delta["tool_calls"] = std::move(calls);
-    if (delta.empty() && scores.is_null()) return;
+    if (delta.empty() && scores.empty()) return;
     Json chunk = chunk_of(index, std::move(delta), nullptr);
-    if (!scores.is_null())
-      chunk["choices"][0]["logprobs"] = {{"content", Json::array({std::move(scores)})},
-                                         {"refusal", nullptr}};
+    if (!scores.empty())
+      chunk["choices"][0]["logprobs"] = {{"content", std::move(scores)}, {"refusal", nullptr}};
     send(chunk);
   }
 
@@ -157,11 +162,12 @@ class ChatCompletion final : public TextReply {
     Choice& choice = choices_[text.sample];
     ThoughtReader::Piece piece = choice.reader.finish();
     piece.answer += take_call_end(*tools_, service_.tokenizer, text);
-    take(text.sample, piece.thoughts, choice.tool_reader.feed(piece.answer), {});
+    const bool is_cut = text.ended == Ended::token_limit;
+    take(text.sample, piece.thoughts, choice.tool_reader.feed(piece.answer),
+         is_cut ? choice.held.take_all() : std::vector<Json>());
     take(text.sample, {}, choice.tool_reader.finish(), {});
-    choice.finish = choice.calls.empty() || text.ended == Ended::token_limit
-                        ? finish_reason(text.ended)
-                        : "tool_calls";
+    choice.finish =
+        choice.calls.empty() || is_cut ? finish_reason(text.ended) : std::string_view("tool_calls");
     if (wanted_.streams) send(chunk_of(text.sample, Json::object(), choice.finish));
   }
 

@@ -3,6 +3,7 @@
 #include "base/json/array_at.h"
 #include "serve/route/text_reply.h"
 #include "serve/wire/event_frame.h"
+#include "serve/wire/held_scores.h"
 #include "serve/wire/token_lists.h"
 #include "serve/wire/token_text.h"
 #include "text/utf8_stream.h"
@@ -14,7 +15,7 @@ constexpr size_t most_prompts = 256;
 
 struct CompletionFields {
   std::vector<std::vector<int32_t>> prompts;
-  int64_t tokens = 16;
+  int64_t tokens = 0;
   bool echoes = false;
   std::optional<int64_t> top;  // logprobs
   StateFields state;
@@ -106,18 +107,27 @@ class Completion final : public TextReply {
     Choice& choice = choices_[prompt * size_t(wanted_.samples) + token.sample];
     if (fields_.top) {
       if (!choice.lists) choice.lists.emplace(service_.tokenizer);
-      choice.lists->add(token.token, *token.log_probabilities);
+      if (!choice.held) choice.held.emplace(service_.tokenizer);
+      add_scores(choice, choice.held->add(token.token, {token.token, *token.log_probabilities},
+                                          token.piece));
     }
-    if (wanted_.streams && (!token.piece.empty() || fields_.top))
+    if (wanted_.streams && (!token.piece.empty() || has_scores(choice)))
       send_piece(prompt, token.sample, token.piece, choice.lists);
   }
 
  private:
+  using ScoredToken = std::pair<int32_t, LogProbabilities>;
   struct Choice {
     std::string text, finish;
     std::optional<TokenLists> lists;
+    std::optional<HeldScores<ScoredToken>> held;
     std::optional<EventFrame> frame;  // of a piece of text alone
   };
+
+  static void add_scores(Choice& choice, const std::vector<ScoredToken>& scores) {
+    for (const auto& [token, score] : scores) choice.lists->add(token, score);
+  }
+  static bool has_scores(const Choice& choice) { return choice.lists && !choice.lists->empty(); }
 
   void send_piece(size_t prompt, size_t sample, const std::string& text,
                   std::optional<TokenLists>& lists) {
@@ -151,9 +161,14 @@ class Completion final : public TextReply {
 
   void take_text(size_t prompt, GeneratedText& text) override {
     const size_t index = prompt * size_t(wanted_.samples) + text.sample;
-    choices_[index].text += text.text;
-    choices_[index].finish = finish_reason(text.ended);
-    if (wanted_.streams) send(chunk_of(index, "", choices_[index].finish));
+    Choice& choice = choices_[index];
+    choice.text += text.text;
+    choice.finish = finish_reason(text.ended);
+    if (choice.held && text.ended == Ended::token_limit) add_scores(choice, choice.held->take_all());
+    if (!wanted_.streams) return;
+    Json last = chunk_of(index, "", choice.finish);
+    if (has_scores(choice)) last["choices"][0]["logprobs"] = choice.lists->take();
+    send(last);
   }
 
   Json unfinished() const override {
@@ -203,7 +218,8 @@ void complete_prompts(Service& service, Call& call) {
   GenerationFields wanted = read_generation(fields, service.settings.sampling);
   CompletionFields found;
   found.echoes = fields.flag("echo").value_or(false);
-  found.tokens = read_token_limit(fields, "max_tokens", found.echoes ? 0 : 1).value_or(16);
+  found.tokens = read_token_limit(fields, "max_tokens", found.echoes ? 0 : 1)
+                     .value_or(service.settings.max_completion);
   const Json* const logprobs = fields.find("logprobs");
   if (logprobs && !logprobs->is_boolean()) found.top = fields.integer("logprobs", 0, 20);
   if (logprobs && logprobs->is_boolean() && logprobs->get<bool>()) found.top = 0;

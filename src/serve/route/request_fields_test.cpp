@@ -84,11 +84,56 @@ TEST(RequestFields, AreNamedOnceInTheirErrors) {
       error_of("/v1/completions", {{"prompt", "a"}, {"grammar", "root ::="}})["message"];
   EXPECT_TRUE(grammar.starts_with("grammar: line 1")) << grammar;
   const Json min_p = error_of("/v1/completions", {{"prompt", "a"}, {"min_p", 0.1}});
-  EXPECT_EQ(min_p["message"], "min_p: expected none; it is not supported");
+  EXPECT_EQ(min_p["message"], "min_p: expected none or 0, found 0.1; it is not supported");
   const Json user{{"role", "user"}, {"content", " "}};
   EXPECT_EQ(error_of("/v1/chat/completions", {{"messages", {user}}})["param"], "messages");
   EXPECT_EQ(error_of("/apply-template", {{"messages", {user}}})["param"], "messages");
   EXPECT_EQ(error_of("/v1/responses", {{"input", " "}})["param"], "input");
+}
+
+// Fields that are not supported and would change the text; many clients send the values that do not.
+TEST(RequestFields, ThatWouldChangeTheTextAreRefused) {
+  ServiceFixture fixture;
+  const auto status_of = [&](const std::string& name, const std::string& value) {
+    const HttpReply reply = fixture.call(
+        "POST", "/v1/completions", cat(R"({"prompt":"a","max_tokens":1,")", name, "\":", value, "}"));
+    EXPECT_EQ(reply.body.find("x-deltasane-ignored"), std::string::npos);
+    if (reply.status == 400) {
+      EXPECT_EQ(Json::parse(reply.body)["error"]["param"], name);
+    }
+    return reply.status;
+  };
+  struct Row {
+    const char *name, *changes, *does_not;
+  };
+  for (const Row& row : {Row{"repetition_penalty", "1.1", "1.0"}, {"repeat_penalty", "0", "1"},
+                         {"min_p", "0.05", "0.0"}, {"typical_p", "0.9", "1"},
+                         {"tfs_z", "0.5", "1.0"}, {"top_a", "0.2", "0"}, {"mirostat", "2", "0"},
+                         {"min_tokens", "5", "0"}, {"bad_words", R"(["x"])", "[]"},
+                         {"allowed_token_ids", "[5]", "[]"}, {"guided_regex", R"("a+")", R"("")"},
+                         {"guided_choice", R"(["a","b"])", "[]"}, {"guided_json", R"({"a":1})", "{}"},
+                         {"guided_grammar", R"("root ::= \"a\"")", R"("")"},
+                         {"json_schema", R"({"type":"object"})", "{}"},
+                         {"structured_outputs", R"({"regex":"a"})", "{}"},
+                         {"continue_final_message", "true", "false"},
+                         {"add_generation_prompt", "false", "true"},
+                         {"truncate_prompt_tokens", "5", "-1"}, {"best_of", "2", "1"},
+                         {"use_beam_search", "true", "false"}, {"chat_template", R"("x")", R"("")"},
+                         {"dry_multiplier", "0.8", "0"}, {"xtc_probability", "0.5", "0"}}) {
+    EXPECT_EQ(status_of(row.name, row.changes), 400) << row.name;
+    EXPECT_EQ(status_of(row.name, row.does_not), 200) << row.name;
+    EXPECT_EQ(status_of(row.name, "null"), 200) << row.name;
+  }
+}
+
+// The default is that of OpenAI's completions; chats have the server's.
+TEST(TokenLimits, AreThoseThatTheSettingsName) {
+  ServiceFixture fixture;
+  const Json props = Json::parse(fixture.call("GET", "/props").body)["default_generation_settings"];
+  EXPECT_EQ(props["completion_max_tokens"], 16);
+  EXPECT_EQ(props["max_tokens"], fixture.service->settings.max_output);
+  const Json reply = fixture.post("/v1/completions", {{"prompt", "a"}, {"ignore_eos", true}});
+  EXPECT_EQ(reply["usage"]["completion_tokens"], props["completion_max_tokens"]);
 }
 
 TEST(IdempotencyKey, IsFreeAgainWhenNothingWasDone) {

@@ -73,8 +73,10 @@ void show_response(Service& service, Call& call);
 void delete_response(Service& service, Call& call);
 void list_input_items(Service& service, Call& call);
 void create_conversation(Service& service, Call& call);
+void update_conversation(Service& service, Call& call);
 void show_conversation(Service& service, Call& call);
 void delete_conversation(Service& service, Call& call);
 void list_items(Service& service, Call& call);
+void add_items(Service& service, Call& call);
 
 }  // namespace deltasane::serve

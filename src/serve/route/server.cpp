@@ -47,8 +47,10 @@ constexpr Route all_routes[] = {
     {"GET", "/v1/responses/{}/input_items", list_input_items},
     {"POST", "/v1/conversations", create_conversation},
     {"GET", "/v1/conversations/{}", show_conversation},
+    {"POST", "/v1/conversations/{}", update_conversation},
     {"DELETE", "/v1/conversations/{}", delete_conversation},
     {"GET", "/v1/conversations/{}/items", list_items},
+    {"POST", "/v1/conversations/{}/items", add_items},
 };
 
 // Whether the path is the route's; then `ids` has the parts for its {}.
@@ -84,11 +86,11 @@ Found find_route(const HttpRequest& request) {
   std::string allowed;
   for (const Route& route : routes()) {
     if (!matches(route.path, request.path, found.ids)) continue;
-    if (route.method == request.method) {
+    if (route.method == request.method || (route.method == "GET" && request.method == "HEAD")) {
       found.route = &route;
       return found;
     }
-    allowed += cat(allowed.empty() ? "" : ", ", route.method);
+    allowed += cat(allowed.empty() ? "" : ", ", route.method, route.method == "GET" ? ", HEAD" : "");
   }
   if (allowed.empty())
     throw Refusal(404, "not_found",

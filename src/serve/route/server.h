@@ -14,6 +14,10 @@ class Server final : public HttpHandler {
   size_t body_limit(const HttpRequest& head) override;
   std::shared_ptr<BodyReader> begin_body(const HttpRequest& head,
                                          std::function<void()> resume) override;
+  // Texts that are written, as many that wait, and some that ask how it goes.
+  size_t useful_connections() const override {
+    return size_t(2 * service_.settings.scheduler.batch) + 16;
+  }
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange) override;
 
  private:

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "serve/fixture_service.h"
+#include "support/errors.h"
 
 namespace deltasane::serve {
 namespace {
@@ -22,6 +23,7 @@ TEST(Server, AnswersAboutItself) {
   EXPECT_EQ(fixture.call("GET", "/v1/models/other").status, 404);
   EXPECT_EQ(Json::parse(fixture.call("GET", "/props").body)["chat_template"], "world");
   fixture.post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 3}});
+  EXPECT_GT(fixture.server->useful_connections(), 2u * 64);
   const HttpReply metrics = fixture.call("GET", "/metrics");
   EXPECT_NE(metrics.body.find("deltasane_generation_tokens_total 3\n"), metrics.body.npos);
   fixture.service->is_draining = true;
@@ -43,7 +45,33 @@ TEST(Server, RefusesOtherPathsAndMethods) {
   const HttpReply reply = fixture.call("GET", "/v1/completions");
   EXPECT_EQ(reply.status, 405);
   EXPECT_EQ(reply.headers, (Headers{{"Allow", "POST"}}));
-  EXPECT_EQ(fixture.call("HEAD", "/health").status, 405);
+  EXPECT_EQ(fixture.call("HEAD", "/v1/completions").status, 405);
+  EXPECT_EQ(fixture.call("POST", "/health").headers, (Headers{{"Allow", "GET, HEAD"}}));
+}
+
+TEST(Server, AnswersHeadAsGet) {
+  ServiceFixture fixture;
+  for (const char* const path : {"/", "/health", "/v1/models", "/props", "/v1/states"}) {
+    const HttpReply head = fixture.call("HEAD", path);
+    EXPECT_EQ(head.status, 200) << path;
+    EXPECT_EQ(head.body, fixture.call("GET", path).body);  // that the connection leaves out
+  }
+  EXPECT_EQ(fixture.call("HEAD", "/v1/states/x").status, 404);
+  HttpRequest head{"HEAD", "/health", {}, {}, {}, {}};
+  EXPECT_EQ(fixture.server->body_limit(head), 0u);
+}
+
+TEST(Server, BeginsOnlyWithATemplateOfTheTokenizers) {
+  ServiceFixture fixture;
+  const auto begin = [&](const char* name, ReplyMode mode) {
+    ServeSettings settings;
+    settings.reply_mode = mode;
+    Service(*fixture.model, fixture.tokenizer, name ? chat_template_named(name) : nullptr,
+            kernel::Cpu{fixture.threads}, std::move(settings), Keys());
+  };
+  EXPECT_FAULT(begin("chatml", ReplyMode::plain), Fault::usage, "special token <|im_start|>");
+  EXPECT_NO_THROW(begin("world", ReplyMode::think));
+  EXPECT_NO_THROW(begin(nullptr, ReplyMode::plain));
 }
 
 TEST(Server, KeepsOutWhoHasNoKey) {

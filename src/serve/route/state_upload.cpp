@@ -79,9 +79,8 @@ bool StateUpload::take(std::string piece) {
 }
 
 void StateUpload::abandon() {
-  const std::lock_guard lock(mutex_);
   is_abandoned_ = true;
-  text_.clear();
+  if (job_ != 0) service_.scheduler.cancel(job_);
 }
 
 void StateUpload::finish(std::shared_ptr<Exchange> exchange) {
@@ -125,7 +124,8 @@ void StateUpload::begin_tokens(std::string_view text) {
   piece->prompts.push_back(std::move(request));
   piece->source = std::exchange(from_, nullptr);
   is_reading_ = true;
-  service_.scheduler.submit(std::move(piece));
+  job_ = service_.scheduler.submit(std::move(piece));
+  if (is_abandoned_) service_.scheduler.cancel(job_);
 }
 
 void StateUpload::fail_with(const Refusal& why) {

@@ -2,6 +2,7 @@
 // lines go to the scheduler one after another, and the client is read from no faster than that.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,9 @@ class StateUpload final : public BodyReader, public std::enable_shared_from_this
   const std::function<void()> resume_;
   const size_t piece_bytes_;
 
+  // Without the mutex: a connection may be abandoned where it is resumed.
+  std::atomic<bool> is_abandoned_{false};
+  std::atomic<uint64_t> job_{0};  // that reads a piece; 0: none did yet
   std::mutex mutex_;  // of what follows
   std::string text_;  // that was not read yet
   SequenceState state_;
@@ -46,7 +50,7 @@ class StateUpload final : public BodyReader, public std::enable_shared_from_this
   Json records_ = Json::array();
   double loss_ = 0;
   int64_t tokens_ = 0, scored_ = 0;
-  bool begins_document_ = false, is_reading_ = false, is_whole_ = false, is_abandoned_ = false;
+  bool begins_document_ = false, is_reading_ = false, is_whole_ = false;
 };
 
 }  // namespace deltasane::serve

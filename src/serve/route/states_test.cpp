@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "serve/fixture_client.h"
 #include "serve/fixture_service.h"
 #include "support/scratch.h"
 
@@ -140,6 +141,19 @@ TEST(States, ReadTextsOfAnyLength) {
   const auto refused = std::make_shared<test::KeptExchange>();
   fixture.server->handle(std::move(empty), refused);
   EXPECT_EQ(refused->wait().status, 400);
+}
+
+TEST(States, AreNotReadOnForAClientThatLeft) {
+  ServeSettings settings;
+  settings.upload_piece_bytes = 1 << 20;
+  ServiceFixture fixture(settings);
+  HttpRequest head{"PUT", "/v1/states/new/read", {}, {}, {}, "test"};
+  const auto body = fixture.server->begin_body(head, [] {});
+  EXPECT_TRUE(body->take(std::string(size_t{1} << 20, 'a')));
+  EXPECT_TRUE(test::comes_true([&] { return fixture.service->scheduler.running() == 1; }));
+  body->abandon();
+  EXPECT_TRUE(test::comes_true([&] { return fixture.service->scheduler.running() == 0; }));
+  EXPECT_LT(fixture.service->metrics.value("prompt_tokens_read_total"), double(1 << 20));
 }
 
 TEST(Responses, GoOnFromTheStateOfThePreviousOne) {

@@ -1,23 +1,8 @@
-#include <charconv>
-
 #include "serve/page/page.h"
 #include "serve/route/route.h"
 #include "serve/view/session_board.h"
 
 namespace deltasane::serve {
-namespace {
-
-template <class Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number value = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || end.ec != std::errc() || end.ptr != text.data() + text.size())
-    return std::nullopt;
-  return value;
-}
-
-}  // namespace
-
 void show_page(Service&, Call& call) {
   const Page& page = page_of_sessions();
   call.exchange->reply({200,

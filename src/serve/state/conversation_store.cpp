@@ -116,18 +116,34 @@ void ConversationStore::add_response(const std::string& owner, TurnPointer turn,
 
 std::string ConversationStore::create(const std::string& owner, Json metadata, Json items) {
   const std::string id = random_id("conv_");
-  const int64_t now = std::time(nullptr);
   const std::lock_guard lock(mutex_);
-  write({{"line", "conversation"}, {"id", id}, {"owner", owner}, {"metadata", metadata},
-         {"created", now}});
-  TurnPointer head;
+  Conversation made{owner, nullptr, std::move(metadata), std::time(nullptr), false};
   if (!items.empty()) {
-    head = std::make_shared<const Turn>(Turn{nullptr, random_id("turn_"), std::move(items), {}, {}, {}});
-    write_turn(head);
-    write({{"line", "head"}, {"id", id}, {"turn", head->id}});
+    made.head = std::make_shared<const Turn>(Turn{nullptr, random_id("turn_"), std::move(items), {}, {}, {}});
+    write_turn(made.head);
   }
-  conversations_[id] = {owner, std::move(head), std::move(metadata), now, false};
+  write_conversation(id, made);
+  conversations_[id] = std::move(made);
   return id;
+}
+
+void ConversationStore::update(const std::string& owner, const std::string& id, Json metadata) {
+  const std::lock_guard lock(mutex_);
+  Conversation& found = conversation_of(owner, id);
+  Conversation changed = found;
+  changed.metadata = std::move(metadata);
+  write_conversation(id, changed);
+  found = std::move(changed);
+}
+
+// Its line in the journal makes it anew, so its head follows.
+void ConversationStore::write_conversation(const std::string& id, const Conversation& conversation) {
+  write({{"line", "conversation"},
+         {"id", id},
+         {"owner", conversation.owner},
+         {"metadata", conversation.metadata},
+         {"created", conversation.created}});
+  if (conversation.head) write({{"line", "head"}, {"id", id}, {"turn", conversation.head->id}});
 }
 
 Json ConversationStore::conversation(const std::string& owner, const std::string& id) {

@@ -40,6 +40,7 @@ class ConversationStore {
   void add_response(const std::string& owner, TurnPointer turn, Json reply);
 
   std::string create(const std::string& owner, Json metadata, Json items);
+  void update(const std::string& owner, const std::string& id, Json metadata);
   Json conversation(const std::string& owner, const std::string& id);
   void remove(const std::string& owner, const std::string& id);
   TurnPointer head(const std::string& owner, const std::string& id);
@@ -65,6 +66,7 @@ class ConversationStore {
   void write(const Json& line);
   void take_line(const Json& line);
   void write_turn(const TurnPointer& turn);
+  void write_conversation(const std::string& id, const Conversation& conversation);
 
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<const Turn>> turns_;  // all that something leads to

@@ -70,6 +70,10 @@ std::string kind_of(const Json& value) {
   return value.is_null() ? "null" : cat("an ", value.type_name());
 }
 
+bool is_empty(const Json& value) {
+  return value == Json("") || (value.is_structured() && value.empty());
+}
+
 }  // namespace
 
 Json read_json(std::string_view text) {
@@ -175,10 +179,16 @@ void Fields::accept(std::initializer_list<std::string_view> names) {
 
 void Fields::refuse_unless_empty(std::string_view name, std::string_view why) {
   const Json* const value = find(name);
-  if (!value) return;
-  const bool is_empty = (value->is_structured() && value->empty()) || *value == Json(false) ||
-                        *value == Json(0) || *value == Json("");
-  if (!is_empty) refuse_field(path_of(name), std::string(why), "unsupported");
+  if (value && !is_empty(*value) && *value != Json(false) && *value != Json(0))
+    refuse_field(path_of(name), std::string(why), "unsupported");
+}
+
+void Fields::refuse_unless_off(std::string_view name, const Json& off, std::string_view instead) {
+  const Json* const value = find(name);
+  if (value && !is_empty(*value) && *value != off)
+    refuse_field(path_of(name),
+                 cat("expected none or ", dump(off), ", found ", kind_of(*value), "; ", instead),
+                 "unsupported");
 }
 
 std::vector<std::string> Fields::unknown() const {

@@ -2,6 +2,7 @@
 // What is wrong is a Refusal that names the field, what was expected and what was found.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
@@ -57,6 +58,8 @@ class Fields {
   void accept(std::initializer_list<std::string_view> names);  // they change nothing
   // Refused where it is there and is none of false, 0, "", [] and {}.
   void refuse_unless_empty(std::string_view name, std::string_view why);
+  // Refused where it is there and is none of `off`, "", [] and {}.
+  void refuse_unless_off(std::string_view name, const Json& off, std::string_view instead);
 
   std::string path_of(std::string_view name) const;
   std::vector<std::string> unknown() const;  // names, in their order
@@ -66,6 +69,16 @@ class Fields {
   std::string path_;
   std::set<std::string, std::less<>> known_;
 };
+
+// All of it is a number.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number value = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || end.ec != std::errc() || end.ptr != text.data() + text.size())
+    return std::nullopt;
+  return value;
+}
 
 // A header's value: the names with commas, at most 512 bytes, and only those of plain letters.
 std::string header_list(const std::vector<std::string>& names);

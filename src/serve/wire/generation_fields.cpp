@@ -87,6 +87,43 @@ std::shared_ptr<const Grammar> read_grammar(Fields& fields) {
   return grammar_in(text, param);
 }
 
+// What other servers have, would change the text, and is not done here. Many clients send the values at
+// which it is off.
+struct UnsupportedField {
+  const char* name;
+  Json off;
+  const char* instead = "it is not supported";
+};
+const std::vector<UnsupportedField>& unsupported_fields() {
+  const Json none = Json::array(), no_text = "";
+  static constexpr const char* as_schema = "use response_format";
+  static const std::vector<UnsupportedField> all{
+      // What is drawn from.
+      {"min_p", 0}, {"top_a", 0}, {"typical_p", 1}, {"tfs_z", 1}, {"top_n_sigma", -1},
+      {"epsilon_cutoff", 0}, {"eta_cutoff", 0}, {"mirostat", 0}, {"dynatemp_range", 0},
+      {"smoothing_factor", 0}, {"xtc_probability", 0}, {"penalty_alpha", 0},
+      {"bad_words", none, "use logit_bias"}, {"bad_words_ids", none, "use logit_bias"},
+      {"banned_tokens", none, "use logit_bias"}, {"allowed_token_ids", none, "use grammar"},
+      {"logits_processors", none},
+      // Penalties.
+      {"repetition_penalty", 1, "use presence_penalty and frequency_penalty"},
+      {"repeat_penalty", 1, "use presence_penalty and frequency_penalty"},
+      {"encoder_repetition_penalty", 1}, {"no_repeat_ngram_size", 0}, {"dry_multiplier", 0},
+      // Where a text ends.
+      {"min_tokens", 0}, {"min_length", 0}, {"include_stop_str_in_output", false},
+      // Several texts of which one is chosen.
+      {"use_beam_search", false}, {"num_beams", 1}, {"length_penalty", 1},
+      // What a text must be.
+      {"json_schema", Json::object(), as_schema}, {"guided_json", Json::object(), as_schema},
+      {"structured_outputs", Json::object(), as_schema}, {"guided_grammar", no_text, "use grammar"},
+      {"guided_regex", no_text, "use grammar"}, {"guided_choice", none, "use grammar"},
+      {"regex", no_text, "use grammar"}, {"ebnf", no_text, "use grammar"},
+      // The prompt.
+      {"continue_final_message", false}, {"add_generation_prompt", true},
+      {"truncate_prompt_tokens", -1}, {"chat_template", no_text}, {"documents", none}};
+  return all;
+}
+
 }  // namespace
 
 std::shared_ptr<const Grammar> grammar_in(const std::string& text, const std::string& param) {
@@ -146,9 +183,8 @@ GenerationFields read_generation(Fields& fields, const SamplerSettings& defaults
   }
   fields.accept({"user", "metadata", "store", "service_tier", "safety_identifier",
                  "prompt_cache_key", "prompt_cache_retention", "verbosity", "parallel_tool_calls"});
-  for (const auto& [name, why] : {std::pair{"min_p", "expected none; it is not supported"},
-                                  {"guided_json", "use response_format"}})
-    fields.refuse_unless_empty(name, why);
+  for (const auto& [name, off, instead] : unsupported_fields())
+    fields.refuse_unless_off(name, off, instead);
   if (const auto best_of = fields.integer("best_of", 1, INT32_MAX);
       best_of && *best_of > found.samples)
     refuse_field("best_of", "expected at most n", "unsupported");

@@ -83,6 +83,14 @@ Json message_item(std::string_view role, std::string_view type, const std::strin
           {"content", Json::array({{{"type", type}, {"text", text}}})}};
 }
 
+Json read_metadata(Fields& fields) {
+  const Json* const metadata = fields.find("metadata");
+  if (!metadata) return Json::object();
+  if (!metadata->is_object() || metadata->size() > 16 || dump(*metadata).size() > 16384)
+    refuse_field("metadata", "expected an object of at most 16 texts");
+  return *metadata;
+}
+
 Json read_items(const Json& input, const std::string& path, ToolFormat format, const Json& before) {
   if (input.is_string())
     return Json::array({message_item("user", "input_text", input.get<std::string>())});

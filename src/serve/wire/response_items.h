@@ -12,6 +12,9 @@ namespace deltasane::serve {
 
 Json message_item(std::string_view role, std::string_view type, const std::string& text);
 
+// The field metadata; empty where there is none.
+Json read_metadata(Fields& fields);
+
 // A text, which is the user's, or a list of items. `before`: those that a call's result may belong to.
 Json read_items(const Json& input, const std::string& path, ToolFormat format, const Json& before);
 

@@ -20,6 +20,7 @@ class TokenLists {
   void add_prompt(std::span<const int32_t> tokens, const LogProbabilities& scores);
   void add(int32_t token, const LogProbabilities& score);
 
+  bool empty() const { return tokens_.empty(); }
   Json take();  // what was added since the last time
 
  private:

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "serve/route/response_output.h"
+#include "serve/route/response/response_output.h"
 #include "serve/route/text_reply.h"
 #include "serve/tool/tool_reader.h"
 #include "serve/wire/chat_fields.h"
@@ -18,7 +18,7 @@ struct ResponseFields {
   ReplyMode mode = ReplyMode::plain;
   int64_t tokens = 0;
   bool is_kept = true;
-  Json metadata = Json::object();
+  Json metadata;
   std::shared_ptr<const ToolFields> tools;
   Json given_tools = Json::array(), tool_choice = "auto";  // as they came
   std::string told_tools;                                  // those of a Turn
@@ -184,11 +184,7 @@ ResponseFields read_response(const Service& service, Fields& fields, const ChatT
   found.tokens =
       read_token_limit(fields, "max_output_tokens", 1).value_or(service.settings.max_output);
   found.is_kept = fields.flag("store").value_or(true);
-  if (const Json* const metadata = fields.find("metadata")) {
-    if (!metadata->is_object() || metadata->size() > 16 || dump(*metadata).size() > 16384)
-      refuse_field("metadata", "expected an object of at most 16 texts");
-    found.metadata = *metadata;
-  }
+  found.metadata = read_metadata(fields);
   if (!found.conversation.empty() && !found.is_kept)
     refuse_field("store", "expected true for a turn of a conversation");
   for (const auto& [name, why] : {std::pair{"background", "background is not supported"},
@@ -286,51 +282,6 @@ void show_response(Service& service, Call& call) {
 void delete_response(Service& service, Call& call) {
   service.conversations.remove_response(call.owner, call.ids[0]);
   reply_json(call, {{"id", call.ids[0]}, {"object", "response"}, {"deleted", true}});
-}
-
-Json item_list(Json items) {
-  return {{"object", "list"},
-          {"first_id", items.empty() ? Json(nullptr) : items.front()["id"]},
-          {"last_id", items.empty() ? Json(nullptr) : items.back()["id"]},
-          {"has_more", false},
-          {"data", std::move(items)}};
-}
-
-void list_input_items(Service& service, Call& call) {
-  Json items = items_of(service.conversations.turn(call.owner, call.ids[0]).get());
-  const Json written = service.conversations.response(call.owner, call.ids[0])["output"];
-  const auto is_written = [&](const Json& item) {
-    return std::ranges::any_of(written, [&](const Json& one) { return one["id"] == item["id"]; });
-  };
-  while (!items.empty() && is_written(items.back())) items.erase(items.size() - 1);
-  reply_json(call, item_list(std::move(items)));
-}
-
-void create_conversation(Service& service, Call& call) {
-  const Json body = read_body(call.request);
-  Fields fields(body);
-  const Json* const metadata = fields.find("metadata");
-  const Json* const items = fields.find("items");
-  if (metadata && (!metadata->is_object() || metadata->size() > 16))
-    refuse_field("metadata", "expected an object of at most 16 texts");
-  const std::string id =
-      service.conversations.create(call.owner, metadata ? *metadata : Json::object(),
-                                   items ? read_items(*items, "items", expect_chat(service).tools(), {})
-                                         : Json::array());
-  reply_json(call, service.conversations.conversation(call.owner, id));
-}
-
-void show_conversation(Service& service, Call& call) {
-  reply_json(call, service.conversations.conversation(call.owner, call.ids[0]));
-}
-
-void delete_conversation(Service& service, Call& call) {
-  service.conversations.remove(call.owner, call.ids[0]);
-  reply_json(call, {{"id", call.ids[0]}, {"object", "conversation.deleted"}, {"deleted", true}});
-}
-
-void list_items(Service& service, Call& call) {
-  reply_json(call, item_list(items_of(service.conversations.head(call.owner, call.ids[0]).get())));
 }
 
 }  // namespace deltasane::serve

@@ -1,4 +1,4 @@
-#include "serve/route/response_output.h"
+#include "serve/route/response/response_output.h"
 
 #include "serve/keys.h"
 
