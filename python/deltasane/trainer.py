@@ -40,7 +40,7 @@ class Trainer:
 
     config  a TOML file (docs/training-keys.md), or its text
     set     settings that replace those of the file: {"optimizer.steps": 200}
-    resume  continue from the newest checkpoint in run.folder
+    resume  continue from the newest checkpoint in run.folder; without it a folder that has some is refused
 
     What is printed, saved and when, is yours: nothing is written but by save. One process, one
     thread at a time.
@@ -65,6 +65,8 @@ class Trainer:
             _, passed_over = self._held.resume(self._held.folder)
             for fault in passed_over:
                 warnings.warn(f"passed over a damaged checkpoint: {fault}", stacklevel=2)
+        else:
+            self._held.begin()
 
     def step(self):
         """One step. A loss or gradient that is not finite is a StateOverflow, and nothing is updated."""
@@ -92,5 +94,7 @@ class Trainer:
         return dict(self._held.parameters())
 
     def save(self, folder=None):
-        """Writes a checkpoint below run.folder, or folder; returns its path. Model opens model.safetensors in it."""
+        """Writes a checkpoint below run.folder, or folder; returns its path. Model opens model.safetensors in it.
+
+        A folder with checkpoints of another run is refused."""
         return self._held.save(self._held.folder if folder is None else os.fspath(folder))

@@ -129,6 +129,13 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
   return paths;
 }
 
+void expect_no_checkpoints(const fs::path& folder, std::string_view resume) {
+  if (!checkpoints_in(folder).empty())
+    fail(Fault::usage, folder,
+         ": expected no checkpoints at the start of a run, found some; resume from them with ",
+         resume, ", or name another run.folder");
+}
+
 void remove_unfinished(const fs::path& folder) {
   std::error_code problem, ignored;
   for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/io/file_digest.h"
@@ -30,6 +31,10 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingRun& run, int64_t
 fs::path resume_newest(const fs::path& folder, TrainingRun& run,
                        std::vector<std::string>& passed_over,
                        ChangedFiles changed = ChangedFiles::refuse);
+
+// Before a run that resumes from nothing writes to a folder: refuses one that has checkpoints.
+// `resume`: how the caller's users ask for it.
+void expect_no_checkpoints(const fs::path& folder, std::string_view resume);
 
 // Removes what runs that were killed left behind. For the one who holds the folder.
 void remove_unfinished(const fs::path& folder);

@@ -26,12 +26,12 @@ def test_losses_are_those_of_the_program_in_bits(tmp_path):
     words = [f"--set={key}={value}" for key, value in given.items()]
     subprocess.run([PROGRAM, "train", CONFIG, *words], check=True, stdout=subprocess.DEVNULL)
     rows = [json.loads(line) for line in (tmp_path / "program" / "metrics.jsonl").read_text().splitlines()]
-    trainer = deltasane.Trainer(CONFIG, set=given)
+    trainer = deltasane.Trainer(CONFIG, set=settings(tmp_path / "ours"))
     steps = list(trainer)
     assert len(steps) == len(rows) == 200 and steps[-1].loss < 0.7 * steps[0].loss
     for row, step in zip(rows, steps):
         assert (row["step"], row["loss"], row["gradient_length"]) == (step.step, step.loss, step.gradient_length)
-    ours = os.path.join(trainer.save(tmp_path / "ours"), "model.safetensors")
+    ours = os.path.join(trainer.save(), "model.safetensors")
     theirs = tmp_path / "program" / "step_00000200" / "model.safetensors"
     with open(ours, "rb") as file:
         assert file.read() == theirs.read_bytes()
@@ -47,6 +47,24 @@ def test_a_resumed_run_is_one_that_never_stopped(tmp_path):
     assert losses + [step.loss for step in rest] == whole and rest.finished
     model = deltasane.Model(os.path.join(place, "model.safetensors"), threads=1)
     assert np.isfinite(model.read("1", model.state())).all()
+
+
+def test_checkpoints_of_another_run_are_kept(tmp_path):
+    given = dict(settings(tmp_path / "first", 4), **{"run.keep": 1})
+    first = deltasane.Trainer(CONFIG, set=given)
+    also = deltasane.Trainer(CONFIG, set=given)  # opened while the folder is empty
+    first.step(), first.save()
+    first.step()
+    kept = first.save()
+    refuses(deltasane.UsageError, "expected no checkpoints at the start of a run, found some; resume from them with "
+            "resume=True, or name another run.folder", lambda: deltasane.Trainer(CONFIG, set=given))
+    other = deltasane.Trainer(CONFIG, set=settings(tmp_path / "other", 4))
+    other.step(), also.step()
+    refuses(deltasane.UsageError, "expected no checkpoints", also.save)
+    refuses(deltasane.UsageError, "expected no checkpoints", lambda: other.save(tmp_path / "first"))
+    assert os.listdir(tmp_path / "first") == [os.path.basename(kept)]
+    other.save(tmp_path / "third"), other.step(), other.save(tmp_path / "third")
+    assert deltasane.Trainer(CONFIG, set=given, resume=True).save() == kept
 
 
 def test_reads_the_text_of_a_file_and_shows_parameters(tmp_path):

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <set>
 
 #include "format/tokenizer/find_tokenizer.h"
 #include "python/engine/raise.h"
@@ -57,7 +58,15 @@ class Trainer {
     });
   }
 
+  // Before a checkpoint is written there: those that it finds are its own, or there are none.
+  void expect_own(const fs::path& folder) const {
+    if (!own_.contains(fs::weakly_canonical(folder)))
+      train::expect_no_checkpoints(folder, "resume=True");
+  }
+  void own(const fs::path& folder) { own_.insert(fs::weakly_canonical(folder)); }
+
  private:
+  std::set<fs::path> own_;  // folders that it resumed from or saved to
   train::TrainConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;
   ThreadPool threads_;
@@ -87,15 +96,25 @@ nb::tuple evaluate(Trainer& trainer) {
 
 std::string save(Trainer& trainer, const std::string& folder) {
   return trainer.alone([&](train::TrainingRun& run) {
-    return train::save_checkpoint(folder, run, run.config().run.keep).string();
+    trainer.expect_own(folder);
+    const fs::path place = train::save_checkpoint(folder, run, run.config().run.keep);
+    trainer.own(folder);
+    return place.string();
   });
+}
+
+// Instead of resume: the run begins in a folder without checkpoints.
+void begin(Trainer& trainer) {
+  trainer.alone([&](train::TrainingRun& run) { trainer.expect_own(run.config().run.folder); });
 }
 
 // The checkpoint, and what was passed over because it is damaged.
 nb::tuple resume(Trainer& trainer, const std::string& folder) {
   std::vector<std::string> passed_over;
   const std::string from = trainer.alone([&](train::TrainingRun& run) {
-    return train::resume_newest(folder, run, passed_over).string();
+    const fs::path place = train::resume_newest(folder, run, passed_over);
+    trainer.own(folder);
+    return place.string();
   });
   return nb::make_tuple(from, passed_over);
 }
@@ -128,6 +147,7 @@ void bind_trainer(nb::module_& m) {
       .def("step", &step)
       .def("evaluate", &evaluate)
       .def("save", &save, nb::arg("folder"))
+      .def("begin", &begin)
       .def("resume", &resume, nb::arg("folder"))
       .def("parameters", &parameters)
       .def_prop_ro("steps_done",
