@@ -62,6 +62,27 @@ TEST(AtomicFile, HasTheModeOfTheFileItReplacesOrOfTheUmask) {
   ::umask(before);
 }
 
+TEST(AtomicFile, OfAProgramThatASignalEndsNothingIsLeft) {
+  const test::Scratch scratch;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    const int code = in_child([&] {
+      remove_temporaries_on_signals();
+      AtomicFile done(scratch.path() / "done"), first(scratch.path() / "a"), second(scratch.path() / "b");
+      done.commit();
+      first.write("begun");
+      std::raise(number);
+    });
+    EXPECT_EQ(code, 128 + number);
+    EXPECT_EQ(names_in(scratch.path()), std::vector<std::string>{"done"});
+  }
+  const int ignored = in_child([] {
+    std::signal(SIGHUP, SIG_IGN);
+    remove_temporaries_on_signals();
+    std::raise(SIGHUP);
+  });
+  EXPECT_EQ(ignored, 0);
+}
+
 TEST(AtomicFile, FollowsALinkAndLeavesIt) {
   const test::Scratch scratch;
   fs::create_directory(scratch.path() / "far");

@@ -133,10 +133,12 @@ AtomicFile::AtomicFile(const fs::path& path) {
   TemporaryFile made = create_temporary(path_, replaced ? 0600 : 0666);
   temporary_ = std::move(made.path);
   descriptor_ = made.descriptor;
+  remember_temporary(temporary_);
   if (!replaced || ::fchmod(descriptor_, *replaced) == 0) return;
   const int reason = errno;
   ::close(descriptor_);
   ::unlink(temporary_.c_str());
+  forget_temporary(temporary_);
   errno = reason;
   fail_errno(path_, "set the permissions");
 }
@@ -144,6 +146,7 @@ AtomicFile::AtomicFile(const fs::path& path) {
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::unlink(temporary_.c_str());
+  forget_temporary(temporary_);
   ::close(descriptor_);  // and with it the lock
 }
 
@@ -166,6 +169,7 @@ void AtomicFile::overwrite(uint64_t offset, std::span<const std::byte> bytes) {
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail_errno(path_, "flush");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno(path_, "replace");
+  forget_temporary(temporary_);
   ::close(std::exchange(descriptor_, -1));
   flush_folder(path_.parent_path());
 }

@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 
 #include "base/error.h"
@@ -18,6 +21,21 @@ namespace deltasane {
 namespace {
 
 constexpr std::string_view mark = ".tmp-";
+
+// Read by a signal handler: nothing is allocated or freed. A path that was forgotten meanwhile
+// leads to no file.
+struct Slot {
+  std::atomic<bool> taken{false}, whole{false};
+  std::array<char, 4096> path{};
+};
+std::array<Slot, 16> remembered;
+
+extern "C" void end_without_temporaries(int number) {
+  for (const Slot& slot : remembered)
+    if (slot.whole) ::unlink(slot.path.data());
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
 
 // Whether the name still leads to the file of this descriptor.
 bool leads_to(const fs::path& path, int descriptor) {
@@ -58,6 +76,29 @@ TemporaryFile create_temporary(const fs::path& beside, unsigned mode) {
     ::close(made.descriptor);
   }
   fail(Fault::file, beside, ": expected a free name for a temporary file, found 100 taken");
+}
+
+void remember_temporary(const fs::path& path) {
+  const std::string& name = path.native();
+  for (Slot& slot : remembered) {
+    if (name.size() >= slot.path.size() || slot.taken.exchange(true)) continue;
+    std::memcpy(slot.path.data(), name.c_str(), name.size() + 1);
+    slot.whole = true;
+    return;
+  }
+}
+
+void forget_temporary(const fs::path& path) {
+  for (Slot& slot : remembered)
+    if (slot.whole && path.native() == slot.path.data()) {
+      slot.whole = false;
+      slot.taken = false;
+    }
+}
+
+void remove_temporaries_on_signals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(number, end_without_temporaries) == SIG_IGN) std::signal(number, SIG_IGN);
 }
 
 bool is_temporary_name(std::string_view name) {
