@@ -69,7 +69,8 @@ struct ChatPrompt {
 // vocabulary.
 class [[gnu::visibility("default")]] Tokenizer {
  public:
-  // "byte", an RWKV World vocabulary file, a tokenizer.json, a folder with one, or a GGUF file.
+  // "byte", an RWKV World vocabulary file, a tokenizer.json, a folder with one, or a model file or
+  // folder that has one inside or beside it.
   static Tokenizer open(const std::string& vocabulary);
 
   Tokens encode(std::string_view text) const;

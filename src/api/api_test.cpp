@@ -75,6 +75,7 @@ TEST(Api, EncodesAndDecodes) {
   EXPECT_EQ(tokenizer.decode({'=', '3'}), "=3");
   EXPECT_EQ(tokenizer.vocabulary(), 256);
   EXPECT_EQ(Tokenizer::open("byte").encode("\xff"), (Tokens{255}));
+  EXPECT_EQ(Tokenizer::open(with_sane).encode("\xff"), (Tokens{255}));
 }
 
 TEST(Api, ReadsAPromptInPiecesAsInOne) {

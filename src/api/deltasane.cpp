@@ -126,7 +126,7 @@ Tokenizer::Tokenizer(std::shared_ptr<const Held> held) : held_(std::move(held)) 
 
 Tokenizer Tokenizer::open(const std::string& vocabulary) {
   return translated(
-      [&] { return Tokenizer(std::make_shared<Held>(Held{open_vocabulary(vocabulary)})); });
+      [&] { return Tokenizer(std::make_shared<Held>(Held{tokenizer_named(vocabulary)})); });
 }
 
 Tokens Tokenizer::encode(std::string_view text) const {
@@ -198,7 +198,7 @@ struct Model::Loaded {
     if (opened) return opened;
     Tokenizer::Held held;
     if (!vocabulary_name.empty())
-      held.tokenizer = open_vocabulary(vocabulary_name);
+      held.tokenizer = tokenizer_named(vocabulary_name);
     else
       held.tokenizer = find_tokenizer(model.checkpoint().file(), description.vocabulary);
     if (!held.tokenizer)

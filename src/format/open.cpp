@@ -1,5 +1,7 @@
 #include "format/open.h"
 
+#include <algorithm>
+
 #include "base/printable.h"
 #include "format/contents/contents.h"
 #include "format/gguf/gguf.h"
@@ -49,11 +51,29 @@ void read_config(const fs::path& path, TensorFile& file) {
   });
 }
 
+// The one file in a folder that is named as a model is.
+fs::path only_model_in(const fs::path& folder) {
+  std::vector<std::string> found;
+  for (const auto& entry : fs::directory_iterator(folder))
+    for (const char* const kind : {".safetensors", ".pth", ".gguf", ".bin"})
+      if (entry.path().extension() == kind) found.push_back(entry.path().filename().string());
+  if (found.size() == 1) return folder / found[0];
+  std::ranges::sort(found);
+  std::string list;
+  for (const std::string& name : found) list += cat(list.empty() ? "" : ", ", printable(name));
+  fail(Fault::file, folder, ": expected model.safetensors, model.safetensors.index.json or one model ",
+       "file in the folder, found ", found.empty() ? "none" : list);
+}
+
+TensorFile open_any(const fs::path& path);
+
 TensorFile open_folder(const fs::path& path) {
-  const fs::path index = path / "model.safetensors.index.json", single = path / "model.safetensors";
-  if (!fs::exists(index) && !fs::exists(single))
-    fail(Fault::file, path, ": expected model.safetensors or model.safetensors.index.json in the ",
-         "folder, found neither");
+  const fs::path index = path / "model.safetensors.index.json";
+  fs::path single = path / "model.safetensors";
+  if (!fs::exists(index) && !fs::exists(single)) {
+    single = only_model_in(path);
+    if (single.extension() != ".safetensors") return open_any(single);
+  }
   const TensorFile weights =  // of both the single file, as transformers does
       fs::exists(single) ? open_safetensors(single) : open_safetensors_index(index);
   TensorFile file("hugging face folder", path.string());

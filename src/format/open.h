@@ -2,7 +2,7 @@
 //
 // A folder is a Hugging Face model: config.json, if there is one, becomes metadata under
 // `config.` (scalars, nested keys joined by dots), and the tensors are in model.safetensors or in
-// the shards of model.safetensors.index.json.
+// the shards of model.safetensors.index.json. Or it is a folder with one model file of any format.
 #pragma once
 
 #include "format/contents/finite.h"

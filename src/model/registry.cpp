@@ -1,8 +1,21 @@
 #include "model/registry.h"
 
+#include "format/gguf/gguf.h"
 #include "format/open.h"
+#include "format/tokenizer/find_tokenizer.h"
 
 namespace deltasane {
+namespace {
+
+bool names_model(const fs::path& path) {
+  if (fs::is_directory(path)) return !tokenizer_file_beside(path);
+  const std::string kind = path.extension();
+  // A GGUF file with a tokenizer may be of a model that is not known.
+  if (kind == ".gguf") return !open_gguf(path).vocabulary();
+  return kind == ".pth" || kind == ".safetensors" || kind == ".bin";
+}
+
+}  // namespace
 
 const Architecture& architecture_of(const TensorFile& file) {
   for (const Architecture& one : architectures())
@@ -58,6 +71,14 @@ std::unique_ptr<LanguageModel> open_model(const fs::path& path, const OpenOption
     fail(Fault::usage, path, ": expected a model with attention for an attention window, found ",
          model->description().title, " without any");
   return model;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_named(const std::string& name) {
+  if (!names_model(name)) return open_vocabulary(name);
+  const auto checkpoint = open_checkpoint(name, NonFiniteWeights::allow);
+  if (auto found = find_tokenizer(checkpoint->file(), checkpoint->describe().vocabulary)) return found;
+  fail(Fault::file, name, ": expected a tokenizer inside it, or ", tokenizers_beside(name),
+       ", found none");
 }
 
 }  // namespace deltasane

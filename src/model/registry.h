@@ -12,6 +12,7 @@
 #include "format/contents/finite.h"
 #include "model/language_model.h"
 #include "model/train/trainable_model.h"
+#include "text/tokenizer.h"
 
 namespace deltasane {
 
@@ -60,5 +61,9 @@ const Architecture& architecture_named(std::string_view name);  // fails for one
 std::unique_ptr<ModelCheckpoint> open_checkpoint(
     const fs::path& path, NonFiniteWeights non_finite = NonFiniteWeights::refuse);
 std::unique_ptr<LanguageModel> open_model(const fs::path& path, const OpenOptions& options);
+
+// A name that open_vocabulary takes (format/tokenizer/find_tokenizer.h), or a model file or folder,
+// whose own it is. Fails where there is none.
+std::unique_ptr<Tokenizer> tokenizer_named(const std::string& name);
 
 }  // namespace deltasane

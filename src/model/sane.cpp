@@ -79,8 +79,9 @@ Metadata sane_metadata(const std::optional<SaneSettings>& sane) {
 }
 
 void expect_valid(const SaneSettings& wanted) {
-  if (!(wanted.alpha > 0))
-    fail(Fault::usage, "alpha: expected a number above 0, found ", wanted.alpha);
+  if (!(wanted.alpha > 0 && wanted.alpha <= largest_alpha))
+    fail(Fault::usage, "alpha: expected a number above 0, up to ", largest_alpha, ", found ",
+         wanted.alpha);
   if (wanted.chunk < 1)
     fail(Fault::usage, "chunk: expected a number of tokens above 0, found ", wanted.chunk);
 }
@@ -97,13 +98,15 @@ bool wants_graft(const std::optional<SaneSettings>& trained,
 }
 
 bool is_run_time_alpha(double alpha) {
-  return std::isfinite(alpha) && alpha != 0 && kernel::tau_at_zero(alpha) > 0;
+  return alpha <= largest_alpha && alpha != 0 && kernel::tau_at_zero(alpha) > 0;
 }
 
 SaneUse chosen_sane(const std::optional<SaneSettings>& trained, const SaneChoice& choice,
                     std::string_view where) {
   if (choice.alpha && choice.none)
     fail(Fault::usage, "SANE: expected an alpha or none at all, found both");
+  if (choice.alpha && *choice.alpha > largest_alpha)
+    fail(Fault::usage, "SANE's alpha: expected at most ", largest_alpha, ", found ", *choice.alpha);
   if (choice.alpha && !is_run_time_alpha(*choice.alpha))
     fail(Fault::usage, "SANE's alpha: expected a number above -1.44 other than 0 (tau = alpha ln 2 + 1 "
          "must be positive), found ", *choice.alpha);

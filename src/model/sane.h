@@ -44,6 +44,8 @@ bool wants_graft(const std::optional<SaneSettings>& trained,
                  const std::optional<SaneSettings>& wanted, std::string_view where);
 void expect_valid(const SaneSettings& wanted);
 
+inline constexpr double largest_alpha = 1e30;  // tau, of floats, stays finite
+
 // Whether run-time SANE can have this alpha: tau = alpha ln 2 + 1 is above 0. So an alpha below 0 can
 // hold states whose entries are far below 1, as DeltaNet's are; 0 is kept for "none".
 bool is_run_time_alpha(double alpha);

@@ -77,7 +77,8 @@ std::optional<fs::path> tokenizer_file_beside(const fs::path& model) {
 }
 
 std::string tokenizers_beside(const fs::path& model) {
-  return cat(json_file, " or ", world_file, " in ", folder_of(model));
+  const fs::path folder = folder_of(model);
+  return cat(json_file, " or ", world_file, " in ", folder.empty() ? "." : folder.string());
 }
 
 std::unique_ptr<Tokenizer> find_tokenizer(const TensorFile& model, int64_t embedding_rows) {

@@ -118,7 +118,7 @@ TEST_F(Checkpoint, GivesBytesInPlaceWhereTheyAreOfficial) {
 TEST_F(Checkpoint, OpensAHuggingFaceFolder) {
   const fs::path folder = scratch_.path() / "model";
   fs::create_directory(folder);
-  EXPECT_FAULT(Rwkv7Checkpoint(folder), Fault::file, "found neither");
+  EXPECT_FAULT(Rwkv7Checkpoint(folder), Fault::file, "model file in the folder, found none");
   test::write_named(folder / "model.safetensors", test::as_fla(model_), {{"format", "pt"}});
   const auto config = [&](std::string_view rest) {
     replace_file(folder / "config.json", cat(R"({"model_type":"rwkv7","head_dim":16,)", rest, "}"));
