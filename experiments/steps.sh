@@ -35,6 +35,10 @@ step() {
   status=$?
   local took
   took=$(echo "$(date +%s.%N) $begun" | awk '{printf "%.1f", $1 - $2}')
+  if [ $status -eq 124 ] || [ $status -eq 130 ]; then # by the time limit, or by a signal of somebody's
+    echo "stopped after $took s: $name; started again, it resumes"
+    return 1
+  fi
   if [ $status -ne 0 ]; then
     echo "failed after $took s, exit code $status: $name; the end of its log:"
     tail -n 3 "$out/logs/$name.log"

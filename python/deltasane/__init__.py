@@ -25,6 +25,8 @@ def build():
 
 
 def __getattr__(name):
+    if name == "__version__":
+        return build()["version"]
     if name in _SUBMODULES:
         return importlib.import_module(f".{name}", __name__)
     if name in _HOME:
@@ -33,4 +35,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted([*globals(), *_HOME, *_SUBMODULES])
+    return sorted([*globals(), "__version__", *_HOME, *_SUBMODULES])

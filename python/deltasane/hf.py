@@ -159,12 +159,12 @@ class EngineTokenizer(PreTrainedTokenizer):
         kwargs.setdefault("split_special_tokens", True)
         if engine_tokenizer.end_of_document is not None:
             kwargs.setdefault("eos_token", END_OF_DOCUMENT)
-            kwargs.setdefault("pad_token", END_OF_DOCUMENT)
+        kwargs.setdefault("pad_token", self._convert_id_to_token(engine_tokenizer.end_of_document or 0))  # the mask tells
         super().__init__(**kwargs)
 
     @classmethod
     def from_pretrained(cls, path, **kwargs):
-        """"byte", a vocabulary file, or a folder or file with one, as Tokenizer.open takes them."""
+        """"byte", a vocabulary file, or a folder, file or model with one, as Tokenizer.open takes them."""
         return cls(Tokenizer.open(path), **kwargs)
 
     @property

@@ -12,6 +12,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from . import _engine
+from .errors import UsageError
 from .states import State, head_statistics
 
 _BLOCK = 512  # tokens read between two looks for Ctrl-C: what the engine computes at a time
@@ -50,7 +51,7 @@ class Tokenizer:
 
     @classmethod
     def open(cls, vocabulary):
-        """"byte", an RWKV World vocabulary, a tokenizer.json, a folder with one, or a GGUF file."""
+        """"byte", an RWKV World vocabulary, a tokenizer.json, a folder with one, or a model file or folder."""
         return cls(_engine.Tokenizer.open(os.fspath(vocabulary)))
 
     def encode(self, text):
@@ -102,7 +103,7 @@ def _messages(given):
     for message in given:
         if isinstance(message, dict):
             if set(message) != {"role", "content"}:
-                raise ValueError(f"messages: expected role and content in each, found {', '.join(map(str, message))}")
+                raise UsageError(f"messages: expected role and content in each, found {', '.join(map(str, message))}")
             message = message["role"], message["content"]
         if not isinstance(message, (tuple, list)) or len(message) != 2 or not all(isinstance(x, str) for x in message):
             raise TypeError(f"messages: expected role and text in each, found {message!r}")
@@ -118,7 +119,7 @@ def _ids(tokens):
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(f"tokens: expected integers in one dimension, found {array.dtype} of shape {array.shape}")
     if array.size and (array.min() < 0 or array.max() >= 2**31):
-        raise ValueError(f"tokens: expected 0 to {2**31 - 1}, found {array.min()} to {array.max()}")
+        raise UsageError(f"tokens: expected 0 to {2**31 - 1}, found {array.min()} to {array.max()}")
     return array.tolist()
 
 
@@ -252,7 +253,7 @@ class Model:
         vocabulary = self._held.description.vocabulary
         if tokens and not (min(tokens) >= 0 and max(tokens) < vocabulary):
             wrong = next(token for token in tokens if not 0 <= token < vocabulary)
-            raise ValueError(f"tokens: expected 0 to {vocabulary - 1}, found {wrong}")
+            raise UsageError(f"tokens: expected 0 to {vocabulary - 1}, found {wrong}")
         return tokens
 
     def read(self, text, state, *, all=False, out=None):
@@ -278,9 +279,9 @@ class Model:
         vocabulary = self._held.description.vocabulary
         shape = (rows, vocabulary) if all else (vocabulary,)
         if target.dtype != np.float32 or target.shape != shape:
-            raise ValueError(f"out: expected float32 of shape {shape}, found {target.dtype} of shape {target.shape}")
+            raise UsageError(f"out: expected float32 of shape {shape}, found {target.dtype} of shape {target.shape}")
         if not target.flags.writeable:
-            raise ValueError("out: expected an array that can be written, found one that is read-only")
+            raise UsageError("out: expected an array that can be written, found one that is read-only")
         return target
 
     def score(self, text, state=None):
@@ -370,10 +371,12 @@ class Model:
         >>> len(set(seen["position"])), bool((seen["norm"] > 0).all())
         (4, True)
         """
+        if operator.index(every) < 1:
+            raise UsageError(f"every: expected 1 or more tokens, found {every}")
         state = self.state() if state is None else state
         tokens = self._check(self._tokens(text))
         seen = []
-        for i in range(0, len(tokens), operator.index(every)):
+        for i in range(0, len(tokens), every):
             self.read(tokens[i : i + every], state)
             found = head_statistics(state.memory, tau)
             layer, head = np.indices(found.shape)

@@ -91,6 +91,23 @@ TEST_F(Hostile, NestedRowsOfAnswers) {
   EXPECT_NE(outcome.output.find("nested at most 64"), std::string::npos) << outcome.output;
 }
 
+TEST_F(Hostile, RowsOfAnswersThatAreNone) {
+  replace_file(path("rows.jsonl"),
+               "{\"pred\":\"1\"}\n\n[1]\n{\"gold\":1,\"pred\":\"1\"}\nx\n"
+               "{\"gold\":\"1\",\"pred\":\"1\",\"options\":{\"strict\":\"yes\"}}\n");
+  const std::string rows = path("rows.jsonl");
+  const test::Outcome outcome =
+      test::run(command({"answers", "check", "--batch", rows, "--out", path("verdicts.jsonl")}));
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
+  for (const char* part :
+       {":1: gold: expected a text, found none\n",
+        ":3: row: expected an object with gold and pred, found array\n",
+        ":4: gold: expected a text, found number\n", ":5: row: expected JSON, nested at most 64 deep",
+        ":6: options: strict: expected boolean, found \"yes\"\n"})
+    EXPECT_NE(outcome.output.find(rows + part), std::string::npos) << part << outcome.output;
+  EXPECT_EQ(outcome.output.find("json.exception"), std::string::npos) << outcome.output;
+}
+
 TEST_F(Hostile, NumbersInFlags) {
   const std::string model = path("model.safetensors"), huge = "9223372036854775807";
   replace_file(path("text.txt"), "hello");
@@ -251,7 +268,9 @@ wait $!; code=$?; cat said; exit $code)",
 // As other programs: no message where `head` has seen enough, and the code of SIGPIPE.
 TEST_F(Hostile, AReaderOfTheOutputMayGoAway) {
   for (const char* words : {"--help", "manual", "corpus math-chat: --bytes 3000000",
-                            "info model.safetensors", "info model.safetensors --json"}) {
+                            "info model.safetensors", "info model.safetensors --json",
+                            "sweep --model model.safetensors --alphas 2 --tokenizer byte --corpus "
+                            "math-chat:level=1 --tokens 512 --out swept"}) {
     // The program begins when nobody reads any more.
     const test::Outcome outcome = test::run(
         {"bash", "-c",

@@ -13,8 +13,10 @@
 
 #include "base/error.h"
 #include "base/io/mapped_ranges.h"
+#include "base/io/temporary_file.h"
 #include "cli/command.h"
 #include "cli/command_words.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "cli/version.h"
 
@@ -93,9 +95,12 @@ void put_error(const char* text) {
 
 [[gnu::constructor(101)]] void never_abort() { std::set_terminate(end_with_message); }
 
-// A reader that has gone away, such as head, has what it wanted: no message, and the exit code that
-// shells give for SIGPIPE.
-constexpr int output_closed = 128 + SIGPIPE;
+// A line of its own on standard error.
+int after_error(std::string_view message, int code = failed) {
+  end_output_line();
+  std::cerr << "deltasane: " << message << '\n';
+  return code;
+}
 
 // The library's "filesystem error: ACTION: REASON [PATH]" in the order of other messages.
 std::string text_of(const std::filesystem::filesystem_error& error) {
@@ -115,10 +120,9 @@ std::string text_of(const std::system_error& error) {
   return error.what();
 }
 
+// A reader that has gone away, such as head, has what it wanted: no message.
 int after_output_error(const char* message) {
-  if (output_reader_has_gone()) return output_closed;
-  std::cerr << "deltasane: " << message << '\n';
-  return failed;
+  return output_reader_has_gone() ? output_closed : after_error(message);
 }
 
 }  // namespace
@@ -128,6 +132,7 @@ int main(int argc, char** argv) {
   // A write that fails is an error like others: a file past the limit, a reader that went away.
   for (const int number : {SIGXFSZ, SIGPIPE}) std::signal(number, SIG_IGN);
   deltasane::end_with_message_on_vanished_bytes();
+  deltasane::remove_temporaries_on_signals();
   try {
     deltasane::cli::guard_terminals();
     const int code = deltasane::cli::run(argc, argv);
@@ -135,24 +140,25 @@ int main(int argc, char** argv) {
     return code;
   } catch (const deltasane::cli::OutputError& error) {
     return deltasane::cli::after_output_error(error.what());
+  } catch (const deltasane::cli::Interrupted& error) {
+    return deltasane::cli::after_error(error.what(), deltasane::cli::interrupted_code);
   } catch (const deltasane::Error& error) {
-    std::cerr << "deltasane: " << error.what() << '\n';
-    return error.fault() == deltasane::Fault::usage ? deltasane::cli::misused
-                                                    : deltasane::cli::failed;
+    return deltasane::cli::after_error(error.what(), error.fault() == deltasane::Fault::usage
+                                                         ? deltasane::cli::misused
+                                                         : deltasane::cli::failed);
   } catch (const std::bad_alloc&) {
-    std::cerr << "deltasane: out of memory\n";
+    return deltasane::cli::after_error("out of memory");
   } catch (const std::length_error&) {  // of a size that no memory has
-    std::cerr << "deltasane: out of memory\n";
+    return deltasane::cli::after_error("out of memory");
   } catch (const std::filesystem::filesystem_error& error) {
-    std::cerr << "deltasane: " << deltasane::cli::text_of(error) << '\n';
+    return deltasane::cli::after_error(deltasane::cli::text_of(error));
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::broken_pipe)
       return deltasane::cli::after_output_error(error.what());
-    std::cerr << "deltasane: " << deltasane::cli::text_of(error) << '\n';
+    return deltasane::cli::after_error(deltasane::cli::text_of(error));
   } catch (const std::exception& error) {
-    std::cerr << "deltasane: " << error.what() << '\n';
+    return deltasane::cli::after_error(error.what());
   } catch (...) {
-    std::cerr << "deltasane: an unknown error\n";
+    return deltasane::cli::after_error("an unknown error");
   }
-  return deltasane::cli::failed;
 }

@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/terminal.h"
 
 extern char** environ;
 
@@ -68,6 +70,10 @@ void run_own(const std::vector<std::string>& words, const fs::path& log) {
   if (WIFSIGNALED(status))
     fail(Fault::device, shown, ": expected it to end, found it ended by signal ", WTERMSIG(status),
          where, "; run the same command again to resume");
+  if (WEXITSTATUS(status) == interrupted_code)
+    throw Interrupted(cat(shown, ": interrupted", where, "; run the same command again to resume"));
+  if (WEXITSTATUS(status) == output_closed)
+    throw OutputError(cat("standard output: expected a reader of ", shown, ", found none"));
   if (WEXITSTATUS(status) != 0)
     fail(Fault::argument, shown, ": expected exit code 0, found ", WEXITSTATUS(status), where,
          "; put right what it says and run the same command again to resume");

@@ -11,7 +11,8 @@
 namespace deltasane::cli {
 
 // Waits for the end. Its output goes where ours goes, or is added to `log`. A failure is one of
-// ours, with the command. May be called from several threads.
+// ours, with the command; so are an interrupt, and an output that nobody reads any more. May be
+// called from several threads.
 void run_own(const std::vector<std::string>& words, const fs::path& log = {});
 
 }  // namespace deltasane::cli

@@ -29,13 +29,14 @@ def model():
 def test_description(model):
     assert model.description["architecture"] == "rwkv7" and model.description["vocabulary"] == 256
     assert "rwkv7" in repr(model) and model.name == "arithmetic-sane-3.safetensors"
-    assert deltasane.build()["version"]
+    assert deltasane.build()["version"] == deltasane.__version__
 
 
 def test_tokenizer(model):
     assert model.tokenizer.encode("1+2").tolist() == [49, 43, 50]
     assert model.tokenizer.bytes(255) == b"\xff" and model.tokenizer.decode([255]) == "\ufffd"
-    assert deltasane.Tokenizer.open("byte").vocabulary == 256
+    for name in ("byte", PATH):
+        assert deltasane.Tokenizer.open(name).vocabulary == 256
     with pytest.raises(OSError, match="gone.txt"):
         deltasane.Tokenizer.open("gone.txt")
 
@@ -167,7 +168,10 @@ def test_misuse(model, tmp_path):
     state = model.state()
     assert isinstance(refuses(OSError, "gone.pth", lambda: deltasane.Model("gone.pth")), deltasane.Error)
     refuses(ValueError, "device: expected", lambda: deltasane.Model(PATH, device="tpu"))
-    refuses(ValueError, "tokens: expected 0 to 255, found 256", lambda: model.read([256], state))
+    for call in (model.read, model.score, model.watch):
+        wrong = refuses(ValueError, "tokens: expected 0 to 255, found 300", lambda call=call: call([1, 2, 300], state))
+        assert isinstance(wrong, deltasane.UsageError)
+    refuses(deltasane.UsageError, "every: expected 1 or more tokens, found 0", lambda: model.watch("abc", every=0))
     refuses(TypeError, "tokens: expected integers", lambda: model.read([1.5], state))
     refuses(ValueError, "tokens: expected at least one", lambda: model.read([], state))
     refuses(ValueError, "tokens: expected 0 to 2147483647, found -1", lambda: model.read([-1], state))

@@ -22,9 +22,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    found = hf.EngineTokenizer.from_pretrained("byte")
-    found.pad_token = found.convert_ids_to_tokens(0)
-    return found
+    return hf.EngineTokenizer.from_pretrained("byte")
 
 
 def written(tokenizer, prompts, ids):
@@ -46,7 +44,9 @@ def test_logits_are_the_engines(model):
 
 def test_padding_changes_nothing(model, tokenizer):
     padded = tokenizer(PROMPTS, padding=True, return_tensors="pt")
-    assert padded["attention_mask"].sum(1).tolist() == [25, 23]
+    assert padded["attention_mask"].sum(1).tolist() == [25, 23] and padded["input_ids"][1, :2].tolist() == [0, 0]
+    by_model = hf.EngineTokenizer.from_pretrained(PATH)(PROMPTS, padding=True, return_tensors="pt")
+    assert torch.equal(by_model["input_ids"], padded["input_ids"])
     last = model(**padded).logits[:, -1].numpy()
     for row, prompt in zip(last, PROMPTS):
         assert np.array_equal(row, model.engine.read(prompt, model.engine.state(), all=True)[-1])

@@ -5,6 +5,7 @@
 #include "base/timing.h"
 #include "cli/bench/bench_parts.h"
 #include "cli/number_range.h"
+#include "cli/open_model.h"
 #include "model/registry.h"
 
 namespace deltasane::cli {
@@ -34,6 +35,9 @@ void print_ratio(const char* what, const std::vector<double>& ratios) {
 }
 
 int bench_load(const BenchLoadOptions& options) {
+  if (const std::string format = open_checkpoint(options.path, true)->file().format(); format != "pth")
+    fail(Fault::usage, options.path, ": expected a .pth, as other formats have no checksums, found ",
+         format);
   load(options.path, Checksums::verify);  // the file is in memory from here on
   std::vector<Cost> with, without;
   in_pairs(options.pairs, [&](bool verify) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "base/words/nearest_word.h"
 #include "cli/counted.h"
@@ -23,7 +24,8 @@ Number number_of(std::string_view command, const std::string& text, Number least
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || at != end || number < least)
-    fail(Fault::usage, command, ": expected a number from ", least, " on, found '", text, "'");
+    fail(Fault::usage, command, ": expected a number from ", least, " to ",
+         std::numeric_limits<Number>::max(), ", found '", text, "'");
   return number;
 }
 

@@ -105,6 +105,7 @@ TEST_P(ChatOnTerminal, CtrlCStopsTheAnswerAndKeepsTheConversation) {
   chat.type(ctrl_c);
   chat.wait_for(", stopped)");
   say(chat, "/tokens 2", "at most 2");
+  say(chat, "/tokens 99999999999999999999", "expected a number from 1 to 9223372036854775807, found");
   EXPECT_NE(say(chat, "/state", "largest").find("tokens read"), std::string::npos);
   EXPECT_EQ(say(chat, "/undo", "taken back: 1").find("no turn"), std::string::npos);
   leave(chat);

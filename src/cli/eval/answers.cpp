@@ -58,16 +58,24 @@ struct BatchRow {
   answers::Pair pair;
 };
 
+std::string text_at(const Json& row, const char* key) {
+  const auto found = row.find(key);
+  if (found == row.end() || !found->is_string())
+    fail(Fault::file, key, ": expected a text, found ",
+         found == row.end() ? "none" : found->type_name());
+  return found->get<std::string>();
+}
+
 BatchRow read_row(const std::string& line) {
   BatchRow row;
   try {
     row.json = parse_json<Json>(line, "row");
-    row.pair = {row.json.at("gold").get<std::string>(), row.json.at("pred").get<std::string>(),
+    if (!row.json.is_object())
+      fail(Fault::file, "row: expected an object with gold and pred, found ", row.json.type_name());
+    row.pair = {text_at(row.json, "gold"), text_at(row.json, "pred"),
                 row.json.contains("options")
                     ? answers::options_from_json(row.json["options"].dump())
                     : answers::CheckOptions{}};
-  } catch (const Json::exception& error) {
-    row.error = error.what();
   } catch (const Error& error) {
     row.error = error.what();
   }
@@ -79,11 +87,13 @@ int check_batch(const AnswersOptions& options) {
   std::istringstream input(read_file(options.batch));
   std::vector<BatchRow> rows;
   std::vector<answers::Pair> pairs;
+  int64_t number = 0;  // of the line
   for (std::string line; std::getline(input, line);) {
+    ++number;
     if (line.empty()) continue;
     rows.push_back(read_row(line));
     if (!rows.back().error.empty())
-      fmt::print(stderr, "{}:{}: {}\n", options.batch, rows.size(), rows.back().error);
+      fmt::print(stderr, "{}:{}: {}\n", options.batch, number, rows.back().error);
     else
       pairs.push_back(rows.back().pair);
   }

@@ -100,6 +100,7 @@ TEST_F(Published, FolderAndFileComeBackBitEqual) {
     expect(0, {"convert", at("model.safetensors"), at(name + ".pth")}, "written, " + name);
     expect_same_model(at("hf-" + name));
     expect_same_model(at(cat("pth-", name, "/pth-", name, ".pth")));
+    expect_same_model(at("pth-" + name));
     expect_same_model(at(name + ".pth"));
     // and once more, from what was published
     expect(0, {"convert", at("hf-" + name), at("again.pth")}, "written");
@@ -110,7 +111,20 @@ TEST_F(Published, FolderAndFileComeBackBitEqual) {
                 read_file(at(cat("again-", name, "/", file))));
   }
   // With its tokenizer, so that nothing else is needed to run it.
-  expect(0, {"generate", at("hf-bf16"), "--prompt", "abc", "--tokens", "3"}, "3 written");
+  for (const char* const folder : {"hf-bf16", "pth-bf16"}) {
+    expect(0, {"generate", at(folder), "--prompt", "abc", "--tokens", "3"}, "3 written");
+    expect(0, {"tokenize", at(folder), "--text", ""}, "\n");
+  }
+}
+
+TEST_F(Published, AFolderHasOneModel) {
+  write(StoredType::f32);
+  fs::create_directory(at("folder"));
+  expect(1, {"info", at("folder")}, "or one model file in the folder, found none");
+  expect(0, {"convert", at("model.safetensors"), at("folder/b.gguf")}, "written");
+  expect(0, {"info", at("folder")}, "gguf");
+  fs::copy_file(at("model.safetensors"), at("folder/a.safetensors"));
+  expect(1, {"info", at("folder")}, "found 'a.safetensors', 'b.gguf'");
 }
 
 TEST_F(Published, CardSaysWhatItWasTold) {

@@ -209,7 +209,7 @@ const Command serve_texts{
           ->check(above(0))
           ->capture_default_str();
       app.add_option("--max-output", options->max_output,
-                     "default limit of an answer's tokens")
+                     "limit of an answer's tokens where a request has none; /v1/completions: 16, as OpenAI's")
           ->check(above(0))
           ->capture_default_str();
       app.add_option("--drain", options->drain_seconds,

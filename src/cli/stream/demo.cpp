@@ -10,7 +10,10 @@
 #include "cli/stream/demo_pair.h"
 #include "corpus/math/chat.h"
 #include "eval/stream/problem_probe.h"
+#include "eval/stream/stream_folder.h"
 #include "eval/stream/stream_run.h"
+#include "infer/state_file.h"
+#include "model/sane.h"
 #include "text/byte_tokenizer.h"
 #include "train/checkpoint.h"
 
@@ -19,14 +22,14 @@ namespace {
 
 struct DemoOptions {
   std::string out = "demo", models;  // models: not given, where the program was built
-  int64_t tokens = 0;                // as the task says
+  std::optional<int64_t> tokens;     // not given: as the task says
   double alpha = 3;
   int threads = 0;
   bool train = false;
 };
 
 constexpr const char* sums = "level=1,style=brief,family=addition";
-constexpr int64_t questions = 64;
+constexpr int64_t questions = 64, smallest_slice = 4096, largest_slice = 1 << 20;
 
 // Channels that hardly forget are what a long training gives; a shift of the decay's and the
 // rate's bias gives them at once.
@@ -70,6 +73,17 @@ fs::path trained(const std::string& what, const std::string& text, ThreadPool& t
   return train::checkpoints_in(folder).back() / "model.safetensors";
 }
 
+// What an earlier demo left in a folder of records, which is continued.
+struct EarlierStream {
+  int64_t position = 0, slice = 0;
+};
+
+EarlierStream earlier_stream(const fs::path& folder) {
+  if (!fs::exists(folder / segments_file)) return {};
+  const probe::RecordTable rows = probe::read_records(folder / segments_file);
+  return {rows.rows > 0 ? rows.integers("position").back() : 0, rows.count_setting("probe_every")};
+}
+
 // One model on its stream.
 class Contestant {
  public:
@@ -83,6 +97,7 @@ class Contestant {
         source_(corpus::open_source(task.corpus)),
         probe_{model_, tokenizer_, {threads}, corpus::math_options(task.problems), 12} {}
 
+  // What it has read before is shown from the records.
   void read_to(int64_t position, int64_t slice) {
     StreamSettings settings;
     settings.tokens = position;
@@ -94,24 +109,20 @@ class Contestant {
                             *source_,
                             tokenizer_,
                             probe_.cpu,
-                            [&](const SequenceState& state, int64_t count) {
-                              state_ = state.clone();
-                              const ProbeOutcome outcome = probe_(state, count);
-                              now_.accuracy = double(outcome.correct) / double(outcome.asked);
-                              if (state.position == 0) start_.accuracy = now_.accuracy;
-                              return outcome;
-                            }};
-    const StreamOutcome outcome = run_stream(parts, settings, folder_, OnExisting::resume,
-                                             [&](const StreamProgress& progress) {
-                                               now_.loss = progress.loss;
-                                               now_.norm = progress.norm;
-                                               now_.largest = progress.largest;
-                                               if (start_.norm == 0) {
-                                                 start_.loss = now_.loss;
-                                                 start_.norm = now_.norm;
-                                               }
-                                             });
-    if (!outcome.overflows.empty()) overflow_ = to_string(outcome.overflows[0]);
+                            probe_};
+    const StreamOutcome outcome =
+        run_stream(parts, settings, folder_, OnExisting::resume, [](const StreamProgress&) {});
+    if (!outcome.overflows.empty() && outcome.overflows[0].position <= position)
+      overflow_ = to_string(outcome.overflows[0]);
+    start_ = recorded(0), now_ = recorded(position);
+  }
+
+  // Asked once more where the stream ended between two slices, or before one.
+  void ask_at_the_end() {
+    state_ = load_state_of(model_, checkpoint_state(folder_, 0), name_, OtherSane::refuse).state;
+    if (asked_at_ == state_.position) return;
+    const ProbeOutcome outcome = probe_(state_, questions);
+    now_.accuracy = double(outcome.correct) / double(outcome.asked);
   }
 
   std::string line() const {
@@ -138,6 +149,21 @@ class Contestant {
     double loss = 0, norm = 0, largest = 0, accuracy = 0;
   };
 
+  // The last rows up to a position, or the first.
+  Moment recorded(int64_t position) {
+    const probe::RecordTable segments = probe::read_records(folder_ / segments_file),
+                             probes = probe::read_records(folder_ / probes_file);
+    const auto row = [&](const probe::RecordTable& table) {
+      const std::vector<int64_t>& positions = table.integers("position");
+      const auto after = std::ranges::upper_bound(positions, position);
+      return size_t(std::max<int64_t>(after - positions.begin(), 1) - 1);
+    };
+    asked_at_ = probes.integers("position").at(row(probes));
+    const auto number = [&](const char* column) { return segments.reals(column).at(row(segments)); };
+    return {number("loss"), number("norm"), number("largest"),
+            probes.reals("accuracy").at(row(probes))};
+  }
+
   std::string name_, asked_, overflow_;
   fs::path folder_;
   std::unique_ptr<LanguageModel> owned_;
@@ -145,13 +171,13 @@ class Contestant {
   ByteTokenizer tokenizer_;
   std::unique_ptr<corpus::Source> source_;
   ProblemProbe probe_;
-  SequenceState state_;
+  SequenceState state_;  // at the end
   Moment start_, now_;
+  int64_t asked_at_ = 0;
 };
 
-void stream_both(Contestant& baseline, Contestant& sane, int64_t tokens) {
+void stream_both(Contestant& baseline, Contestant& sane, int64_t tokens, int64_t slice) {
   const bool terminal = ::isatty(STDOUT_FILENO) != 0;
-  const int64_t slice = std::max<int64_t>(4096, tokens / 8 / 4096 * 4096);
   for (int64_t position = std::min(slice, tokens);; position = std::min(position + slice, tokens)) {
     baseline.read_to(position, slice);
     sane.read_to(position, slice);
@@ -161,8 +187,10 @@ void stream_both(Contestant& baseline, Contestant& sane, int64_t tokens) {
     if (terminal) clear_line(stdout);
     fmt::print("         {}\n", sane.line());
     std::fflush(stdout);
-    if (position == tokens) return;
+    if (position == tokens) break;
   }
+  baseline.ask_at_the_end();
+  sane.ask_at_the_end();
 }
 
 void ask_both(const Contestant& baseline, const Contestant& sane) {
@@ -205,15 +233,16 @@ DemoPair trained_pair(const DemoOptions& options, ThreadPool& threads) {
   pair.sane = trained(
       "fine-tuning",
       recipe(fmt::format("from = '{}'\nsane_alpha = {:.6f}", pair.baseline.string(), options.alpha),
-             out / "sane-training", 100, 0.0008),
+             out / fmt::format("sane-training-alpha-{}", options.alpha), 100, 0.0008),
       threads);
   fmt::print("\n");
   return pair;
 }
 
 int run_demo(const DemoOptions& options) {
-  if (options.tokens != 0 && options.tokens < 4096)
-    fail(Fault::usage, "--tokens: expected at least 4096, found ", options.tokens);
+  if (options.tokens && *options.tokens < smallest_slice)
+    fail(Fault::usage, "--tokens: expected at least ", smallest_slice, ", found ", *options.tokens);
+  expect_valid({options.alpha, default_sane_chunk});
   const double begin = seconds_now();
   const fs::path out = options.out;
   fs::create_directories(out);
@@ -226,12 +255,21 @@ int run_demo(const DemoOptions& options) {
         "{} learned sums and differences in contexts of 512 bytes, with channels that hardly\n"
         "forget; {} is the same one, trained for 300 more steps with SANE.\n",
         pair.baseline.string(), pair.sane.string());
-  const int64_t tokens = options.tokens ? options.tokens : pair.task.tokens;
-  fmt::print("Both read {} bytes of problems and answers, and are asked some along the way.\n\n",
+  const EarlierStream first = earlier_stream(out / "baseline"), second = earlier_stream(out / "sane");
+  const int64_t earlier = std::max(first.position, second.position);
+  const int64_t tokens = std::max(options.tokens.value_or(pair.task.tokens), earlier);
+  const int64_t new_slice =
+      std::clamp(tokens / 8 / smallest_slice * smallest_slice, smallest_slice, largest_slice);
+  const int64_t slice = earlier ? std::max(first.slice, second.slice) : new_slice;
+  fmt::print("Both read {} bytes of problems and answers, and are asked some along the way.\n",
              tokens);
+  if (earlier)
+    fmt::print("An earlier demonstration in {} read {} of them; another --out begins anew.\n",
+               out.string(), earlier);
+  fmt::print("\n");
   Contestant baseline("baseline", pair.baseline, pair.task, out / "baseline", threads);
   Contestant sane("SANE", pair.sane, pair.task, out / "sane", threads);
-  stream_both(baseline, sane, tokens);
+  stream_both(baseline, sane, tokens, slice);
   ask_both(baseline, sane);
   fmt::print("\n{:<9} {:^13}   {:^19}   {:^15}\n{:<9} {:>6} {:>6}   {:>9} {:>9}   {:>7} {:>7}\n",
              "", "loss", "state norm", "answers right", "", "start", "end", "start", "end", "start",

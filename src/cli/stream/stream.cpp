@@ -139,6 +139,18 @@ std::vector<ProbeSummary> read_probes(const fs::path& folder) {
   return all;
 }
 
+// A path as a shell takes it.
+std::string shell_word(const std::string& path) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("/._-+=:,@%").find(c) != std::string_view::npos;
+  };
+  if (!path.empty() && std::ranges::all_of(path, is_plain)) return path;
+  std::string quoted = "'";
+  for (const char c : path) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string text_of(const ProbeSummary& probe) {
   return fmt::format("{} of {}", probe.correct, probe.asked);
 }
@@ -194,7 +206,7 @@ int stream_tokens(StreamOptions& options) {
       });
   display.end();
   const int64_t tokens_now = (last - std::max<int64_t>(first, 0)) * options.settings.streams;
-  const int code = outcome.stopped ? 128 + SIGINT : 0;
+  const int code = outcome.stopped ? interrupted_code : 0;
   const std::vector<ProbeSummary> probes = read_probes(options.out);
   if (options.json) {
     nlohmann::ordered_json json = json_of(outcome, options, tokens_now);
@@ -221,8 +233,9 @@ int stream_tokens(StreamOptions& options) {
                probes.front().position, text_of(probes.back()), probes.back().position);
   if (outcome.stopped)
     fmt::print("interrupted          at position {}; continue with --resume\n", outcome.position);
+  const std::string word = shell_word(options.out);
   fmt::print("records              {}: see `deltasane diagnose {}` and `deltasane report {}`\n",
-             options.out, options.out, options.out);
+             options.out, word, word);
   return code;
 }
 

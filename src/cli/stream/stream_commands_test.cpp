@@ -76,6 +76,12 @@ TEST_F(StreamCommands, ReportsLeaveOutWhatIsEmpty) {
   EXPECT_NE(read_file(page).find(">accuracy, first<"), std::string::npos);
 }
 
+TEST_F(StreamCommands, SuggestsCommandsThatAShellTakes) {
+  const Said said = say("stream " + model + " --corpus math-chat:seed=1 --segment 256 --tokens 256 --out '" +
+                        file("with blanks") + "'");
+  EXPECT_NE(said.text.find("`deltasane diagnose '" + file("with blanks") + "'`"), said.text.npos) << said.text;
+}
+
 TEST_F(StreamCommands, ReadsIndexedTokens) {
   std::vector<uint16_t> item(700, 65);
   const test::IndexedFiles files = test::indexed_files({item, {66, 67}});
@@ -299,6 +305,50 @@ TEST_F(StreamCommands, TheDemonstrationTakesModelsThatAreThere) {
   const auto summary = nlohmann::json::parse(read_file(file("demo/summary.json")));
   EXPECT_EQ(summary.at("models"), "shipped");
   EXPECT_EQ(summary.at("tokens"), 4096);
+}
+
+TEST_F(StreamCommands, ADemonstrationContinuesAnEarlierOne) {
+  fs::create_directories(file("models"));
+  for (const char* name : {"arithmetic-baseline", "arithmetic-sane-3"})
+    write_model(file(std::string("models/") + name + ".safetensors"), 1);
+  const auto demo = [&](const std::string& out, const std::string& tokens) {
+    const Said said = say("demo --threads 1 --models " + file("models") + " --out " + file(out) +
+                          " --tokens " + tokens);
+    EXPECT_EQ(said.code, 0) << said.text;
+    return said.text.substr(0, said.text.find("\nreport "));
+  };
+  const auto summary = [&](const std::string& out) { return read_file(file(out + "/summary.json")); };
+  demo("parts", "4096");
+  const std::string continued = demo("parts", "10000"), whole = demo("whole", "10000");
+  EXPECT_EQ(summary("parts"), summary("whole"));
+  const size_t line = whole.find("\n\n") + 1;
+  EXPECT_TRUE(continued.ends_with(whole.substr(line))) << continued;
+  EXPECT_NE(continued.find("read 4096 of them; another --out begins anew"), continued.npos);
+  const std::string shorter = demo("parts", "4096");
+  EXPECT_NE(shorter.find("read 10000 of them"), shorter.npos) << shorter;
+  EXPECT_EQ(summary("parts"), summary("whole"));
+}
+
+TEST_F(StreamCommands, ADemonstrationContinuesBehindAnOverflow) {
+  fs::create_directories(file("models"));
+  for (const char* name : {"arithmetic-baseline", "arithmetic-sane-3"})
+    test::write_stress_model(file(std::string("models/") + name + ".safetensors"), 2, {{1, 2, false, 1e35}});
+  nlohmann::json found[2];
+  for (int i = 0; i < 2; ++i) {
+    const Said said = say("demo --threads 1 --models " + file("models") + " --out " + file("demo") +
+                          " --tokens " + (i == 0 ? "4096" : "8192"));
+    EXPECT_EQ(said.code, 0) << said.text;
+    found[i] = nlohmann::json::parse(read_file(file("demo/summary.json")));
+  }
+  EXPECT_NE(found[0]["baseline"]["overflow"], "");
+  for (const char* const one : {"baseline", "sane"}) EXPECT_EQ(found[0][one], found[1][one]);
+}
+
+TEST_F(StreamCommands, TheDemonstrationRefusesWhatCannotBe) {
+  expect_refusal("demo --alpha 0 --out " + run, 2, "alpha: expected a number above 0");
+  expect_refusal("demo --alpha 1e300 --out " + run, 2, "up to 1e+30, found 1e+300");
+  expect_refusal("demo --tokens 0 --out " + run, 2, "--tokens: expected at least 4096, found 0");
+  EXPECT_FALSE(fs::exists(run));
 }
 
 }  // namespace

@@ -76,16 +76,6 @@ void SweepRun::train(const Place& place) const {
     words.insert(words.end(), {"--set", one});
   if (!train::checkpoints_in(training()).empty()) words.push_back("--resume");
   run_own(words, place.log);
-  // A run that was asked to stop saves and ends well, before its last step.
-  const int64_t steps = train::read_config(read_file(options_.config), options_.config,
-                                           options_.train_settings(alpha_, training()), "--set")
-                            .schedule.steps;
-  const std::string last = fmt::format("step_{:08}", steps);
-  const auto all = train::checkpoints_in(training());
-  if (all.empty() || all.back().filename() != last)
-    fail(Fault::argument, training(), ": expected training to reach ", last, ", found ",
-         all.empty() ? "no checkpoint" : all.back().filename().string(),
-         "; run the same command again to resume");
 }
 
 void SweepRun::stream(const Place& place) const {

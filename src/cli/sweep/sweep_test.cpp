@@ -177,6 +177,19 @@ TEST_F(Sweep, PutsSaneOnAModel) {
                  "expected a model without SANE");
 }
 
+TEST_F(Sweep, AStoppedTrainingStopsIt) {
+  std::string line = cat("'", DELTASANE_PROGRAM, "'");
+  for (const std::string& word : words("sweep", {"--train", at("tiny.toml"), "--steps", "1000000"}))
+    if (word != DELTASANE_PROGRAM) line += cat(" '", word, "'");
+  const test::Outcome outcome = test::run(
+      {"sh", "-c", cat(line, " & p=$!; while kill -0 $p && ! [ -e '", at("sweep/baseline/train/step_00000001"),
+                       "' ]; do sleep 0.01; done; kill -TERM $(cat /proc/$p/task/$p/children); wait $p")});
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.output;
+  EXPECT_NE(outcome.output.find("interrupted; run the same command again to resume"), std::string::npos)
+      << outcome.output;
+  EXPECT_FALSE(fs::exists(at("sweep/baseline/model.done")));
+}
+
 // Killed over and over, at later and later moments, with all that it had started.
 TEST_F(Sweep, KilledInAnyStageItGoesOn) {
   ASSERT_EQ(test::run(trained("whole")).exit_code, 0);

@@ -4,7 +4,17 @@
 
 #include <initializer_list>
 
+#include "base/error.h"
+
 namespace deltasane::cli {
+
+inline constexpr int interrupted_code = 130;  // of a program: as shells have it for Ctrl-C
+
+// What ends a command that was interrupted.
+class Interrupted : public Error {
+ public:
+  explicit Interrupted(const std::string& message) : Error(Fault::usage, message) {}
+};
 
 void count_interrupts(std::initializer_list<int> signals);  // from now on
 int interrupts();                                           // since the last forget_interrupts

@@ -30,8 +30,11 @@ struct GuardedTerminal {
   TerminalText text{};
 };
 
+bool output_line_begun = false;  // on a terminal
+
 ssize_t write_guarded(void* cookie, const char* bytes, size_t count) {
   auto& terminal = *static_cast<GuardedTerminal*>(cookie);
+  if (terminal.descriptor == STDOUT_FILENO && count > 0) output_line_begun = bytes[count - 1] != '\n';
   return write_all(terminal.descriptor, terminal.text.feed({bytes, count})) ? ssize_t(count) : 0;
 }
 
@@ -109,6 +112,13 @@ void expect_output_written() {
     throw OutputError(cat("standard output: cannot write: ", std::strerror(errno)));
 }
 
+void end_output_line() {
+  std::cout.flush();
+  std::fflush(stdout);
+  if (output_line_begun && ::isatty(STDERR_FILENO) != 0) write_all(STDOUT_FILENO, "\n");
+  output_line_begun = false;
+}
+
 int terminal_columns(int descriptor) {
   winsize found{};
   return ::ioctl(descriptor, TIOCGWINSZ, &found) == 0 && found.ws_col > 0 ? found.ws_col : 80;
@@ -124,7 +134,10 @@ void send_control(FILE* to, std::string_view sequence) {
   write_all(to == stderr ? STDERR_FILENO : STDOUT_FILENO, sequence);
 }
 
-void clear_line(FILE* to) { send_control(to, "\r\x1b[K"); }
+void clear_line(FILE* to) {
+  send_control(to, "\r\x1b[K");
+  if (to == stdout) output_line_begun = false;
+}
 void move_up(FILE* to, int lines) { send_control(to, cat("\x1b[", lines, "A")); }
 void set_letters(FILE* to, Letters letters) {
   send_control(to, letters == Letters::dimmed ? "\x1b[2m" : "\x1b[0m");

@@ -45,6 +45,10 @@ int terminal_columns(int descriptor);  // 80 where it is not known
 
 // Whether nobody reads standard output any more, as after `deltasane ... | head -1`.
 bool output_reader_has_gone();
+inline constexpr int output_closed = 141;  // the exit code then: as shells have it for SIGPIPE
+
+// Before a message on standard error: a terminal's line that standard output has begun is ended.
+void end_output_line();
 
 // The program's own control sequences, past the guard: to the beginning of a cleared line, up, or
 // dimmed letters from here on.

@@ -9,6 +9,7 @@
 #include "cli/counted.h"
 #include "cli/number_range.h"
 #include "cli/open_model.h"
+#include "cli/output_file.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/text/chat_flags.h"
 #include "cli/text/input_text.h"
@@ -72,10 +73,9 @@ void append_prompt(const GenerateOptions& options, const std::string& prompt,
 }
 
 constexpr int64_t state_interval = 4096;  // tokens of a prompt between states that are kept
-constexpr int interrupted = 128 + SIGINT;  // as shells have it
 
 int exit_code(const GeneratedText& text) {
-  return text.ended == Ended::cancelled ? interrupted : 0;
+  return text.ended == Ended::cancelled ? interrupted_code : 0;
 }
 
 // Interrupted before all of the prompt was read.
@@ -84,17 +84,21 @@ int keep_part_of_prompt(const GenerateOptions& options, const OpenModel& open,
   if (!kept) {
     fmt::print(stderr, "interrupted while {} were read; nothing was written\n",
                counted(tokens, "token"));
-    return interrupted;
+    return interrupted_code;
   }
   StateStamp stamp;
   stamp.creator = version_text().substr(0, 256);
   save_state_of(open.model, options.state_out, *kept, open.name, stamp);
   fmt::print(stderr, "interrupted while {} were read; {} has the state at position {}\n",
              counted(tokens, "token"), options.state_out, kept->position);
-  return interrupted;
+  return interrupted_code;
 }
 
 int generate_text(const GenerateOptions& options) {
+  if (!options.as_chat && (options.chat.mode != "plain" || !options.chat.chat_template.empty()))
+    fail(Fault::usage, options.chat.chat_template.empty() ? "--mode" : "--template",
+         ": expected --chat with it, found none");
+  expect_writable(options.state_out);
   const std::string prompt = prompt_of(options);
   OpenModel open(options.model);
   const auto tokenizer =
@@ -140,10 +144,10 @@ int generate_text(const GenerateOptions& options) {
   std::optional<SequenceState> kept;  // of a prompt that is being read, for --state-out
   engine.on_state_kept = [&](uint64_t, int64_t, SequenceState state) { kept = std::move(state); };
   engine.submit(std::move(request));
-  count_interrupts({SIGINT});
+  count_interrupts({SIGINT, SIGTERM});
   do {
     if (interrupts() == 0) continue;
-    std::signal(SIGINT, SIG_DFL);  // a second one ends the program
+    for (const int number : {SIGINT, SIGTERM}) std::signal(number, SIG_DFL);  // a second one ends the program
     engine.cancel();
   } while (engine.step());
   const double done = seconds_now();

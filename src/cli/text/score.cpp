@@ -8,6 +8,7 @@
 #include "cli/counted.h"
 #include "cli/number_range.h"
 #include "cli/open_model.h"
+#include "cli/output_file.h"
 #include "cli/text/input_text.h"
 #include "format/npy/npy.h"
 #include "model/importance.h"
@@ -55,6 +56,8 @@ int score_text(ScoreOptions& options) {
     fail(Fault::usage, "score: expected one of --file, --ids and text on standard input, found ",
          given == 0 ? "none" : "several");
   if (given == 0 || !options.input.empty()) options.text = "-";
+  expect_writable(options.logits);
+  expect_writable(options.importance);
   OpenModel open(options.model);
   std::unique_ptr<Tokenizer> tokenizer;
   std::vector<int32_t> ids;

@@ -7,39 +7,11 @@
 
 #include "base/io/file.h"
 #include "cli/terminal/fixture_terminal.h"
-#include "model/rwkv7/checkpoint/write.h"
-#include "model/rwkv7/random.h"
+#include "cli/text/fixture_text_commands.h"
 #include "support/process.h"
-#include "support/scratch.h"
 
 namespace deltasane::cli {
 namespace {
-
-class TextCommands : public testing::Test {
- protected:
-  TextCommands() {
-    write_rwkv7_safetensors(model_, RandomRwkv7({1, 32, 2, 16, 128, 256, 8, 8, 8, 8}, 1),
-                            StoredType::f16, {});
-  }
-  static test::Outcome shell(const std::string& line) {
-    return test::run({"sh", "-c", "deltasane() { '" DELTASANE_PROGRAM "' \"$@\"; }; " + line});
-  }
-  std::string shown(const std::string& line) const {
-    const test::Outcome outcome = shell("m='" + model_ + "'; " + line);
-    EXPECT_EQ(outcome.exit_code, 0) << line << "\n" << outcome.output;
-    return outcome.output;
-  }
-  // In one line, with exit code 2.
-  void expect_misuse(const std::string& line, std::string_view what) const {
-    const test::Outcome outcome = shell("m='" + model_ + "'; " + line);
-    EXPECT_EQ(outcome.exit_code, 2) << line << "\n" << outcome.output;
-    EXPECT_NE(outcome.output.find(what), std::string::npos) << line << "\n" << outcome.output;
-    EXPECT_EQ(std::ranges::count(outcome.output, '\n'), 1) << line << "\n" << outcome.output;
-  }
-
-  test::Scratch scratch_;
-  std::string model_ = scratch_.path() / "model.safetensors";
-};
 
 TEST_F(TextCommands, ReadStandardInput) {
   const std::string ids = "49 43 50\n";
@@ -108,41 +80,18 @@ TEST_F(TextCommands, RatesAreOfTwoTokensOrMore) {
   EXPECT_EQ(shown("deltasane generate $m -t 1 -p x -n 1 --json").find("per_s"), std::string::npos);
 }
 
-TEST_F(TextCommands, RefuseIdsThatNoTokenHas) {
-  EXPECT_EQ(shown("deltasane tokenize byte --decode 49 255 | od -An -tx1"), " 31 ff 0a\n");
-  expect_misuse("deltasane tokenize byte --decode 49 300",
-                "--decode: expected ids from 0 to 255, found 300");
-  expect_misuse("deltasane tokenize byte --decode -1", "found -1");
-  expect_misuse("deltasane tokenize byte --json --decode 256", "found 256");
-}
-
-TEST_F(TextCommands, RefuseTheTokenizerOfAnotherModel) {
-  const std::string large = scratch_.path() / "large.txt",
-                    wide = scratch_.path() / "wide.safetensors";
-  std::string text;
-  for (int i = 0; i < 256; ++i) text += fmt::format("{} b'\\x{:02x}' 1\n", i + 1, i);
-  for (int i = 257; i <= 300; ++i) text += fmt::format("{} 't{}' 4\n", i, i);
-  replace_file(large, text);
-  expect_misuse("deltasane generate $m -p x --tokenizer " + large,
-                large + ": expected one for the 256 tokens of " + model_ + ", found one of 301");
-  write_rwkv7_safetensors(wide, RandomRwkv7({1, 32, 2, 16, 128, 1024, 8, 8, 8, 8}, 1),
-                          StoredType::f16, {});
-  expect_misuse(
-      "deltasane generate " + wide + " -p x --tokenizer byte",
-      "--tokenizer byte: expected one for the 1024 tokens of " + wide + ", found one of 256");
-}
-
-TEST_F(TextCommands, CtrlCKeepsTheState) {
-  const std::string state = scratch_.path() / "state";
-  const test::Outcome outcome =
-      shell("'" DELTASANE_PROGRAM "' generate '" + model_ +
-            "' -p 1 -n 1000000000 -t 1 --state-out " + state + " > " + scratch_.path().string() +
-            "/text & p=$!\n" + "for i in $(seq 100); do [ -s " + scratch_.path().string() +
-            "/text ] && break; sleep 0.1; done\nkill -INT $p; wait $p");
-  EXPECT_EQ(outcome.exit_code, 130) << outcome.output;
-  EXPECT_NE(outcome.output.find("; interrupted\n"), std::string::npos) << outcome.output;
-  EXPECT_EQ(shown("deltasane generate $m --state-in " + state + " -n 3 2>/dev/null").empty(),
-            false);
+TEST_F(TextCommands, CtrlCAndSigtermKeepTheState) {
+  for (const std::string signal : {"INT", "TERM"}) {
+    const std::string state = scratch_.path() / signal, text = state + ".text";
+    const test::Outcome outcome =
+        shell("'" DELTASANE_PROGRAM "' generate '" + model_ + "' -p 1 -n 1000000000 -t 1 --state-out " +
+              state + " > " + text + " & p=$!\nfor i in $(seq 100); do [ -s " + text +
+              " ] && break; sleep 0.1; done\nkill -" + signal + " $p; wait $p");
+    EXPECT_EQ(outcome.exit_code, 130) << outcome.output;
+    EXPECT_NE(outcome.output.find("; interrupted\n"), std::string::npos) << outcome.output;
+    EXPECT_EQ(shown("deltasane generate $m --state-in " + state + " -n 3 2>/dev/null").empty(),
+              false);
+  }
 }
 
 TEST_F(TextCommands, MisspeltWordsNameTheNearest) {

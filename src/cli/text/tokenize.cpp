@@ -8,34 +8,27 @@
 #include "cli/open_model.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/input_text.h"
-#include "format/gguf/gguf.h"
-#include "format/tokenizer/find_tokenizer.h"
+#include "model/registry.h"
 #include "text/tokenizer_bench.h"
 
 namespace deltasane::cli {
 namespace {
 
 struct TokenizeOptions {
+  const CLI::Option* text_flag = nullptr;
   std::string tokenizer, text, file, input;
   std::vector<int32_t> decode;
   bool plain = false, document = false, json = false, bench = false;
 };
 
-bool is_model_file(const fs::path& path) {
-  const std::string kind = path.extension();
-  // A GGUF file with a tokenizer may be of a model that is not known.
-  if (kind == ".gguf") return !open_gguf(path).vocabulary();
-  return kind == ".pth" || kind == ".safetensors" || kind == ".bin";
-}
-
-// By its own name, or the one that a model file has or lies beside.
-std::unique_ptr<Tokenizer> tokenizer_of(const std::string& name) {
-  if (!is_model_file(name)) return open_vocabulary(name);
-  return open_tokenizer("", *open_checkpoint(name, true), name);
-}
-
 int tokenize_text(const TokenizeOptions& options) {
-  const auto tokenizer = tokenizer_of(options.tokenizer);
+  const int given = (options.text_flag->count() > 0) + !options.file.empty() +
+                    !options.input.empty() + !options.decode.empty();
+  if (given > 1 || (given == 0 && !has_piped_input()))
+    fail(Fault::usage,
+         "tokenize: expected one of --text, --file, --decode and text on standard input, found ",
+         given == 0 ? "none" : "several");
+  const auto tokenizer = tokenizer_named(options.tokenizer);
   const auto special = options.plain ? SpecialTokens::as_text : SpecialTokens::recognized;
   if (!options.decode.empty()) {
     const int32_t ids = tokenizer->vocabulary_size();
@@ -46,11 +39,6 @@ int tokenize_text(const TokenizeOptions& options) {
     fmt::print("{}\n", options.json ? json_text(nlohmann::ordered_json{{"text", text}}) : text);
     return 0;
   }
-  const int given = !options.text.empty() + !options.file.empty() + !options.input.empty();
-  if (given > 1 || (given == 0 && !has_piped_input()))
-    fail(Fault::usage,
-         "tokenize: expected one of --text, --file, --decode and text on standard input, found ",
-         given == 0 ? "none" : "several");
   const bool is_input = given == 0 || !options.input.empty() || options.text == "-";
   const std::string text = is_input               ? input_text("-")
                            : options.file.empty() ? options.text
@@ -79,7 +67,7 @@ const Command tokenize{
                      std::string(tokenizer_help) + "; or a model file")
           ->required();
       describe_input_word(app, options->input);
-      app.add_option("-p,--text", options->text, "the text; -: standard input");
+      options->text_flag = app.add_option("-p,--text", options->text, "the text; -: standard input");
       app.add_option("-f,--file", options->file, "a file with the text; -: standard input");
       app.add_option("--decode", options->decode, "ids to turn into text");
       app.add_flag("--plain", options->plain,

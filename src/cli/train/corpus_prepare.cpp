@@ -112,8 +112,8 @@ void write_rows(const PrepareOptions& options, const corpus::Source& source,
   ThreadPool pool;
   for (uint64_t done = 0; done < rows; done += at_once) {
     if (interrupts() > 0)
-      fail(Fault::file, options.out, ": stopped after ", done, " of ", rows,
-           " rows; nothing was written. Run the command again");
+      throw Interrupted(cat(options.out, ": stopped after ", done, " of ", rows,
+                            " rows; nothing was written. Run the command again"));
     if (line.due()) line.show(fmt::format("{}: {} of {} rows", options.out, done, rows));
     std::vector<std::vector<int32_t>> block(std::min(at_once, rows - done));
     pool.parallel(int64_t(block.size()), [&](int64_t i) {
@@ -167,7 +167,7 @@ int prepare(const PrepareOptions& options) {
   const auto progress = opening_progress(line);
   const auto source = corpus::open_source(
       source_of(options), [&](const std::string& name, uint64_t done, uint64_t all) {
-        if (interrupts() > 0) fail(Fault::file, name, ": stopped; nothing was written");
+        if (interrupts() > 0) throw Interrupted(cat(name, ": stopped; nothing was written"));
         progress(name, done, all);
       });
   const uint64_t rows = options.rows ? options.rows : *source->pieces_before_repeat();

@@ -41,6 +41,24 @@ TEST_F(CorpusCommand, WritesWholePiecesAndGoesOnBehindThem) {
             source->piece(pieces).text);
 }
 
+TEST_F(CorpusCommand, EndedByASignalItLeavesNothing) {
+  const size_t before = files();
+  const test::Outcome ended = test::run(
+      {"sh", "-c",
+       cat("cd '", scratch_.path(), "' && { '", DELTASANE_PROGRAM,
+           "' corpus math-chat: --bytes 1000000000000000 --out big & p=$!; }; "
+           "while kill -0 $p && [ -z \"$(find . -name 'big.tmp-*' -size +0)\" ]; do sleep 0.01; done; "
+           "kill -TERM $p; wait $p")});
+  EXPECT_EQ(ended.exit_code, 128 + 15) << ended.output;
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(CorpusCommand, AFamilyThatALevelHasNotIsTold) {
+  const auto [code, text] = run("math-chat:level=1,family=multiplication");
+  EXPECT_EQ(code, 2);
+  EXPECT_NE(text.find("has problems of level 1, found 'level=1,family=multiplication'\n"), text.npos) << text;
+}
+
 TEST_F(CorpusCommand, WritesRowsProblemsAndTokens) {
   ASSERT_EQ(run("math-chat: --problems 3 --out p.jsonl").first, 0);
   ASSERT_EQ(run("math-chat: --bytes 1 --format jsonl --out r.jsonl").first, 0);

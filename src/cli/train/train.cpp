@@ -168,7 +168,8 @@ class TrainLoop {
     write_page();
     if (stop && speaks())
       fmt::print("stopped after step {}; continue with --resume\n", run_.progress().step);
-    return saved || run_.progress().step == first ? 0 : 1;
+    if (!saved && run_.progress().step > first) return 1;
+    return stop ? interrupted_code : 0;
   }
 
   // For people: that it cannot be written ends no run.
@@ -218,10 +219,7 @@ std::unique_ptr<FolderLock> take_folder(const fs::path& folder, const TrainOptio
   if (group.rank() != 0) return nullptr;
   auto lock = std::make_unique<FolderLock>(folder);
   train::remove_unfinished(folder);
-  if (!options.resume && !train::checkpoints_in(folder).empty())
-    fail(Fault::usage, folder,
-         ": expected no checkpoints at the start of a run, found some; resume from them with "
-         "--resume, or name another run.folder");
+  if (!options.resume) train::expect_no_checkpoints(folder, "--resume");
   return lock;
 }
 
@@ -329,8 +327,8 @@ const Command train{
       app.add_flag("--check", options->check,
                    "open model, data and device, print memory and time, and train nothing");
       app.footer(
-          "SIGTERM and SIGINT finish the step and save. A resumed run equals one that never "
-          "stopped.\nExamples:\n  deltasane train examples/one_minute.toml\n"
+          "SIGTERM and SIGINT finish the step and save; the exit code is 130. A resumed run equals "
+          "one that never stopped.\nExamples:\n  deltasane train examples/one_minute.toml\n"
           "  deltasane train examples/sane_sft.toml --device cuda\n"
           "  deltasane train examples/sane_sft.toml --set model.sane_alpha=5 --set "
           "run.folder=runs/five\n"

@@ -162,6 +162,18 @@ TEST_F(TrainCommands, AFullDiskDoesNotEndARun) {
   EXPECT_EQ(read_file(at("a/step_00000006/model.safetensors")), whole);
 }
 
+TEST_F(TrainCommands, AStoppedTrainingIsTold) {
+  const std::string path = config("a", 1'000'000);
+  const test::Outcome stopped = test::run(
+      {"sh", "-c", cat("'", DELTASANE_PROGRAM, "' train '", path, "' & p=$!; while kill -0 $p && ! [ -e '",
+                       at("a"), "/step_00000002' ]; do sleep 0.01; done; kill -TERM $p; wait $p")});
+  expect_refusal(stopped, 130, "; continue with --resume");
+  const std::string& said = stopped.output;
+  const size_t saved = said.rfind("saved ") + 6;
+  expect_refusal(program({"train", path, "--resume", "--check"}), 0,
+                 cat("resumed from ", said.substr(saved, said.find('\n', saved) - saved)));
+}
+
 TEST_F(TrainCommands, ACheckpointOfAnotherShapeIsRefused) {
   ASSERT_EQ(program({"train", config("a", 2)}).exit_code, 0);
   expect_refusal(

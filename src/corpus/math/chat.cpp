@@ -114,7 +114,7 @@ MathOptions math_options(std::string_view text) {
   for (int level = options.lowest_level; level <= options.highest_level; ++level)
     if (families_at(options, level) == 0)
       fail(Fault::usage, "math-chat: family: expected one that has problems of level ", level,
-           ", found ", describe(options));
+           ", found ", printable(text));
   return options;
 }
 

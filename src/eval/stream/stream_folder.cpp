@@ -87,6 +87,18 @@ Json parsed_checkpoint(const fs::path& path, OnExisting existing) {
   return json;
 }
 
+fs::path state_path(const fs::path& folder, int64_t position, int64_t stream) {
+  return folder / states_folder / cat("stream-", stream, "-position-", position, ".state");
+}
+
+// Of the last checkpoint; -1 before the first.
+int64_t checkpoint_position(const fs::path& folder) {
+  if (!fs::exists(folder / checkpoint_file)) return -1;
+  return parse_json<Json>(read_file(folder / checkpoint_file), checkpoint_file)
+      .at("position")
+      .get<int64_t>();
+}
+
 StreamPlace place_of(const Json& json) {
   StreamPlace place;
   place.cursor = {json.at("piece").get<uint64_t>(), json.at("token").get<uint64_t>()};
@@ -149,10 +161,6 @@ StreamFolder::StreamFolder(const fs::path& folder, const probe::Settings& settin
   fs::create_directories(folder / states_folder);
 }
 
-fs::path StreamFolder::state_path(int64_t position, int64_t stream) const {
-  return folder_ / states_folder / cat("stream-", stream, "-position-", position, ".state");
-}
-
 StateStamp StreamFolder::stamp(int32_t pending) const {
   StateStamp stamp;
   stamp.model_identity = identity_;
@@ -183,7 +191,7 @@ std::optional<Checkpoint> StreamFolder::read_checkpoint() {
          " streams, found ", bytes_.size(), " and ", checkpoint.places.size());
   for (size_t i = 0; i < checkpoint.places.size(); ++i)
     checkpoint.states.push_back(
-        load_state(state_path(checkpoint.position, int64_t(i)),
+        load_state(state_path(folder_, checkpoint.position, int64_t(i)),
                    {identity_, model_name_, model_.state_layout(), model_.sane()})
             .state);
   check(checkpoint);
@@ -300,10 +308,7 @@ void StreamFolder::continue_every_segment(const fs::path& path) {
 
 // States of checkpoints that were replaced or never completed, and parts of files.
 void StreamFolder::remove_leftovers() const {
-  std::string current;
-  if (fs::exists(folder_ / checkpoint_file)) current = read_file(folder_ / checkpoint_file);
-  const int64_t position =
-      current.empty() ? -1 : parse_json<Json>(current, checkpoint_file).at("position").get<int64_t>();
+  const int64_t position = checkpoint_position(folder_);
   for (const fs::path& place : {folder_, folder_ / states_folder, folder_ / snapshots_folder})
     remove_abandoned(place);
   std::error_code problem, ignored;  // what stays is removed the next time
@@ -320,7 +325,7 @@ void StreamFolder::save(const Checkpoint& checkpoint) {
     bytes.push_back((*file.writer)->bytes());
   }
   for (size_t i = 0; i < checkpoint.states.size(); ++i)
-    save_state(state_path(checkpoint.position, int64_t(i)), checkpoint.states[i],
+    save_state(state_path(folder_, checkpoint.position, int64_t(i)), checkpoint.states[i],
                stamp(checkpoint.places[i].pending));
   Json json{{"version", checkpoint_version},
             {"position", checkpoint.position},
@@ -337,6 +342,10 @@ void StreamFolder::save_snapshot(int64_t stream, const SequenceState& state,
   save_state(
       folder_ / snapshots_folder / cat("stream-", stream, "-position-", state.position, ".state"),
       state, stamp(pending));
+}
+
+fs::path checkpoint_state(const fs::path& folder, int64_t stream) {
+  return state_path(folder, checkpoint_position(folder), stream);
 }
 
 std::optional<SnapshotName> snapshot_named(const fs::path& path) {

@@ -75,7 +75,6 @@ class StreamFolder {
   void continue_every_segment(const fs::path& path);
   void remove_leftovers() const;
   StateStamp stamp(int32_t pending) const;
-  fs::path state_path(int64_t position, int64_t stream) const;
 
   fs::path folder_;
   probe::Settings settings_;
@@ -91,6 +90,9 @@ class StreamFolder {
   std::unique_ptr<probe::RecordWriter> segments_, heads_, probes_, losses_;
   std::vector<uint64_t> bytes_;  // of the files, at the checkpoint
 };
+
+// The state of a stream at the last checkpoint: the end, of a run that was not killed.
+fs::path checkpoint_state(const fs::path& folder, int64_t stream);
 
 // The position in the name of a snapshot, or none for other files.
 struct SnapshotName {
