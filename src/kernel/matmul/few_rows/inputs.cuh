@@ -78,7 +78,7 @@ __device__ inline float sum_of_parts(const float* parts, int n) {
 
 // 1 / sqrt(mean x^2 + eps) of each row's heads: `scales` (N, heads). A warp has a head, or, of rows
 // that are one head, an eighth of it, whose sums are in `parts` (N, warps).
-template <class Weight, int N>
+template <bool aligned, class Weight, int N>
 __device__ void find_scales(const FewRowsProduct<Weight>& p, int heads, float* scales,
                             float* parts) {
   const FewRowsInput<Weight>& in = p.input;
@@ -88,7 +88,7 @@ __device__ void find_scales(const FewRowsProduct<Weight>& p, int heads, float* s
     for (int i = warp; i < N * heads; i += few_warps) {
       const float* const x = row_of(i / heads) + i % heads * in.size;
       float sum = 0;
-      for (int64_t c = lane * 4; c < in.size; c += 128) sum += squares_of(four<false>(x + c));
+      for (int64_t c = lane * 4; c < in.size; c += 128) sum += squares_of(four<aligned>(x + c));
       sum = warp_sum(sum);
       if (lane == 0) scales[i] = scale_of(in, sum);
     }
@@ -98,7 +98,7 @@ __device__ void find_scales(const FewRowsProduct<Weight>& p, int heads, float* s
   float sums[N] = {};
   for (int64_t c = int64_t(threadIdx.x) * 4; c < in.size; c += few_threads * 4)
 #pragma unroll
-    for (int n = 0; n < N; ++n) sums[n] += squares_of(four<false>(row_of(n) + c));
+    for (int n = 0; n < N; ++n) sums[n] += squares_of(four<aligned>(row_of(n) + c));
   store_parts(sums, parts);
   __syncthreads();
   if (threadIdx.x < N) scales[threadIdx.x] = scale_of(in, sum_of_parts(parts, int(threadIdx.x)));

@@ -74,7 +74,9 @@ __global__ void __launch_bounds__(few_threads, 2)
       prefetch_l2_line(p.input.weight + i);
   grid_dependency_synchronize();
 
-  if (when == Scale::before) find_scales<Weight, N>(p, memory.heads, scales, parts);
+  if (when == Scale::before)
+    aligned ? find_scales<true, Weight, N>(p, memory.heads, scales, parts)
+            : find_scales<false, Weight, N>(p, memory.heads, scales, parts);
   const auto stage = [&](int from) {
     float squares[N] = {};
     with_input_kind(p.input.kind, aligned, [&]<FewRowsInputKind kind, bool all_aligned>() {

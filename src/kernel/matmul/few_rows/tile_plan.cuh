@@ -11,8 +11,8 @@
 
 namespace deltasane::kernel::cuda {
 
-inline constexpr int tile_rows = 8;    // a lane has row lane / 4
-inline constexpr int piece_loads = 4;  // of 16 bytes, of a lane
+inline constexpr int tile_rows = 8;            // a lane has row lane / 4
+inline constexpr int piece_loads = 4;          // of 16 bytes, of a lane
 inline constexpr int staged_bytes = 48 << 10;  // of inputs in shared memory at most
 
 // Of four lanes, which have a row.
@@ -27,13 +27,12 @@ struct TilePlan {
   int rows = 0, columns = 0;  // rows: of a half
   int halves = 1;
   int tiles = 0, blocks = 0;  // tiles: of a half
-  int batch = 0;   // tiles of a block, of a half
-  int window = 0;  // columns, a multiple of a block's pieces where there are several windows
+  int batch = 0;              // tiles of a block, of a half
+  int window = 0;             // columns, a multiple of a block's pieces where there are several windows
 
   __host__ __device__ int window_end(int first) const {
     return first + window < columns ? first + window : columns;
   }
-  __host__ __device__ int batches() const { return (tiles + batch * blocks - 1) / (batch * blocks); }
 };
 
 }  // namespace deltasane::kernel::cuda

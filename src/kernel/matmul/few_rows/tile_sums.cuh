@@ -11,8 +11,9 @@
 
 namespace deltasane::kernel::cuda {
 
-// Inputs of a window in shared memory: `slots` rows of sums, of which an input has `planes`. A warp's columns
-// stay in registers where they are few, as all tiles of a narrow matrix read the same.
+// An input has `planes` of the `slots` rows of sums. Staged: the inputs of a window in shared memory, slots too.
+// Inputs: a warp's columns of them, in registers where they are few, as all tiles of a narrow matrix read
+// the same.
 template <class Weight, int N>
 struct TileSums;
 
