@@ -17,7 +17,7 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   void send(std::string_view bytes);  // as much as the server takes
-  void reset();                       // closes the connection without a farewell
+  void reset();                       // closes the connection with RST, not FIN
 
   // Up to the end of a reply with a length or in chunks, or of the connection; empty: it was closed
   // first. Chunks are joined.

@@ -164,8 +164,9 @@ void Connection::take_bytes(const Code& error, size_t count) {
   read_ahead();
 }
 
-// While nobody wants bytes. One of the two is always under way: it keeps the connection, and sees that
-// the client goes away. Its farewell comes behind what it sent, so that of a body much is read.
+// While nobody wants bytes. A read or a wait for an error is always pending: it keeps the connection
+// alive, and sees that the client goes away. A client's FIN comes behind the bytes that it has sent, so
+// much of a body is read ahead.
 void Connection::read_ahead() {
   if (input_.size() < (is_paused_ ? limits_.body_bytes : most_input)) return read();
   if (std::exchange(is_watched_, true)) return;

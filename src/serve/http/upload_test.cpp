@@ -123,7 +123,7 @@ TEST_F(UploadTest, OfAClientThatLeavesHoldsNoPlace) {
   }
 }
 
-TEST_F(UploadTest, EndsWithAFarewellBehindMuchOfABody) {
+TEST_F(UploadTest, EndsWithAFinBehindMuchOfABody) {
   start();
   paused(3'000'000).reset();
   EXPECT_TRUE(comes_true([&] { return server->connections() == 0; }));
