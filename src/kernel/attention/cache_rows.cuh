@@ -6,6 +6,12 @@
 
 namespace deltasane::kernel::cuda {
 
+// Out of line: a division of 64 bits is a hundred instructions, and is asked for in many places.
+__device__ __attribute__((noinline)) inline int64_t slot_in_ring(int64_t position, int64_t fixed,
+                                                                 int64_t ring) {
+  return fixed + (position - fixed) % ring;
+}
+
 template <class Real>
 struct CacheRows {
   Real* data;  // of the layer
@@ -17,7 +23,7 @@ struct CacheRows {
         ring(cache.ring) {}
   __device__ Real* at(int64_t position) const {
     const int64_t slot =
-        ring == 0 || position < fixed ? position : fixed + (position - fixed) % ring;
+        ring == 0 || position < fixed ? position : slot_in_ring(position, fixed, ring);
     return data + slot * row;
   }
 };

@@ -113,6 +113,8 @@ TYPED_TEST(GpuAttention, RowByRowIsTheDefinition) {
   this->check({1, 1, 4, 0, 0, 0, {{0, 1}}}, Way::rows);
   this->check({6, 1, 40, 0, 0, 0, {{30, 2}, {0, 3}}}, Way::rows);
   this->check({4, 2, 128, 0, 0, 0, {{70, 1}, {3, 1}, {0, 1}}}, Way::rows);
+  this->check({8, 2, 256, 0, 0, 0, {{1500, 1}}}, Way::rows);
+  this->check({5, 1, 36, 0, 0, 0, {{150, 2}}}, Way::rows);
   this->check({2, 2, 16, 9, 3, 0, {{40, 5}, {6, 4}}}, Way::rows);
   this->check({2, 1, 16, 9, 4, 20, {{61, 5}, {2, 4}}}, Way::rows);
 }
