@@ -45,6 +45,7 @@ struct Copy {
   void* to;
   const void* from;
   size_t bytes, zeros, group;
+  bool arrives = true;  // at the mbarrier of a bulk copy
 };
 
 struct Warp {
@@ -398,9 +399,10 @@ void mbarrier_wait(const void* at, unsigned parity) {
   Mbarrier& mbarrier = mbarrier_at(at);
   while (mbarrier.parity == parity) {
     if (!mbarrier.copies.empty()) {
-      complete(mbarrier.copies.front());
+      const Copy copy = mbarrier.copies.front();
       mbarrier.copies.pop_front();
-      mbarrier_arrive(at);
+      complete(copy);
+      if (copy.arrives) mbarrier_arrive(at);
       continue;
     }
     mbarrier.waiting[thread_number / warp_lanes] |= 1u << thread_number % warp_lanes;
@@ -417,14 +419,14 @@ void copy_async(void* to, const void* from, size_t bytes, size_t zeros) {
   else
     block->copies[thread_number].push_back(copy);
 }
-void bulk_copy_async(void* to, const void* from, size_t bytes, const void* at) {
+void bulk_copy_async(void* to, const void* from, size_t bytes, const void* at, bool arrives) {
   expect_aligned(to, 16), expect_aligned(from, 16);
-  if (bytes % 16)
+  if (bytes == 0 || bytes % 16)
     fail(Fault::device, "a kernel: bulk copy of ", bytes, " bytes, expected a multiple of 16");
-  const Copy copy{to, from, bytes, 0, 0};
+  const Copy copy{to, from, bytes, 0, 0, arrives};
   if (block->schedule == Schedule::shuffled) {
     complete(copy);
-    mbarrier_arrive(at);
+    if (arrives) mbarrier_arrive(at);
   } else {
     mbarrier_at(at).copies.push_back(copy);
   }

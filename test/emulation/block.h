@@ -73,7 +73,8 @@ void mbarrier_arrive(const void* at);
 void mbarrier_wait(const void* at, unsigned parity);
 
 // Copies that complete when they are waited for, or (shuffled) at once.
-void bulk_copy_async(void* to, const void* from, size_t bytes, const void* mbarrier);
+void bulk_copy_async(void* to, const void* from, size_t bytes, const void* mbarrier,
+                     bool arrives = true);
 void copy_async(void* to, const void* from, size_t bytes, size_t zeros);
 void commit_group();
 void wait_group(size_t pending);

@@ -1,5 +1,5 @@
-// Products of few rows where a block has less shared memory: their rings of weights are then shorter than
-// the pieces of a warp. Numbers are small integers, so that sums are exact.
+// Products of few rows where a block has less shared memory, so that rings of weights are shorter, and
+// without bulk copies. Numbers are small integers, so that sums are exact.
 #include "emulation/block.h"
 #include "kernel/cuda/gpu_test_case.h"
 #include "kernel/matmul/few_rows/product.h"
@@ -44,7 +44,14 @@ TYPED_TEST_SUITE(FewRowsProducts, Weights);
 TYPED_TEST(FewRowsProducts, In99KibOfSharedMemory) {
   this->check(1, 400, 2600);
   this->check(1, 9, 17408);
-  this->check(8, 210, 2056);
+  this->check(2, 1200, 2056);
+}
+
+TYPED_TEST(FewRowsProducts, BeforeCompute90) {
+  emulation::emulated_gpu().capability = 80;
+  this->check(1, 37, 40);
+  this->check(1, 400, 2600);
+  this->check(2, 1200, 2056);
 }
 
 }  // namespace

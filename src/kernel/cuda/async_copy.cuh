@@ -62,6 +62,27 @@ __device__ inline void bulk_copy_async(void* shared, const void* from, uint32_t 
       : "memory");
 }
 
+// Likewise `rows` rows of `bytes` bytes each, of data that is read once; steps in bytes from row to row.
+// The thread arrives once.
+__device__ inline void bulk_copy_rows_async(void* shared, int shared_step, const void* from,
+                                            int64_t from_step, int rows, uint32_t bytes,
+                                            Mbarrier& barrier) {
+  const uint32_t at = shared_address(&barrier);
+  const uint64_t policy = evict_first_policy();
+  uint32_t to = shared_address(shared);
+  const char* row = static_cast<const char*>(from);
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(rows * bytes)
+               : "memory");
+  if (from_step == bytes && shared_step == int(bytes)) bytes *= uint32_t(rows), rows = 1;
+#pragma unroll 1
+  for (int i = 0; i < rows; ++i, to += uint32_t(shared_step), row += from_step)
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1], %2, [%3], %4;" ::"r"(to),
+        "l"(row), "r"(bytes), "r"(at), "l"(policy)
+        : "memory");
+}
+
 // Prefetch into L2. Address and size are multiples of 16. From compute capability 9.0 on.
 __device__ inline void prefetch_l2(const void* from, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");

@@ -16,6 +16,7 @@
 #define __host__
 #define __shared__
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __grid_constant__
 
 struct uint3 {

@@ -1,27 +1,34 @@
-// The inputs of a product of few rows as float4s, made of what the kernel before has left. For .cu files.
+// The inputs of a product of few rows as float4s, made of what the kernel before has left. Between its end
+// and the first product few instructions count, so each way has a kernel of its own, and what does
+// not need that kernel is found before. For .cu files.
 #pragma once
 
 #include "kernel/activation/cuda_sigmoid.cuh"
-#include "kernel/matmul/few_rows/few_rows.cuh"
+#include "kernel/cuda/vectorized_row.cuh"
 #include "kernel/matmul/few_rows/product.h"
+#include "kernel/matmul/few_rows/tile_plan.cuh"
 
 namespace deltasane::kernel::cuda {
 
-__device__ inline float activated(GateActivation activation, float gate) {
-  const float s = sigmoid(gate);
-  return activation == GateActivation::silu ? gate * s : s;
+// Norms: of a row, whose scale is a factor of the product; of heads that a power of two of a warp's lanes
+// stages; of other heads, with their scales found first.
+enum class Staging { plain, norm, norm_of_lanes, norm_of_heads, gated };
+
+inline bool lanes_have_heads(int64_t size, int64_t columns) {
+  return (size == 32 || size == 64 || size == 128) && columns % 128 == 0;
+}
+template <class Weight>
+Staging staging_of(const FewRowsInput<Weight>& in, int64_t columns) {
+  using Kind = FewRowsInputKind;
+  if (in.kind == Kind::head_norm)
+    return lanes_have_heads(in.size, columns) ? Staging::norm_of_lanes : Staging::norm_of_heads;
+  if (in.kind == Kind::norm) return Staging::norm;
+  return in.kind == Kind::gated ? Staging::gated : Staging::plain;
 }
 
-// Four neighbours; at once where all addresses allow it.
-template <bool aligned>
-__device__ float4 four(const float* at) {
-  if constexpr (aligned) return *reinterpret_cast<const float4*>(at);
-  return make_float4(at[0], at[1], at[2], at[3]);
-}
-template <bool aligned>
-__device__ float4 four(const bf16* at) {
-  if constexpr (!aligned)
-    return make_float4(to_float(at[0]), to_float(at[1]), to_float(at[2]), to_float(at[3]));
+// Four neighbours.
+__device__ inline float4 four(const float* at) { return *reinterpret_cast<const float4*>(at); }
+__device__ inline float4 four(const bf16* at) {
   const uint2 raw = *reinterpret_cast<const uint2*>(at);
   return make_float4(__uint_as_float(raw.x << 16), __uint_as_float(raw.x & 0xffff0000u),
                      __uint_as_float(raw.y << 16), __uint_as_float(raw.y & 0xffff0000u));
@@ -40,25 +47,27 @@ bool inputs_are_aligned(const FewRowsInput<Weight>& in) {
 __device__ inline float4 scaled(float4 a, float4 b, float scale = 1) {
   return make_float4(a.x * b.x * scale, a.y * b.y * scale, a.z * b.z * scale, a.w * b.w * scale);
 }
+__device__ inline float4 sum_of(float4 a, float4 b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+__device__ inline float squares_of(float4 x) {
+  return x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
+}
+__device__ inline float activated(GateActivation activation, float gate) {
+  const float s = sigmoid(gate);
+  return activation == GateActivation::silu ? gate * s : s;
+}
 __device__ inline float4 activated(GateActivation activation, float4 gate) {
   return make_float4(activated(activation, gate.x), activated(activation, gate.y),
                      activated(activation, gate.z), activated(activation, gate.w));
 }
-__device__ inline float squares_of(float4 x) { return x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w); }
-
-// When a norm's scale is found: never; before its columns are staged; by the lanes that stage a head;
-// beside staging, as a factor of the product.
-enum class Scale { never, before, with_head, after };
-
-// Whether a power of two of a warp's lanes stages each head.
-inline bool lanes_have_heads(int64_t size, int64_t columns) {
-  return (size == 32 || size == 64 || size == 128) && columns % 128 == 0;
-}
-
-template <class Weight>
-__device__ float scale_of(const FewRowsInput<Weight>& in, float squares) {
-  return 1.0f / sqrtf(squares / float(in.size) + in.eps);
-}
+// 1 / sqrt(mean x^2 + eps)
+struct NormScale {
+  float inverse_size = 0, eps = 0;
+  __device__ float operator()(float squares) const {
+    return rsqrtf(fmaf(squares, inverse_size, eps));
+  }
+};
 
 // Sums over the block's threads, in two steps: `parts` (N, warps).
 template <int N>
@@ -76,154 +85,106 @@ __device__ inline float sum_of_parts(const float* parts, int n) {
   return sum;
 }
 
-// 1 / sqrt(mean x^2 + eps) of each row's heads: `scales` (N, heads). A warp has a head, or, of rows
-// that are one head, an eighth of it, whose sums are in `parts` (N, warps).
-template <bool aligned, class Weight, int N>
-__device__ void find_scales(const FewRowsProduct<Weight>& p, int heads, float* scales,
-                            float* parts) {
-  const FewRowsInput<Weight>& in = p.input;
-  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const auto row_of = [&](int n) { return in.x + min(int64_t(n), p.rows - 1) * in.step; };
-  if (heads > 1) {
-    for (int i = warp; i < N * heads; i += few_warps) {
-      const float* const x = row_of(i / heads) + i % heads * in.size;
-      float sum = 0;
-      for (int64_t c = lane * 4; c < in.size; c += 128) sum += squares_of(four<aligned>(x + c));
-      sum = warp_sum(sum);
-      if (lane == 0) scales[i] = scale_of(in, sum);
-    }
-    __syncthreads();
-    return;
+// The norm's factors of each row's heads: `scales` (N, heads). A warp has a head.
+template <class Weight, int N>
+__device__ void find_scales(const FewRowsInput<Weight>& in, const NormScale& scale_of, int heads,
+                            float* scales) {
+  for (int i = int(threadIdx.x) / 32; i < N * heads; i += few_warps) {
+    const float* const x = in.x + i / heads * in.step + i % heads * in.size;
+    float sum = 0;
+    for (int c = int(threadIdx.x) % 32 * 4; c < int(in.size); c += 128)
+      sum += squares_of(four(x + c));
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) scales[i] = scale_of(sum);
   }
-  float sums[N] = {};
-  for (int64_t c = int64_t(threadIdx.x) * 4; c < in.size; c += few_threads * 4)
-#pragma unroll
-    for (int n = 0; n < N; ++n) sums[n] += squares_of(four<aligned>(row_of(n) + c));
-  store_parts(sums, parts);
-  __syncthreads();
-  if (threadIdx.x < N) scales[threadIdx.x] = scale_of(in, sum_of_parts(parts, int(threadIdx.x)));
   __syncthreads();
 }
 
-// What four neighbouring inputs are made of: loads without a branch, so that those of many are in flight
-// before the first is used. Where there is no gate or bias, they are of x again, and not used.
-template <FewRowsInputKind kind, bool aligned, class Weight>
+// What four neighbouring inputs are made of: all loads, so that those of many are in flight before the
+// first is used.
+template <Staging staging, class Weight>
 struct RawInputs {
-  using Kind = FewRowsInputKind;
-  float4 x, weight, gate, bias;
+  float4 x, gate, bias, weight;
 
-  __device__ void load(const FewRowsProduct<Weight>& p, int n, int c) {
-    const FewRowsInput<Weight>& in = p.input;
-    const int row = min(n, int(p.rows) - 1), at = row * int(in.step) + c,
-              of_gate = row * int(in.gate_step) + c;
-    if constexpr (kind == Kind::gated) {
-      x = four<aligned>(in.narrow_x + at);
-      gate = four<aligned>(in.narrow_gate ? in.narrow_gate + of_gate : in.narrow_x + at);
+  __device__ void load(const FewRowsInput<Weight>& in, int n, int c) {
+    const float4 none = make_float4(0, 0, 0, 0);
+    const int at = n * int(in.step) + c, of_gate = n * int(in.gate_step) + c;
+    if constexpr (staging == Staging::gated) {
+      x = four(in.narrow_x + at), gate = in.narrow_gate ? four(in.narrow_gate + of_gate) : none;
+      return;
     } else {
-      x = four<aligned>(in.x + at);
+      x = four(in.x + at);
     }
-    if constexpr (kind == Kind::norm) weight = four<aligned>(in.weight + c);
-    if constexpr (kind == Kind::head_norm) {
-      weight = four<aligned>(in.weight + c % int(in.size));
-      gate = four<aligned>(in.gate ? in.gate + of_gate : in.x + at);
-      bias = four<aligned>(in.gate_bias ? in.gate_bias + c : in.x + at);
+    if constexpr (staging == Staging::norm) weight = four(in.weight + c);
+    if constexpr (staging == Staging::norm_of_lanes || staging == Staging::norm_of_heads) {
+      const int size = int(in.size);  // of lanes: a power of two
+      weight = four(in.weight + (staging == Staging::norm_of_lanes ? c & (size - 1) : c % size));
+      gate = in.gate ? four(in.gate + of_gate) : none;
+      bias = in.gate_bias ? four(in.gate_bias + c) : none;
     }
   }
-  // squares: those of x are added, where the scale comes after.
-  __device__ float4 value(const FewRowsProduct<Weight>& p, Scale when, int heads,
-                          const float* scales, int n, int c, float& squares) const {
-    const FewRowsInput<Weight>& in = p.input;
-    if constexpr (kind == Kind::norm) {
-      if (when == Scale::before) return scaled(x, weight, scales[n]);
-      squares += squares_of(x);
-      return scaled(x, weight);
-    }
-    if constexpr (kind == Kind::head_norm) {
+  // scales: of a row's heads.
+  __device__ float4 value(const FewRowsInput<Weight>& in, const NormScale& scale_of,
+                          const float* scales, int c) const {
+    if constexpr (staging == Staging::norm) return scaled(x, weight);
+    if constexpr (staging == Staging::norm_of_lanes || staging == Staging::norm_of_heads) {
       float scale = 0;
-      if (when == Scale::with_head) {
+      if constexpr (staging == Staging::norm_of_lanes) {
         float sum = squares_of(x);
+#pragma unroll 1
         for (int far = 1; far < int(in.size) / 4; far *= 2) sum += __shfl_xor_sync(~0u, sum, far);
-        scale = scale_of(in, sum);
+        scale = scale_of(sum);
       } else {
-        scale = scales[n * heads + c / int(in.size)];
+        scale = scales[c / int(in.size)];
       }
       const float4 normed = scaled(x, weight, scale);
-      if (!in.gate) return normed;
-      float4 sum = gate;
-      if (in.gate_bias)
-        sum = make_float4(gate.x + bias.x, gate.y + bias.y, gate.z + bias.z, gate.w + bias.w);
-      return scaled(normed, activated(in.activation, sum));
+      return in.gate ? scaled(normed, activated(in.activation, sum_of(gate, bias))) : normed;
     }
-    if constexpr (kind == Kind::gated)
+    if constexpr (staging == Staging::gated)
       if (in.narrow_gate) return scaled(x, activated(in.activation, gate));
     return x;
   }
 };
 
 // put(n, i, inputs of the columns from + i and the next three) for all columns of a window, and zeros up to
-// `staged` columns. A thread loads those of `turns` turns of the block and of `rows` rows at once.
-template <FewRowsInputKind kind, bool aligned, int N, int turns, int rows, class Weight, class Put>
-__device__ void stage_at_once(const FewRowsProduct<Weight>& p, Scale when, int heads,
-                              const float* scales, int from, int staged, float (&squares)[N],
-                              Put&& put) {
+// `staged` columns. squares: those of x are added, for the norm of a row. A thread loads those of `turns`
+// turns of the block at once.
+template <Staging staging, int N, int turns, class Weight, class Put>
+__device__ void stage_turns(const FewRowsProduct<Weight>& p, const NormScale& scale_of,
+                            const float* scales, int heads, int from, int staged,
+                            float (&squares)[N], Put&& put) {
   constexpr int step = few_threads * 4;
   const int last = int(p.columns) - 4;
 #pragma unroll 1
-  for (int first = int(threadIdx.x) * 4; first < staged; first += turns * step)
+  for (int first = int(threadIdx.x) * 4; first < staged; first += turns * step) {
+    RawInputs<staging, Weight> raw[turns][N];
 #pragma unroll
-    for (int upper = 0; upper < N; upper += rows) {
-      RawInputs<kind, aligned, Weight> raw[turns][rows];
+    for (int t = 0; t < turns; ++t)
 #pragma unroll
-      for (int t = 0; t < turns; ++t)
+      for (int n = 0; n < N; ++n) raw[t][n].load(p.input, n, min(from + first + t * step, last));
 #pragma unroll
-        for (int r = 0; r < rows; ++r)
-          raw[t][r].load(p, upper + r, min(from + first + t * step, last));
+    for (int t = 0; t < turns; ++t) {
+      const int i = first + t * step, c = from + i;
+      if (i >= staged) break;
 #pragma unroll
-      for (int t = 0; t < turns; ++t) {
-        const int i = first + t * step, c = from + i;
-        if (i >= staged) break;
-#pragma unroll
-        for (int r = 0; r < rows; ++r) {
-          const int n = upper + r;
-          put(n, i,
-              c <= last ? raw[t][r].value(p, when, heads, scales, n, c, squares[n])
-                        : make_float4(0, 0, 0, 0));
-        }
+      for (int n = 0; n < N; ++n) {
+        const float4 x = raw[t][n].value(p.input, scale_of, scales + n * heads, min(c, last));
+        put(n, i, c <= last ? x : make_float4(0, 0, 0, 0));
+        if (staging == Staging::norm && c <= last) squares[n] += squares_of(raw[t][n].x);
       }
     }
-}
-template <FewRowsInputKind kind, bool aligned, int N, class Weight, class Put>
-__device__ void stage_inputs(const FewRowsProduct<Weight>& p, Scale when, int heads,
-                             const float* scales, int from, int staged, float (&squares)[N],
-                             Put&& put) {
-  constexpr int at_once = !aligned ? 1 : kind == FewRowsInputKind::head_norm ? 2 : 4,
-                rows = N < at_once ? N : at_once;
-  const auto stage = [&]<int turns>() {
-    stage_at_once<kind, aligned, N, turns, rows>(p, when, heads, scales, from, staged, squares, put);
-  };
-  if (staged <= few_threads * 4)
-    stage.template operator()<1>();
-  else
-    stage.template operator()<at_once / rows>();
-}
-
-// use.operator()<kind, aligned>()
-template <class Use>
-__device__ void with_input_kind(FewRowsInputKind kind, bool aligned, Use&& use) {
-  using Kind = FewRowsInputKind;
-  const auto with_kind = [&]<Kind known>() {
-    aligned ? use.template operator()<known, true>() : use.template operator()<known, false>();
-  };
-  switch (kind) {
-    case Kind::plain:
-      return with_kind.template operator()<Kind::plain>();
-    case Kind::norm:
-      return with_kind.template operator()<Kind::norm>();
-    case Kind::head_norm:
-      return with_kind.template operator()<Kind::head_norm>();
-    case Kind::gated:
-      return with_kind.template operator()<Kind::gated>();
   }
+}
+template <Staging staging, int N, class Weight, class Put>
+__device__ void stage_inputs(const FewRowsProduct<Weight>& p, const NormScale& scale_of,
+                             const float* scales, int heads, int from, int staged,
+                             float (&squares)[N], Put&& put) {
+  constexpr bool narrow = staging == Staging::plain || staging == Staging::gated;
+  constexpr int turns = (narrow ? 4 : 2) / N;
+  if (staging == Staging::norm && staged <= few_threads * 4)
+    stage_turns<staging, N, 1>(p, scale_of, scales, heads, from, staged, squares, put);
+  else
+    stage_turns<staging, N, turns>(p, scale_of, scales, heads, from, staged, squares, put);
 }
 
 }  // namespace deltasane::kernel::cuda

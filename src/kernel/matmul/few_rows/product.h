@@ -1,4 +1,4 @@
-// y = output(W input(x)) for up to eight rows on a GPU, fused with what makes the input of a matrix from
+// y = output(W input(x)) for one or two rows on a GPU, fused with what makes the input of a matrix from
 // the results of the one before, and captured with it: single tokens spend their time in loads of
 // weights, and each kernel more is a pause of them.
 //
@@ -23,7 +23,7 @@
 
 namespace deltasane::kernel::cuda {
 
-inline constexpr int64_t most_rows_of_few = 8;
+inline constexpr int64_t most_rows_of_few = 2;
 
 enum class FewRowsInputKind { plain, norm, head_norm, gated };
 
@@ -61,11 +61,17 @@ struct FewRowsProduct {
   Weight* narrow_out = nullptr;
   bool add = false;  // out += ...
   KeptInputs kept;
+  // Shared memory of the blocks that run beside this product's on a multiprocessor: those of the kernels
+  // before and after it. 0: half of it.
+  int64_t beside = 0;
 };
+// That a block takes.
+template <class Weight>
+int64_t few_rows_shared_bytes(const FewRowsProduct<Weight>& op, const Gpu& gpu);
 template <class Weight>
 void few_rows_product(const FewRowsProduct<Weight>& op, const Gpu& gpu);
 
-// Whether the sizes of a matrix are taken.
+// Whether the sizes of a matrix are taken. Steps and places of inputs are multiples of four numbers.
 template <class Weight>
 constexpr bool has_few_rows_product(int64_t columns) {
   return columns > 0 && columns % int64_t(16 / sizeof(Weight)) == 0;

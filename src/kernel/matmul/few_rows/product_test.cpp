@@ -96,7 +96,7 @@ TYPED_TEST_SUITE(GpuFewRowsProduct, Weights);
 
 TYPED_TEST(GpuFewRowsProduct, OfEveryInputIsTheDefinition) {
   using Kind = typename TestFixture::InputKind;
-  for (const int64_t rows : {1, 2, 3, 5}) {
+  for (const int64_t rows : {1, 2}) {
     this->check(Kind::plain, {rows, 37, 40});
     this->check(Kind::norm, {rows, 20, 264});
     this->check(Kind::gated, {rows, 9, 48});
@@ -121,8 +121,9 @@ TYPED_TEST(GpuFewRowsProduct, OfManyRowsOrColumnsIsTheDefinition) {
   this->check(Kind::norm, {1, 6022, 264, 0, true});
   this->check(Kind::norm, {2, 6022, 264, 0, true});
   this->check(Kind::norm, {1, 3, 17408});
-  this->check(Kind::norm, {8, 3, 2560});
-  this->check(Kind::head_norm, {8, 3, 2560, 128});
+  this->check(Kind::norm, {2, 1100, 5120});
+  this->check(Kind::norm, {2, 3, 2560});
+  this->check(Kind::head_norm, {2, 3, 2560, 128});
 }
 
 }  // namespace

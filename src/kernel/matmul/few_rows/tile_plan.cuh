@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "kernel/cuda/packed_weights.cuh"
+#include "kernel/matmul/few_rows/few_rows.cuh"
 
 namespace deltasane::kernel::cuda {
 
@@ -20,16 +20,28 @@ template <class Weight>
 inline constexpr int load_columns = 4 * weights_per_load<Weight>;
 template <class Weight>
 inline constexpr int piece_columns = piece_loads * load_columns<Weight>;
+// Of all warps, once.
+template <class Weight>
+inline constexpr int chunk_columns = few_warps * piece_columns<Weight>;
+
+// Of a lane's loads the one that it does as number u: rows are often a multiple of 128 bytes apart, and
+// so those of the eight lanes that shared memory serves at once are in different banks.
+__device__ inline int exchanged(int u) {
+  static_assert(piece_loads % 2 == 0);
+  return u ^ int(threadIdx.x) / 4 % 2;
+}
 
 template <class Weight>
 struct TilePlan {
   const Weight* data = nullptr;
   int rows = 0, columns = 0;  // rows: of a half
   int halves = 1;
-  int tiles = 0, blocks = 0;  // tiles: of a half
-  int batch = 0;              // tiles of a block, of a half
-  int window = 0;             // columns, a multiple of a block's pieces where there are several windows
+  int blocks = 0;
+  int least_tiles = 0, more = 0;  // of a block, of a half; the first `more` blocks have one more
+  int batch = 0;                  // tiles of a block, of a half
+  int window = 0;  // columns, a multiple of a chunk's where there are several windows
 
+  __device__ int tiles() const { return least_tiles + (int(blockIdx.x) < more); }
   __host__ __device__ int window_end(int first) const {
     return first + window < columns ? first + window : columns;
   }

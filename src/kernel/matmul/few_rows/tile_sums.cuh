@@ -11,94 +11,99 @@
 
 namespace deltasane::kernel::cuda {
 
-// An input has `planes` of the `slots` rows of sums. Staged: the inputs of a window in shared memory, slots too.
-// Inputs: a warp's columns of them, in registers where they are few, as all tiles of a narrow matrix read
-// the same.
+// An input is `planes` rows of the other operand. Staged: their type in shared memory. The sums of a tile in
+// shared memory are (N, few_warps, tile_rows). Inputs: a warp's columns of them, in registers.
 template <class Weight, int N>
 struct TileSums;
 
-// Sums of a tile in shared memory, (slots, few_warps, tile_rows).
-__device__ inline void store_sum(float& place, float sum, bool add) { place = add ? place + sum : sum; }
+__device__ inline void store_sum(float& place, float sum, bool add) {
+  place = add ? place + sum : sum;
+}
 
+// The 16 rows of a product's other operand are eight inputs' planes with the columns of a pair's first load and
+// again those with the columns of its second. Even rows of weights find their sums in the upper half of the
+// product with load 2 i and in the lower half of that with load 2 i + 1, odd ones in the others.
 template <int N>
 struct TileSums<bf16, N> {
-  static constexpr int planes = exact_planes<float>, slots = planes * N;
-  static constexpr int halves = (slots + 7) / 8, products = (halves + 1) / 2;
-  // Sums that do not wait for each other.
-  static constexpr int chains = products == 1 ? piece_loads : 1;
+  static constexpr int planes = exact_planes<float>, rows = planes * N;
+  static_assert(rows <= 8);
 
   // In the inputs' type, from row to row: those of neighbouring rows are in different banks.
   static constexpr int padding = 32;
   using Staged = bf16;
+  // Each two columns of the first load of a pair and those of the second are neighbours.
   __device__ static void put(bf16* staged, int step, int n, int column, float4 x) {
+    constexpr int load = load_columns<bf16>;
+    bf16* const at = staged + n * planes * step + column / (2 * load) * (2 * load) +
+                     column % load * 2 + column / load % 2 * 2;
 #pragma unroll
     for (int plane = 0; plane < planes; ++plane) {
-      const uint32_t first = split_off(x.x, x.y), second = split_off(x.z, x.w);
-      *reinterpret_cast<uint2*>(staged + (n * planes + plane) * step + column) =
-          make_uint2(first, second);
+      *reinterpret_cast<uint32_t*>(at + plane * step) = split_off(x.x, x.y);
+      *reinterpret_cast<uint32_t*>(at + plane * step + 4) = split_off(x.z, x.w);
     }
   }
 
+  // Of the loads 2 i and 2 i + 1 the first and the second four columns.
   struct Inputs {
-    static constexpr bool kept = halves == 1;
-    uint4 x[kept ? piece_loads : 1];
-    const bf16* shared;
-    int step;
-    __device__ void set(const bf16* staged, int row_step, int column) {
-      const int lane = int(threadIdx.x) % 32;
-      shared = staged + column + lane % 4 * weights_per_load<bf16>, step = row_step;
-      if constexpr (kept)
-#pragma unroll
-        for (int u = 0; u < piece_loads; ++u) x[u] = load(u, 0);
-    }
+    uint32_t x[piece_loads][4];
     // Rows beyond the last one are not used.
-    __device__ uint4 load(int u, int half) const {
-      const int row = min(half * 8 + int(threadIdx.x) % 32 / 4, slots - 1);
-      return *reinterpret_cast<const uint4*>(shared + row * step + u * load_columns<bf16>);
-    }
-    __device__ uint4 get(int u, int half) const {
-      if (half >= halves) return make_uint4(0, 0, 0, 0);
-      if constexpr (kept)
-        return x[u];
-      else
-        return load(u, half);
+    __device__ void set(const bf16* staged, int step, int column) {
+      const int lane = int(threadIdx.x) % 32;
+      const bf16* const at =
+          staged + column + lane % 4 * 2 * weights_per_load<bf16> + min(lane / 4, rows - 1) * step;
+#pragma unroll
+      for (int u = 0; u < piece_loads; ++u) {
+        const uint4 both = *reinterpret_cast<const uint4*>(at + u / 2 * 2 * load_columns<bf16> +
+                                                           u % 2 * weights_per_load<bf16>);
+        x[u][0] = both.x, x[u][1] = both.y, x[u][2] = both.z, x[u][3] = both.w;
+      }
     }
   };
-  float c[chains][products][4] = {};
+  float c[2][4] = {};  // of the pairs' first loads, and of their second ones
 
-  __device__ void multiply(const Inputs& inputs, int u, const uint4& weights) {
+  __device__ void multiply(const Inputs& inputs, const uint4 (&weights)[piece_loads]) {
 #pragma unroll
-    for (int i = 0; i < products; ++i) {
-      const uint4 upper = inputs.get(u, 2 * i), lower = inputs.get(u, 2 * i + 1);
-      auto& sum = c[u % chains][i];
-      mma(sum, {upper.x, lower.x, upper.y, lower.y}, weights.x, weights.y);
-      mma(sum, {upper.z, lower.z, upper.w, lower.w}, weights.z, weights.w);
-    }
+    for (int u = 0; u < piece_loads; ++u)
+      mma(c[u % 2], inputs.x[u / 2 * 2], weights[u].x, weights[u].y);
+#pragma unroll
+    for (int u = 0; u < piece_loads; ++u)
+      mma(c[u % 2], inputs.x[u / 2 * 2 + 1], weights[u].z, weights[u].w);
   }
   // Where this lane's sums of a tile are.
   __device__ static int place() {
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-    return (lane / 4 * few_warps + warp) * tile_rows + lane % 4 * 2;
+    return (lane / 4 / planes * few_warps + warp) * tile_rows + lane % 4 * 2;
   }
-  __device__ void store(float* to, bool add) const {
+  __device__ float sum(int odd) const { return odd ? c[0][3] + c[1][1] : c[0][0] + c[1][2]; }
+  // Those of `count` tiles, `step` numbers apart. An input's planes are added up.
+  template <int most>
+  __device__ static void store(const TileSums (&sums)[most], int count, float* to, int step,
+                               bool add) {
+    float own[most][2], of_plane[most][2][planes];
 #pragma unroll
-    for (int half = 0; half < halves; ++half)
-      if (half * 8 + int(threadIdx.x) % 32 / 4 < slots)
+    for (int i = 0; i < 2 * most; ++i) own[i / 2][i % 2] = sums[i / 2].sum(i % 2);
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          store_sum(to[half * 8 * few_warps * tile_rows + i], sum(half, i), add);
-  }
-  __device__ float sum(int half, int i) const {
-    float all = 0;
+    for (int i = 0; i < 2 * most; ++i)
 #pragma unroll
-    for (int chain = 0; chain < chains; ++chain) all += c[chain][half / 2][half % 2 * 2 + i];
-    return all;
+      for (int plane = 1; plane < planes; ++plane)
+        of_plane[i / 2][i % 2][plane] =
+            __shfl_down_sync(~0u, own[i / 2][i % 2], unsigned(4 * plane));
+    const int row = int(threadIdx.x) % 32 / 4;
+    if (row % planes != 0 || row >= rows) return;
+#pragma unroll
+    for (int i = 0; i < 2 * most; ++i) {
+      if (i / 2 >= count) break;
+      float all = own[i / 2][i % 2];
+#pragma unroll
+      for (int plane = 1; plane < planes; ++plane) all += of_plane[i / 2][i % 2][plane];
+      store_sum(to[i / 2 * step + i % 2], all, add);
+    }
   }
 };
 
 template <int N>
 struct TileSums<float, N> {
-  static constexpr int planes = 1, slots = N;
+  static constexpr int planes = 1, rows = N;
 
   static constexpr int padding = 0;
   using Staged = float;
@@ -107,48 +112,47 @@ struct TileSums<float, N> {
   }
 
   struct Inputs {
-    static constexpr bool kept = N == 1;
-    float4 x[kept ? piece_loads : 1];
-    const float* shared;
-    int step;
-    __device__ void set(const float* staged, int row_step, int column) {
-      shared = staged + column + threadIdx.x % 4 * 4, step = row_step;
-      if constexpr (kept)
+    float4 x[piece_loads][N];
+    __device__ void set(const float* staged, int step, int column) {
 #pragma unroll
-        for (int u = 0; u < piece_loads; ++u) x[u] = load(u, 0);
-    }
-    __device__ float4 load(int u, int n) const {
-      return *reinterpret_cast<const float4*>(shared + n * step + u * load_columns<float>);
-    }
-    __device__ float4 get(int u, int n) const {
-      if constexpr (kept)
-        return x[u];
-      else
-        return load(u, n);
+      for (int u = 0; u < piece_loads; ++u)
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+          x[u][n] = *reinterpret_cast<const float4*>(staged + n * step + column +
+                                                     int(threadIdx.x) % 4 * 4 +
+                                                     exchanged(u) * load_columns<float>);
     }
   };
   float sum[N] = {};
 
-  __device__ void multiply(const Inputs& inputs, int u, const uint4& weights) {
-    float w[4];
-    unpack(weights, w, float());
+  __device__ void multiply(const Inputs& inputs, const uint4 (&weights)[piece_loads]) {
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const float4 x = inputs.get(u, n);
-      sum[n] += w[0] * x.x + w[1] * x.y + w[2] * x.z + w[3] * x.w;
+    for (int u = 0; u < piece_loads; ++u) {
+      float w[4];
+      unpack(weights[u], w, float());
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        const float4 x = inputs.x[u][n];
+        sum[n] += w[0] * x.x + w[1] * x.y + w[2] * x.z + w[3] * x.w;
+      }
     }
   }
   __device__ static int place() {
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     return warp * tile_rows + lane / 4;
   }
-  __device__ void store(float* to, bool add) const {
+  template <int most>
+  __device__ static void store(const TileSums (&sums)[most], int count, float* to, int step,
+                               bool add) {
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
-      float all = sum[n] + __shfl_xor_sync(~0u, sum[n], 1);
-      all += __shfl_xor_sync(~0u, all, 2);
-      if (threadIdx.x % 4 == 0) store_sum(to[n * few_warps * tile_rows], all, add);
-    }
+    for (int i = 0; i < most; ++i)
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        float all = sums[i].sum[n] + __shfl_xor_sync(~0u, sums[i].sum[n], 1);
+        all += __shfl_xor_sync(~0u, all, 2);
+        if (threadIdx.x % 4 == 0 && i < count)
+          store_sum(to[i * step + n * few_warps * tile_rows], all, add);
+      }
   }
 };
 

@@ -1,153 +1,224 @@
-// The weights of a warp's pieces on their way through shared memory (cp.async), in the order in which
-// they are multiplied. A lane reads what it has copied itself, so that no warp waits for another; and
-// copies need none of a product's inputs, so that they begin before those are there. For .cu files.
+// The weights of a block on their way through shared memory, in the order in which they are multiplied:
+// chunks of eight rows, of which each warp has some columns. Copies need none of a product's inputs, so
+// that they begin before those are there. They are bulk copies; before compute capability 9.0 a lane copies
+// what it reads itself (cp.async). For .cu files.
 #pragma once
 
 #include <algorithm>
 
+#include <nv/target>
+
 #include "kernel/cuda/async_copy.cuh"
-#include "kernel/matmul/few_rows/few_rows.cuh"
 #include "kernel/matmul/few_rows/tile_plan.cuh"
 
 namespace deltasane::kernel::cuda {
 
-template <class Weight>
+// streams: whether there are more chunks than places.
+template <class Weight, bool streams>
 class WeightRing {
  public:
-  // Pieces of a warp in shared memory at most: with eight warps 96 KiB, so that the blocks of two kernels
-  // fit a multiprocessor.
-  static constexpr int depth = 6;
-  // Pieces after those that are prefetched into L2 at first.
-  static constexpr int prefetched = 8;
-  static constexpr int place_step = piece_loads * few_threads;  // from place to place
-  // From a warp's piece to its next one.
-  static constexpr int column_step = few_warps * piece_columns<Weight>;
+  static constexpr int depth = 8;  // places of chunks in shared memory at most
+  // Chunks that are copied at once before the inputs are there: what a multiprocessor has to have in flight for
+  // the whole bandwidth. More would only be in the way of the loads of other kernels, which wait in the same queues.
+  static constexpr int at_once = 3;
+  static constexpr int place_bytes = tile_rows * chunk_columns<Weight> * int(sizeof(Weight));
 
   // Of a block.
-  static size_t bytes(int places) { return size_t(places) * place_step * sizeof(uint4); }
-  // Of a warp that has so many pieces, where the block has `room` bytes: at least one.
-  static int places(int64_t pieces, uint64_t room) {
-    const auto fitting = int64_t(room / bytes(1));
-    return int(std::max<int64_t>(1, std::min({pieces, fitting, int64_t(depth)})));
+  __host__ __device__ static size_t bytes(int places) {
+    return size_t(places) * place_bytes + sizeof(Barriers);
+  }
+  // Of a block that has so many chunks and `room` bytes: at least two, or one for a single chunk.
+  static int places(int64_t chunks, int64_t room) {
+    const int64_t fitting = (room - int64_t(sizeof(Barriers))) / place_bytes;
+    return int(std::min({chunks, std::max<int64_t>(2, fitting), int64_t(depth)}));
   }
 
-  __device__ WeightRing(const TilePlan<Weight>& plan, int places, uint4* memory)
+  // Other threads use it after a barrier of the block.
+  __device__ WeightRing(const TilePlan<Weight>& plan, int places, void* memory)
       : plan_(plan),
+        memory_(static_cast<char*>(memory)),
+        barriers_(*reinterpret_cast<Barriers*>(memory_ + places * place_bytes)),
         places_(places),
-        own_column_(int(threadIdx.x) / 32 * piece_columns<Weight>),
-        first_(memory + threadIdx.x),
-        end_(first_ + places * place_step),
-        oldest_(first_),
-        newest_(first_),
-        next_{int(blockIdx.x), int(blockIdx.x), 0, 0, own_column_},
-        policy_(evict_first_policy()) {
-    if (own_column_ >= plan.columns) next_.batch = plan.tiles;
-    find_present(next_);
-#pragma unroll 1
-    for (int i = 0; i < depth; ++i)
-      if (i < places)
-        copy_next();
+        tiles_(plan.tiles()),
+        stride_(min(plan.columns, chunk_columns<Weight>)) {
+    const int row = int(threadIdx.x) % 32 / 4;
+    const int column = int(threadIdx.x) / 32 * piece_columns<Weight> +
+                       int(threadIdx.x) % 4 * weights_per_load<Weight>;
+    own_ = (row * stride_ + column) * int(sizeof(Weight));
+    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (begin_bulk_copies();), (begin_own_copies(row, column);))
+  }
+
+  // Whether two chunks can be taken at once: the place of the first is filled when the second has been taken.
+  __device__ bool has_pairs() const { return places_ > 2 || !streams; }
+
+  // use(a lane's weights of each) for the `count` oldest chunks, up to `most`, whose places take the next; zeros
+  // instead of more. Of an odd row the two loads of each pair are exchanged (exchanged()). left: the
+  // tile's columns from the warp's first one of the chunk on; there may be none.
+  template <int most, class Use>
+  __device__ void take(int count, int left, Use&& use) {
+    uint4 raw[most][piece_loads];
+    int place = place_;
+    uint32_t parity = parity_;
+#pragma unroll
+    for (int i = 0; i < most; ++i) {
+      if (i < count)
+        NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (mbarrier_wait(barriers_.full[place], parity);),
+                          (wait_for_own(streams ? places_ - 1 - i : 0);))
+      if (i < count && left >= piece_columns<Weight>)
+        load(place, raw[i], [](int) { return true; });
       else
-        commit_group();
-    counts_all_ = places == depth || !exists(next_);
-    prefetch();
-  }
-
-  // The warp's first column in a window.
-  __device__ int first_column(int window) const { return window + own_column_; }
-
-  // How many pieces it has of a tile, in a window.
-  __device__ int pieces(int window) const {
-    const int columns = plan_.window_end(window) - first_column(window);
-    return columns > 0 ? (columns + column_step - 1) / column_step : 0;
-  }
-
-  // use(number of the load, weights), for the loads of the oldest piece, whose place takes the next.
-  template <class Use>
-  __device__ void take(Use&& use) {
-    wait_for_oldest();
-    uint4 raw[piece_loads];
+        load(place, raw[i], [&](int skipped) {
+          return i < count && int(threadIdx.x) % 4 * weights_per_load<Weight> + skipped < left;
+        });
+      go_on(place, parity);
+    }
+    if (left > 0) use(raw);
 #pragma unroll
-    for (int u = 0; u < piece_loads; ++u) raw[u] = oldest_[u * few_threads];
-#pragma unroll
-    for (int u = 0; u < piece_loads; ++u) use(u, raw[u]);
-    if ((oldest_ += place_step) == end_) oldest_ = first_;
-    copy_next();
+    for (int i = 0; i < most; ++i)
+      if (i < count) {
+        if constexpr (streams)
+          NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (refill();), (copy_own(place_);))
+        go_on(place_, parity_);
+      }
   }
 
  private:
-  struct Piece {
-    int batch, tile, half;  // batch: its first tile
-    int window, from;       // columns
+  struct Barriers {
+    Mbarrier full[depth], empty[depth];
   };
-  __device__ bool exists(const Piece& piece) const { return piece.batch < plan_.tiles; }
-  __device__ void advance(Piece& piece) const {
-    piece.from += column_step;
-    find_present(piece);
-  }
-  // Of a window the warp may have no columns.
-  __device__ void find_present(Piece& piece) const {
-    while (exists(piece) && piece.from >= plan_.window_end(piece.window)) {
-      const int after = piece.batch + plan_.batch * plan_.blocks;
-      if (++piece.half == plan_.halves) piece.half = 0, piece.tile += plan_.blocks;
-      if (piece.tile >= min(after, plan_.tiles)) {
-        piece.tile = piece.batch, piece.window += plan_.window;
-        if (piece.window >= plan_.columns) piece.tile = piece.batch = after, piece.window = 0;
-      }
-      piece.from = first_column(piece.window);
+  // The next chunk to copy: its tile and that of its batch of the block's, its first column and its window's.
+  struct Next {
+    int batch = 0, tile = 0, half = 0, window = 0, from = 0;
+  };
+  __device__ void advance() {
+    Next& n = next_;
+    if ((n.from += chunk_columns<Weight>) < plan_.window_end(n.window)) return;
+    n.from = n.window;
+    if (++n.half < plan_.halves) return;
+    n.half = 0;
+    if (++n.tile < min(n.batch + plan_.batch, tiles_)) return;
+    n.window += plan_.window;
+    if (n.window < plan_.columns) {
+      n.tile = n.batch, n.from = n.window;
+    } else {
+      n.batch += plan_.batch, n.tile = n.batch, n.window = n.from = 0;
     }
   }
-  // In its half.
-  __device__ const Weight* weights_at(const Piece& piece, int row, int column) const {
-    return plan_.data + (int64_t(piece.half) * plan_.rows + row) * plan_.columns + column;
+  __device__ int next_row() const {  // of a half
+    return (int(blockIdx.x) + next_.tile * plan_.blocks) * tile_rows;
+  }
+  __device__ const Weight* next_weights() const {
+    return plan_.data + (int64_t(next_.half) * plan_.rows + next_row()) * plan_.columns +
+           next_.from;
+  }
+  __device__ int next_columns() const {
+    return min(chunk_columns<Weight>, plan_.columns - next_.from);
   }
 
-  // A constant number of groups of copies is behind it, where all of a warp's pieces have places, or there are
-  // `depth` of them; else more are waited for.
-  __device__ void wait_for_oldest() const {
-    if (counts_all_)
-      wait_group<depth - 1>();
-    else if (places_ > 1)
-      wait_group<1>();
-    else
-      wait_group<0>();
+  __device__ void go_on(int& place, uint32_t& parity) const {
+    if (++place == places_) place = 0, parity ^= 1;
   }
-  // Also where nothing is left: groups of copies are counted.
-  __device__ void copy_next() {
-    if (exists(next_)) {
-      const int lane = int(threadIdx.x) % 32, row = next_.tile * tile_rows + lane / 4;
-      const int column = next_.from + lane % 4 * weights_per_load<Weight>;
-      const Weight* const weights = weights_at(next_, row, column);
+  template <class Present>  // present(column from the lane's first one)
+  __device__ void load(int place, uint4 (&raw)[piece_loads], Present&& present) const {
+    const char* const from = memory_ + place * place_bytes + own_;
+#pragma unroll
+    for (int u = 0; u < piece_loads; ++u) {
+      const int skipped = exchanged(u) * load_columns<Weight>;
+      raw[u] = present(skipped)
+                   ? *reinterpret_cast<const uint4*>(from + skipped * int(sizeof(Weight)))
+                   : make_uint4(0, 0, 0, 0);
+    }
+  }
+
+  __device__ void begin_bulk_copies() {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < places_; ++i)
+        mbarrier_init(barriers_.full[i], 1), mbarrier_init(barriers_.empty[i], few_warps);
+      fence_mbarrier_init();
+    }
+#pragma unroll 1
+    for (int i = 0; i < places_ && next_.tile < tiles_; ++i, advance()) {
+      if (threadIdx.x != 0) continue;
+      if (i >= at_once) mbarrier_wait(barriers_.full[i - at_once], 0);
+      copy_bulk(i);
+    }
+    __syncwarp();
+  }
+  __device__ void copy_bulk(int place) {
+    bulk_copy_rows_async(memory_ + place * place_bytes, stride_ * int(sizeof(Weight)),
+                         next_weights(), plan_.columns * int64_t(sizeof(Weight)),
+                         min(tile_rows, plan_.rows - next_row()),
+                         uint32_t(next_columns() * sizeof(Weight)), barriers_.full[place]);
+  }
+  // In turn a warp fills the place of the chunk before this one: the others have read that, or will soon.
+  __device__ void refill() {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      mbarrier_arrive(barriers_.empty[place_]);
+      if (taken_ % few_warps == int(threadIdx.x) / 32 && taken_ > 0 && next_.tile < tiles_) {
+        const int before = place_ ? place_ - 1 : places_ - 1;
+        mbarrier_wait(barriers_.empty[before], place_ ? parity_ : parity_ ^ 1);
+        copy_bulk(before);
+      }
+    }
+    if (taken_++ > 0 && next_.tile < tiles_) advance();
+    __syncwarp();
+  }
+
+  // A group of copies for each chunk, also where there is none: they are counted.
+  __device__ void begin_own_copies(int row, int column) {
+    row_ = row, column_ = column;
+#pragma unroll 1
+    for (int i = 0; i < places_; ++i) copy_own(i);
+  }
+  __device__ void copy_own(int place) {
+    if (next_.tile < tiles_) {
+      char* const to = memory_ + place * place_bytes + own_;
+      const Weight* const from = next_weights() + int64_t(row_) * plan_.columns + column_;
 #pragma unroll
       for (int u = 0; u < piece_loads; ++u) {
         const int skipped = u * load_columns<Weight>;
-        const bool present = row < plan_.rows && column + skipped < plan_.columns;
-        copy_async(newest_ + u * few_threads, present ? weights + skipped : plan_.data, present,
-                   policy_);
+        if (next_row() + row_ < plan_.rows && column_ + skipped < next_columns())
+          copy_async(reinterpret_cast<uint4*>(to + skipped * int(sizeof(Weight))),
+                     reinterpret_cast<const uint4*>(from + skipped));
       }
-      if ((newest_ += place_step) == end_) newest_ = first_;
-      advance(next_);
+      advance();
     }
     commit_group();
   }
-  __device__ void prefetch() const {
-    constexpr int line = 128 / int(sizeof(Weight)), lines = piece_columns<Weight> / line;
-    const int lane = int(threadIdx.x) % 32;
-    Piece piece = next_;
-#pragma unroll 1
-    for (int i = 0; i < prefetched && exists(piece); ++i, advance(piece)) {
-      const int row = piece.tile * tile_rows + lane / lines, column = piece.from + lane % lines * line;
-      if (lane < tile_rows * lines && row < plan_.rows && column < plan_.columns)
-        prefetch_l2_line(weights_at(piece, row, column));
+  // So many groups are behind that of the chunk.
+  __device__ static void wait_for_own(int behind) {
+    static_assert(depth == 8);
+    switch (behind) {
+      case 7:
+        return wait_group<7>();
+      case 6:
+        return wait_group<6>();
+      case 5:
+        return wait_group<5>();
+      case 4:
+        return wait_group<4>();
+      case 3:
+        return wait_group<3>();
+      case 2:
+        return wait_group<2>();
+      case 1:
+        return wait_group<1>();
+      default:
+        return wait_group<0>();
     }
   }
 
   const TilePlan<Weight>& plan_;
-  int places_, own_column_;
-  uint4 *first_, *end_, *oldest_, *newest_;  // this lane's parts of pieces
-  Piece next_;                               // to be copied
-  bool counts_all_ = false;
-  uint64_t policy_;
+  char* memory_;
+  Barriers& barriers_;
+  int places_, tiles_, stride_;
+  int own_;                   // bytes from a chunk's begin to the lane's first weights
+  int row_ = 0, column_ = 0;  // of these
+  Next next_;
+  int place_ = 0;
+  uint32_t parity_ = 0;
+  int taken_ = 0;  // chunks, where there are more than places
 };
 
 }  // namespace deltasane::kernel::cuda

@@ -65,7 +65,7 @@ void GpuExecutor<Real>::place(MemoryPlan& plan) {
   if (c.has(Mixer::latent)) place_latent(plan);
   if (has_experts(c)) place_experts(plan);
   columns(hidden, 2 * std::max(c.feed_forward, c.shared_expert_size));
-  if (FewTokens::takes(c)) {
+  if (FewTokens::takes(weights_)) {
     const int64_t few = std::min(rows, FewTokens::most_sequences);
     plan.place(few_in_, few * FewTokens::columns(weights_));
     plan.place(few_y_, few * c.value_channels());
@@ -185,7 +185,7 @@ bool GpuExecutor<Real>::can_repeat() const {
 
 template <class Real>
 bool GpuExecutor<Real>::takes_few_tokens() const {
-  return can_repeat() && rows_.sequences <= FewTokens::most_sequences && FewTokens::takes(c);
+  return can_repeat() && rows_.sequences <= FewTokens::most_sequences && FewTokens::takes(weights_);
 }
 
 template <class Real>

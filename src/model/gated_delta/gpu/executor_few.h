@@ -23,31 +23,36 @@ class GpuExecutor<Real>::FewTokens {
       : e(executor), c(executor.c), w(executor.weights_.layers[size_t(index)]), index_(index) {}
 
   // Whether a model's layers are of these kinds and sizes.
-  static bool takes(const Config& c) {
+  static bool takes(const GpuWeights<Real>& weights) {
+    const Config& c = weights.config;
     const auto fits = [](int64_t columns) {
       return kernel::cuda::has_few_rows_product<Real>(columns);
     };
+    const auto in_fours = [](int64_t one, int64_t other) { return one % 4 == 0 && other % 4 == 0; };
     return !c.norms_after && !c.has(Mixer::latent) && std::ranges::count(c.experts, true) == 0 &&
            fits(c.channels) && fits(c.feed_forward) &&
-           (!c.has(Mixer::attention) || fits(c.heads * c.head_size)) &&
+           (!c.has(Mixer::attention) ||
+            (fits(c.heads * c.head_size) && in_fours(c.head_size, weights.attention_columns()))) &&
            (!c.has(Mixer::recurrent) ||
             (c.rule != kernel::Rule::kda && c.gate_rank == 0 && c.value_size % 4 == 0 &&
-             fits(c.value_channels())));
+             fits(c.value_channels()) &&
+             in_fours(c.mixed_channels(), weights.recurrent_rows())));
   }
   // More take longer than in a block.
-  static constexpr int64_t most_sequences = 2;
+  static constexpr int64_t most_sequences = kernel::cuda::most_rows_of_few;
   // Columns of what the first and the fourth kernel make.
   static int64_t columns(const GpuWeights<Real>& weights) {
     return std::max(weights.recurrent_rows(), weights.config.feed_forward);
   }
 
   void run() {
+    Product down = added(w.down, c.feed_forward);
+    down.input = {.x = e.few_in_, .step = c.feed_forward};
+    beside_wide_ = kernel::cuda::few_rows_shared_bytes(down, *e.gpu_);
     w.mixer == Mixer::recurrent ? recurrent() : attention();
     Product up = of_norm(w.ffn_norm, w.gate_and_up, 2 * c.feed_forward);
     up.out = e.few_in_, up.swiglu = true;
     multiply(up);
-    Product down = added(w.down, c.feed_forward);
-    down.input = {.x = e.few_in_, .step = c.feed_forward};
     multiply(down);
   }
   // logits = W norm(x)
@@ -75,6 +80,7 @@ class GpuExecutor<Real>::FewTokens {
     Product product;
     product.matrix = matrix, product.rows = e.rows_.rows, product.columns = c.channels;
     product.outputs = outputs, product.input = norm_of(e.x, c, norm);
+    product.beside = beside_wide_;
     return product;
   }
   Product added(const Real* matrix, int64_t columns) const {
@@ -92,6 +98,7 @@ class GpuExecutor<Real>::FewTokens {
   const Config& c;
   const GpuLayerWeights<Real>& w;
   int64_t index_;
+  int64_t beside_wide_ = 0;  // shared memory of the blocks beside those of the products of a norm
 };
 
 template <class Real>

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include "base/error.h"
 #include "kernel/cuda/barrier.cuh"
 
 namespace deltasane::kernel::cuda {
@@ -25,6 +26,15 @@ void wait_group() {
 
 inline void bulk_copy_async(void* shared, const void* from, uint32_t bytes, Mbarrier& barrier) {
   emulation::bulk_copy_async(shared, from, bytes, &barrier);
+}
+inline void bulk_copy_rows_async(void* shared, int shared_step, const void* from, int64_t from_step,
+                                 int rows, uint32_t bytes, Mbarrier& barrier) {
+  if (rows <= 0)
+    fail(Fault::device, "a kernel: bulk copy of ", rows, " rows, expected at least one");
+  for (int i = 0; i < rows; ++i)
+    emulation::bulk_copy_async(static_cast<char*>(shared) + i * shared_step,
+                               static_cast<const char*>(from) + i * from_step, bytes, &barrier,
+                               i + 1 == rows);
 }
 
 // Only reads the first and the last byte, so that a sanitizer sees addresses that are not valid.
