@@ -48,13 +48,17 @@ __device__ inline void wait_group() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
+// Arrives at the mbarrier, whose phase completes when so many bytes of bulk copies are there too.
+__device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
 // A bulk copy by one thread; addresses and size are multiples of 16. The thread arrives at the
 // mbarrier, whose phase completes when the bytes are there too. From compute capability 9.0 on.
 __device__ inline void bulk_copy_async(void* shared, const void* from, uint32_t bytes,
                                        Mbarrier& barrier) {
   const uint32_t at = shared_address(&barrier);
-  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
-               : "memory");
+  arrive_and_expect(at, bytes);
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(shared_address(shared)),
@@ -71,8 +75,7 @@ __device__ inline void bulk_copy_rows_async(void* shared, int shared_step, const
   const uint64_t policy = evict_first_policy();
   uint32_t to = shared_address(shared);
   const char* row = static_cast<const char*>(from);
-  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(rows * bytes)
-               : "memory");
+  arrive_and_expect(at, rows * bytes);
   if (from_step == bytes && shared_step == int(bytes)) bytes *= uint32_t(rows), rows = 1;
 #pragma unroll 1
   for (int i = 0; i < rows; ++i, to += uint32_t(shared_step), row += from_step)

@@ -24,8 +24,8 @@ inline constexpr int piece_columns = piece_loads * load_columns<Weight>;
 template <class Weight>
 inline constexpr int chunk_columns = few_warps * piece_columns<Weight>;
 
-// Of a lane's loads the one that it does as number u: rows are often a multiple of 128 bytes apart, and
-// so those of the eight lanes that shared memory serves at once are in different banks.
+// The load that a lane does as number u. Lanes with an odd row exchange the two loads of each pair: rows are often a
+// multiple of 128 bytes apart, and the eight lanes that shared memory serves at once have two of them.
 __device__ inline int exchanged(int u) {
   static_assert(piece_loads % 2 == 0);
   return u ^ int(threadIdx.x) / 4 % 2;

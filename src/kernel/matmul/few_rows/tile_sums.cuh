@@ -103,7 +103,7 @@ struct TileSums<bf16, N> {
 
 template <int N>
 struct TileSums<float, N> {
-  static constexpr int planes = 1, rows = N;
+  static constexpr int rows = N;
 
   static constexpr int padding = 0;
   using Staged = float;

@@ -18,8 +18,8 @@ template <class Weight, bool streams>
 class WeightRing {
  public:
   static constexpr int depth = 8;  // places of chunks in shared memory at most
-  // Chunks that are copied at once before the inputs are there: what a multiprocessor has to have in flight for
-  // the whole bandwidth. More would only be in the way of the loads of other kernels, which wait in the same queues.
+  // Chunks in flight before the inputs are there: enough for the whole bandwidth. All at once are slower, as other
+  // kernels load their inputs meanwhile.
   static constexpr int at_once = 3;
   static constexpr int place_bytes = tile_rows * chunk_columns<Weight> * int(sizeof(Weight));
 
@@ -61,9 +61,10 @@ class WeightRing {
     uint32_t parity = parity_;
 #pragma unroll
     for (int i = 0; i < most; ++i) {
-      if (i < count)
+      if (i < count) {
         NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (mbarrier_wait(barriers_.full[place], parity);),
                           (wait_for_own(streams ? places_ - 1 - i : 0);))
+      }
       if (i < count && left >= piece_columns<Weight>)
         load(place, raw[i], [](int) { return true; });
       else
@@ -76,8 +77,9 @@ class WeightRing {
 #pragma unroll
     for (int i = 0; i < most; ++i)
       if (i < count) {
-        if constexpr (streams)
+        if constexpr (streams) {
           NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (refill();), (copy_own(place_);))
+        }
         go_on(place_, parity_);
       }
   }
@@ -175,12 +177,13 @@ class WeightRing {
     if (next_.tile < tiles_) {
       char* const to = memory_ + place * place_bytes + own_;
       const Weight* const from = next_weights() + int64_t(row_) * plan_.columns + column_;
+      const uint64_t policy = evict_first_policy();
 #pragma unroll
       for (int u = 0; u < piece_loads; ++u) {
         const int skipped = u * load_columns<Weight>;
         if (next_row() + row_ < plan_.rows && column_ + skipped < next_columns())
-          copy_async(reinterpret_cast<uint4*>(to + skipped * int(sizeof(Weight))),
-                     reinterpret_cast<const uint4*>(from + skipped));
+          copy_async(reinterpret_cast<uint4*>(to + skipped * int(sizeof(Weight))), from + skipped,
+                     true, policy);
       }
       advance();
     }
