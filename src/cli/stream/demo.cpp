@@ -5,6 +5,7 @@
 
 #include "base/timing.h"
 #include "cli/command.h"
+#include "cli/open_model.h"
 #include "cli/terminal/terminal.h"
 #include "cli/own_commands.h"
 #include "cli/stream/demo_pair.h"
