@@ -211,6 +211,10 @@ Barrier& barrier_for(unsigned number, unsigned count) {
   return barrier;
 }
 
+void wake(Mbarrier& mbarrier) {
+  for (unsigned w = 0; w < max_warps; ++w) set_ready(w, std::exchange(mbarrier.waiting[w], 0));
+}
+
 Mbarrier& mbarrier_at(const void* at) {
   const auto found = block->mbarriers.find(at);
   if (found == block->mbarriers.end())
@@ -392,7 +396,7 @@ void mbarrier_arrive(const void* at) {
   Mbarrier& mbarrier = mbarrier_at(at);
   if (++mbarrier.arrived < mbarrier.arrivals) return;
   mbarrier.arrived = 0, mbarrier.parity ^= 1;
-  for (unsigned w = 0; w < max_warps; ++w) set_ready(w, std::exchange(mbarrier.waiting[w], 0));
+  wake(mbarrier);
   yield(false);  // the waiting threads may be faster than the other lanes of this warp
 }
 void mbarrier_wait(const void* at, unsigned parity) {
@@ -429,6 +433,7 @@ void bulk_copy_async(void* to, const void* from, size_t bytes, const void* at, b
     if (arrives) mbarrier_arrive(at);
   } else {
     mbarrier_at(at).copies.push_back(copy);
+    wake(mbarrier_at(at));
   }
 }
 void commit_group() { ++block->groups[thread_number]; }
@@ -438,6 +443,16 @@ void wait_group(size_t pending) {
     complete(copies.front());
     copies.pop_front();
   }
+}
+void arrive_after_copies(const void* at) {
+  std::deque<Copy>& copies = block->copies[thread_number];
+  if (copies.empty()) return mbarrier_arrive(at);
+  for (Copy& copy : copies) copy.arrives = false;
+  copies.back().arrives = true;
+  Mbarrier& mbarrier = mbarrier_at(at);
+  mbarrier.copies.insert(mbarrier.copies.end(), copies.begin(), copies.end());
+  copies.clear();
+  wake(mbarrier);  // whoever waits completes them
 }
 
 // All static memory of a program is within 2 GiB, so that the lower half of an address is enough if

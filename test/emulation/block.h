@@ -78,6 +78,7 @@ void bulk_copy_async(void* to, const void* from, size_t bytes, const void* mbarr
 void copy_async(void* to, const void* from, size_t bytes, size_t zeros);
 void commit_group();
 void wait_group(size_t pending);
+void arrive_after_copies(const void* mbarrier);  // the thread's of copy_async
 
 // Shared memory by 32-bit addresses, as instructions take them.
 uint32_t shared_address(const void* at);

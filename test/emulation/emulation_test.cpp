@@ -208,6 +208,27 @@ TEST_F(Emulation, DetectsCopiesThatStartTooEarly) {
   EXPECT_LT(right_schedules(exchange(false), [](unsigned) { return 1.0f; }), 3);
 }
 
+// One warp copies for the others, who wait for its copies by an mbarrier.
+TEST_F(Emulation, DetectsArrivalsThatAreNotForCopies) {
+  static const std::vector<float> from(threads, 7.0f);
+  const auto copy = [](bool after_copies) {
+    return [after_copies] {
+      uint64_t& full = mbarrier_in_memory();
+      if (threadIdx.x == 0) mbarrier_init(&full, 32);
+      __syncthreads();
+      if (threadIdx.x < 32) {
+        copy_async(&memory[threadIdx.x], &from[threadIdx.x], 4, 0);
+        after_copies ? arrive_after_copies(&full) : mbarrier_arrive(&full);
+      }
+      mbarrier_wait(&full, 0);
+      return memory[threadIdx.x % 32];
+    };
+  };
+  const auto expected = [](unsigned) { return 7.0f; };
+  EXPECT_EQ(right_schedules(copy(true), expected), 3);
+  EXPECT_LT(right_schedules(copy(false), expected), 3);
+}
+
 TEST_F(Emulation, ShufflesAndVotes) {
   const auto lanes = [](auto&& use) {
     return right_schedules([&] { return float(use(threadIdx.x % 32)); },

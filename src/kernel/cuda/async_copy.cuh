@@ -48,6 +48,12 @@ __device__ inline void wait_group() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
+// The thread arrives at the mbarrier when its copies so far (copy_async) are there; it does not wait.
+__device__ inline void arrive_after_copies(Mbarrier& barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(&barrier))
+               : "memory");
+}
+
 // Arrives at the mbarrier, whose phase completes when so many bytes of bulk copies are there too.
 __device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)

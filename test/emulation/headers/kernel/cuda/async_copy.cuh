@@ -23,6 +23,7 @@ template <int pending>
 void wait_group() {
   emulation::wait_group(pending);
 }
+inline void arrive_after_copies(Mbarrier& barrier) { emulation::arrive_after_copies(&barrier); }
 
 inline void bulk_copy_async(void* shared, const void* from, uint32_t bytes, Mbarrier& barrier) {
   emulation::bulk_copy_async(shared, from, bytes, &barrier);
