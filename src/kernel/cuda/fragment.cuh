@@ -16,13 +16,16 @@ namespace deltasane::kernel::cuda {
 enum class Layout { row_major, transposed };
 
 template <Layout layout>
-__device__ void load_matrices(uint32_t (&x)[4], const __nv_bfloat16* at) {
+__device__ void load_matrices(uint32_t (&x)[4], uint32_t at) {
   if constexpr (layout == Layout::row_major)
-    ldmatrix(x, shared_address(at));
+    ldmatrix(x, at);
   else
-    ldmatrix_transposed(x, shared_address(at));
+    ldmatrix_transposed(x, at);
 }
-
+template <Layout layout>
+__device__ void load_matrices(uint32_t (&x)[4], const __nv_bfloat16* at) {
+  load_matrices<layout>(x, shared_address(at));
+}
 // The inverse of load_matrices, where there is no stmatrix: lane l gives the address of row l % 8
 // of matrix l / 8.
 __device__ inline void store_matrices_by_words(uint32_t at, const uint32_t (&x)[4]) {
@@ -88,13 +91,22 @@ struct FragmentA {
   // Rows and columns from the given ones on. Transposed: of the transpose of what is in memory.
   template <Layout layout, class Matrix>
   __device__ void load(const Matrix& matrix, int row, int column) {
-    const int lane = threadIdx.x % 32, piece = lane / 8, line = lane % 8;
 #pragma unroll
     for (int p = 0; p < planes; ++p)
-      load_matrices<layout>(plane[p],
-                            layout == Layout::row_major
-                                ? matrix.at(p, row + lane % 16, column + lane / 16 * 8)
-                                : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
+      load_plane<layout>(p, shared_address(lane_row<layout>(matrix, p, row, column)));
+  }
+  template <Layout layout>
+  __device__ void load_plane(int p, uint32_t at) {  // at: of lane_row()
+    load_matrices<layout>(plane[p], at);
+  }
+  // The row that this lane gives the address of.
+  template <Layout layout, class Matrix>
+  __device__ static const __nv_bfloat16* lane_row(const Matrix& matrix, int p, int row,
+                                                  int column) {
+    const int lane = threadIdx.x % 32, piece = lane / 8, line = lane % 8;
+    return layout == Layout::row_major
+               ? matrix.at(p, row + lane % 16, column + lane / 16 * 8)
+               : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8);
   }
   __device__ Accumulator to_accumulator() const {
     Accumulator x;
@@ -127,14 +139,42 @@ struct FragmentB {
   uint32_t plane[planes][4];
   template <Layout layout, class Matrix>
   __device__ void load(const Matrix& matrix, int row, int column) {
-    const int lane = threadIdx.x % 32, piece = lane / 8, line = lane % 8;
 #pragma unroll
     for (int p = 0; p < planes; ++p)
-      load_matrices<layout == Layout::row_major ? Layout::transposed : Layout::row_major>(
-          plane[p], layout == Layout::row_major
-                        ? matrix.at(p, row + piece % 2 * 8 + line, column + piece / 2 * 8)
-                        : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8));
+      load_plane<layout>(p, shared_address(lane_row<layout>(matrix, p, row, column)));
   }
+  template <Layout layout>
+  __device__ void load_plane(int p, uint32_t at) {  // at: of lane_row()
+    load_matrices<layout == Layout::row_major ? Layout::transposed : Layout::row_major>(plane[p],
+                                                                                        at);
+  }
+  template <Layout layout, class Matrix>
+  __device__ static const __nv_bfloat16* lane_row(const Matrix& matrix, int p, int row,
+                                                  int column) {
+    const int piece = threadIdx.x % 32 / 8, line = threadIdx.x % 8;
+    return layout == Layout::row_major
+               ? matrix.at(p, row + piece % 2 * 8 + line, column + piece / 2 * 8)
+               : matrix.at(p, column + piece / 2 * 8 + line, row + piece % 2 * 8);
+  }
+};
+
+// An operand of the same place in several matrices, which lie behind the first one in memory: the
+// lane's address is computed once.
+template <class Fragment, Layout layout, class Matrix>
+class OperandPlace {
+ public:
+  __device__ OperandPlace(const Matrix& first, int row, int column)
+      : at_(hoist(shared_address(Fragment::template lane_row<layout>(first, 0, row, column)))) {}
+  // bytes: how far behind. columns16: so many times 16 columns of the matrix to the right.
+  __device__ void load(Fragment& x, uint32_t bytes, int columns16 = 0) const {
+    const uint32_t at = at_ + bytes + uint32_t(columns16 * Matrix::bytes_of_16_columns);
+#pragma unroll
+    for (int p = 0; p < int(sizeof(x.plane) / sizeof(x.plane[0])); ++p)
+      x.template load_plane<layout>(p, at + p * uint32_t(sizeof(Matrix::plane[0])));
+  }
+
+ private:
+  uint32_t at_;
 };
 
 }  // namespace deltasane::kernel::cuda

@@ -11,12 +11,16 @@ __device__ inline uint32_t shared_address(const void* at) {
   return uint32_t(__cvta_generic_to_shared(at));
 }
 
+// A number computed here and kept in a register.
+__device__ inline uint32_t hoist(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 // The same object, with its address computed here and kept in a register. Without it the compiler
 // computes the address again at every use, which takes as long as the use itself.
 template <class T>
 __device__ T& hoist_address(T& shared) {
-  auto at = uint32_t(__cvta_generic_to_shared(&shared));
-  asm volatile("" : "+r"(at));
+  const uint32_t at = hoist(uint32_t(__cvta_generic_to_shared(&shared)));
   return *static_cast<T*>(__cvta_shared_to_generic(at));
 }
 

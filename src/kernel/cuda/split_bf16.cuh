@@ -36,6 +36,7 @@ struct SplitMatrix {
   static constexpr int planes = planes_,
                        stride = layout == SharedLayout::swizzled ? columns : columns + 8;
   alignas(16) __nv_bfloat16 plane[planes][rows][stride];
+  static constexpr int bytes_of_16_columns = 16 * sizeof(__nv_bfloat16);  // padded
 
   // Where a column is in its row. Swizzled: as many rows as all banks hold keep the same order.
   __device__ static int place(int row, int column) {

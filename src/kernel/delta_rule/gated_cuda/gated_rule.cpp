@@ -81,7 +81,7 @@ void gated_rule(const GatedRule& op, DeltaRuleScratch& scratch, const Gpu& gpu) 
   pass.op = op;
   pass.terms = scratch.floats(gpu, gated_terms_bytes(op) / int64_t(sizeof(float)));
   if (op.states) SavedParts(op).give(pass, op.states);
-  gated_terms(pass, TermsFor::forward, gpu);
+  gated_terms(pass, op.states ? TermsFor::saving : TermsFor::forward, gpu);
   gated_state_forward(pass, gpu);
 }
 

@@ -25,8 +25,9 @@ struct GatedPass {
   float* dtau_parts = nullptr;
 };
 
-// The terms of all tiles. backward: also the lower plane of Q_in.
-enum class TermsFor { forward, backward };
+// The terms of all tiles. forward: of a pass that does not save states; where each channel has its
+// decay, g of SANE is in them. backward: also the lower plane of Q_in.
+enum class TermsFor { forward, saving, backward };
 int64_t gated_terms_bytes(const GatedRule& op);
 void gated_terms(const GatedPass& pass, TermsFor direction, const Gpu& gpu);
 

@@ -16,9 +16,11 @@ namespace {
 
 constexpr int half = tile_size / 2, pairs = half * half;
 
-// Threads of a half; whole warps.
+// Threads of a half; whole warps. Warps of both.
 template <int keys>
 constexpr int half_threads = (keys / 2 + 31) / 32 * 32;
+template <int keys>
+constexpr int terms_warps = 2 * half_threads<keys> / 32;
 
 template <int keys>
 struct TermsMemory {
@@ -26,9 +28,11 @@ struct TermsMemory {
   SplitMatrix<gated_planes, half, keys> first;
   SplitMatrix<gated_planes, tile_size, keys> k_in;
   TileMatrix inverse;
-  float sums[2 * half_threads<keys> / 32][pairs];  // of a warp's channels
-  alignas(16) float L[tile_size][tile_size + 4], P[tile_size][tile_size + 4];
+  float sums[terms_warps<keys>][pairs];             // of a warp's channels, as in sum_pairs
+  float between[terms_warps<keys>][2][half][half];  // likewise, of L and of P
+  alignas(16) float L[tile_size][tile_size + 4], P[tile_size][tile_size + 4];  // times beta
   float beta[tile_size];
+  DecayFactor g;  // of SANE after the tile
 };
 
 struct Two {
@@ -49,6 +53,35 @@ __device__ void set(Matrix& to, int row, int channel, Two x) {
 struct HalfVectors {
   Two k[half], r[half], w[half];
   Two other = {1, 1};  // the decay of the whole other half
+
+  // k and r: of the half's first token; g: of the tile's. own: the half's first token in the tile.
+  // present: a bit for each token; `whole` says that all are. All loads are issued before the first
+  // exponential: without branches between them, that is one latency and not one for each token.
+  template <bool whole>
+  __device__ void load(const uint32_t* k_at, const uint32_t* r_at, int step, const float2* g_at,
+                       int g_step, int own, uint32_t present) {
+    uint32_t k_bits[half], r_bits[half];
+    float2 log[half], other_log[half];
+    const auto load_if = [present](auto& to, const auto* at, int token) {
+      to = {};
+      if (whole || present >> token & 1) to = __ldg(at);
+    };
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      load_if(k_bits[i], k_at + i * step, own + i), load_if(r_bits[i], r_at + i * step, own + i);
+      load_if(log[i], g_at + (own + i) * g_step, own + i);
+      const int others = half - own + i;
+      load_if(other_log[i], g_at + others * g_step, others);
+    }
+    float2 sum{};
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      k[i] = Two::of_bf16(k_bits[i]), r[i] = Two::of_bf16(r_bits[i]);
+      w[i] = {__expf(log[i].x), __expf(log[i].y)};
+      sum.x += other_log[i].x, sum.y += other_log[i].y;
+    }
+    other = {__expf(sum.x), __expf(sum.y)};
+  }
 };
 
 // L_ts of a half, for s < t, in place (t, s) of 8 x 8; P_ts, for s <= t, in place (s, t).
@@ -69,13 +102,15 @@ __device__ inline void sum_pairs(const HalfVectors& x, float (&sums)[2][pairs / 
   }
 }
 
-// L and P between the halves, by one warp.
+// L and P between the halves: each warp's sums over some channels.
 template <int keys>
 __device__ void multiply_halves(TermsMemory<keys>& memory) {
-  const int lane = threadIdx.x % 32;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   float large[4] = {}, small[2][4] = {};
 #pragma unroll
-  for (int channel = 0; channel < keys; channel += 32) {
+  for (int i = 0; i < keys; i += 32 * terms_warps<keys>) {
+    const int channel = i + 32 * warp;
+    if (keys % (32 * terms_warps<keys>) != 0 && channel >= keys) break;
     uint32_t b[gated_planes][4];  // of 16 channels, and of the next 16
 #pragma unroll
     for (int p = 0; p < gated_planes; ++p)
@@ -91,7 +126,7 @@ __device__ void multiply_halves(TermsMemory<keys>& memory) {
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    (i < 2 ? memory.L : memory.P)[half + lane / 4][lane % 4 * 2 + i % 2] =
+    memory.between[warp][i / 2][lane / 4][lane % 4 * 2 + i % 2] =
         large[i] + (small[0][i] + small[1][i]);
 }
 
@@ -114,16 +149,15 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
 
   HalfVectors x;
   const uint32_t present = tiles.mask(tile);
-  if (thread < tile_size)
-    memory.beta[thread] = present >> thread & 1
-                              ? op.beta[(sequence * op.time + first + thread) * op.heads + head]
-                              : 0;
-  if (thread == tile_size)
-    terms.sane = TanhOfSmall(tau_after(op, tiles, sequence, head, tile));
+  // Loaded before the vectors, and stored after them: other warps wait for it.
+  float beta = 0, tau = 0;
+  if (present >> thread & 1 && thread < tile_size)
+    beta = __ldg(op.beta + (sequence * op.time + first + thread) * op.heads + head);
+  if (thread == half_threads<keys>) tau = tau_after(op, tiles, sequence, head, tile);
   if (channel < keys) {
     const Rows rows = key_rows(op, sequence, head);
     const Rows decays = head_rows(op, sequence, head, keys);
-    const int own = mine * half, others = half - own;
+    const int own = mine * half;
     const auto* const k =
         reinterpret_cast<const uint32_t*>(op.k + rows.first + (first + own) * rows.step + channel);
     const auto* const r =
@@ -131,23 +165,18 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
     const auto* const g =
         reinterpret_cast<const float2*>(op.g + decays.first + first * decays.step + channel);
     const int step = int(rows.step) / 2, g_step = int(decays.step) / 2;
-    Two other_log;
-#pragma unroll
-    for (int i = 0; i < half; ++i) {
-      x.w[i] = {1, 1};
-      if (present >> (own + i) & 1) {
-        x.k[i] = Two::of_bf16(__ldg(k + i * step)), x.r[i] = Two::of_bf16(__ldg(r + i * step));
-        const float2 log = __ldg(g + (own + i) * g_step);
-        x.w[i] = {__expf(log.x), __expf(log.y)};
-      }
-      if (present >> (others + i) & 1) {
-        const float2 log = __ldg(g + (others + i) * g_step);
-        other_log.x += log.x, other_log.y += log.y;
-      }
-    }
-    x.other = {__expf(other_log.x), __expf(other_log.y)};
+    if (present == whole_tile)
+      x.load<true>(k, r, step, g, g_step, own, present);
+    else
+      x.load<false>(k, r, step, g, g_step, own, present);
   }
-  __syncthreads();  // beta is there
+  if (thread < tile_size) memory.beta[thread] = beta;
+  if (thread == half_threads<keys>) {
+    const Boundary boundary(tau);
+    memory.g = direction == TermsFor::forward ? boundary.factor : DecayFactor();
+    terms.sane = TanhOfSmall(tau), terms.tiny = TinyTerms(boundary, 0);
+  }
+  __syncthreads();
   if (channel < keys) {
     Two since = {1, 1};
 #pragma unroll
@@ -173,11 +202,13 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
       const Two k = x.k[i] * up_to;
       if (mine == 0) set(memory.first, i, channel, k);
       set(terms.k_out, mine * half + i, channel,
-          (mine == 0 ? k * x.other : k) * memory.beta[mine * half + i]);
+          (mine == 0 ? k * x.other : k) * memory.g.times(memory.beta[mine * half + i]));
       up_to = up_to * x.w[i];
     }
     const Two decay = up_to * x.other;
-    if (mine == 0) terms.decay[channel] = decay.x, terms.decay[channel + 1] = decay.y;
+    if (mine == 0)
+      terms.decay[channel] = memory.g.times(decay.x),
+      terms.decay[channel + 1] = memory.g.times(decay.y);
   }
   float sums[2][pairs / 2];
   sum_pairs(x, sums);
@@ -186,28 +217,30 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
     memory.sums[warp][32 * i + lane] = reduce_scatter<pairs / 2, 16>(sums[i]);
   __syncthreads();
 
-  if (warp == 0) multiply_halves(memory);
+  multiply_halves(memory);
+  __syncthreads();
   for (int i = thread; i < 2 * pairs; i += threads) {
     constexpr int warps = half_threads<keys> / 32;
     const int of = i / pairs, place = i % pairs, row = place / half, column = place % half;
-    float sum = 0;
+    float sum = 0, across = 0;
     for (int w = 0; w < warps; ++w) sum += memory.sums[of * warps + w][place];
+    const auto set = [&](auto& matrix, int t, int s, float x) {
+      matrix[t][s] = x * memory.beta[s];
+    };
     if (row > column)
-      memory.L[of * half + row][of * half + column] = sum;
+      set(memory.L, of * half + row, of * half + column, sum);
     else
-      memory.P[of * half + column][of * half + row] = sum;
+      set(memory.P, of * half + column, of * half + row, sum);
+    for (int w = 0; w < terms_warps<keys>; ++w) across += memory.between[w][of][row][column];
+    set(of == 0 ? memory.L : memory.P, half + row, column, across);
   }
   __syncthreads();
 
-  if (thread < tile_size) {
-#pragma unroll
-    for (int t = 0; t < tile_size; ++t) memory.L[t][thread] *= memory.beta[thread];
-  }
-  for (int i = thread; i < tile_size * tile_size; i += threads) {
+  // The first warp inverts; the others do what else is to be done.
+  for (int i = thread - 32; i >= 0 && i < tile_size * tile_size; i += threads - 32) {
     const int t = i / tile_size, s = i % tile_size;
-    terms.read.set(t, s, s <= t ? memory.P[t][s] * memory.beta[s] : 0.0f);
+    terms.read.set(t, s, s <= t ? memory.P[t][s] : 0.0f);
   }
-  if (warp == 0) __syncwarp();
   if (thread < tile_size) {
     float T[tile_size];
     invert(memory.L, thread, T);

@@ -15,21 +15,24 @@ struct WarpMemory {
   alignas(16) float a[tile_size][tile_size + 4];  // L diag(beta)
 };
 
-// The rows of the tile's vectors that this lane has in operand A; zeros for a missing token.
+// The rows of the tile's vectors that this lane has in operand A; zeros for a missing token. A product
+// is a sum over channels, in any order that is the same for both operands: a lane has 8 neighbours.
 struct TileRows {
   const bf16 *row, *below;  // by 8 tokens
   bool present, present_below;
   __device__ TileRows(const bf16* from, int64_t step, const Tiles& tiles, int first) {
     const int lane = threadIdx.x % 32, t = lane / 4;
-    row = from + (first + t) * step + lane % 4 * 2, below = row + 8 * step;
+    row = from + (first + t) * step + lane % 4 * 8, below = row + 8 * step;
     present = tiles.present(first + t), present_below = tiles.present(first + t + 8);
   }
-  __device__ static uint32_t two(const bf16* at, bool wanted) {
-    return wanted ? __ldg(reinterpret_cast<const uint32_t*>(at)) : 0;
+  __device__ static uint4 eight(const bf16* at, bool wanted) {
+    return wanted ? __ldg(reinterpret_cast<const uint4*>(at)) : uint4{};
   }
-  __device__ void load(uint32_t (&x)[4], int channel) const {  // operand A of 16 channels
-    x[0] = two(row + channel, present), x[1] = two(below + channel, present_below);
-    x[2] = two(row + channel + 8, present), x[3] = two(below + channel + 8, present_below);
+  __device__ void load(uint32_t (&x)[2][4], int channel) const {  // operands A of 32 channels
+    const uint4 upper = eight(row + channel, present),
+                lower = eight(below + channel, present_below);
+    x[0][0] = upper.x, x[0][1] = lower.x, x[0][2] = upper.y, x[0][3] = lower.y;
+    x[1][0] = upper.z, x[1][1] = lower.z, x[1][2] = upper.w, x[1][3] = lower.w;
   }
 };
 
@@ -41,12 +44,13 @@ __global__ __launch_bounds__(32 * warps) void terms_kernel(GatedRule op, int all
   const int lane = threadIdx.x % 32;
   const int64_t which = int64_t(blockIdx.x) * warps + threadIdx.x / 32;
   if (which >= op.batch * op.heads * all_tiles) return;
-  const int tile = int(which % all_tiles);
-  const int64_t sequence = which / all_tiles / op.heads, head = which / all_tiles % op.heads;
+  const TileOfHead of(op, which, all_tiles);
+  const int tile = of.tile;
+  const int64_t sequence = of.sequence, head = of.head;
   const Tiles tiles(op, sequence);
   if (tile >= tiles.count()) return;
   const int first = tiles.first(tile);
-  PerHeadTerms& terms = all[which];
+  PerHeadTerms& terms = all[of.place];
 
   // Lane t has token t's g and beta.
   const int64_t token = (sequence * op.time + first + lane) * op.heads + head;
@@ -60,14 +64,15 @@ __global__ __launch_bounds__(32 * warps) void terms_kernel(GatedRule op, int all
   const Rows rows = key_rows(op, sequence, head);
   const TileRows k(op.k + rows.first, rows.step, tiles, first),
       r(op.r + rows.first, rows.step, tiles, first);
-  uint32_t a[keys / 16][4], b[keys / 16][4];  // all loads are issued before the first product
+  uint32_t a[keys / 32][2][4], b[keys / 32][2][4];  // all loads are issued before the first product
 #pragma unroll
-  for (int i = 0; i < keys / 16; ++i) k.load(a[i], 16 * i), r.load(b[i], 16 * i);
+  for (int i = 0; i < keys / 32; ++i) k.load(a[i], 32 * i), r.load(b[i], 32 * i);
   Accumulator kk, rk;
 #pragma unroll
   for (int i = 0; i < keys / 16; ++i) {
-    mma(kk.c[0], a[i], a[i][0], a[i][2]), mma(kk.c[1], a[i], a[i][1], a[i][3]);
-    mma(rk.c[0], b[i], a[i][0], a[i][2]), mma(rk.c[1], b[i], a[i][1], a[i][3]);
+    const auto &of_k = a[i / 2][i % 2], &of_r = b[i / 2][i % 2];
+    mma(kk.c[0], of_k, of_k[0], of_k[2]), mma(kk.c[1], of_k, of_k[1], of_k[3]);
+    mma(rk.c[0], of_r, of_k[0], of_k[2]), mma(rk.c[1], of_r, of_k[1], of_k[3]);
   }
   kk.each([&](int t, int s, float x, float next) {
     memory.a[t][s] = x * memory.decays[s + 1][t] * memory.beta[s];
@@ -83,17 +88,11 @@ __global__ __launch_bounds__(32 * warps) void terms_kernel(GatedRule op, int all
   if (lane >= tile_size) return;
   terms.in[lane] = memory.decays[0][lane];
   terms.out[lane] = beta * memory.decays[lane + 1][tile_size - 1];
-  if (lane < 4) terms.decay[lane] = memory.decays[0][tile_size - 1];
+  if (lane < 8) terms.decay[lane] = memory.decays[0][tile_size - 1];
   const Boundary boundary(tau);
-  terms.tiny.out[lane] = boundary.factor.times(beta * memory.decays[lane + 1][tile_size - 1]);
-  if (lane == 0) {
-    terms.sane = TanhOfSmall(tau);
-    const TinyPolynomial& tiny = boundary.tiny;
-    terms.tiny.b = tiny.b, terms.tiny.c = tiny.c, terms.tiny.a = tiny.a;
-    terms.tiny.bound = tau > 1e-37f ? tiny_limit * tau * boundary.factor.high : 0;
-    terms.tiny.inverse_g = tiny.inverse_g(), terms.tiny.below = tiny.below;
-    terms.tiny.decay = boundary.factor.times(memory.decays[0][tile_size - 1]);
-  }
+  const float d = memory.decays[0][tile_size - 1];
+  terms.tiny_out[lane] = boundary.factor.times(beta * memory.decays[lane + 1][tile_size - 1]);
+  if (lane == 0) terms.tiny = TinyTerms(boundary, boundary.factor.times(d));
   float T[tile_size];
   invert(memory.a, lane, T);
 #pragma unroll

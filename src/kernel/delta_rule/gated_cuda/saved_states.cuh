@@ -53,38 +53,75 @@ struct SavedPart {
   }
 };
 
-// Rows of a warp in shared memory, copied by the warp itself while it does the tile before.
-template <int keys>
-struct SavedRows {
-  static constexpr int count = row_group * keys;
-  alignas(16) __nv_bfloat16 plane[2][count];
+// 16 rows in shared memory, as blocks of 8 x 8.
+template <int columns>
+struct SavedTile {
+  static constexpr int half = row_group / 2 * columns;  // contiguous
+  alignas(16) __nv_bfloat16 plane[2][2 * half];
+  __device__ void load(uint32_t (&x)[4], int p, int column) const {
+    const int lane = threadIdx.x % 32, piece = lane / 8;
+    const int block = piece % 2 * (columns / 8) + column / 8 + piece / 2;
+    ldmatrix(x, shared_address(plane[p] + block * 64 + lane % 8 * 8));
+  }
+  __device__ SavedPart part(int column) const {  // 16 columns from this one on
+    SavedPart x;
+    load(x.upper, 0, column), load(x.lower, 1, column);
+    return x;
+  }
+};
+
+// Of a warp: copied by the warp itself while it does the `turns` tiles before. Whole rows are
+// contiguous: bulk copies, where there are some.
+template <int keys, int columns, int turns>
+struct SavedRows : SavedTile<columns> {
+  using SavedTile<columns>::half;
+  using SavedTile<columns>::plane;
+  static constexpr bool whole_rows = columns == keys;
+  static_assert(!whole_rows || turns == 1);
   Mbarrier full;
 
   __device__ void init() {  // by one thread, before a barrier of the block
-    NV_IF_TARGET(NV_PROVIDES_SM_90, (mbarrier_init(full, 2); fence_mbarrier_init();))
+    if constexpr (whole_rows)
+      NV_IF_TARGET(NV_PROVIDES_SM_90, (mbarrier_init(full, 4); fence_mbarrier_init();))
   }
   // From entry `from` of all saved states on. After all lanes have read the rows before.
   __device__ void copy(const GatedPass& pass, int64_t from) {
     __syncwarp();
-    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (if (threadIdx.x % 32 == 0) {
-                        bulk_copy_async(plane[0], pass.state_upper + from, sizeof(plane[0]), full);
-                        bulk_copy_async(plane[1], pass.state_lower + from, sizeof(plane[1]), full);
-                      }),
-                      (copy_pieces(0, pass.state_upper + from);
-                       copy_pieces(1, pass.state_lower + from); commit_group();))
+    if constexpr (whole_rows)
+      NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (copy_bulk(pass, from);), (copy_pieces(pass, from);))
+    else
+      copy_pieces(pass, from);
   }
-  __device__ void copy_pieces(int p, const bf16* from) {
-    for (int i = threadIdx.x % 32; i < count / 8; i += 32)
-      copy_async(reinterpret_cast<uint4*>(plane[p]) + i, reinterpret_cast<const uint4*>(from) + i);
+  // i: of plane i / 2 the i % 2-th half.
+  __device__ static const bf16* half_of(const GatedPass& pass, int64_t from, int i) {
+    return (i / 2 == 0 ? pass.state_upper : pass.state_lower) + from +
+           i % 2 * (row_group / 2 * keys);
   }
-  __device__ void wait(uint32_t parity) const {  // for the copies, of which every second has 1
-    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (mbarrier_wait(full, parity);),
-                      (wait_group<0>(); __syncwarp();))
+  __device__ void copy_bulk(const GatedPass& pass, int64_t from) {
+    const int i = threadIdx.x % 32;
+    if (i < 4)
+      bulk_copy_async(plane[i / 2] + i % 2 * half, half_of(pass, from, i), half * sizeof(bf16),
+                      full);
   }
-  __device__ void load(uint32_t (&x)[4], int p, int n) const {  // of part n
-    const int lane = threadIdx.x % 32, piece = lane / 8;
-    const int block = piece % 2 * (keys / 8) + 2 * n + piece / 2;
-    ldmatrix(x, shared_address(plane[p] + block * 64 + lane % 8 * 8));
+  __device__ void copy_pieces(const GatedPass& pass, int64_t from) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int piece = 0; piece < half / 8; piece += 32)
+        copy_async(reinterpret_cast<uint4*>(plane[i / 2] + i % 2 * half) + piece + lane,
+                   reinterpret_cast<const uint4*>(half_of(pass, from, i)) + piece + lane);
+    commit_group();
+  }
+  __device__ void wait(uint32_t parity) const {  // for the oldest copy; every second has parity 1
+    if constexpr (whole_rows)
+      NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (mbarrier_wait(full, parity);), (wait_pieces();))
+    else
+      wait_pieces();
+  }
+  __device__ static void wait_pieces() {
+    wait_group<turns - 1>();
+    __syncwarp();
   }
 };
 

@@ -11,15 +11,19 @@ namespace deltasane::kernel::cuda {
 constexpr int row_group = 16;  // rows of a state that the warps of a group hold
 
 // How a block divides its rows of a state: in groups of 16 rows, each of which has a warp for every
-// `columns` columns. Where there are several, they add up products with the state, and one more warp
-// of the group writes the results. The block's last warp copies tiles.
+// `columns` columns. Where there are several, they add up products with the state, one more warp of
+// the group writes the results, and the block's last warp copies tiles. Warps with whole rows copy
+// tiles themselves: with one warp more a block, a quarter of a multiprocessor's registers would be
+// divided by three warps instead of two, 168 for each instead of 255.
 template <int keys_, int columns_, int groups_>
 struct Division {
   static constexpr int keys = keys_, columns = columns_, groups = groups_, split = keys / columns;
   static constexpr int state_warps = groups * split, writers = split > 1 ? groups : 0;
-  static constexpr int threads = 32 * (state_warps + writers + 1), rows = groups * row_group;
+  static constexpr int loader_warps = split > 1 ? 1 : state_warps;
+  static constexpr int threads = 32 * (state_warps + writers + (split > 1)),
+                       rows = groups * row_group;
   static_assert(keys % columns == 0 && columns % 16 == 0);
-  // Blocks of a multiprocessor, and whether a warp has registers for the operands of the next tile.
+  // Blocks of a multiprocessor, and whether a warp has registers for operands before it needs them.
   static constexpr int resident = keys <= 128 ? 2 : 1;
   static constexpr bool loads_ahead = columns == 32;
 };
@@ -41,32 +45,59 @@ template <Decay decay, class Division, int q_planes>
 struct Stage;
 template <class Division, int q_planes>
 struct Stage<Decay::per_head, Division, q_planes> {
+  using KIn = SplitMatrix<1, tile_size, Division::keys>;
+  using KOut = KIn;
+  using QIn = KIn;
+  using Values = SplitMatrix<1, tile_size, Division::rows>;
+  static constexpr bool one_decay = true;
   PerHeadTerms terms;
-  SplitMatrix<1, tile_size, Division::keys> k, q;
-  SplitMatrix<1, tile_size, Division::rows> values;
+  KIn k;
+  QIn q;
+  Values values;
   __device__ const auto& k_in() const { return k; }
   __device__ const auto& k_out() const { return k; }
   __device__ const auto& q_in() const { return q; }
-  // Multiplies a product with k_in or q_in, or with k_out, whose columns are tokens.
-  __device__ static void scale(Accumulator& x, const float (&factors)[tile_size]) {
-    const int column = threadIdx.x % 4 * 2;
+  // What a product with k_in or q_in, or with k_out, whose columns are tokens, is multiplied by: this
+  // lane's tokens.
+  struct Factors {
+    float2 of[2];
+    Factors() = default;
+    __device__ explicit Factors(const float (&all)[tile_size]) {
 #pragma unroll
-    for (int p = 0; p < 2; ++p) {
-      const float2 f = *reinterpret_cast<const float2*>(&factors[8 * p + column]);
-      x.c[p][0] *= f.x, x.c[p][1] *= f.y, x.c[p][2] *= f.x, x.c[p][3] *= f.y;
+      for (int p = 0; p < 2; ++p)
+        of[p] = *reinterpret_cast<const float2*>(&all[8 * p + threadIdx.x % 4 * 2]);
     }
+    __device__ void scale(Accumulator& x) const {
+#pragma unroll
+      for (int p = 0; p < 2; ++p)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x.c[p][i] *= i % 2 ? of[p].y : of[p].x;
+    }
+  };
+  __device__ static void scale(Accumulator& x, const float (&factors)[tile_size]) {
+    Factors(factors).scale(x);
   }
+  __device__ Factors factors_in() const { return Factors(terms.in); }
   __device__ void scale_in(Accumulator& x) const { scale(x, terms.in); }
   __device__ void scale_out(Accumulator& x) const { scale(x, terms.out); }
   __device__ float2 decay(int) const { return {terms.decay[0], terms.decay[0]}; }
 };
 template <class Division, int q_planes>
 struct Stage<Decay::per_channel, Division, q_planes> {
+  using KIn = SolvedKeys<Division::keys>;
+  using KOut = SplitMatrix<gated_planes, tile_size, Division::keys>;
+  using QIn = SplitMatrix<q_planes, tile_size, Division::keys>;
+  using Values = SplitMatrix<1, tile_size, Division::rows>;
+  static constexpr bool one_decay = false;
   PerChannelTerms<Division::keys, q_planes> terms;
-  SplitMatrix<1, tile_size, Division::rows> values;
+  Values values;
   __device__ const auto& k_in() const { return terms.w; }  // W instead of K_in
   __device__ const auto& k_out() const { return terms.k_out; }
   __device__ const auto& q_in() const { return terms.q_in; }
+  struct Factors {
+    __device__ void scale(Accumulator&) const {}
+  };
+  __device__ Factors factors_in() const { return {}; }
   __device__ void scale_in(Accumulator&) const {}
   __device__ void scale_out(Accumulator&) const {}
   __device__ float2 decay(int column) const {  // of two neighbours
@@ -80,29 +111,51 @@ constexpr int stages_within(int kib) {
   const int fit = kib * 1024 / int(sizeof(Stage));
   return fit >= 4 ? 4 : fit >= 3 ? 3 : 2;
 }
+// Where the loader is in step with the others; see TileLoader.
+constexpr int step_stages = 5;
+template <class Stage>
+constexpr bool steps_fit(int kib) {
+  return step_stages * sizeof(Stage) <= size_t(kib) * 1024;
+}
 // Stages that are full, and empty again.
-template <class Stage, int consumers, int count_>
+template <class Stage, int loader_threads, int consumers, int count_>
 struct StageQueue {
   static constexpr int count = count_;
   Stage stage[count];
   Mbarrier full[count], empty[count];
 
   __device__ void init() {  // by one thread, before a barrier of the block
-    for (int i = 0; i < count; ++i) mbarrier_init(full[i], 1), mbarrier_init(empty[i], consumers);
+    for (int i = 0; i < count; ++i)
+      mbarrier_init(full[i], loader_threads), mbarrier_init(empty[i], consumers);
   }
-  __device__ const Stage& wait(int i) const {  // for the i-th tile
+  __device__ void await(unsigned i) const {  // the i-th tile
     mbarrier_wait(full[i % count], i / count % 2);
+  }
+  __device__ const Stage& wait(unsigned i) const {
+    await(i);
     return waited_for(i);
   }
-  __device__ const Stage& waited_for(int i) const { return stage[i % count]; }
-  __device__ void release(int i) {  // by a warp that does not use it any more
+  // Until stage i, which the tile i - count had, is empty.
+  __device__ void await_empty(unsigned i) const {
+    if (i >= count) mbarrier_wait(empty[i % count], (i / count - 1) % 2);
+  }
+  __device__ const Stage& waited_for(unsigned i) const { return stage[i % count]; }
+  __device__ static uint32_t bytes(unsigned i) { return i % count * uint32_t(sizeof(Stage)); }
+  __device__ void release(unsigned i) {  // by a warp that does not use it any more
     __syncwarp();
     if (threadIdx.x % 32 == 0) mbarrier_arrive(empty[i % count]);
   }
 };
 
-// Copies a head's tiles.
-template <class Queue, class Terms>
+// Of the warps of a group that hold the state, and of `others` more of it; the first barrier is the
+// block's.
+template <class Division, int others = 0>
+__device__ void group_barrier(int group) {
+  named_barrier<32 * (Division::split + others)>(1 + group);
+}
+
+// Copies a head's tiles, by the block's first or last threads.
+template <int threads, class Queue, class Terms>
 struct TileLoader {
   Queue& queue;
   const Terms* terms;  // of the first tile
@@ -110,22 +163,29 @@ struct TileLoader {
   int64_t key_step, value_step;
   Tiles tiles;
 
+  __host__ __device__ static constexpr int rows_at_once(int rows, int most) {
+    return rows <= most ? rows : rows_at_once(rows / 2, most);
+  }
   // present: a bit for each token.
   template <int planes, int rows, int columns>
   __device__ void copy_rows(SplitMatrix<planes, rows, columns>& to, const bf16* from, int64_t step,
                             int first, uint32_t present) const {
-    constexpr int pieces = columns / 8, lanes = 32 / pieces * pieces, at_once = lanes / pieces;
-    static_assert(pieces <= 32 && rows % at_once == 0);
-    const int lane = threadIdx.x % 32, row = lane / pieces, column = lane % pieces * 8;
-    if (lane >= lanes) return;
+    constexpr int pieces = columns / 8, at_once = rows_at_once(rows, threads / pieces);
+    static_assert(pieces <= threads && rows % at_once == 0);
+    const int lane = threadIdx.x % threads, row = lane / pieces, column = lane % pieces * 8;
+    if (at_once * pieces < threads && row >= at_once) return;
     const bf16* at = from + (first + row) * step + column;
-    auto* place = reinterpret_cast<uint4*>(to.at(0, row, column));
-    present >>= row;
+    auto* const place = reinterpret_cast<uint4*>(to.at(0, row, column));
+    constexpr int place_step = at_once * to.stride / 8;
+    if (present == whole_tile) {
 #pragma unroll
-    for (int i = 0; i < rows; i += at_once) {
-      const bool wanted = present >> i & 1;
-      copy_async(place, wanted ? at : from, wanted);
-      at += at_once * step, place += at_once * to.stride / 8;
+      for (int i = 0; i < rows / at_once; ++i, at += at_once * step)
+        copy_async(place + i * place_step, reinterpret_cast<const uint4*>(at));
+    } else {
+      for (int i = 0; i < rows / at_once; ++i, at += at_once * step) {
+        const bool wanted = present >> (row + i * at_once) & 1;
+        copy_async(place + i * place_step, wanted ? at : from, wanted);
+      }
     }
   }
   template <Decay decay, class Division, int q_planes>
@@ -136,36 +196,63 @@ struct TileLoader {
       copy_rows(to.q, q, key_step, first, present);
     }
   }
-  __device__ void issue(int at, int tile) const {
-    auto& to = queue.stage[at % Queue::count];
-    const auto* from = reinterpret_cast<const uint4*>(terms + tile);
-    auto* const place = reinterpret_cast<uint4*>(&to.terms);
+  template <class Block>
+  __device__ void copy(unsigned i, const Block& block) const {  // the i-th tile
+    const int tile = block.tile_of(i);
+    auto& to = queue.stage[i % Queue::count];
+    const int lane = threadIdx.x % threads;
+    const auto* from = reinterpret_cast<const uint4*>(terms + tile) + lane;
+    auto* const place = reinterpret_cast<uint4*>(&to.terms) + lane;
     constexpr int pieces = sizeof(to.terms) / sizeof(uint4);
     static_assert(sizeof(to.terms) % sizeof(uint4) == 0);
-#pragma unroll 8
-    for (int i = threadIdx.x % 32; i < pieces; i += 32) copy_async(place + i, from + i);
+#pragma unroll
+    for (int i = 0; i < pieces / threads; ++i) copy_async(place + threads * i, from + threads * i);
+    constexpr int rest = pieces % threads;
+    if (lane < rest) copy_async(place + (pieces - rest), from + (pieces - rest));
     const int first = tiles.first(tile);
     const uint32_t present = tiles.mask(tile);
     copy_vectors(to, first, present);
     copy_rows(to.values, values, value_step, first, present);
+    block.template copy_saved<threads>(to, tile);
   }
-  // tile_of(i): the i-th of `count` tiles.
-  template <class TileOf>
-  __device__ void run(int count, TileOf&& tile_of) const {
-    // A tile counts as full when the next one is being copied. Waiting for more would hold it back
-    // until a stage is empty, and so would that one where there are only two.
-    constexpr int behind = Queue::count > 2 ? 1 : 0;
-    for (int i = 0; i < count + behind; ++i) {
-      if (i < count) {
-        if (i >= Queue::count)
-          mbarrier_wait(queue.empty[i % Queue::count], (i / Queue::count - 1) % 2);
-        issue(i, tile_of(i));
-      }
+  // block.tile_of(i): the i-th of `count` tiles.
+  template <class Block>
+  __device__ void run(unsigned count, const Block& block) const {
+    for (unsigned i = 0; i < count; ++i) copy_and_arrive(i, block);
+  }
+  // By warps that hold the state: begin(), then next(i) as a warp begins tile i.
+  static constexpr unsigned ahead = Queue::count > 2 ? Queue::count - 2 : 1;
+  template <class Block>
+  __device__ void begin(unsigned count, const Block& block) const {
+    for (unsigned i = 0; i < min(count, ahead); ++i) copy_and_arrive(i, block);
+  }
+  template <class Block>
+  __device__ void next(unsigned i, unsigned count, const Block& block) const {
+    if (i + ahead < count) copy_and_arrive(i + ahead, block);
+  }
+  template <class Block>
+  __device__ void copy_and_arrive(unsigned i, const Block& block) const {
+    queue.await_empty(i);
+    copy(i, block);
+    arrive_after_copies(queue.full[i % Queue::count]);
+  }
+  // In step with the block's only group: its warps pass barrier i when tile i + 1 is there, and have
+  // then done with tile i - 1. They neither wait for stages by mbarriers nor release them, which would
+  // take longer than a barrier. The stage of tile i - 2 is filled, so that nobody waits for the writer.
+  template <class Division, class Block>
+  __device__ void run_in_step(unsigned count, const Block& block) const {
+    constexpr int stages = Queue::count;
+    const auto copy_group = [&](unsigned i) {
+      if (i < count) queue.await_empty(i), copy(i, block);
       commit_group();
-      if (i < behind) continue;
-      wait_group<behind>();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) mbarrier_arrive(queue.full[(i - behind) % Queue::count]);
+    };
+    for (unsigned i = 0; i < stages; ++i) copy_group(i);
+    wait_group<stages - 2>();  // tiles 0 and 1 are there
+    __syncthreads();
+    for (unsigned i = 0; i < count; ++i) {
+      if (i > 0) wait_group<stages - 4>();
+      group_barrier<Division, 1>(0);
+      if (i > 1) copy_group(i - 2 + stages);
     }
   }
 };
@@ -212,10 +299,4 @@ struct PartialProducts {
     return x;
   }
 };
-// Of the warps of a group; the first barrier is the block's.
-template <class Division>
-__device__ void group_barrier(int group) {
-  named_barrier<32 * (Division::split + 1)>(1 + group);
-}
-
 }  // namespace deltasane::kernel::cuda

@@ -7,29 +7,46 @@
 namespace deltasane::kernel::cuda {
 namespace {
 
+// A tile with the state after it.
+template <Decay decay, class Division>
+struct SavedStage : Stage<decay, Division, gated_planes> {
+  SavedTile<Division::keys> saved;
+};
+
 template <Decay decay_, class Division_>
 struct BackwardBlock : HeadRows {
   using Division = Division_;
   static constexpr bool solved = solved_terms<decay_>;
   using Terms = TileTerms<decay_, Division::keys>;
-  using TileStage = Stage<decay_, Division, gated_planes>;
+  // Where the block is one group and a tile is small, saved states come with the tiles; otherwise each
+  // warp copies its own.
+  static constexpr bool saved_in_stage = Division::writers == 1 && decay_ == Decay::per_head;
+  using TileStage = std::conditional_t<saved_in_stage, SavedStage<decay_, Division>,
+                                       Stage<decay_, Division, gated_planes>>;
   static constexpr int keys = Division::keys, split = Division::split;
   static constexpr int in_planes = solved ? gated_planes : 1,
                        out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
-  // Saved states are in shared memory too, where a warp holds whole rows.
+  // Saved states are in shared memory too, which leaves room for fewer stages where a warp holds whole
+  // rows.
+  static constexpr bool in_step = false;  // of the loader with the others
+  static constexpr int saved_turns = Division::loads_ahead ? 2 : 1;
+  using Saved = SavedRows<keys, Division::columns, saved_turns>;
   static constexpr int stages = stages_within<TileStage>(split == 1 ? 76 : 100);
   struct Memory {
-    StageQueue<TileStage, Division::state_warps + Division::writers, stages> queue;
+    StageQueue<TileStage, 32 * Division::loader_warps, Division::state_warps + Division::writers,
+               stages>
+        queue;
     struct Group {
       PartialProducts<split> carried;                      // of H K_out'
       PartialProducts<1> read;                             // dY' P diag(beta)
       float dtau[split];                                   // of the tile before
     } group[2][Division::writers ? Division::groups : 1];  // of the tiles in turn
-    SavedRows<keys> saved[split == 1 ? Division::groups : 1];
+    // A warp's, in turns: where a tile takes little longer than a copy, two are in flight.
+    Saved saved[saved_in_stage ? 1 : Division::state_warps][saved_turns];
     __device__ void init() {
       queue.init();
-      if constexpr (split == 1)
-        for (auto& one : saved) one.init();
+      for (auto& of_warp : saved)
+        for (Saved& one : of_warp) one.init();
     }
   };
   Memory& memory;
@@ -41,9 +58,28 @@ struct BackwardBlock : HeadRows {
   __device__ int64_t state_after(int tile, int row) const {
     return ((of_head * (all_tiles + 1) + tile + 1) * pass.op.values + row) * keys;
   }
-  // By the warp that copies tiles, some of them ahead.
+  // By the threads that copy tiles, some of them ahead: the state after the tile, into L2 or the stage.
+  template <int threads>
+  __device__ void copy_saved(TileStage& to, int tile) const {
+    if constexpr (saved_in_stage) {
+      const int64_t from = state_after(tile, first_row);
+      if (taus) copy_plane<threads>(to.saved.plane[0], pass.state_upper + from);
+      if (taus) copy_plane<threads>(to.saved.plane[1], pass.state_lower + from);
+    } else {
+      prefetch(tile);
+    }
+  }
+  template <int threads, int count>
+  __device__ static void copy_plane(__nv_bfloat16 (&to)[count], const bf16* from) {
+    const int lane = threadIdx.x % threads;
+    static_assert(count / 8 % threads == 0);
+#pragma unroll
+    for (int i = 0; i < count / 8; i += threads)
+      copy_async(reinterpret_cast<uint4*>(to) + i + lane,
+                 reinterpret_cast<const uint4*>(from) + i + lane);
+  }
   __device__ void prefetch(int tile) const {
-    if (!neutralized(tile)) return;
+    if (!neutralized(tile) || threadIdx.x / 32 % Division::loader_warps != 0) return;
     const int64_t from = state_after(tile, first_row);
     constexpr uint32_t bytes = Division::rows * keys * sizeof(bf16);
     NV_IF_TARGET(NV_PROVIDES_SM_90, (if (threadIdx.x % 32 == 0) {
@@ -119,7 +155,7 @@ struct BackwardBlock : HeadRows {
   // derivative(square): P(q) of neutralize_derivatives.cuh. Returns this lane's part of tau's
   // gradient.
   template <bool neutralized, class Derivative>
-  __device__ float multiply(State& G, const SavedRows<keys>& saved, const TauOfTile& tau,
+  __device__ float multiply(State& G, const Saved& saved, const TauOfTile& tau,
                             const TileStage& stage, int tile, int row, SplitAccumulator<1>& carried,
                             Derivative&& derivative) const {
     const auto to = saved_gradient(tile);
@@ -127,9 +163,7 @@ struct BackwardBlock : HeadRows {
 #pragma unroll
     for (int n = 0; n < State::parts; ++n) {
       if constexpr (neutralized) {
-        SavedPart after;
-        saved.load(after.upper, 0, n), saved.load(after.lower, 1, n);
-        after.each([&](int piece, int i, float s) {
+        saved.part(16 * n).each([&](int piece, int i, float s) {
           float& gradient = G.part[n].c[piece][i];
           const float square = s * s, product = gradient * square;
           sums[i] = fmaf(product * s, derivative(square), sums[i]);
@@ -144,15 +178,18 @@ struct BackwardBlock : HeadRows {
     }
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
-  __device__ void carry_rows(int group) {
+  template <class Loader>
+  __device__ void carry_rows(int group, const Loader& loader) {
     const int row = first_row + group * row_group, count = tiles.count();
+    loader.begin(count, *this);
     State G;
     load_last(G, row, 0);
-    SavedRows<keys>& saved = memory.saved[group];
+    Saved& saved = memory.saved[group][0];
     int copies = 0;
     float bound = tau(count - 1);
     if (bound > 0) saved.copy(pass, state_after(count - 1, row));
     for (int i = 0; i < count; ++i) {
+      loader.next(i, count, *this);
       const int tile = tile_of(i);
       const float next_bound = tau(tile - 1);
       const TileStage& stage = memory.queue.wait(i);
@@ -215,27 +252,29 @@ struct BackwardBlock : HeadRows {
     float by_state[parts][2][4], by_tau[parts][2][4];  // by_tau: times tau^3
     float of_sum;
 
-    __device__ void make(const SavedPart (&after)[parts], const TauOfTile& tau) {
+    // As if all entries were tiny; returns the largest. part(n): of the state.
+    template <class Part>
+    __device__ LargestMagnitude make(const TauOfTile& tau, Part&& part) {
       of_sum = tau.of_sum(1);
+      LargestMagnitude largest;
 #pragma unroll
-      for (int n = 0; n < parts; ++n)
-        after[n].each([&](int piece, int i, float s) {
+      for (int n = 0; n < parts; ++n) {
+        const SavedPart after = part(n);
+        largest.add(after.upper);
+        after.each([&](int piece, int i, float s) {
           const float square = s * s;
           by_state[n][piece][i] = fmaf(square, -tau.unit, 1.0f);
           by_tau[n][piece][i] = square * s * tau.tiny(square);
         });
-    }
-    __device__ static bool all_tiny(const SavedPart (&after)[parts], const TauOfTile& tau) {
-      LargestMagnitude largest;
-#pragma unroll
-      for (int n = 0; n < parts; ++n) largest.add(after[n].upper);
-      return largest.all_below(tau.tau > 0 ? tau.tiny_bound() : HUGE_VALF);
+      }
+      return largest;
     }
     // By tau, where not all entries are tiny, which is seldom.
-    __device__ void make_again(const SavedPart (&after)[parts], const TauOfTile& tau) {
+    template <class Part>
+    __device__ void make_again(const TauOfTile& tau, Part&& part) {
 #pragma unroll
       for (int n = 0; n < parts; ++n)
-        after[n].each([&](int piece, int i, float s) {
+        part(n).each([&](int piece, int i, float s) {
           const float square = s * s;
           by_tau[n][piece][i] = square * s * tau.any(square);
         });
@@ -290,28 +329,47 @@ struct BackwardBlock : HeadRows {
 #pragma unroll
         for (int n = 0; n < parts; ++n) load_k_out(stage, n), begin_added(stage, n);
     };
-    // With SANE: the state after the next tile, and its tau.
-    SavedPart after[parts];
-    float bound = 0;
-    const auto load_state = [&](int tile) {
-      bound = tau(tile);
-      const int64_t from = state_after(max(tile, 0), 0);
-#pragma unroll
-      for (int n = 0; n < parts; ++n) {
-        blocked(static_cast<const bf16*>(pass.state_upper), from, keys)
-            .load(after[n].upper, row, column + 16 * n);
-        blocked(static_cast<const bf16*>(pass.state_lower), from, keys)
-            .load(after[n].lower, row, column + 16 * n);
-      }
+    // With SANE: the states after the i-th tiles are copied while others are computed.
+    auto& saved = memory.saved[saved_in_stage ? 0 : group * split + warp];
+    const auto copy_state = [&](int i) {
+      if constexpr (!saved_in_stage)
+        saved[i % saved_turns].copy(pass, state_after(max(tile_of(i), 0), row) + 8 * column);
+    };
+    float bound = 0;  // tau of the next tile
+    const auto load_bound = [&](int i) {
+      if constexpr (!saved_in_stage) bound = tau(tile_of(i));
+    };
+    const auto part_of = [&](int i) {
+      return [&, i](int n) {
+        if constexpr (saved_in_stage)
+          return memory.queue.waited_for(i).saved.part(column + 16 * n);
+        else
+          return saved[i % saved_turns].part(16 * n);
+      };
     };
     Derivatives derivatives;
     float dtau = 0;  // of the tile before
+    LargestMagnitude largest;
+    const auto tau_of = [&](int i) {
+      if constexpr (saved_in_stage)
+        return TauOfTile(memory.queue.wait(i).terms.tiny.tau);
+      else
+        return TauOfTile(bound);
+    };
+    const auto make_derivatives = [&](int i, const TauOfTile& tau) {
+      if constexpr (!saved_in_stage) saved[i % saved_turns].wait(i / saved_turns % 2);
+      largest = derivatives.make(tau, part_of(i));
+    };
+    const auto check_derivatives = [&](int i, const TauOfTile& tau) {
+      if (!largest.all_below(tau.tau > 0 ? tau.tiny_bound() : HUGE_VALF)) [[unlikely]]
+        derivatives.make_again(tau, part_of(i));
+    };
     if constexpr (sane) {
-      load_state(count - 1);
-      const TauOfTile first(bound);
-      derivatives.make(after, first);
-      if (!derivatives.all_tiny(after, first)) derivatives.make_again(after, first);
-      if constexpr (Division::loads_ahead) load_state(count - 2);
+      for (int i = 0; i < saved_turns; ++i) copy_state(i);
+      load_bound(0);
+      const TauOfTile first = tau_of(0);
+      make_derivatives(0, first), check_derivatives(0, first);
+      copy_state(saved_turns), load_bound(1);
     }
     load(memory.queue.wait(0));
     for (int i = 0; i < count; ++i) {
@@ -332,7 +390,7 @@ struct BackwardBlock : HeadRows {
       Accumulator product = carried[0].total();
       product.add(carried[1].total());
       shared.carried.store(warp, product);
-      group_barrier<Division>(group);
+      group_barrier<Division, 1>(group);
       const auto to = saved_gradient(tile);
       Accumulator erasing = missing_gradient(stage, shared.carried.sum(), shared.read.sum());
       if constexpr (!solved) {
@@ -345,11 +403,11 @@ struct BackwardBlock : HeadRows {
         for (int n = 0; n < parts; ++n) added[n].add(erased, k_in[n]);
 #pragma unroll
       for (int n = 0; n < parts; ++n) to.store(gradient[n].plane[0], row, column + 16 * n);
-      // In the time of the products: SANE's part of the next tile.
-      if (sane && !Division::loads_ahead) load_state(tile - 1);
-      const TauOfTile next(bound);
+      // In the time of the products: SANE's part of the next tile; after the last one, of the same.
+      const int next = saved_in_stage ? min(i + 1, count - 1) : i + 1;
+      const TauOfTile next_tau = sane ? tau_of(next) : TauOfTile(0);
       if constexpr (sane) {
-        derivatives.make(after, next);
+        make_derivatives(next, next_tau);
         dtau = warp_sum(sum);
       }
 #pragma unroll
@@ -359,22 +417,19 @@ struct BackwardBlock : HeadRows {
       }
       memory.queue.release(i);
       if constexpr (sane) {
-        if (!derivatives.all_tiny(after, next)) derivatives.make_again(after, next);
-        if constexpr (Division::loads_ahead) load_state(tile - 2);
+        check_derivatives(next, next_tau);
+        copy_state(next + saved_turns), load_bound(next + 1);
       }
       if (i + 1 < count) load(memory.queue.wait(i + 1));
     }
     if (sane && threadIdx.x % 32 == 0) memory.group[count % 2][group].dtau[warp] = dtau;
-    group_barrier<Division>(group);
+    group_barrier<Division, 1>(group);
     finish(G, row, column);
   }
 
   // The warps that hold the gradient.
   __device__ void carry(int group, int warp) {
-    if constexpr (split == 1)
-      carry_rows(group);
-    else
-      taus ? carry_columns<true>(group, warp) : carry_columns<false>(group, warp);
+    taus ? carry_columns<true>(group, warp) : carry_columns<false>(group, warp);
   }
 
   // The warp that writes a group's results, where several hold the gradient; it also prepares dY' P
@@ -399,7 +454,7 @@ struct BackwardBlock : HeadRows {
       const TileStage& stage = memory.queue.wait(i);
       FragmentB<gated_planes> inverse;
       inverse.template load<Layout::row_major>(stage.terms.inverse, 0, 0);
-      group_barrier<Division>(group);
+      group_barrier<Division, 1>(group);
       if (i + 1 < count) prepare(i + 1);
       const auto& shared = memory.group[i % 2][group];
       const FragmentA<gated_planes> dE(
@@ -408,7 +463,7 @@ struct BackwardBlock : HeadRows {
       memory.queue.release(i);
       finish_tau(i - 1);
     }
-    group_barrier<Division>(group);
+    group_barrier<Division, 1>(group);
     finish_tau(count - 1);
   }
 };

@@ -69,17 +69,15 @@ struct SmallBoundary : NoBoundary {
 };
 
 // The state is g times what it is, g in the decay and in what is added: fewer instructions an entry.
-// Of rules with one decay for all channels.
 struct ScaledBoundary {
   static constexpr bool neutralizes = true;
   using Guess = uint32_t;  // the least of the bits of all s, as SpeculateTiny
-  TinyPolynomial tiny;  // at first of no s: none is below
+  TinyPolynomial tiny;     // at first of no s: none is below
   float most = 0, inverse_g = 0, decay = 0;
   template <class Stage>
   __device__ void take(const Stage& stage) {
     const TinyTerms& of = stage.terms.tiny;
-    tiny.tau = stage.terms.sane.tau;
-    tiny.b = of.b, tiny.c = of.c, tiny.a = of.a, tiny.below = of.below;
+    tiny.b = of.b, tiny.c = of.c, tiny.a = of.a, tiny.below = of.below, tiny.tau = of.tau;
     most = of.bound, inverse_g = of.inverse_g, decay = of.decay;
   }
   __device__ bool is_on() const { return tiny.tau > 0; }
@@ -115,15 +113,20 @@ struct ScaledBoundary {
   }
   template <class Stage>
   __device__ void scale_out(const Stage& stage, Accumulator& missing) const {
-    stage.scale(missing, stage.terms.tiny.out);
+    if constexpr (Stage::one_decay) stage.scale(missing, stage.terms.tiny_out);
   }
   template <class State, class Stage>
-  __device__ void decay_and_add(State& X, int n, const Stage&, int, const Accumulator& added) const {
+  __device__ void decay_and_add(State& X, int n, const Stage& stage, int column,
+                                const Accumulator& added) const {
+    if constexpr (Stage::one_decay) {
 #pragma unroll
-    for (int p = 0; p < 2; ++p)
+      for (int p = 0; p < 2; ++p)
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        X.part[n].c[p][i] = fmaf(X.part[n].c[p][i], decay, added.c[p][i]);
+        for (int i = 0; i < 4; ++i)
+          X.part[n].c[p][i] = fmaf(X.part[n].c[p][i], decay, added.c[p][i]);
+    } else {
+      X.decay_and_add(n, stage, column, added);
+    }
   }
 
  private:

@@ -16,27 +16,43 @@ struct ForwardBlock : HeadRows {
   static constexpr int keys = Division::keys, split = Division::split;
   static constexpr int in_planes = solved ? gated_planes : 1,
                        out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
-  static constexpr int stages = stages_within<TileStage>(101);
-  static_assert(!Division::loads_ahead || keys > 128 || stages == 4);  // with three KDA took longer
+  // Where the block is one group, whose barrier the loader is at too: the writer alone releases stages.
+  static constexpr bool in_step = Division::writers == 1 && steps_fit<TileStage>(140);
+  static constexpr int stages = in_step ? step_stages : stages_within<TileStage>(101);
   struct Memory {
-    StageQueue<TileStage, Division::state_warps + Division::writers, stages> queue;
-    struct Group {
-      PartialProducts<split> recalled, read;
-    } group[2][Division::writers ? Division::groups : 1];  // of the tiles in turn
-    __device__ void init() { queue.init(); }
+    StageQueue<TileStage, 32 * Division::loader_warps,
+               (in_step ? 0 : Division::state_warps) + Division::writers, stages>
+        queue;
+    PartialProducts<split> recalled[2][Division::groups];  // of the tiles in turn
+    // For the writer: of a tile in its stage, which is filled again when it has read them.
+    struct Results {
+      PartialProducts<split> read;
+      PartialProducts<1> missing;
+      Mbarrier stored;
+    } results[Division::writers ? stages : 1][Division::groups];
+    __device__ void init() {
+      queue.init();
+      for (auto& of_stage : results)
+        for (Results& one : of_stage) mbarrier_init(one.stored, split);
+    }
+    __device__ Results& results_of(unsigned tile, int group) {
+      return results[tile % stages][group];
+    }
   };
   Memory& memory;
 
   __device__ const bf16* values() const { return pass.op.v; }
   __device__ int tile_of(int i) const { return i; }
-  __device__ void prefetch(int) const {}
+  template <int threads>
+  __device__ void copy_saved(TileStage&, int) const {}
 
   // What of E does not depend on the state.
   struct Known {
     FragmentA<1> v;
     FragmentB<gated_planes> inverse;
+    typename TileStage::Factors in;
     Known() = default;
-    __device__ Known(const TileStage& stage, int group) {
+    __device__ Known(const TileStage& stage, int group) : in(stage.factors_in()) {
       v.template load<Layout::transposed>(stage.values, group * row_group, 0);
       inverse.template load<Layout::transposed>(stage.terms.inverse, 0, 0);
     }
@@ -47,10 +63,27 @@ struct ForwardBlock : HeadRows {
       return sums.total();
     }
   };
+  // Where a lane's operands are in the first stage, for a warp that holds some columns.
+  struct Places {
+    OperandPlace<FragmentB<in_planes>, Layout::transposed, typename TileStage::KIn> k_in;
+    OperandPlace<FragmentB<1>, Layout::transposed, typename TileStage::QIn> q_in;
+    OperandPlace<FragmentB<out_planes>, Layout::row_major, typename TileStage::KOut> k_out;
+    OperandPlace<FragmentA<1>, Layout::transposed, typename TileStage::Values> values;
+    OperandPlace<FragmentB<gated_planes>, Layout::transposed, TileMatrix> inverse;
+    __device__ Places(const TileStage& first, int group, int column)
+        : k_in(first.k_in(), column, 0),
+          q_in(first.q_in(), column, 0),
+          k_out(first.k_out(), 0, column),
+          values(first.values, group * row_group, 0),
+          inverse(first.terms.inverse, 0, 0) {}
+    __device__ void load(Known& known, const TileStage& stage, uint32_t bytes) const {
+      values.load(known.v, bytes), inverse.load(known.inverse, bytes);
+      known.in = stage.factors_in();
+    }
+  };
   // E of 16 rows, transposed, given S0 K_in' or S0 W'.
-  __device__ static Accumulator missing_values(const TileStage& stage, const Known& known,
-                                               Accumulator recalled) {
-    if constexpr (!solved) stage.scale_in(recalled);
+  __device__ static Accumulator missing_values(const Known& known, Accumulator recalled) {
+    known.in.scale(recalled);
     Accumulator difference = known.values();
 #pragma unroll
     for (int p = 0; p < 2; ++p)
@@ -132,11 +165,12 @@ struct ForwardBlock : HeadRows {
       after(n);
     }
   }
-  template <class Boundary>
-  __device__ void carry_rows(int group) {
+  template <class Boundary, class Loader>
+  __device__ void carry_plain_rows(int group, const Loader& loader) {
     const GatedRule& op = pass.op;
     const int row = first_row + group * row_group, count = tiles.count();
     const Rows rows = head_rows(op, sequence, head, op.values);
+    loader.begin(count, *this);
     TransposedRows y(op.y + rows.first + row, rows.step, tiles.first(0));
     State S;
     load_initial(S, row, 0);
@@ -144,6 +178,7 @@ struct ForwardBlock : HeadRows {
     float largest = 0;  // magnitude, of this lane's entries
     const auto are_small = [&] { return __all_sync(~0u, largest < boundary.bound()); };
     for (int tile = 0; tile < count; ++tile) {
+      loader.next(tile, count, *this);
       bool small = false;
       if (boundary.is_on()) {
         small = are_small();
@@ -154,8 +189,9 @@ struct ForwardBlock : HeadRows {
       small ? multiply<true>(S, boundary, stage, tile, row, products)
             : multiply<false>(S, boundary, stage, tile, row, products);
       boundary.take(stage);
-      Accumulator missing = missing_values(stage, Known(stage, group), products.recalled.total());
-      y.store(read_all(stage, products, FragmentA<gated_planes>(missing)), tiles, tiles.first(tile));
+      Accumulator missing = missing_values(Known(stage, group), products.recalled.total());
+      y.store(read_all(stage, products, FragmentA<gated_planes>(missing)), tiles,
+              tiles.first(tile));
       boundary.scale_out(stage, missing);
       const FragmentA<gated_planes> written(missing);
       float most[4] = {};
@@ -174,15 +210,18 @@ struct ForwardBlock : HeadRows {
     }
     finish(S, row, 0);
   }
-  // Likewise, saving the states. Fewer registers are left, so less is kept from one tile to the next.
-  __device__ void carry_saved_rows(int group) {
+  // Likewise, saving the states, with less that is kept from one tile to the next.
+  template <class Loader>
+  __device__ void carry_saved_rows(int group, const Loader& loader) {
     const GatedRule& op = pass.op;
     const int row = first_row + group * row_group, count = tiles.count();
     const Rows rows = head_rows(op, sequence, head, op.values);
+    loader.begin(count, *this);
     State S;
     load_initial(S, row, 0);
     SmallBoundary boundary;
     for (int tile = 0; tile < count; ++tile) {
+      loader.next(tile, count, *this);
       const float tau_after = tau(tile);
       bool small = boundary.is_on();
       if (small && !S.below(boundary.bound())) boundary.neutralize_large(S), small = false;
@@ -191,7 +230,7 @@ struct ForwardBlock : HeadRows {
       small ? multiply<true>(S, boundary, stage, tile, row, products)
             : multiply<false>(S, boundary, stage, tile, row, products);
       boundary = SmallBoundary(tau_after);
-      Accumulator missing = missing_values(stage, Known(stage, group), products.recalled.total());
+      Accumulator missing = missing_values(Known(stage, group), products.recalled.total());
       const FragmentA<gated_planes> planes(missing);
       save_rows(pass.missing, tile, row, planes);
       if (op.y)
@@ -212,30 +251,22 @@ struct ForwardBlock : HeadRows {
   template <class Boundary>
   __device__ void carry_columns(int group, int warp) {
     constexpr int parts = State::parts, ahead = Division::loads_ahead ? parts : 1;
-    const int row = first_row + group * row_group, column = warp * Division::columns,
-              count = tiles.count();
+    const int row = first_row + group * row_group, column = warp * Division::columns;
+    const unsigned count = tiles.count();
     State S;
     load_initial(S, row, column);
     Boundary boundary;
     FragmentB<in_planes> k_in[ahead];
     FragmentB<out_planes> k_out[ahead];
     FragmentB<1> q_in[ahead];
-    const auto load_k_in = [&](const TileStage& stage, int n) {
-      k_in[n % ahead].template load<Layout::transposed>(stage.k_in(), column + 16 * n, 0);
-    };
-    const auto load_q_in = [&](const TileStage& stage, int n) {
-      q_in[n % ahead].template load<Layout::transposed>(stage.q_in(), column + 16 * n, 0);
-    };
-    const auto load_k_out = [&](const TileStage& stage, int n) {
-      k_out[n % ahead].template load<Layout::row_major>(stage.k_out(), 0, column + 16 * n);
-    };
+    Known known;
+    const Places at(memory.queue.stage[0], group, column);
     FragmentA<gated_planes> state[parts];
-    SplitAccumulator<in_planes> recalled[2];
-    const auto recall = [&](const TileStage& stage) {
-      recalled[0] = recalled[1] = {};
+    const auto recall = [&](uint32_t bytes) {
+      SplitAccumulator<in_planes - 1> recalled[2];
 #pragma unroll
       for (int n = 0; n < parts; ++n) {
-        if (!Division::loads_ahead) load_k_in(stage, n);
+        if (!Division::loads_ahead) at.k_in.load(k_in[0], bytes, n);
         state[n] = FragmentA<gated_planes>(S.part[n]);
         recalled[n % 2].add(state[n], k_in[n % ahead]);
       }
@@ -243,110 +274,118 @@ struct ForwardBlock : HeadRows {
       sum.add(recalled[1].total());
       return sum;
     };
-    Known known;
-    const auto load_first = [&](const TileStage& stage) {
-      if constexpr (Division::loads_ahead)
+    const auto load_inputs = [&](const TileStage& stage, uint32_t bytes) {
+      if constexpr (Division::loads_ahead) {
 #pragma unroll
-        for (int n = 0; n < parts; ++n) load_k_in(stage, n);
-    };
-    const auto load_others = [&](const TileStage& stage) {
-      known = Known(stage, group);
-      if constexpr (Division::loads_ahead)
+        for (int n = 0; n < parts; ++n) at.k_in.load(k_in[n], bytes, n);
+      }
+      at.load(known, stage, bytes);
+      if constexpr (Division::loads_ahead) {
 #pragma unroll
-        for (int n = 0; n < parts; ++n) load_q_in(stage, n), load_k_out(stage, n);
+        for (int n = 0; n < parts; ++n) at.q_in.load(q_in[n], bytes, n);
+      }
     };
-    load_first(memory.queue.wait(0));
-    load_others(memory.queue.waited_for(0));
-    for (int tile = 0; tile < count; ++tile) {
+    const auto load_k_out = [&](uint32_t bytes) {
+      if constexpr (Division::loads_ahead) {
+#pragma unroll
+        for (int n = 0; n < parts; ++n) at.k_out.load(k_out[n], bytes, n);
+      }
+    };
+    // Of the next tile; after the last tile: of none, and not used.
+    const auto load_next_inputs = [&](unsigned tile) {
+      if (!in_step && tile < count) memory.queue.await(tile);
+      load_inputs(memory.queue.waited_for(tile), hoist(memory.queue.bytes(tile)));
+    };
+    in_step ? __syncthreads() : memory.queue.await(0);
+    load_inputs(memory.queue.stage[0], 0), load_k_out(0);
+    for (unsigned tile = 0; tile < count; ++tile) {
       const TileStage& stage = memory.queue.waited_for(tile);
-      auto& own = memory.group[tile % 2][group];
+      auto& recalled_parts = memory.recalled[tile % 2][group];
       // As if all entries were small, before it is known: seldom twice.
       const State before = S;
       const auto guess = boundary.guess(S);
-      Accumulator sum = recall(stage);
-      own.recalled.store(warp, sum);
+      Accumulator sum = recall(memory.queue.bytes(tile));
+      recalled_parts.store(warp, sum);
       if (!boundary.holds(guess, before)) {
         S = before;
         boundary.neutralize_large(S);
-        sum = recall(stage);
-        own.recalled.store(warp, sum);
+        sum = recall(memory.queue.bytes(tile));
+        recalled_parts.store(warp, sum);
       }
-      group_barrier<Division>(group);
-      sum = own.recalled.sum_with(warp, sum);
+      group_barrier<Division, in_step ? 1 : 0>(group);
+      sum = recalled_parts.sum_with(warp, sum);
       boundary.take(stage);
-      SplitAccumulator<1> read;
+      SplitAccumulator<0> read;
 #pragma unroll
       for (int n = 0; n < parts; ++n) {
-        if (!Division::loads_ahead) load_q_in(stage, n);
+        if (!Division::loads_ahead) at.q_in.load(q_in[0], memory.queue.bytes(tile), n);
         read.add(state[n], q_in[n % ahead]);
       }
-      if (tile + 1 < count) load_first(memory.queue.wait(tile + 1));
-      if constexpr (saves)
-#pragma unroll
-        for (int n = 0; n < parts; ++n) save(state[n], tile, row, column + 16 * n);
-      Accumulator missing = missing_values(stage, known, sum);
+      Accumulator missing = missing_values(known, sum);
+      auto& results = memory.results_of(tile, group);
+      if (warp == split - 1) results.missing.store(0, missing);
+      if constexpr (in_step) load_next_inputs(tile + 1);
       boundary.scale_out(stage, missing);
       const FragmentA<gated_planes> written(missing);
       SplitAccumulator<0> added[parts];
 #pragma unroll
       for (int n = 0; n < parts; ++n) {
-        if (!Division::loads_ahead) load_k_out(stage, n);
+        if (!Division::loads_ahead) at.k_out.load(k_out[0], memory.queue.bytes(tile), n);
         added[n].add(written, k_out[n % ahead]);
       }
-      own.read.store(warp, read.total());
-      load_others(memory.queue.waited_for(tile + 1));  // after the last tile: of none, and not used
+      results.read.store(warp, read.total());
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) mbarrier_arrive(results.stored);
+      if constexpr (saves)
+#pragma unroll
+        for (int n = 0; n < parts; ++n) save(state[n], tile, row, column + 16 * n);
+      if constexpr (!in_step) load_next_inputs(tile + 1);
+      load_k_out(memory.queue.bytes(tile + 1));
 #pragma unroll
       for (int n = 0; n < parts; ++n)
         boundary.decay_and_add(S, n, stage, column + 16 * n, added[n].total());
-      memory.queue.release(tile);
+      if constexpr (!in_step) memory.queue.release(tile);
     }
-    group_barrier<Division>(group);
     const State before = S;
     if (!boundary.holds(boundary.guess(S), before)) S = before, boundary.neutralize_large(S);
     finish(S, row, column);
   }
 
   // The warps that hold the state.
-  using Sane = std::conditional_t<decay_ == Decay::per_head, ScaledBoundary, SmallBoundary>;
+  using Sane =
+      std::conditional_t<decay_ == Decay::per_channel && saves, SmallBoundary, ScaledBoundary>;
   __device__ void carry(int group, int warp) {
-    if constexpr (split > 1) {
-      const int own = Division::groups == 1 ? 0 : group;
-      taus ? carry_columns<Sane>(own, warp) : carry_columns<NoBoundary>(own, warp);
-    } else if constexpr (saves) {
-      carry_saved_rows(group);
-    } else {
-      taus ? carry_rows<Sane>(group) : carry_rows<NoBoundary>(group);
-    }
+    const int own = Division::groups == 1 ? 0 : group;
+    taus ? carry_columns<Sane>(own, warp) : carry_columns<NoBoundary>(own, warp);
+  }
+  template <class Loader>
+  __device__ void carry_rows(int group, const Loader& loader) {
+    if constexpr (saves)
+      carry_saved_rows(group, loader);
+    else
+      taus ? carry_plain_rows<Sane>(group, loader) : carry_plain_rows<NoBoundary>(group, loader);
   }
 
-  // The warp that writes a group's results, where several hold the state: a tile's results when the
-  // next one has begun.
+  // The warp that writes a group's results, where several hold the state.
   __device__ void write(int group) {
     const GatedRule& op = pass.op;
-    const int row = first_row + group * row_group, count = tiles.count();
+    const int row = first_row + group * row_group;
+    const unsigned count = tiles.count();
     const Rows rows = head_rows(op, sequence, head, op.values);
-    Accumulator result;  // of the tile before
-    const auto finish = [&](int tile) {
-      const TileStage& stage = memory.queue.wait(tile);
-      Accumulator from_state = memory.group[tile % 2][group].read.sum();
-      stage.scale_in(from_state);
-      result.add(from_state);
-      memory.queue.release(tile);
-      if (op.y)
-        store_transposed(result, op.y + rows.first + row, rows.step, tiles, tiles.first(tile));
-    };
-    for (int tile = 0; tile < count; ++tile) {
-      const TileStage& stage = memory.queue.wait(tile);
-      const Known known(stage, group);
-      group_barrier<Division>(group);
-      if (tile > 0) finish(tile - 1);
-      const FragmentA<gated_planes> missing(
-          missing_values(stage, known, memory.group[tile % 2][group].recalled.sum()));
+    if (in_step) __syncthreads();
+    for (unsigned tile = 0; tile < count; ++tile) {
+      auto& results = memory.results_of(tile, group);
+      // The state's warps have seen that the tile is there.
+      mbarrier_wait(results.stored, tile / stages % 2);
+      const TileStage& stage = memory.queue.waited_for(tile);
+      const FragmentA<gated_planes> missing(results.missing.sum());
       if constexpr (saves) save_rows(pass.missing, tile, row, missing);
-      result = read_missing(stage, missing);
+      Accumulator y = results.read.sum();
+      stage.scale_in(y);
+      y.add(read_missing(stage, missing));
+      memory.queue.release(tile);
+      if (op.y) store_transposed(y, op.y + rows.first + row, rows.step, tiles, tiles.first(tile));
     }
-    group_barrier<Division>(group);
-    finish(count - 1);
   }
 };
 
@@ -360,7 +399,8 @@ using SavingForward = ForwardBlock<decay, Division, true>;
 }  // namespace
 
 void gated_state_forward(const GatedPass& pass, const Gpu& gpu) {
-  pass.state_upper ? launch_states<SavingForward>(pass, gpu) : launch_states<PlainForward>(pass, gpu);
+  pass.state_upper ? launch_states<SavingForward>(pass, gpu)
+                   : launch_states<PlainForward>(pass, gpu);
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -61,14 +61,11 @@ __global__ __launch_bounds__(Block::Division::threads, Block::Division::resident
       memory};
   if (threadIdx.x == 0) memory.init();
   __syncthreads();
-  if (warp < Division::state_warps)
-    return block.carry(warp / Division::split, warp % Division::split);
-  if (warp < Division::state_warps + Division::writers)
-    return block.write(warp - Division::state_warps);
   using Terms = typename Block::Terms;
   const Rows key = key_rows(op, block.sequence, block.head),
              value = head_rows(op, block.sequence, block.head, op.values);
-  TileLoader<std::remove_reference_t<decltype(memory.queue)>, Terms>{
+  using Queue = std::remove_reference_t<decltype(memory.queue)>;
+  const TileLoader<32 * Division::loader_warps, Queue, Terms> loader{
       memory.queue,
       static_cast<const Terms*>(pass.terms) + block.of_head * all_tiles,
       op.k + key.first,
@@ -76,11 +73,19 @@ __global__ __launch_bounds__(Block::Division::threads, Block::Division::resident
       block.values() + value.first + block.first_row,
       key.step,
       value.step,
-      block.tiles}
-      .run(block.tiles.count(), [&](int i) {
-        block.prefetch(block.tile_of(i));
-        return block.tile_of(i);
-      });
+      block.tiles};
+  if constexpr (Division::split == 1) {
+    return block.carry_rows(warp, loader);
+  } else {
+    if (warp < Division::state_warps)
+      return block.carry(warp / Division::split, warp % Division::split);
+    if (warp < Division::state_warps + Division::writers)
+      return block.write(warp - Division::state_warps);
+  }
+  if constexpr (Block::in_step)
+    loader.template run_in_step<Division>(block.tiles.count(), block);
+  else
+    loader.run(block.tiles.count(), block);
 }
 
 template <class Block>

@@ -42,6 +42,7 @@ using TileMatrix = SplitMatrix<gated_planes, tile_size, tile_size>;
 template <int columns>
 struct SolvedKeys {
   static constexpr int planes = gated_planes;
+  static constexpr int bytes_of_16_columns = 2 * 64 * sizeof(__nv_bfloat16);
   alignas(16) __nv_bfloat16 plane[planes][tile_size * columns];
   __device__ const __nv_bfloat16* at(int p, int row, int column) const {
     return plane[p] + (row / 8 * (columns / 8) + column / 8) * 64 + row % 8 * 8 + column % 8;
@@ -73,22 +74,33 @@ struct alignas(16) TanhOfSmall {
   }
 };
 
-// The same with fewer instructions for X = g x, g from the decay (TinyPolynomial).
+// The same with fewer instructions for X = g x (TinyPolynomial); g is in the decay and in what is added.
 struct alignas(16) TinyTerms {
   float b, c, a, bound;  // of |X|
-  float inverse_g, decay;  // g d
-  float below;             // s, where X is tiny
-  alignas(16) float out[tile_size];
+  float below;           // s, where X is tiny
+  float inverse_g, tau;
+  float decay;  // g d, where one decay is for all channels
+  TinyTerms() = default;
+  __device__ TinyTerms(const Boundary& boundary, float d)
+      : b(boundary.tiny.b),
+        c(boundary.tiny.c),
+        a(boundary.tiny.a),
+        bound(boundary.tiny.tau > 1e-37f ? tiny_limit * boundary.tiny.tau * boundary.factor.high
+                                         : 0),
+        below(boundary.tiny.below),
+        inverse_g(boundary.tiny.inverse_g()),
+        tau(boundary.tiny.tau),
+        decay(d) {}
 };
 
 constexpr size_t memory_line = 128;  // bytes; copies of what begins within one read one more
 struct PerHeadTerms {
   TileMatrix inverse, read;  // T, P diag(beta)
   alignas(16) float in[tile_size];
-  float out[tile_size];  // d_t; beta_t d / d_t
-  float decay[4];        // d, and padding
-  TanhOfSmall sane;      // after the tile
-  TinyTerms tiny;
+  float out[tile_size];       // d_t; beta_t d / d_t
+  float decay[8];             // d, and padding
+  TinyTerms tiny;             // of SANE after the tile
+  float tiny_out[tile_size];  // g beta_t d / d_t
 };
 static_assert(sizeof(PerHeadTerms) % memory_line == 0);
 // Forward needs the first plane of Q_in only.
@@ -97,7 +109,8 @@ struct PerChannelTerms {
   TileMatrix inverse, read;
   alignas(16) float decay[keys];
   TanhOfSmall sane;  // after the tile
-  float4 padding[memory_line / sizeof(float4) - 1];
+  TinyTerms tiny;    // likewise; if it is used, g is in `decay` and in `k_out`
+  float4 padding[memory_line / sizeof(float4) - 3];
   SolvedKeys<keys> w;
   SplitMatrix<gated_planes, tile_size, keys> k_out;  // times beta
   SplitMatrix<q_planes, tile_size, keys> q_in;

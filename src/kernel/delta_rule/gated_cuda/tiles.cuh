@@ -8,6 +8,8 @@
 
 namespace deltasane::kernel::cuda {
 
+constexpr uint32_t whole_tile = (1u << tile_size) - 1;
+
 struct Tiles {
   int offset, tokens;  // of the first token in its tile; of the sequence
   __device__ Tiles(const GatedRule& op, int64_t sequence)
@@ -21,6 +23,18 @@ struct Tiles {
     return (1u << to) - (1u << from);
   }
   __device__ bool ends_chunk(int tile) const { return present(first(tile) + tile_size - 1); }
+};
+
+// Which tile, where those of all heads follow each other: rows that are neighbours in memory are read
+// at the same time.
+struct TileOfHead {
+  int tile;
+  int64_t sequence, head, place;  // place: among the terms
+  __device__ TileOfHead(const GatedRule& op, int64_t which, int all_tiles)
+      : tile(int(which / op.heads % all_tiles)),
+        sequence(which / op.heads / all_tiles),
+        head(which % op.heads),
+        place((sequence * op.heads + head) * all_tiles + tile) {}
 };
 
 // That end in a call, for tau.
