@@ -151,7 +151,7 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
   const uint32_t present = tiles.mask(tile);
   // Loaded before the vectors, and stored after them: other warps wait for it.
   float beta = 0, tau = 0;
-  if (present >> thread & 1 && thread < tile_size)
+  if (thread < tile_size && present >> thread & 1)
     beta = __ldg(op.beta + (sequence * op.time + first + thread) * op.heads + head);
   if (thread == half_threads<keys>) tau = tau_after(op, tiles, sequence, head, tile);
   if (channel < keys) {

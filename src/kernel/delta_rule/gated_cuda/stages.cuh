@@ -113,10 +113,8 @@ constexpr int stages_within(int kib) {
 }
 // Where the loader is in step with the others; see TileLoader.
 constexpr int step_stages = 5;
-template <class Stage>
-constexpr bool steps_fit(int kib) {
-  return step_stages * sizeof(Stage) <= size_t(kib) * 1024;
-}
+// Of a block, and some KiB less: of compute capability 8.6, 8.9 and 12.0, and of 8.0.
+constexpr size_t limited_shared = 98 * 1024, ample_shared = 160 * 1024;
 // Stages that are full, and empty again.
 template <class Stage, int loader_threads, int consumers, int count_>
 struct StageQueue {

@@ -16,28 +16,48 @@ struct ForwardBlock : HeadRows {
   static constexpr int keys = Division::keys, split = Division::split;
   static constexpr int in_planes = solved ? gated_planes : 1,
                        out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
-  // Where the block is one group, whose barrier the loader is at too: the writer alone releases stages.
-  static constexpr bool in_step = Division::writers == 1 && steps_fit<TileStage>(140);
-  static constexpr int stages = in_step ? step_stages : stages_within<TileStage>(101);
-  struct Memory {
-    StageQueue<TileStage, 32 * Division::loader_warps,
-               (in_step ? 0 : Division::state_warps) + Division::writers, stages>
-        queue;
-    PartialProducts<split> recalled[2][Division::groups];  // of the tiles in turn
-    // For the writer: of a tile in its stage, which is filled again when it has read them.
-    struct Results {
-      PartialProducts<split> read;
-      PartialProducts<1> missing;
-      Mbarrier stored;
-    } results[Division::writers ? stages : 1][Division::groups];
+  // For the writer: of a tile in its stage, which is filled again when it has read them.
+  struct Results {
+    PartialProducts<split> read;
+    PartialProducts<1> missing;
+    Mbarrier stored;
+  };
+  // What warps that share rows exchange.
+  template <int stages, int groups>
+  struct Exchange {
+    PartialProducts<split> recalled[2][groups];  // of the tiles in turn
+    Results results[stages][groups];
     __device__ void init() {
-      queue.init();
       for (auto& of_stage : results)
         for (Results& one : of_stage) mbarrier_init(one.stored, split);
     }
     __device__ Results& results_of(unsigned tile, int group) {
       return results[tile % stages][group];
     }
+  };
+  template <int stages>
+  struct Exchange<stages, 0> {
+    __device__ void init() {}
+  };
+  template <int stages>
+  static constexpr size_t shared_bytes = stages * sizeof(TileStage) +
+                                         sizeof(Exchange<stages, Division::writers>);
+  // Where the block is one group, the loader may be at its barrier: the writer alone releases stages.
+  // So many take more memory: not where that would leave out a GPU that has the heads otherwise.
+  static constexpr bool in_step =
+      Division::writers == 1 &&
+      (shared_bytes<step_stages> <= limited_shared ||
+       (shared_bytes<3> > limited_shared && shared_bytes<step_stages> <= ample_shared));
+  static constexpr int stages =
+      in_step ? step_stages
+              : stages_within<TileStage>(
+                    Division::writers > 0 && shared_bytes<3> <= limited_shared ? 76 : 101);
+  struct Memory {
+    StageQueue<TileStage, 32 * Division::loader_warps,
+               (in_step ? 0 : Division::state_warps) + Division::writers, stages>
+        queue;
+    Exchange<stages, Division::writers> exchange;
+    __device__ void init() { queue.init(), exchange.init(); }
   };
   Memory& memory;
 
@@ -300,7 +320,7 @@ struct ForwardBlock : HeadRows {
     load_inputs(memory.queue.stage[0], 0), load_k_out(0);
     for (unsigned tile = 0; tile < count; ++tile) {
       const TileStage& stage = memory.queue.waited_for(tile);
-      auto& recalled_parts = memory.recalled[tile % 2][group];
+      auto& recalled_parts = memory.exchange.recalled[tile % 2][group];
       // As if all entries were small, before it is known: seldom twice.
       const State before = S;
       const auto guess = boundary.guess(S);
@@ -322,7 +342,7 @@ struct ForwardBlock : HeadRows {
         read.add(state[n], q_in[n % ahead]);
       }
       Accumulator missing = missing_values(known, sum);
-      auto& results = memory.results_of(tile, group);
+      auto& results = memory.exchange.results_of(tile, group);
       if (warp == split - 1) results.missing.store(0, missing);
       if constexpr (in_step) load_next_inputs(tile + 1);
       boundary.scale_out(stage, missing);
@@ -374,7 +394,7 @@ struct ForwardBlock : HeadRows {
     const Rows rows = head_rows(op, sequence, head, op.values);
     if (in_step) __syncthreads();
     for (unsigned tile = 0; tile < count; ++tile) {
-      auto& results = memory.results_of(tile, group);
+      auto& results = memory.exchange.results_of(tile, group);
       // The state's warps have seen that the tile is there.
       mbarrier_wait(results.stored, tile / stages % 2);
       const TileStage& stage = memory.queue.waited_for(tile);
