@@ -38,6 +38,17 @@ __device__ inline void copy_async(uint4* shared, const void* from, bool wanted) 
                "l"(from), "r"(wanted ? 16 : 0)
                : "memory");
 }
+// So many neighbouring pieces of 16 bytes, by so many neighbouring threads, a share each.
+template <int threads, int pieces>
+__device__ void copy_contiguous(void* shared, const void* from) {
+  const int thread = threadIdx.x % threads;
+  auto* const to = static_cast<uint4*>(shared) + thread;
+  const auto* const of = static_cast<const uint4*>(from) + thread;
+#pragma unroll
+  for (int i = 0; i < pieces / threads; ++i) copy_async(to + threads * i, of + threads * i);
+  constexpr int rest = pieces % threads, whole = pieces - rest;
+  if (thread < rest) copy_async(to + whole, of + whole);
+}
 // The thread's copies since the last call become a group.
 __device__ inline void commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

@@ -26,6 +26,7 @@ template <Layout layout>
 __device__ void load_matrices(uint32_t (&x)[4], const __nv_bfloat16* at) {
   load_matrices<layout>(x, shared_address(at));
 }
+
 // The inverse of load_matrices, where there is no stmatrix: lane l gives the address of row l % 8
 // of matrix l / 8.
 __device__ inline void store_matrices_by_words(uint32_t at, const uint32_t (&x)[4]) {

@@ -7,14 +7,13 @@
 
 namespace deltasane::kernel::cuda {
 
-template <class Word>  // uint32_t, or const
 struct BlockedMatrix {
-  Word* words;
+  uint32_t* words;
   int column_blocks;
 
   // Of the 16 x 16 numbers from (row, column) on: this lane's words of one plane.
-  __device__ Word* at(int row, int column, int i) const {
-    Word* const first =
+  __device__ uint32_t* at(int row, int column, int i) const {
+    uint32_t* const first =
         words + int64_t(row / 8 * column_blocks + column / 8) * 32 + threadIdx.x % 32;
     return first + (i % 2 * column_blocks + i / 2) * 32;  // known when compiled
   }
@@ -22,17 +21,9 @@ struct BlockedMatrix {
 #pragma unroll
     for (int i = 0; i < 4; ++i) *at(row, column, i) = plane[i];
   }
-  __device__ void load(uint32_t (&plane)[4], int row, int column) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) plane[i] = __ldg(at(row, column, i));
-  }
 };
-__device__ inline BlockedMatrix<uint32_t> blocked(bf16* numbers, int64_t from, int columns) {
+__device__ inline BlockedMatrix blocked(bf16* numbers, int64_t from, int columns) {
   return {reinterpret_cast<uint32_t*>(numbers + from), columns / 8};
-}
-__device__ inline BlockedMatrix<const uint32_t> blocked(const bf16* numbers, int64_t from,
-                                                        int columns) {
-  return {reinterpret_cast<const uint32_t*>(numbers + from), columns / 8};
 }
 
 }  // namespace deltasane::kernel::cuda

@@ -81,16 +81,18 @@ struct SavedRows : SavedTile<columns> {
   Mbarrier full;
 
   __device__ void init() {  // by one thread, before a barrier of the block
-    if constexpr (whole_rows)
+    if constexpr (whole_rows) {
       NV_IF_TARGET(NV_PROVIDES_SM_90, (mbarrier_init(full, 4); fence_mbarrier_init();))
+    }
   }
   // From entry `from` of all saved states on. After all lanes have read the rows before.
   __device__ void copy(const GatedPass& pass, int64_t from) {
     __syncwarp();
-    if constexpr (whole_rows)
+    if constexpr (whole_rows) {
       NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (copy_bulk(pass, from);), (copy_pieces(pass, from);))
-    else
+    } else {
       copy_pieces(pass, from);
+    }
   }
   // i: of plane i / 2 the i % 2-th half.
   __device__ static const bf16* half_of(const GatedPass& pass, int64_t from, int i) {
@@ -104,20 +106,17 @@ struct SavedRows : SavedTile<columns> {
                       full);
   }
   __device__ void copy_pieces(const GatedPass& pass, int64_t from) {
-    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-#pragma unroll
-      for (int piece = 0; piece < half / 8; piece += 32)
-        copy_async(reinterpret_cast<uint4*>(plane[i / 2] + i % 2 * half) + piece + lane,
-                   reinterpret_cast<const uint4*>(half_of(pass, from, i)) + piece + lane);
+      copy_contiguous<32, half / 8>(plane[i / 2] + i % 2 * half, half_of(pass, from, i));
     commit_group();
   }
   __device__ void wait(uint32_t parity) const {  // for the oldest copy; every second has parity 1
-    if constexpr (whole_rows)
+    if constexpr (whole_rows) {
       NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90, (mbarrier_wait(full, parity);), (wait_pieces();))
-    else
+    } else {
       wait_pieces();
+    }
   }
   __device__ static void wait_pieces() {
     wait_group<turns - 1>();

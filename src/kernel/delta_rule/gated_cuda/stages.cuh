@@ -113,7 +113,8 @@ constexpr int stages_within(int kib) {
 }
 // Where the loader is in step with the others; see TileLoader.
 constexpr int step_stages = 5;
-// Of a block, and some KiB less: of compute capability 8.6, 8.9 and 12.0, and of 8.0.
+// What a block may have on compute capability 8.6, 8.9 and 12.0, and on 8.0, less what the queue's
+// mbarriers take and what is rounded up.
 constexpr size_t limited_shared = 98 * 1024, ample_shared = 160 * 1024;
 // Stages that are full, and empty again.
 template <class Stage, int loader_threads, int consumers, int count_>
@@ -198,15 +199,8 @@ struct TileLoader {
   __device__ void copy(unsigned i, const Block& block) const {  // the i-th tile
     const int tile = block.tile_of(i);
     auto& to = queue.stage[i % Queue::count];
-    const int lane = threadIdx.x % threads;
-    const auto* from = reinterpret_cast<const uint4*>(terms + tile) + lane;
-    auto* const place = reinterpret_cast<uint4*>(&to.terms) + lane;
-    constexpr int pieces = sizeof(to.terms) / sizeof(uint4);
     static_assert(sizeof(to.terms) % sizeof(uint4) == 0);
-#pragma unroll
-    for (int i = 0; i < pieces / threads; ++i) copy_async(place + threads * i, from + threads * i);
-    constexpr int rest = pieces % threads;
-    if (lane < rest) copy_async(place + (pieces - rest), from + (pieces - rest));
+    copy_contiguous<threads, sizeof(to.terms) / sizeof(uint4)>(&to.terms, terms + tile);
     const int first = tiles.first(tile);
     const uint32_t present = tiles.mask(tile);
     copy_vectors(to, first, present);
@@ -297,4 +291,5 @@ struct PartialProducts {
     return x;
   }
 };
+
 }  // namespace deltasane::kernel::cuda

@@ -63,20 +63,13 @@ struct BackwardBlock : HeadRows {
   __device__ void copy_saved(TileStage& to, int tile) const {
     if constexpr (saved_in_stage) {
       const int64_t from = state_after(tile, first_row);
-      if (taus) copy_plane<threads>(to.saved.plane[0], pass.state_upper + from);
-      if (taus) copy_plane<threads>(to.saved.plane[1], pass.state_lower + from);
+      constexpr int pieces = 2 * SavedTile<keys>::half / 8;
+      if (!taus) return;
+      copy_contiguous<threads, pieces>(to.saved.plane[0], pass.state_upper + from);
+      copy_contiguous<threads, pieces>(to.saved.plane[1], pass.state_lower + from);
     } else {
       prefetch(tile);
     }
-  }
-  template <int threads, int count>
-  __device__ static void copy_plane(__nv_bfloat16 (&to)[count], const bf16* from) {
-    const int lane = threadIdx.x % threads;
-    static_assert(count / 8 % threads == 0);
-#pragma unroll
-    for (int i = 0; i < count / 8; i += threads)
-      copy_async(reinterpret_cast<uint4*>(to) + i + lane,
-                 reinterpret_cast<const uint4*>(from) + i + lane);
   }
   __device__ void prefetch(int tile) const {
     if (!neutralized(tile) || threadIdx.x / 32 % Division::loader_warps != 0) return;

@@ -13,23 +13,23 @@ struct ForwardBlock : HeadRows {
   static constexpr bool solved = solved_terms<decay_>;
   using Terms = TileTerms<decay_, Division::keys>;
   using TileStage = Stage<decay_, Division, 1>;
-  static constexpr int keys = Division::keys, split = Division::split;
+  static constexpr int keys = Division::keys;
   static constexpr int in_planes = solved ? gated_planes : 1,
                        out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
   // For the writer: of a tile in its stage, which is filled again when it has read them.
   struct Results {
-    PartialProducts<split> read;
+    PartialProducts<Division::split> read;
     PartialProducts<1> missing;
     Mbarrier stored;
   };
   // What warps that share rows exchange.
   template <int stages, int groups>
   struct Exchange {
-    PartialProducts<split> recalled[2][groups];  // of the tiles in turn
+    PartialProducts<Division::split> recalled[2][groups];  // of the tiles in turn
     Results results[stages][groups];
     __device__ void init() {
       for (auto& of_stage : results)
-        for (Results& one : of_stage) mbarrier_init(one.stored, split);
+        for (Results& one : of_stage) mbarrier_init(one.stored, Division::split);
     }
     __device__ Results& results_of(unsigned tile, int group) {
       return results[tile % stages][group];
@@ -42,8 +42,9 @@ struct ForwardBlock : HeadRows {
   template <int stages>
   static constexpr size_t shared_bytes = stages * sizeof(TileStage) +
                                          sizeof(Exchange<stages, Division::writers>);
-  // Where the block is one group, the loader may be at its barrier: the writer alone releases stages.
-  // So many take more memory: not where that would leave out a GPU that has the heads otherwise.
+  // Where the block is one group, the loader may be at its barrier; the writer alone releases stages
+  // then. That takes more stages, so it is not done where a GPU that has enough shared memory for the
+  // heads otherwise would not have enough.
   static constexpr bool in_step =
       Division::writers == 1 &&
       (shared_bytes<step_stages> <= limited_shared ||
@@ -343,7 +344,7 @@ struct ForwardBlock : HeadRows {
       }
       Accumulator missing = missing_values(known, sum);
       auto& results = memory.exchange.results_of(tile, group);
-      if (warp == split - 1) results.missing.store(0, missing);
+      if (warp == Division::split - 1) results.missing.store(0, missing);
       if constexpr (in_step) load_next_inputs(tile + 1);
       boundary.scale_out(stage, missing);
       const FragmentA<gated_planes> written(missing);

@@ -51,8 +51,8 @@ struct SolvedKeys {
   __device__ void store(const FragmentA<planes>& x, int column) {
 #pragma unroll
     for (int p = 0; p < planes; ++p)
-      BlockedMatrix<uint32_t>{reinterpret_cast<uint32_t*>(plane[p]), columns / 8}.store(x.plane[p],
-                                                                                        0, column);
+      BlockedMatrix{reinterpret_cast<uint32_t*>(plane[p]), columns / 8}.store(x.plane[p], 0,
+                                                                              column);
   }
 };
 

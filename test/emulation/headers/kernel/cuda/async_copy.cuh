@@ -18,6 +18,11 @@ inline void copy_async(uint4* shared, const uint4* from) {
 inline void copy_async(uint4* shared, const void* from, bool wanted) {
   emulation::copy_async(shared, from, sizeof(uint4), wanted ? 0 : sizeof(uint4));
 }
+template <int threads, int pieces>
+void copy_contiguous(void* shared, const void* from) {
+  for (int i = int(threadIdx.x) % threads; i < pieces; i += threads)
+    copy_async(static_cast<uint4*>(shared) + i, static_cast<const uint4*>(from) + i);
+}
 inline void commit_group() { emulation::commit_group(); }
 template <int pending>
 void wait_group() {
