@@ -381,6 +381,10 @@ void barrier_sync(unsigned number, unsigned count) {
   yield();
 }
 
+void barrier_arrive(unsigned number, unsigned count) {
+  release_if_complete(barrier_for(number, count));
+}
+
 void wait_for_others() {
   block->polling[thread_number / warp_lanes] |= 1u << thread_number % warp_lanes;
   block->polls = true;

@@ -61,6 +61,8 @@ void warp_collective(const char* instruction, void* operands, void (*execute)(co
 
 // Waits until `count` threads are at the barrier; 0: all of the block that have not ended.
 void barrier_sync(unsigned barrier, unsigned count);
+// Is counted among them, and does not wait.
+void barrier_arrive(unsigned barrier, unsigned count);
 
 // Lets the threads run that can, of other blocks too, where a thread polls memory in a loop.
 void wait_for_others();

@@ -81,6 +81,25 @@ TEST_F(Emulation, HasNamedBarriers) {
   EXPECT_EQ(right_schedules(pairs, [](unsigned t) { return float(t ^ 32); }), 3);
 }
 
+// The first half writes, the second reads.
+TEST_F(Emulation, HasArrivalsAtNamedBarriers) {
+  const auto pass_on = [](bool arrives) {
+    return [arrives] {
+      constexpr unsigned half = threads / 2;
+      if (threadIdx.x < half) {
+        memory[threadIdx.x] = 1;
+        if (arrives) barrier_arrive(1, threads);
+        return 1.0f;
+      }
+      if (arrives) barrier_sync(1, threads);
+      return memory[threadIdx.x - half];
+    };
+  };
+  const auto expected = [](unsigned) { return 1.0f; };
+  EXPECT_EQ(right_schedules(pass_on(true), expected), 3);
+  EXPECT_LT(right_schedules(pass_on(false), expected), 3);
+}
+
 uint64_t& mbarrier_in_memory() { return *reinterpret_cast<uint64_t*>(memory + threads); }
 
 // One warp writes, the others read, twice.

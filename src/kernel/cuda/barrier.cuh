@@ -22,6 +22,13 @@ __device__ void named_barrier(int number) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(threads) : "memory");
 }
 
+// Arrives and does not wait; who waits there (named_barrier, which these threads are counted in) sees
+// what was written before.
+template <int threads>
+__device__ void named_barrier_arrive(int number) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(threads) : "memory");
+}
+
 // An mbarrier in shared memory: a phase completes when `arrivals` threads have arrived. A waiting
 // thread names the parity of the phase, 0 for the first one, and then sees what was written before
 // the arrivals; the phase before the first counts as complete. After mbarrier_init a block needs a

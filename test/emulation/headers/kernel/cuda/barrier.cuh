@@ -15,6 +15,11 @@ void named_barrier(int number) {
   emulation::barrier_sync(unsigned(number), threads);
 }
 
+template <int threads>
+void named_barrier_arrive(int number) {
+  emulation::barrier_arrive(unsigned(number), threads);
+}
+
 using Mbarrier = uint64_t;
 inline void mbarrier_init(Mbarrier& barrier, int arrivals) {
   emulation::mbarrier_init(&barrier, unsigned(arrivals));
