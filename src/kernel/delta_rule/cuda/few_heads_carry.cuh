@@ -5,6 +5,7 @@
 
 #include "kernel/cuda/async_copy.cuh"
 #include "kernel/delta_rule/cuda/few_heads_terms.cuh"
+#include "kernel/delta_rule/cuda/ready_tiles.cuh"
 #include "kernel/delta_rule/cuda/saved_state.cuh"
 
 namespace deltasane::kernel::cuda {
@@ -96,25 +97,14 @@ struct BoundaryProducer {
 template <class Real>
 struct TileLoader {
   const TileTerms<Real>* terms;  // of a head
-  const uint32_t* ready;         // likewise
+  ReadyTiles ready;              // likewise
   Stage<Real>* stage;
-  int tiles, rows;  // rows: which of a tile's
+  int rows;  // which of a tile's
   BoundaryProducer boundaries;
-  int there = 0;  // so many tiles are ready
 
-  // Each lane polls a tile. The lane that reads a flag sees what another block wrote before it, and
-  // so do the others after __syncwarp.
-  __device__ void wait_ready(int tile) {
-    while (there <= tile) {
-      const int mine = there + threadIdx.x % 32;
-      const bool is_ready = mine < tiles && load_acquire(ready + mine);
-      there += __clz(__brev(~__ballot_sync(~0u, is_ready)));  // all before the first that is not
-    }
-    __syncwarp();
-  }
   __device__ void load(int tile) {
-    if (tile < tiles) {
-      wait_ready(tile);
+    if (tile < ready.tiles) {
+      ready.wait(tile);
       copy(&stage[tile % stages].operands, &terms[tile].operands);
       copy(&stage[tile % stages].rows, &terms[tile].rows[rows]);
       boundaries.store(tile);
@@ -136,7 +126,7 @@ struct TileLoader {
     for (int i = 0; i < stages - 1; ++i) load(i);
     wait_group<stages - 2>();
     __syncthreads();
-    for (int tile = 0; tile < tiles; ++tile) {
+    for (int tile = 0; tile < ready.tiles; ++tile) {
       wait_group<stages - 3>();
       __syncthreads();
       load(tile + stages - 1);
@@ -235,8 +225,11 @@ __global__ __launch_bounds__(carry_bound,
   }
   if (threadIdx.x >= state_threads) {
     const BoundaryProducer boundaries{memory.boundary, tau, op.heads, tiles};
-    TileLoader<Real>{
-        all + of_head * tiles, ready + of_head * tiles, memory.stage, tiles, row_block, boundaries}
+    TileLoader<Real>{all + of_head * tiles,
+                     {ready + of_head * tiles, tiles},
+                     memory.stage,
+                     row_block,
+                     boundaries}
         .run();
     // The next kernel in the stream starts when this one has ended, so the terms kernel must have
     // ended too.

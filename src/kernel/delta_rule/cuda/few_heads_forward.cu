@@ -27,14 +27,12 @@ namespace {
 
 constexpr int64_t max_tiles = int64_t{1} << 30;
 
-int64_t progress_words(int64_t count) { return (count + 1 + 3) / 4 * 4; }
-
 }  // namespace
 
 template <class Real>
 int64_t few_heads_scratch_floats(int64_t batch, int64_t heads, int64_t tiles) {
   const int64_t count = batch * heads * tiles;
-  return count * int64_t(sizeof(TileTerms<Real>) / sizeof(float)) + progress_words(count);
+  return count * int64_t(sizeof(TileTerms<Real>) / sizeof(float)) + TileProgress::words(count);
 }
 
 template <class Real>
@@ -49,8 +47,8 @@ void few_heads_forward(const DeltaRule<Real>& op, int64_t tiles, float* scratch,
   require(count <= max_tiles, "delta_rule for few heads: expected at most 2^30 tiles");
   auto* const all = reinterpret_cast<TileTerms<Real>*>(scratch);
   auto* const words = reinterpret_cast<uint32_t*>(all + count);
-  zero_on_gpu(words, uint64_t(progress_words(count)) * sizeof(uint32_t), gpu);
-  const Progress progress{words, words + 1};
+  zero_on_gpu(words, uint64_t(TileProgress::words(count)) * sizeof(uint32_t), gpu);
+  const TileProgress progress(words);
   const int64_t blocks = std::min(count, int64_t{terms_beside} * gpu.properties().multiprocessors);
   prefer_shared_carveout(terms_kernel<Real>), prefer_shared_carveout(carry_kernel<Real>);
   launch(terms_kernel<Real>,

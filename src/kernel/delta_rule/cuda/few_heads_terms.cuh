@@ -4,6 +4,7 @@
 
 #include "kernel/cuda/memory_order.cuh"
 #include "kernel/delta_rule/cuda/operand_producer.cuh"
+#include "kernel/delta_rule/cuda/tile_progress.h"
 #include "tensor/cuda/launch.h"
 
 namespace deltasane::kernel::cuda {
@@ -44,13 +45,6 @@ struct TermsMemory {
 // Both kernels wait for their products.
 template <class Real, int small_chains>
 using ProductSums = StateAccumulator<Real, small_chains, PlaneOrder::diagonals>;
-
-// Which terms are ready, so that the sequential kernel need not wait for all of them. Zeros at
-// first.
-struct Progress {
-  uint32_t* claimed;  // tiles that blocks have claimed beyond the first two of each
-  uint32_t* ready;    // (head, tile): whether its terms are in memory
-};
 
 // From a tile's operands, the terms: each warp makes those of 16 channels and of 16 rows of the
 // state.
@@ -125,7 +119,7 @@ template <class Real>
 __global__ __launch_bounds__(producer_threads,
                              terms_resident) void terms_kernel(DeltaRule<Real> op, int tiles,
                                                                TileTerms<Real>* all,
-                                                               Progress progress) {
+                                                               TileProgress progress) {
   trigger_dependent_launch();
   extern __shared__ float4 dynamic_shared[];
   auto& memory = *reinterpret_cast<TermsMemory<Real>*>(dynamic_shared);
