@@ -16,6 +16,11 @@ __device__ inline uint32_t hoist(uint32_t x) {
   asm volatile("" : "+r"(x));
   return x;
 }
+template <class T>
+__device__ T* hoist(T* at) {
+  asm volatile("" : "+l"(at));
+  return at;
+}
 // The same object, with its address computed here and kept in a register. Without it the compiler
 // computes the address again at every use, which takes as long as the use itself.
 template <class T>

@@ -37,6 +37,20 @@ T* at(float* memory, int64_t byte) {
   return reinterpret_cast<T*>(reinterpret_cast<char*>(memory) + byte);
 }
 
+// The terms, and how far they are.
+struct TermsParts {
+  Workspace all;
+  int64_t terms, progress;
+  explicit TermsParts(const GatedRule& op) {
+    terms = all.add<char>(gated_terms_bytes(op));
+    progress = all.add<uint32_t>(TileProgress::words(op.batch * op.heads * tile_count(op)));
+  }
+  void give(GatedPass& pass, float* memory, bool beside) const {
+    pass.terms = at<char>(memory, terms);
+    if (beside) pass.progress = TileProgress(at<uint32_t>(memory, progress));
+  }
+};
+
 // What forward saves.
 struct SavedParts {
   Workspace all;
@@ -59,7 +73,7 @@ struct BackwardParts {
   int64_t terms, dstate, dvalues, parts, saved;
   explicit BackwardParts(const GatedRule& op) {
     const int64_t heads = op.batch * op.heads, tiles = tile_count(op);
-    terms = all.add<char>(gated_terms_bytes(op));
+    terms = all.add<float>(TermsParts(op).all.floats());
     dstate = all.add<bf16>(heads * tiles * op.values * op.keys);
     dvalues = all.add<bf16>(heads * tiles * 2 * tile_size * op.values);
     parts = all.add<float>(heads * tiles * op.values / 16);
@@ -79,7 +93,8 @@ void gated_rule(const GatedRule& op, DeltaRuleScratch& scratch, const Gpu& gpu) 
   if (op.time == 1 && !op.states) return gated_token_forward(op, gpu);
   GatedPass pass;
   pass.op = op;
-  pass.terms = scratch.floats(gpu, gated_terms_bytes(op) / int64_t(sizeof(float)));
+  const TermsParts parts(op);
+  parts.give(pass, scratch.floats(gpu, parts.all.floats()), gated_terms_beside(op, gpu));
   if (op.states) SavedParts(op).give(pass, op.states);
   gated_terms(pass, op.states ? TermsFor::saving : TermsFor::forward, gpu);
   gated_state_forward(pass, gpu);
@@ -99,7 +114,8 @@ void gated_rule_backward(const GatedRule& op, const GatedRuleGradient& gradient,
   GatedPass pass;
   pass.op = op, pass.gradient = gradient;
   pass.op.y = nullptr, pass.op.final_state = nullptr;
-  pass.terms = at<char>(memory, of.terms);
+  // Backward begins with the last tile, whose terms are made last.
+  TermsParts(op).give(pass, at<float>(memory, of.terms), !op.states && gated_terms_beside(op, gpu));
   pass.dstate = at<bf16>(memory, of.dstate), pass.dvalues = at<bf16>(memory, of.dvalues);
   pass.dtau_parts = at<float>(memory, of.parts);
   SavedParts(op).give(pass, op.states ? op.states : at<float>(memory, of.saved));

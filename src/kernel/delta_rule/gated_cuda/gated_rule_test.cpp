@@ -34,16 +34,19 @@ TEST_P(GpuGatedRule, CutIntoCalls) {
   for (const std::string& fault : check_gated_calls(shape, 1, calls, gpu())) ADD_FAILURE() << fault;
 }
 TEST_P(GpuGatedRule, OfALongSequenceEqualsItsParts) {
-  const int64_t many = gpu().properties().multiprocessors / 2 + 1;  // heads
-  for (const int64_t heads : {int64_t(2), many})
+  const auto check = [&](int64_t heads, int64_t tiles) {
     EXPECT_TRUE(gated_equals_its_parts({.rule = GetParam(),
-                                        .time = 150 * 16 + 5,
+                                        .time = tiles * 16 + 5,
                                         .key_heads = heads,
                                         .heads = heads,
                                         .keys = 128,
                                         .tau_low = 0.4,
                                         .tau_high = 12},
                                        20 * 16, gpu()));
+  };
+  const int multiprocessors = gpu().properties().multiprocessors;
+  check(2, 5 * multiprocessors);  // more tiles than there are warps for their terms
+  check(multiprocessors / 2 + 1, 150);
 }
 TEST_P(GpuGatedRule, OfDifferentLengthsEqualsEachAlone) {
   constexpr int32_t lengths[] = {133, 16, 1, 37};

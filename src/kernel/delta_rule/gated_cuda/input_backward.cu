@@ -68,7 +68,7 @@ struct ChannelInputs {
 #pragma unroll
     for (int t = 0; t < tile_size; ++t) {
       k[t] = __uint_as_float(k_and_r[t] << 16), r[t] = __uint_as_float(k_and_r[t] & 0xffff0000u);
-      if constexpr (decay == Decay::per_channel) w[t] = __expf(g[t]);
+      if constexpr (decay == Decay::per_channel) w[t] = decay_of(g[t]);
     }
   }
 };

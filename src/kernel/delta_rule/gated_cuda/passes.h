@@ -1,6 +1,7 @@
 // The passes that the operator is made of. See terms.cuh for the letters.
 #pragma once
 
+#include "kernel/delta_rule/cuda/tile_progress.h"
 #include "kernel/delta_rule/gated_cuda/gated_rule.h"
 
 namespace deltasane::kernel::cuda {
@@ -16,6 +17,8 @@ struct GatedPass {
   GatedRule op;
   GatedRuleGradient gradient;
   void* terms = nullptr;  // (batch, head, tile)
+  // Where forward over the states runs beside the kernel that makes the terms; else of no tiles.
+  TileProgress progress;
   // Forward, where wanted: the states before every tile and at the end, (batch, head, tiles + 1),
   // the upper and the lower planes; E, (batch, head, tile).
   bf16 *state_upper = nullptr, *state_lower = nullptr, *missing = nullptr;
@@ -30,6 +33,9 @@ struct GatedPass {
 enum class TermsFor { forward, saving, backward };
 int64_t gated_terms_bytes(const GatedRule& op);
 void gated_terms(const GatedPass& pass, TermsFor direction, const Gpu& gpu);
+
+// Whether forward over the states can run beside the kernel that makes its terms: with few heads.
+bool gated_terms_beside(const GatedRule& op, const Gpu& gpu);
 
 // Forward over the states, tile after tile, given the terms. Without y, only the states.
 void gated_state_forward(const GatedPass& pass, const Gpu& gpu);

@@ -6,6 +6,7 @@
 // of the first half with its decays up to the cut. No factor is above 1, and one that is rounded to
 // 0 belongs to a product that is smaller still.
 #include "base/choose.h"
+#include "kernel/cuda/memory_order.cuh"
 #include "kernel/cuda/warp_reduce.cuh"
 #include "kernel/delta_rule/gated_cuda/terms.cuh"
 #include "kernel/delta_rule/gated_cuda/terms_passes.h"
@@ -24,6 +25,7 @@ constexpr int terms_warps = 2 * half_threads<keys> / 32;
 
 template <int keys>
 struct TermsMemory {
+  unsigned next[2];                                  // tile of the block, in turns
   SplitMatrix<gated_planes, 2 * half, keys> second;  // k, then r, of the second half
   SplitMatrix<gated_planes, half, keys> first;
   SplitMatrix<gated_planes, tile_size, keys> k_in;
@@ -77,10 +79,10 @@ struct HalfVectors {
 #pragma unroll
     for (int i = 0; i < half; ++i) {
       k[i] = Two::of_bf16(k_bits[i]), r[i] = Two::of_bf16(r_bits[i]);
-      w[i] = {__expf(log[i].x), __expf(log[i].y)};
+      w[i] = {decay_of(log[i].x), decay_of(log[i].y)};
       sum.x += other_log[i].x, sum.y += other_log[i].y;
     }
-    other = {__expf(sum.x), __expf(sum.y)};
+    other = {decay_of(sum.x), decay_of(sum.y)};
   }
 };
 
@@ -130,23 +132,20 @@ __device__ void multiply_halves(TermsMemory<keys>& memory) {
         large[i] + (small[0][i] + small[1][i]);
 }
 
-template <int keys>
-__global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) void terms_kernel(
-    GatedRule op, int all_tiles, PerChannelTerms<keys>* all, TermsFor direction) {
-  extern __shared__ float4 dynamic_shared[];
-  auto& memory = *reinterpret_cast<TermsMemory<keys>*>(dynamic_shared);
+// after_loads() is called when the tile's vectors are there.
+template <int keys, class AfterLoads>
+__device__ void make_terms(const GatedRule& op, const TileOfHead& of, TermsMemory<keys>& memory,
+                           PerChannelTerms<keys>& terms, TermsFor direction,
+                           const AfterLoads& after_loads) {
   constexpr int threads = 2 * half_threads<keys>;
   const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int mine = thread / half_threads<keys>;  // which half
   const int channel = thread % half_threads<keys> * 2;
-  const int tile = int(blockIdx.x % all_tiles);
-  const int64_t sequence = blockIdx.x / all_tiles / op.heads,
-                head = blockIdx.x / all_tiles % op.heads;
+  const int tile = of.tile;
+  const int64_t sequence = of.sequence, head = of.head;
   const Tiles tiles(op, sequence);
-  if (tile >= tiles.count()) return;
+  if (tile >= tiles.count()) return after_loads();
   const int first = tiles.first(tile);
-  PerChannelTerms<keys>& terms = all[blockIdx.x];
-
   HalfVectors x;
   const uint32_t present = tiles.mask(tile);
   // Loaded before the vectors, and stored after them: other warps wait for it.
@@ -170,6 +169,7 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
     else
       x.load<false>(k, r, step, g, g_step, own, present);
   }
+  after_loads();
   if (thread < tile_size) memory.beta[thread] = beta;
   if (thread == half_threads<keys>) {
     const Boundary boundary(tau);
@@ -260,17 +260,44 @@ __global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) v
   }
 }
 
+template <int keys>
+__global__ __launch_bounds__(2 * half_threads<keys>, 384 / half_threads<keys>) void terms_kernel(
+    GatedRule op, int all_tiles, PerChannelTerms<keys>* all, TermsFor direction,
+    TileProgress progress) {
+  trigger_dependent_launch();
+  extern __shared__ float4 dynamic_shared[];
+  auto& memory = *reinterpret_cast<TermsMemory<keys>*>(dynamic_shared);
+  const bool leader = threadIdx.x == 0;
+  const unsigned count = unsigned(op.batch * op.heads) * all_tiles;
+  unsigned which = blockIdx.x;
+  for (int turn = 0; which < count; turn ^= 1) {
+    const uint32_t claimed = progress.ready && leader ? atomicAdd(progress.claimed, 1u) : 0;
+    const TileOfHead of(op, which, all_tiles,
+                        progress.ready ? TileOrder::by_token : TileOrder::by_head);
+    make_terms(op, of, memory, all[of.place], direction, [&] {
+      if (leader) memory.next[turn] = gridDim.x + claimed;
+    });
+    if (!progress.ready) return;
+    __syncthreads();  // all stores of the terms are issued, and the shared memory is free
+    if (leader) store_release(progress.ready + of.place, 1);
+    which = memory.next[turn];
+  }
+}
+
+// Blocks of a multiprocessor that leave room for a block of the pass over the states.
+constexpr int beside = 2;
+
 }  // namespace
 
 void per_channel_terms(const GatedPass& pass, TermsFor direction, const Gpu& gpu) {
   const GatedRule& op = pass.op;
   const int64_t tiles = tile_count(op);
+  const unsigned blocks = terms_blocks(pass, op.batch * op.heads * tiles, beside, gpu);
   choose<64, 96, 128, 256>(op.keys, "key channels per head", [&]<int keys>() {
     using Terms = PerChannelTerms<keys>;
-    launch(
-        terms_kernel<keys>,
-        {unsigned(op.batch * op.heads * tiles), 2 * half_threads<keys>, sizeof(TermsMemory<keys>)},
-        gpu, op, int(tiles), static_cast<Terms*>(pass.terms), direction);
+    if (pass.progress.ready) prefer_shared_carveout(terms_kernel<keys>);
+    launch(terms_kernel<keys>, {blocks, 2 * half_threads<keys>, sizeof(TermsMemory<keys>)}, gpu, op,
+           int(tiles), static_cast<Terms*>(pass.terms), direction, pass.progress);
   });
 }
 

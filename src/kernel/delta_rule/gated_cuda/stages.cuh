@@ -2,7 +2,10 @@
 // the block's rows, copied by a warp of their own some tiles ahead.
 #pragma once
 
+#include <nv/target>
+
 #include "kernel/cuda/async_copy.cuh"
+#include "kernel/delta_rule/cuda/ready_tiles.cuh"
 #include "kernel/delta_rule/gated_cuda/terms.cuh"
 #include "tensor/cuda/gpu.h"
 
@@ -26,6 +29,8 @@ struct Division {
   // Blocks of a multiprocessor, and whether a warp has registers for operands before it needs them.
   static constexpr int resident = keys <= 128 ? 2 : 1;
   static constexpr bool loads_ahead = columns == 32;
+  // Whether a multiprocessor has room for the kernel that makes the terms beside a block.
+  static constexpr bool terms_beside = split > 1 && resident > 1;
 };
 // For few heads, which leave multiprocessors idle otherwise; for many, of 256 keys as a warp has no
 // registers for whole rows of them.
@@ -112,12 +117,13 @@ constexpr int stages_within(int kib) {
   return fit >= 4 ? 4 : fit >= 3 ? 3 : 2;
 }
 // Where the loader is in step with the others; see TileLoader.
-constexpr int step_stages = 5;
+template <Decay decay>
+constexpr int step_stages = decay == Decay::per_head ? 6 : 5;
 // What a block may have on compute capability 8.6, 8.9 and 12.0, and on 8.0, less what the queue's
 // mbarriers take and what is rounded up.
 constexpr size_t limited_shared = 98 * 1024, ample_shared = 160 * 1024;
-// Stages that are full, and empty again.
-template <class Stage, int loader_threads, int consumers, int count_>
+// Stages that are full, and empty again: so many arrivals each.
+template <class Stage, int loaders, int consumers, int count_>
 struct StageQueue {
   static constexpr int count = count_;
   Stage stage[count];
@@ -125,7 +131,7 @@ struct StageQueue {
 
   __device__ void init() {  // by one thread, before a barrier of the block
     for (int i = 0; i < count; ++i)
-      mbarrier_init(full[i], loader_threads), mbarrier_init(empty[i], consumers);
+      mbarrier_init(full[i], loaders), mbarrier_init(empty[i], consumers);
   }
   __device__ void await(unsigned i) const {  // the i-th tile
     mbarrier_wait(full[i % count], i / count % 2);
@@ -153,98 +159,144 @@ __device__ void group_barrier(int group) {
   named_barrier<32 * (Division::split + others)>(1 + group);
 }
 
+// Of all warps of a block that has one group; see TileLoader.
+constexpr int step_number = 1;
+template <class Division>
+__device__ void step_barrier() {
+  named_barrier<step_number, Division::threads>();
+}
+// By the writer, which does not wait.
+template <class Division>
+__device__ void arrive_at_step_barrier() {
+  __syncwarp();
+  named_barrier_arrive<Division::threads>(step_number);
+}
+
 // Copies a head's tiles, by the block's first or last threads.
 template <int threads, class Queue, class Terms>
 struct TileLoader {
   Queue& queue;
+  ReadyTiles ready;    // of no flags: all are
   const Terms* terms;  // of the first tile
   const bf16 *k, *q, *values;
   int64_t key_step, value_step;
   Tiles tiles;
 
-  __host__ __device__ static constexpr int rows_at_once(int rows, int most) {
-    return rows <= most ? rows : rows_at_once(rows / 2, most);
+  __host__ __device__ static constexpr int rows_at_once(int most) {
+    int rows = tile_size;
+    while (rows > most) rows /= 2;
+    return rows;
   }
   // present: a bit for each token.
-  template <int planes, int rows, int columns>
-  __device__ void copy_rows(SplitMatrix<planes, rows, columns>& to, const bf16* from, int64_t step,
-                            int first, uint32_t present) const {
-    constexpr int pieces = columns / 8, at_once = rows_at_once(rows, threads / pieces);
-    static_assert(pieces <= threads && rows % at_once == 0);
+  template <int planes, int columns, class Step>
+  __device__ void copy_rows(SplitMatrix<planes, tile_size, columns>& to, const bf16* from,
+                            Step step, int first, uint32_t present) const {
+    constexpr int pieces = columns / 8, at_once = rows_at_once(threads / pieces);
+    static_assert(pieces <= threads && tile_size % at_once == 0);
     const int lane = threadIdx.x % threads, row = lane / pieces, column = lane % pieces * 8;
     if (at_once * pieces < threads && row >= at_once) return;
-    const bf16* at = from + (first + row) * step + column;
+    const bf16* at = from + (first + row) * int64_t(step) + column;
     auto* const place = reinterpret_cast<uint4*>(to.at(0, row, column));
     constexpr int place_step = at_once * to.stride / 8;
+    const int64_t at_step = int64_t(step) * at_once;
     if (present == whole_tile) {
 #pragma unroll
-      for (int i = 0; i < rows / at_once; ++i, at += at_once * step)
+      for (int i = 0; i < tile_size / at_once; ++i, at += at_step)
         copy_async(place + i * place_step, reinterpret_cast<const uint4*>(at));
     } else {
-      for (int i = 0; i < rows / at_once; ++i, at += at_once * step) {
+      for (int i = 0; i < tile_size / at_once; ++i, at += at_step) {
         const bool wanted = present >> (row + i * at_once) & 1;
         copy_async(place + i * place_step, wanted ? at : from, wanted);
       }
     }
   }
-  template <Decay decay, class Division, int q_planes>
-  __device__ void copy_vectors(Stage<decay, Division, q_planes>& to, int first,
-                               uint32_t present) const {
-    if constexpr (decay == Decay::per_head) {
-      copy_rows(to.k, k, key_step, first, present);
-      copy_rows(to.q, q, key_step, first, present);
-    }
-  }
-  template <class Block>
-  __device__ void copy(unsigned i, const Block& block) const {  // the i-th tile
-    const int tile = block.tile_of(i);
-    auto& to = queue.stage[i % Queue::count];
-    static_assert(sizeof(to.terms) % sizeof(uint4) == 0);
-    copy_contiguous<threads, sizeof(to.terms) / sizeof(uint4)>(&to.terms, terms + tile);
+  // Steps between rows: of 32 bits, as one instruction then adds one to an address; of 64 bits in passes
+  // that wait for other things, whose code is scheduled worse otherwise.
+  template <class Step, class Stage>
+  __device__ void copy_vectors(Stage& to, int tile, uint32_t present) const {
     const int first = tiles.first(tile);
-    const uint32_t present = tiles.mask(tile);
-    copy_vectors(to, first, present);
-    copy_rows(to.values, values, value_step, first, present);
+    if constexpr (Stage::one_decay) {
+      copy_rows(to.k, k, Step(key_step), first, present);
+      copy_rows(to.q, q, Step(key_step), first, present);
+    }
+    copy_rows(to.values, values, Step(value_step), first, present);
+  }
+  // bulk: from compute capability 9.0 on one copy, which `full` counts.
+  template <bool bulk>
+  __device__ void copy_terms(int tile, unsigned place) const {
+    auto& to = queue.stage[place].terms;  // may be less than all of them
+    const auto by_all = [&] {
+      copy_contiguous<threads, sizeof(to) / sizeof(uint4)>(&to, terms + tile);
+    };
+    if constexpr (!bulk) return by_all();
+    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90,
+                      (if (threadIdx.x % threads == 0)
+                           bulk_copy_async(&to, terms + tile, sizeof(to), queue.full[place]);),
+                      (by_all();))
+  }
+  template <bool bulk, class Block>
+  __device__ void copy(int tile, unsigned place, const Block& block) {
+    if constexpr (Block::terms_beside)
+      if (ready.ready) ready.wait(tile);
+    auto& to = queue.stage[place];
+    copy_terms<bulk>(tile, place);
+    if constexpr (!Block::in_step)
+      copy_vectors<int64_t>(to, tile, tiles.mask(tile));
+    else if (tiles.is_inner(tile))
+      copy_vectors<uint32_t>(to, tile, whole_tile);
+    else
+      copy_vectors<uint32_t>(to, tile, tiles.mask(tile));
     block.template copy_saved<threads>(to, tile);
   }
   // block.tile_of(i): the i-th of `count` tiles.
   template <class Block>
-  __device__ void run(unsigned count, const Block& block) const {
+  __device__ void run(unsigned count, const Block& block) {
     for (unsigned i = 0; i < count; ++i) copy_and_arrive(i, block);
   }
   // By warps that hold the state: begin(), then next(i) as a warp begins tile i.
   static constexpr unsigned ahead = Queue::count > 2 ? Queue::count - 2 : 1;
   template <class Block>
-  __device__ void begin(unsigned count, const Block& block) const {
+  __device__ void begin(unsigned count, const Block& block) {
     for (unsigned i = 0; i < min(count, ahead); ++i) copy_and_arrive(i, block);
   }
   template <class Block>
-  __device__ void next(unsigned i, unsigned count, const Block& block) const {
+  __device__ void next(unsigned i, unsigned count, const Block& block) {
     if (i + ahead < count) copy_and_arrive(i + ahead, block);
   }
   template <class Block>
-  __device__ void copy_and_arrive(unsigned i, const Block& block) const {
+  __device__ void copy_and_arrive(unsigned i, const Block& block) {
     queue.await_empty(i);
-    copy(i, block);
+    copy<false>(block.tile_of(i), i % Queue::count, block);
     arrive_after_copies(queue.full[i % Queue::count]);
   }
   // In step with the block's only group: its warps pass barrier i when tile i + 1 is there, and have
   // then done with tile i - 1. They neither wait for stages by mbarriers nor release them, which would
-  // take longer than a barrier. The stage of tile i - 2 is filled, so that nobody waits for the writer.
+  // take longer than a barrier. The writer has done with tile i - 2, whose stage is filled.
   template <class Division, class Block>
-  __device__ void run_in_step(unsigned count, const Block& block) const {
+  __device__ void run_in_step(int count, const Block& block) {
+    terms = hoist(terms), k = hoist(k), q = hoist(q), values = hoist(values);
+    key_step = hoist(uint32_t(key_step)), value_step = hoist(uint32_t(value_step));
     constexpr int stages = Queue::count;
-    const auto copy_group = [&](unsigned i) {
-      if (i < count) queue.await_empty(i), copy(i, block);
+    constexpr bool bulk = Block::bulk_terms;
+    const auto copy_group = [&](int tile, unsigned place) {
+      if (tile < count) copy<bulk>(tile, place, block);
       commit_group();
     };
-    for (unsigned i = 0; i < stages; ++i) copy_group(i);
+    const auto await_terms = [&](int i) {
+      if constexpr (bulk) NV_IF_TARGET(NV_PROVIDES_SM_90, (if (i < count) queue.await(i);))
+    };
+    for (int i = 0; i < stages; ++i) copy_group(i, i);
     wait_group<stages - 2>();  // tiles 0 and 1 are there
+    await_terms(0);
     __syncthreads();
-    for (unsigned i = 0; i < count; ++i) {
+    unsigned place = 0;
+    for (int i = 0; i < count; ++i) {
       if (i > 0) wait_group<stages - 4>();
-      group_barrier<Division, 1>(0);
-      if (i > 1) copy_group(i - 2 + stages);
+      await_terms(i + 1);
+      step_barrier<Division>();
+      if (i < 2) continue;
+      copy_group(i - 2 + stages, place);
+      if (++place == stages) place = 0;
     }
   }
 };

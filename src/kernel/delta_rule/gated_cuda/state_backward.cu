@@ -16,7 +16,7 @@ struct SavedStage : Stage<decay, Division, gated_planes> {
 template <Decay decay_, class Division_>
 struct BackwardBlock : HeadRows {
   using Division = Division_;
-  static constexpr bool solved = solved_terms<decay_>;
+  static constexpr bool solved = solved_terms<decay_>, terms_beside = false;
   using Terms = TileTerms<decay_, Division::keys>;
   // Where the block is one group and a tile is small, saved states come with the tiles; otherwise each
   // warp copies its own.
@@ -172,7 +172,7 @@ struct BackwardBlock : HeadRows {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
   template <class Loader>
-  __device__ void carry_rows(int group, const Loader& loader) {
+  __device__ void carry_rows(int group, Loader& loader) {
     const int row = first_row + group * row_group, count = tiles.count();
     loader.begin(count, *this);
     State G;

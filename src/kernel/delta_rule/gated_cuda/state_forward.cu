@@ -10,57 +10,64 @@ namespace {
 template <Decay decay_, class Division_, bool saves>
 struct ForwardBlock : HeadRows {
   using Division = Division_;
-  static constexpr bool solved = solved_terms<decay_>;
+  static constexpr bool solved = solved_terms<decay_>, terms_beside = Division::terms_beside;
   using Terms = TileTerms<decay_, Division::keys>;
   using TileStage = Stage<decay_, Division, 1>;
   static constexpr int keys = Division::keys;
   static constexpr int in_planes = solved ? gated_planes : 1,
                        out_planes = decay_ == Decay::per_head ? 1 : gated_planes;
-  // For the writer: of a tile in its stage, which is filled again when it has read them.
+  // For the writer.
   struct Results {
     PartialProducts<Division::split> read;
     PartialProducts<1> missing;
-    Mbarrier stored;
   };
+  // Results of the last tiles, in turn: in step the writer is less than two tiles late, and otherwise
+  // less than all stages, which it releases.
+  template <int stages>
+  static constexpr unsigned result_turns = stages == step_stages<decay_> ? 2 : stages;
   // What warps that share rows exchange.
   template <int stages, int groups>
   struct Exchange {
     PartialProducts<Division::split> recalled[2][groups];  // of the tiles in turn
-    Results results[stages][groups];
-    __device__ void init() {
-      for (auto& of_stage : results)
-        for (Results& one : of_stage) mbarrier_init(one.stored, Division::split);
-    }
+    Results results[result_turns<stages>][groups];
     __device__ Results& results_of(unsigned tile, int group) {
-      return results[tile % stages][group];
+      return results[tile % result_turns<stages>][group];
     }
   };
   template <int stages>
-  struct Exchange<stages, 0> {
-    __device__ void init() {}
-  };
+  struct Exchange<stages, 0> {};
   template <int stages>
   static constexpr size_t shared_bytes = stages * sizeof(TileStage) +
                                          sizeof(Exchange<stages, Division::writers>);
-  // Where the block is one group, the loader may be at its barrier; the writer alone releases stages
-  // then. That takes more stages, so it is not done where a GPU that has enough shared memory for the
-  // heads otherwise would not have enough.
+  // In step: see TileLoader. That takes more stages, so it is not done where a GPU that has enough shared
+  // memory for the heads otherwise would not have enough.
   static constexpr bool in_step =
       Division::writers == 1 &&
-      (shared_bytes<step_stages> <= limited_shared ||
-       (shared_bytes<3> > limited_shared && shared_bytes<step_stages> <= ample_shared));
+      (shared_bytes<step_stages<decay_>> <= limited_shared ||
+       (shared_bytes<3> > limited_shared && shared_bytes<step_stages<decay_>> <= ample_shared));
+  // Where the terms are nearly all of a tile; the wait for a bulk copy takes as long as smaller ones.
+  static constexpr bool bulk_terms = in_step && decay_ == Decay::per_channel;
   static constexpr int stages =
-      in_step ? step_stages
+      in_step ? step_stages<decay_>
               : stages_within<TileStage>(
                     Division::writers > 0 && shared_bytes<3> <= limited_shared ? 76 : 101);
   struct Memory {
-    StageQueue<TileStage, 32 * Division::loader_warps,
-               (in_step ? 0 : Division::state_warps) + Division::writers, stages>
+    StageQueue<TileStage, bulk_terms ? 1 : 32 * Division::loader_warps,
+               Division::state_warps + Division::writers, stages>
         queue;
     Exchange<stages, Division::writers> exchange;
-    __device__ void init() { queue.init(), exchange.init(); }
+    __device__ void init() {
+      queue.init();
+      if constexpr (bulk_terms) NV_IF_TARGET(NV_PROVIDES_SM_90, (fence_mbarrier_init();))
+    }
   };
   Memory& memory;
+
+  // Where a group's warps arrive when a tile's results are stored, and its writer waits.
+  __device__ static int results_barrier(unsigned tile, int group) {
+    return int(1 + Division::groups + group * result_turns<stages> + tile % result_turns<stages>);
+  }
+  static constexpr int results_threads = 32 * (Division::split + 1);
 
   __device__ const bf16* values() const { return pass.op.v; }
   __device__ int tile_of(int i) const { return i; }
@@ -187,7 +194,7 @@ struct ForwardBlock : HeadRows {
     }
   }
   template <class Boundary, class Loader>
-  __device__ void carry_plain_rows(int group, const Loader& loader) {
+  __device__ void carry_plain_rows(int group, Loader& loader) {
     const GatedRule& op = pass.op;
     const int row = first_row + group * row_group, count = tiles.count();
     const Rows rows = head_rows(op, sequence, head, op.values);
@@ -233,7 +240,7 @@ struct ForwardBlock : HeadRows {
   }
   // Likewise, saving the states, with less that is kept from one tile to the next.
   template <class Loader>
-  __device__ void carry_saved_rows(int group, const Loader& loader) {
+  __device__ void carry_saved_rows(int group, Loader& loader) {
     const GatedRule& op = pass.op;
     const int row = first_row + group * row_group, count = tiles.count();
     const Rows rows = head_rows(op, sequence, head, op.values);
@@ -327,13 +334,16 @@ struct ForwardBlock : HeadRows {
       const auto guess = boundary.guess(S);
       Accumulator sum = recall(memory.queue.bytes(tile));
       recalled_parts.store(warp, sum);
-      if (!boundary.holds(guess, before)) {
+      if (!boundary.holds(guess, before)) [[unlikely]] {
         S = before;
         boundary.neutralize_large(S);
         sum = recall(memory.queue.bytes(tile));
         recalled_parts.store(warp, sum);
       }
-      group_barrier<Division, in_step ? 1 : 0>(group);
+      if constexpr (in_step)
+        step_barrier<Division>();
+      else
+        group_barrier<Division>(group);
       sum = recalled_parts.sum_with(warp, sum);
       boundary.take(stage);
       SplitAccumulator<0> read;
@@ -355,8 +365,7 @@ struct ForwardBlock : HeadRows {
         added[n].add(written, k_out[n % ahead]);
       }
       results.read.store(warp, read.total());
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) mbarrier_arrive(results.stored);
+      named_barrier_arrive<results_threads>(results_barrier(tile, group));
       if constexpr (saves)
 #pragma unroll
         for (int n = 0; n < parts; ++n) save(state[n], tile, row, column + 16 * n);
@@ -380,7 +389,7 @@ struct ForwardBlock : HeadRows {
     taus ? carry_columns<Sane>(own, warp) : carry_columns<NoBoundary>(own, warp);
   }
   template <class Loader>
-  __device__ void carry_rows(int group, const Loader& loader) {
+  __device__ void carry_rows(int group, Loader& loader) {
     if constexpr (saves)
       carry_saved_rows(group, loader);
     else
@@ -393,18 +402,19 @@ struct ForwardBlock : HeadRows {
     const int row = first_row + group * row_group;
     const unsigned count = tiles.count();
     const Rows rows = head_rows(op, sequence, head, op.values);
-    if (in_step) __syncthreads();
+    if constexpr (in_step) __syncthreads(), arrive_at_step_barrier<Division>();
     for (unsigned tile = 0; tile < count; ++tile) {
       auto& results = memory.exchange.results_of(tile, group);
-      // The state's warps have seen that the tile is there.
-      mbarrier_wait(results.stored, tile / stages % 2);
+      // The state's warps have passed the tile's barrier, and so it is there.
+      named_barrier<results_threads>(results_barrier(tile, group));
+      if (in_step && tile + 1 < count) arrive_at_step_barrier<Division>();
       const TileStage& stage = memory.queue.waited_for(tile);
       const FragmentA<gated_planes> missing(results.missing.sum());
       if constexpr (saves) save_rows(pass.missing, tile, row, missing);
       Accumulator y = results.read.sum();
       stage.scale_in(y);
       y.add(read_missing(stage, missing));
-      memory.queue.release(tile);
+      if constexpr (!in_step) memory.queue.release(tile);
       if (op.y) store_transposed(y, op.y + rows.first + row, rows.step, tiles, tiles.first(tile));
     }
   }
@@ -418,6 +428,14 @@ using PlainForward = ForwardBlock<decay, Division, false>;
 template <Decay decay, class Division>
 using SavingForward = ForwardBlock<decay, Division, true>;
 }  // namespace
+
+bool gated_terms_beside(const GatedRule& op, const Gpu& gpu) {
+  if (gpu.properties().capability < 90 || many_heads(op, gpu)) return false;
+  bool fit = false;
+  choose<64, 96, 128, 256>(op.keys, "key channels per head",
+                           [&]<int keys>() { fit = FewHeads<keys>::terms_beside; });
+  return fit;
+}
 
 void gated_state_forward(const GatedPass& pass, const Gpu& gpu) {
   pass.state_upper ? launch_states<SavingForward>(pass, gpu)

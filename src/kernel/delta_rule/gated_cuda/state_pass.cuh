@@ -46,6 +46,13 @@ struct HeadRows {
 
 namespace {  // each file has its own shared memory
 
+template <class Block>
+__device__ ReadyTiles ready_tiles(const Block& block) {
+  const uint32_t* const ready = block.pass.progress.ready;
+  if (!Block::terms_beside || !ready) return {};
+  return {ready + block.of_head * block.all_tiles, block.tiles.count()};
+}
+
 // Block: HeadRows of one direction, with Memory, Terms, Division, carry(group, warp), write(group),
 // values(), tile_of(i) and prefetch(tile).
 template <class Block>
@@ -65,8 +72,9 @@ __global__ __launch_bounds__(Block::Division::threads, Block::Division::resident
   const Rows key = key_rows(op, block.sequence, block.head),
              value = head_rows(op, block.sequence, block.head, op.values);
   using Queue = std::remove_reference_t<decltype(memory.queue)>;
-  const TileLoader<32 * Division::loader_warps, Queue, Terms> loader{
+  TileLoader<32 * Division::loader_warps, Queue, Terms> loader{
       memory.queue,
+      ready_tiles<Block>(block),
       static_cast<const Terms*>(pass.terms) + block.of_head * all_tiles,
       op.k + key.first,
       op.r + key.first,
@@ -86,6 +94,8 @@ __global__ __launch_bounds__(Block::Division::threads, Block::Division::resident
     loader.template run_in_step<Division>(block.tiles.count(), block);
   else
     loader.run(block.tiles.count(), block);
+  // The next kernel in the stream starts when this one has ended, so that of the terms must have too.
+  if constexpr (Block::terms_beside) grid_dependency_synchronize();
 }
 
 template <class Block>
@@ -94,10 +104,12 @@ void launch_states(const GatedPass& pass, const Gpu& gpu) {
   using Division = typename Block::Division;
   const size_t shared = sizeof(typename Block::Memory);
   expect_shared(shared, gpu);
-  launch(state_kernel<Block>,
-         {unsigned(op.batch * op.heads * op.values / Division::rows), unsigned(Division::threads),
-          shared},
-         gpu, pass, int(tile_count(op)));
+  const Grid grid{unsigned(op.batch * op.heads * op.values / Division::rows),
+                  unsigned(Division::threads), shared};
+  if (!Block::terms_beside || !pass.progress.ready)
+    return launch(state_kernel<Block>, grid, gpu, pass, int(tile_count(op)));
+  prefer_shared_carveout(state_kernel<Block>);
+  launch_dependent(state_kernel<Block>, grid, gpu, pass, int(tile_count(op)));
 }
 // Block<decay, division> for the operator's rule, sizes and number of heads.
 template <template <Decay, class> class Block>

@@ -121,16 +121,23 @@ static_assert(sizeof(PerChannelTerms<128>) % memory_line == 0);
 template <Decay decay>
 constexpr bool solved_terms = decay == Decay::per_channel;
 
+// e^g, g <= 0.
+__device__ inline float decay_of(float g) {
+  constexpr float log2_e = 1.44269504f;
+  return exp2_approx(g * log2_e);
+}
 // Sums of g over tokens as decays: [s + 1][t] is the one after token s up to token t, 1 where t <= s.
 // Lane t has token t's g; by one warp.
-__device__ inline void decays_between(float g, float (&decays)[tile_size + 1][tile_size + 1]) {
+template <int stride>
+__device__ void decays_between(float g, float (&decays)[tile_size + 1][stride]) {
   const int lane = threadIdx.x % 32;
+  float* const row = decays[min(lane, tile_size)];  // the last lanes': 1
   float sum = 0;
 #pragma unroll
   for (int t = 0; t < tile_size; ++t) {
     const float of_t = __shfl_sync(~0u, g, t);
     if (lane <= t) sum += of_t;
-    decays[min(lane, tile_size)][t] = lane <= t ? __expf(sum) : 1.0f;  // the last lanes: 1
+    row[t] = decay_of(sum);
   }
 }
 

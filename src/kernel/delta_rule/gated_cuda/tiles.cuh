@@ -16,6 +16,9 @@ struct Tiles {
       : offset(int(op.position % tile_size)),
         tokens(op.lengths ? op.lengths[sequence] : int(op.time)) {}
   __device__ int count() const { return (offset + tokens + tile_size - 1) / tile_size; }
+  __device__ bool is_inner(int tile) const {  // not the first or the last, and so whole
+    return unsigned(tile - 1) < unsigned(count() - 2);
+  }
   __device__ int first(int tile) const { return tile * tile_size - offset; }  // may be negative
   __device__ bool present(int token) const { return token >= 0 && token < tokens; }
   __device__ uint32_t mask(int tile) const {  // of present tokens, a bit each
@@ -25,16 +28,26 @@ struct Tiles {
   __device__ bool ends_chunk(int tile) const { return present(first(tile) + tile_size - 1); }
 };
 
-// Which tile, where those of all heads follow each other: rows that are neighbours in memory are read
-// at the same time.
+// Which tile. Either those of all heads follow each other, so that rows that are neighbours in memory are
+// read at the same time, and the first tiles are ready first; or those of one head.
+enum class TileOrder { by_token, by_head };
 struct TileOfHead {
   int tile;
   int64_t sequence, head, place;  // place: among the terms
-  __device__ TileOfHead(const GatedRule& op, int64_t which, int all_tiles)
-      : tile(int(which / op.heads % all_tiles)),
-        sequence(which / op.heads / all_tiles),
-        head(which % op.heads),
-        place((sequence * op.heads + head) * all_tiles + tile) {}
+  // which: of less than 2^31, as one's terms take more than 2 KB.
+  __device__ TileOfHead(const GatedRule& op, unsigned which, unsigned all_tiles, TileOrder order) {
+    const unsigned heads = unsigned(op.heads);
+    if (order == TileOrder::by_token) {
+      const unsigned neighbours = which / heads;
+      tile = int(neighbours % all_tiles);
+      sequence = neighbours / all_tiles, head = which % heads;
+      place = (sequence * heads + head) * all_tiles + tile;
+    } else {
+      tile = int(which % all_tiles);
+      sequence = which / all_tiles / heads, head = which / all_tiles % heads;
+      place = which;
+    }
+  }
 };
 
 // That end in a call, for tau.
