@@ -225,6 +225,7 @@ struct TileLoader {
   template <bool bulk>
   __device__ void copy_terms(int tile, unsigned place) const {
     auto& to = queue.stage[place].terms;  // may be less than all of them
+    static_assert(sizeof(to) % sizeof(uint4) == 0);
     const auto by_all = [&] {
       copy_contiguous<threads, sizeof(to) / sizeof(uint4)>(&to, terms + tile);
     };
