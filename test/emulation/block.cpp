@@ -77,7 +77,9 @@ struct Block {
   std::array<size_t, max_threads> groups;
   std::array<uint32_t, max_warps> polling{};
   bool polls = false;
-  int idle = 0;  // times in a row that all threads were polling, and since when
+  bool resident = false;  // beside other blocks, which write memory meanwhile
+  int looks = 0;          // of polling threads with nothing else to run, since a barrier was passed
+  int idle = 0;           // times in a row that all threads were polling, and since when
   std::chrono::steady_clock::time_point idle_since;
   uint32_t ready_warps = 0;
   unsigned threads = 0, alive = 0, warp = 0;
@@ -156,15 +158,23 @@ void set_ready(unsigned warp, uint32_t lanes) {
 // Other blocks compute meanwhile, as processes of a machine that may be busy.
 constexpr std::chrono::seconds longest_wait(120);
 
-// All threads wait, some of them for memory: other blocks may run, then these look again.
-void wake_polling_threads() {
-  if (!std::exchange(block->polls, false)) return;
+// Of threads of a block that runs alone, where no other thread can run: nothing changes between them.
+constexpr int most_looks = 100;
+
+// Whether a thread may find in memory what it waits for, while all others wait too.
+bool may_find() {
+  if (!block->resident) return ++block->looks < most_looks;
   const auto now = std::chrono::steady_clock::now();
   if (++block->idle == 1)
     block->idle_since = now;
   else
     usleep(10);
-  if (now - block->idle_since > longest_wait) return;  // a deadlock
+  return now - block->idle_since <= longest_wait;
+}
+
+// All threads wait, some of them for memory: other blocks may run, then these look again.
+void wake_polling_threads() {
+  if (!std::exchange(block->polls, false) || !may_find()) return;
   for (unsigned w = 0; w < max_warps; ++w) set_ready(w, std::exchange(block->polling[w], 0));
 }
 
@@ -196,6 +206,7 @@ void release_if_complete(Barrier& barrier) {
     return;
   for (unsigned w = 0; w < max_warps; ++w) set_ready(w, barrier.waiting[w]);
   barrier = Barrier();
+  block->looks = 0;
 }
 
 Barrier& barrier_for(unsigned number, unsigned count) {
@@ -259,7 +270,7 @@ void run_block(unsigned threads, size_t shared) {
   block->warps = {};
   block->barriers = {};
   block->mbarriers.clear();
-  block->polling = {}, block->polls = false, block->idle = 0;
+  block->polling = {}, block->polls = false, block->idle = 0, block->looks = 0;
   block->ready_warps = 0;
   for (unsigned t = 0; t < threads; ++t) {
     block->copies[t].clear(), block->groups[t] = 0;
@@ -303,6 +314,7 @@ void prepare(const std::function<void()>& thread, const Extent& blocks, const Ex
 // Ends this process.
 [[noreturn]] void run_resident_block(unsigned index, unsigned threads, size_t shared) {
   blockIdx = {index, 0, 0};
+  block->resident = true;
   for (unsigned i = 0; i < index; ++i) block->random();  // another schedule for each
   try {
     run_block(threads, shared);

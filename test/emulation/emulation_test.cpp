@@ -150,6 +150,10 @@ TEST_F(Emulation, DetectsDeadlocks) {
                  if (threadIdx.x != 5) __syncwarp();
                }),
                Fault::device, "deadlock; warp 0: 31 lanes at syncwarp");
+  EXPECT_FAULT(run([] {
+                 while (!__ballot_sync(~0u, 0)) wait_for_others();
+               }),
+               Fault::device, "deadlock");
   run([] { __syncthreads(); });  // the next kernel runs
 }
 
