@@ -17,7 +17,8 @@ struct GatedPass {
   GatedRule op;
   GatedRuleGradient gradient;
   void* terms = nullptr;  // (batch, head, tile)
-  // Where forward over the states runs beside the kernel that makes the terms; else of no tiles.
+  // Of the terms, where forward over the states runs beside the kernel that makes them; null: all are
+  // there.
   TileProgress progress;
   // Forward, where wanted: the states before every tile and at the end, (batch, head, tiles + 1),
   // the upper and the lower planes; E, (batch, head, tile).

@@ -176,7 +176,7 @@ __device__ void arrive_at_step_barrier() {
 template <int threads, class Queue, class Terms>
 struct TileLoader {
   Queue& queue;
-  ReadyTiles ready;    // of no flags: all are
+  ReadyTiles ready;    // without flags all are
   const Terms* terms;  // of the first tile
   const bf16 *k, *q, *values;
   int64_t key_step, value_step;

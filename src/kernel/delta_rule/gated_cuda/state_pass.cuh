@@ -46,6 +46,7 @@ struct HeadRows {
 
 namespace {  // each file has its own shared memory
 
+// Of the block's head.
 template <class Block>
 __device__ ReadyTiles ready_tiles(const Block& block) {
   const uint32_t* const ready = block.pass.progress.ready;
@@ -53,8 +54,9 @@ __device__ ReadyTiles ready_tiles(const Block& block) {
   return {ready + block.of_head * block.all_tiles, block.tiles.count()};
 }
 
-// Block: HeadRows of one direction, with Memory, Terms, Division, carry(group, warp), write(group),
-// values(), tile_of(i) and prefetch(tile).
+// Block: HeadRows of one direction, with Memory, Terms, Division, carry(group, warp) or carry_rows(group,
+// loader), write(group), values(), tile_of(i) and copy_saved(stage, tile); in_step: see TileLoader;
+// terms_beside: whether the kernel may run beside the one that makes the terms.
 template <class Block>
 __global__ __launch_bounds__(Block::Division::threads, Block::Division::resident) void state_kernel(
     const __grid_constant__ GatedPass pass, int all_tiles) {
